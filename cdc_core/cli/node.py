@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
+from cdc_core.cli.metrics import metrics_option, serving_metrics
 from cdc_core.cli.run import make_state_directory, state_of
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.errors import ConfigError
@@ -20,6 +21,7 @@ from cdc_core.jobs.settings import NodeSettings
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import describe, parse_options
 from cdc_core.plugins.host import PluginHost
+from cdc_core.web.watched import NodeView
 
 __all__ = ["node"]
 
@@ -46,9 +48,10 @@ def _node_options(command: F) -> F:
 
 @click.command(short_help="Run jobs as a node, until it is drained.")
 @_node_options
+@metrics_option
 @debug_option
 @click.pass_obj
-def node(session: CliSession, /, **given: Any) -> int:
+def node(session: CliSession, /, metrics: str | None, **given: Any) -> int:
     """Run a node: it adopts jobs of the store, coordinates and executes them, and takes over those of nodes that fail.
 
     A node needs the plugins of its jobs, and the variables and files that their definitions refer to. SIGTERM and
@@ -68,7 +71,8 @@ def node(session: CliSession, /, **given: Any) -> int:
     make_state_directory(settings.home)
     host = SparkHost("node", settings.spark or {}, state_dir=settings.home, changefeeds=settings.max_jobs)
     running = Node(settings, host, PluginHost.load(), keep_secret=session.add_secrets)
-    with _drained_by_signals(running):
+    view = NodeView(name=settings.name, samples=running.counts.samples)
+    with serving_metrics(metrics, settings.store, node=view), _drained_by_signals(running):
         running.run()
     return 0
 

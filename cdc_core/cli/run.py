@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from cdc_core.cli.locality import locality_option
+from cdc_core.cli.metrics import metrics_option, serving_metrics
 from cdc_core.cli.notes import notes_of
 from cdc_core.cli.query_check import selected
 from cdc_core.cli.session import CliSession, debug_option
@@ -60,6 +61,7 @@ STATE_DIRECTORY = ".cdc"
 )
 @store_option
 @locality_option
+@metrics_option
 @debug_option
 @click.pass_obj
 def run(
@@ -70,6 +72,7 @@ def run(
     state: str | None,
     store: str | None,
     locality: Locality,
+    metrics: str | None,
 ) -> int:
     """Run the changefeed NAME in the TOML file FILE until Ctrl-C; without NAME, all changefeeds of the file.
 
@@ -98,6 +101,7 @@ def run(
         raise
     make_state_directory(state_dir)
     with (
+        serving_metrics(metrics, url, names=frozenset(feed.name for feed in feeds)),
         Runner(
             state_dir,
             store=url,

@@ -21,6 +21,7 @@ __all__ = ["Changefeed", "ChangefeedOptions"]
 _MOST_ROW_BYTES = 1024 * MB
 """Twice as much, which hexadecimal digits take, is more than some columns of Arrow hold."""
 _LEAST_PROTECTION_S = 60.0
+_MOST_LABEL_BYTES = 128
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
@@ -235,6 +236,10 @@ class ChangefeedOptions:
         " says so and waits.",
     )
 
+    metrics_label: str | None = option(
+        None,
+        doc="Value of the label `label` in the changefeed's metrics, to group changefeeds: at most 128 bytes.",
+    )
     execution_locality: Tiers | None = option(
         None,
         doc="Only nodes whose locality has all of these tiers may coordinate and execute the changefeed, such as"
@@ -278,6 +283,8 @@ class ChangefeedOptions:
                 raise ValueError(f"'{name}' must be at least 1")
         if self.gc_protect_expires_after is not None and self.gc_protect_expires_after < _LEAST_PROTECTION_S:
             raise ValueError("'gc_protect_expires_after' must be at least 1m")
+        if self.metrics_label is not None and not 0 < len(self.metrics_label.encode()) <= _MOST_LABEL_BYTES:
+            raise ValueError(f"'metrics_label' must have 1 to {_MOST_LABEL_BYTES} bytes")
         if self.max_retry_backoff < self.retry_backoff:
             raise ValueError(
                 f"'max_retry_backoff' ({format_duration(self.max_retry_backoff)}) must not be less than "

@@ -253,6 +253,7 @@ class ResolvedChangefeed:
             "place": self.sink_place(),
             "cursor": self.options.cursor,
             "end_time": self.options.end_time,
+            **({} if self.options.metrics_label is None else {"metrics_label": self.options.metrics_label}),
             **self.stored,
         }
 

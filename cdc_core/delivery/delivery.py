@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Protocol
@@ -14,7 +15,9 @@ from cdc_core.delivery.search import BadRowSearch
 from cdc_core.errors import ContractError, EncodeError, RefusedRowsError
 from cdc_core.rows import RowBatch
 from cdc_core.sink import Flushed, RefusedRow, Sink, SliceInfo
+from cdc_core.telemetry.metrics import FLUSH_SECONDS
 from cdc_core.telemetry.stages import ENCODE, SINK
+from cdc_core.telemetry.tally import Tally
 
 __all__ = ["FLUSH_BYTES", "BadRows", "Delivery"]
 
@@ -42,12 +45,15 @@ class Delivery:
 
     When `flush` returns, every row is durable at the sink or was added to *bad_rows*. Rows are passed again only where
     the sink said that it has forgotten them. An error that is not about rows is raised unchanged, and the slice is
-    lost. *refuses_rows* is what the sink's registration says; *owner* is how messages name the sink. As long as no row
-    is bad, a batch costs nothing that grows with its rows.
+    lost. *refuses_rows* is what the sink's registration says; *owner* is how messages name the sink. Flushes
+    are counted in *tally*. As long as no row is bad, a batch costs nothing that grows with its rows.
     """
 
-    def __init__(self, sink: Sink, bad_rows: BadRows, *, owner: str, refuses_rows: bool) -> None:
+    def __init__(
+        self, sink: Sink, bad_rows: BadRows, *, owner: str, refuses_rows: bool, tally: Tally | None = None
+    ) -> None:
         self._sink = sink
+        self._tally = Tally() if tally is None else tally
         self._bad_rows = bad_rows
         self._owner = owner
         self._refuses_rows = refuses_rows
@@ -100,7 +106,9 @@ class Delivery:
                 todo.extendleft(reversed(self._narrow_refusal(error)))
 
     def _flush(self) -> None:
+        begun = time.monotonic()
         flushed = self._sink.flush()
+        self._tally.observe(FLUSH_SECONDS, time.monotonic() - begun)
         self._flushed.append(flushed)
         given = self._taken_back()
         if flushed.refused:

@@ -21,7 +21,9 @@ from cdc_core.rows import RowBatch
 from cdc_core.sink import Sink, SliceInfo
 from cdc_core.slice_reader import SliceReader, SpanMark
 from cdc_core.step_planner import Slice
+from cdc_core.telemetry.measuring import CommitLatency
 from cdc_core.telemetry.stages import ENCODE, QUERY, SINK, SOURCE, Stages, waited_for
+from cdc_core.telemetry.tally import Tally
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["ReaderDiedError", "read_slice", "write_slice"]
@@ -126,7 +128,9 @@ def write_slice(
     if bad_rows is None:
         owners = {SOURCE: "the rangefeed", QUERY: "the query", ENCODE: "the encoder"}
         bad_rows = StopAtBadRow({**owners, SINK: f"sink {type(sink).__name__}"})
-    delivery = Delivery(sink, bad_rows, owner=bad_rows.owners[SINK], refuses_rows=refuses_rows)
+    tally = Tally() if stages is None else stages.tally
+    delivery = Delivery(sink, bad_rows, owner=bad_rows.owners[SINK], refuses_rows=refuses_rows, tally=tally)
+    latency = CommitLatency(tally)
     started = time.monotonic()
     info: SliceInfo | None = None
     end: dict[str, object] | None = None
@@ -136,6 +140,7 @@ def write_slice(
             _require_inside(info, end)
             rows += len(value)
             delivery.emit(value)
+            latency.emitted(value)
             del value  # a large one would stay while the next one arrives
         elif isinstance(value, BadRow):
             _require_inside(info, end)
@@ -165,6 +170,7 @@ def write_slice(
     if info is None or end is None:
         raise ReaderDiedError
     flushed = delivery.flush()
+    latency.flushed()
     return SliceReport(
         step=info.step,
         index=info.index,
@@ -177,6 +183,7 @@ def write_slice(
         dead_letters=bad_rows.flush(),
         seconds=time.monotonic() - started,
         stages={} if stages is None else stages.seconds,
+        counted=tally.saved(),
     )
 
 

@@ -22,7 +22,10 @@ from cdc_core.options import counted
 from cdc_core.shards.marks import token_with_marks
 from cdc_core.source_history import SourceHistory
 from cdc_core.store.values import DeadLetter, Progress
+from cdc_core.telemetry import metrics
+from cdc_core.telemetry.source_gauges import keep_gauges
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, Stages, stage
+from cdc_core.telemetry.tally import Tally
 from cdc_core.timestamp import Timestamp
 
 if TYPE_CHECKING:
@@ -76,7 +79,8 @@ class Coordinator:
         self._history: SourceHistory | None = None
         self._metrics_saved_at = float("-inf")
         self._committed_at = time.monotonic()
-        self._seconds = dict.fromkeys((SOURCE, ENCODE, SINK), 0.0)
+        self._uncounted = Tally()
+        """What the next saved step counts beside its own: of the call before it."""
         self._step: int | None = None
         self._progress = Progress(token={})
         self._emitted, self._emitted_at = Timestamp(), time.monotonic()
@@ -95,6 +99,7 @@ class Coordinator:
         delivered = [entry for report in step for entry in report.flushed.delivered]
         unrecorded = delivered and self._resolved_interval_s is None
         letters = [letter for report in step for letter in report.dead_letters]
+        begun = time.monotonic()
         self._store.save(
             self._name,
             self._epoch,
@@ -102,6 +107,7 @@ class Coordinator:
             delivered=None if unrecorded else delivered,
             dead_letters=letters,
         )
+        self._uncounted.observe(metrics.CHECKPOINT_SECONDS, time.monotonic() - begun)
         self._step = step[0].step
         self._saved(Saved(self._step, self._progress.frontier.high_water, self._progress.latest))
         if letters:
@@ -116,7 +122,7 @@ class Coordinator:
             self._store.rest()  # there may be one coordinator for each changefeed
         self._committed_at = now
         if stages is not None:
-            self._add_seconds(stages.seconds)
+            _add_seconds(self._uncounted, stages.seconds)
 
     def close(self) -> None:
         for component in (self._marks, self._history):
@@ -147,29 +153,25 @@ class Coordinator:
             if mark.resolved:
                 frontier.forward(mark.span, mark.timestamp)
             latest = max(latest, mark.timestamp)
-        counters = dict(progress.counters)
-        for name, amount in (
-            ("steps", 1),
-            ("rows", sum(report.rows for report in step)),
-            ("rows_repeated", sum(report.repeated for report in step)),
-            ("messages", sum(report.flushed.messages for report in step)),
-            ("bytes", sum(report.flushed.bytes for report in step)),
-            ("files", sum(report.flushed.files for report in step)),
-            ("dead_letters", sum(len(report.dead_letters) for report in step)),
+        tally = progress.tally
+        tally.merge(self._uncounted.saved())
+        self._uncounted = Tally()
+        tally.add(metrics.STEPS)
+        for metric, amount in (
+            (metrics.ROWS, sum(report.rows for report in step)),
+            (metrics.ROWS_REPEATED, sum(report.repeated for report in step)),
+            (metrics.MESSAGES, sum(report.flushed.messages for report in step)),
+            (metrics.BYTES, sum(report.flushed.bytes for report in step)),
+            (metrics.FILES, sum(report.flushed.files for report in step)),
+            (metrics.DEAD_LETTERS, sum(len(report.dead_letters) for report in step)),
         ):
-            counters[name] = counters.get(name, 0) + amount
+            tally.add(metric, amount)
+        tally.observe(metrics.STEP_SECONDS, max(report.seconds for report in step))
         for report in step:
-            self._add_seconds(report.stages)
-        for name, seconds in self._seconds.items():
-            counters[f"seconds.{name}"] = round(counters.get(f"seconds.{name}", 0.0) + seconds, 6)
-            self._seconds[name] = 0.0
+            tally.merge(report.counted)
+            _add_seconds(tally, report.stages)
         token = token_with_marks(step[0].end, marks, frontier=frontier, before=progress.latest)
-        self._progress = Progress(token=token, frontier=frontier, latest=latest, counters=counters)
-
-    def _add_seconds(self, seconds: Mapping[str, float]) -> None:
-        """Add *seconds* by stage to what the next saved step counts: its own, and those of the call before it."""
-        for name in self._seconds:
-            self._seconds[name] += seconds.get(name, 0.0)
+        self._progress = Progress(token=token, frontier=frontier, latest=latest, counters=tally.saved())
 
     def _keep_budget(self, last: DeadLetter) -> None:
         """Raise a TerminalError when more than dead_letter_max rows were refused within the last hour.
@@ -198,23 +200,28 @@ class Coordinator:
     def _release(self) -> None:
         if self._history is None:
             self._history = self._open_history()
-        counters = dict(self._progress.counters)
+        tally = self._progress.tally
         try:
             self._history.release(self._progress.token)
-            counters.update({f"source.{name}": value for name, value in self._history.metrics().items()})
+            keep_gauges(tally, self._history.metrics())
             self._noticed(self._history.notice())
-            if counters.pop("releases_failed", 0):
+            if tally.clear(metrics.UNRELEASED_STEPS):
                 self._metrics_saved_at = float("-inf")
         except RetryableError as error:
             self._metrics_saved_at = float("-inf")  # another instance may take the next step
             # History kept longer than needed is harmless, and the next step's release covers this one.
-            for name in ("release_failures", "releases_failed"):  # in all, and in a row
-                counters[name] = counters.get(name, 0) + 1
+            tally.add(metrics.RELEASE_FAILURES)
+            tally.set(metrics.UNRELEASED_STEPS, tally.value(metrics.UNRELEASED_STEPS) + 1)
             log.warning("the source did not release its history; the next step tries again: %s", error)
-        self._progress = replace(self._progress, counters=counters)
+        self._progress = replace(self._progress, counters=tally.saved())
 
     def _save_metrics(self) -> None:
         now = time.monotonic()
         if now - self._metrics_saved_at >= _METRICS_SAVED_S:
             self._store.save_counters(self._name, self._epoch, self._progress.counters)
             self._metrics_saved_at = now
+
+
+def _add_seconds(tally: Tally, seconds: Mapping[str, float]) -> None:
+    for name in (SOURCE, ENCODE, SINK):
+        tally.add(metrics.STAGE_SECONDS, seconds.get(name, 0.0), name)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.query_host import QueryHostError
 from cdc_core.errors import CdcError, RetryableRangefeedError, RetryableSinkError
 
-__all__ = ["one_line", "owner_of"]
+__all__ = ["cause_of", "one_line", "owner_of"]
 
 
 def one_line(error: BaseException) -> str:
@@ -13,6 +14,15 @@ def one_line(error: BaseException) -> str:
     text = str(error).strip()
     first = text.splitlines()[0] if text else "no message"
     return first if isinstance(error, CdcError) else f"{type(error).__name__}: {first}"
+
+
+def cause_of(error: Exception) -> str:
+    """Return where *error* comes from, in one of the words that `RETRIES` lists."""
+    if isinstance(error, RetryableRangefeedError):
+        return "source"
+    if isinstance(error, RetryableSinkError):
+        return "sink"
+    return "spark" if isinstance(error, QueryHostError) else "other"
 
 
 def owner_of(error: Exception, feed: ResolvedChangefeed) -> str | None:

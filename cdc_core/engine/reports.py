@@ -33,6 +33,8 @@ class SliceReport:
     """Time that the slice took, reading included."""
     stages: Mapping[str, float] = field(default_factory=dict)
     """Where that time went: seconds by stage, see `cdc_core.telemetry.stages`."""
+    counted: Mapping[str, float] = field(default_factory=dict)
+    """What else the task counted: `Tally.saved`."""
 
 
 def complete_step(reports: Sequence[SliceReport | None]) -> Sequence[SliceReport]:

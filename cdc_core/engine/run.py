@@ -17,7 +17,7 @@ from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.checks import check_and_prepare, end_of_once
 from cdc_core.engine.completion import all_delivered, drop_history, finish_earlier_run
 from cdc_core.engine.dead_letter_log import DeadLetterLog
-from cdc_core.engine.error_text import one_line, owner_of
+from cdc_core.engine.error_text import cause_of, one_line, owner_of
 from cdc_core.engine.executors import check_executors, required_of_hosts
 from cdc_core.engine.fencing import RunLock
 from cdc_core.engine.orders import Orders, Stopped
@@ -132,7 +132,9 @@ class Run:
         self._feed = self._feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch, state=self._store.url)
         self._epoch = known.epoch
         self._dead_letters = DeadLetterLog(self._feed.name, self._store)
-        self.status = replace(self.status, high_water=known.high_water)
+        before = self._store.status(self._feed.name)
+        retries = {} if before is None else before.values.get("retries", {})
+        self.status = replace(self.status, high_water=known.high_water, retries=retries)
         if self._once:
             self._pausing.refuse(self._epoch)
         if not self._pausing.wait(self._epoch):
@@ -234,6 +236,7 @@ class Run:
         if not wait_s:
             log.info("changefeed '%s': %s", self._feed.name, text)
             return False
+        self._count_retry(cause_of(reason))
         log.warning("changefeed '%s': %s%s; next attempt in %.1f s", self._feed.name, text, self._patience.note, wait_s)
         owner = owner_of(reason, self._feed)
         deadline = time.monotonic() + wait_s
@@ -243,6 +246,13 @@ class Run:
                 return True
         self.status = replace(self.status, waiting_on=None, waiting_for=None, next_attempt_s=None)
         return False
+
+    def _count_retry(self, cause: str) -> None:
+        counts, since = self.status.retries, self.status.source_silent_since
+        if cause == "source" and since is None:
+            since = time.time()
+        retries = {**counts, cause: counts.get(cause, 0) + 1}
+        self.status = replace(self.status, retries=retries, source_silent_since=since)
 
     @contextmanager
     def _attempt(self) -> Iterator[tuple[AttemptConfig, Query, Rangefeed]]:
@@ -330,7 +340,11 @@ class Run:
     def _supervise(self, config: AttemptConfig, query: Query, rangefeed: Rangefeed) -> Ending:
         """Watch the query until it is to end, and return as `_finish` does. Raises: the error that ended it before."""
         sampler = StatusSampler(
-            self._feed, config.run_dir, local=self._host.is_local, count_dead_letters=self._dead_letters.look
+            self._feed,
+            config.run_dir,
+            local=self._host.is_local,
+            count_dead_letters=self._dead_letters.look,
+            silent_since=self.status.source_silent_since,
         )
         saved = SavedProgress(self._feed.name, self._store, config.run_dir)
         rescans = RescanRequests(self._feed.name, self._store, config.run_dir)

@@ -61,6 +61,8 @@ def _values(status: Status) -> dict[str, Any]:
         "notice": status.notice,
         "scan": None if scan is None else {"done": scan.done, "total": scan.total, "unit": scan.unit},
         "next_attempt_at": at,
+        "retries": dict(status.retries),
+        "source_silent_since": status.source_silent_since,
         "host": socket.gethostname(),
         "pid": os.getpid(),
     }

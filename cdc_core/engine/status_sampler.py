@@ -15,8 +15,10 @@ from cdc_core.masking import mask
 from cdc_core.options import format_duration
 from cdc_core.rangefeed import ScanProgress
 from cdc_core.store.progress import Progress
+from cdc_core.telemetry import metrics
 from cdc_core.telemetry.activity import SLICE, Activities, Activity
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, STORE
+from cdc_core.telemetry.tally import Tally
 
 __all__ = ["StatusSampler"]
 
@@ -44,12 +46,19 @@ class StatusSampler:
     """Observes one attempt, a few times a second, and returns what changes in the status.
 
     Tasks on the driver's host are visible in *run_dir*; *local* says that there are no others. *count_dead_letters* is
-    called when there are new ones.
+    called when there are new ones. *silent_since* is since when the source does not answer, by `time.time()`.
     """
 
     def __init__(
-        self, feed: ResolvedChangefeed, run_dir: Path, *, local: bool, count_dead_letters: Callable[[], int]
+        self,
+        feed: ResolvedChangefeed,
+        run_dir: Path,
+        *,
+        local: bool,
+        count_dead_letters: Callable[[], int],
+        silent_since: float | None = None,
     ) -> None:
+        self._silent_since = silent_since
         self._owners = {
             SOURCE: feed.rangefeed.owner,
             ENCODE: feed.encoder.owner,
@@ -76,22 +85,24 @@ class StatusSampler:
     def look(self, progress: Progress, scan: ScanProgress | None) -> dict[str, Any]:
         """Return what the status says of *progress* and of the tasks at work."""
         now = time.monotonic()
-        counters = progress.counters
-        self._note(now, counters)
+        tally = progress.tally
+        self._note(now, tally)
         self.repeat_warnings()
         tasks = self._look_at_tasks()
-        refused = counters.get("dead_letters", 0)
+        self._look_for_silence(tasks)
+        refused = tally.value(metrics.DEAD_LETTERS)
         if refused != self._refused:
             self._refused, self._dead_letters = refused, self._count_dead_letters()
         return {
-            "rows": int(counters.get("rows", 0)),
+            "rows": int(tally.value(metrics.ROWS)),
             "rows_per_s": self._rows_per_s(),
-            "bytes": int(counters.get("bytes", 0)),
-            "files": int(counters.get("files", 0)),
+            "bytes": int(tally.value(metrics.BYTES)),
+            "files": int(tally.value(metrics.FILES)),
             "high_water": progress.frontier.high_water,
             "scan": scan,
             "dead_letters": self._dead_letters,
-            "releases_failed": int(counters.get("releases_failed", 0)),
+            "releases_failed": int(tally.value(metrics.UNRELEASED_STEPS)),
+            "source_silent_since": self._silent_since,
             "notice": self._notices.look(),
             "shares": self._shares(tasks),
             **self._waiting(now, tasks, scanning=scan is not None),
@@ -105,20 +116,30 @@ class StatusSampler:
         """Return what the status says of the tasks at work alone."""
         return self._stuck(self._look_at_tasks())
 
-    def _note(self, now: float, counters: Mapping[str, float]) -> None:
+    def _note(self, now: float, tally: Tally) -> None:
         sample = _Sample(
             moment=now,
-            rows=int(counters.get("rows", 0)),
-            steps=int(counters.get("steps", 0)),
-            seconds={stage: counters.get(f"seconds.{stage}", 0.0) for stage in (SOURCE, ENCODE, SINK)},
+            rows=int(tally.value(metrics.ROWS)),
+            steps=int(tally.value(metrics.STEPS)),
+            seconds={stage: tally.value(metrics.STAGE_SECONDS, stage) for stage in (SOURCE, ENCODE, SINK)},
         )
         if self._samples:
             before = self._samples[-1]
+            if sample.steps != before.steps:
+                self._silent_since = None
             if sample.rows != before.rows:
                 self._quiet_since, self._empty_step = now, False
             elif sample.steps != before.steps:
                 self._empty_step = True
         self._samples = [each for each in self._samples if now - each.moment <= self._window_s] + [sample]
+
+    def _look_for_silence(self, tasks: Sequence[Activity]) -> None:
+        """The source answers when a step is saved or rows arrive; until then a new attempt proves nothing."""
+        waits = [task.for_s for task in tasks if task.stage == SOURCE and task.for_s >= _STUCK_S]
+        if waits:
+            self._silent_since = self._silent_since or time.time() - max(waits)
+        elif any(task.role == SLICE and task.seconds[ENCODE] for task in tasks):
+            self._silent_since = None
 
     def _rows_per_s(self) -> float:
         first, last = self._samples[0], self._samples[-1]

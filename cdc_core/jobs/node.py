@@ -23,6 +23,7 @@ from cdc_core.jobs.former_session import FormerSession
 from cdc_core.jobs.gc_protection import GcProtection
 from cdc_core.jobs.joining import join
 from cdc_core.jobs.lease import Lease
+from cdc_core.jobs.node_counts import NodeCounts
 from cdc_core.jobs.reverting import Reverting
 from cdc_core.jobs.schedules import Schedules
 from cdc_core.jobs.settings import NodeSettings
@@ -55,6 +56,7 @@ class Node:
     all that it has started.
 
     Jobs share *host*. *keep_secret* is called with the secrets of each changefeed before anything of it is logged.
+    `counts` is what the node has done so far.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Node:
         keep_secret: Callable[[frozenset[str]], None],
     ) -> None:
         self._settings = settings
+        self.counts = NodeCounts(settings)
         self._host = host
         self._store = ProgressStore(settings.store)
         self._schedules, self._protection = Schedules(self._store), GcProtection(self._store)
@@ -148,6 +151,7 @@ class Node:
             lease.end(leave=left)
         if left:
             return None
+        self.counts.lost_sessions += 1
         log.info("node '%s' ran nothing any more when its session ended", self._settings.name)
         return self._join()
 
@@ -259,6 +263,7 @@ class Node:
         for name in choices.adopt:
             adopted = self._store.adopt(name, lease.node)
             if adopted is not None:
+                self.counts.adopted(adopted)
                 self._begin(adopted, lease)
         for name in choices.matched:
             self._store.end_wait(name)

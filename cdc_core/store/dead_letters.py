@@ -27,6 +27,12 @@ class DeadLetters(Database):
             waiting = sa.select(DEAD_LETTERS).where(DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.replayed_at.is_(None))
             return [dead_letter(row) for row in connection.execute(waiting.order_by(DEAD_LETTERS.c.id))]
 
+    def waiting_dead_letters(self) -> dict[str, int]:
+        """Return how many dead letters were not replayed, by changefeed, of those that have any."""
+        counted = sa.select(DEAD_LETTERS.c.name, sa.func.count()).where(DEAD_LETTERS.c.replayed_at.is_(None))
+        with self._transaction(reading=True) as connection:
+            return {name: int(count) for name, count in connection.execute(counted.group_by(DEAD_LETTERS.c.name))}
+
     def blocked_keys(self, name: str) -> list[tuple[str, str]]:
         """Return table and key, each pair once, of the dead letters that were not replayed."""
         keys = sa.select(DEAD_LETTERS.c.table_name, DEAD_LETTERS.c.key).distinct()

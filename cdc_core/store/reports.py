@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from cdc_core.store.job_reports import JobReport, job_report
 from cdc_core.store.job_values import REVERTED, JobEvent, JobRecord, moment
 from cdc_core.store.liveness import ENDINGS, is_alive
 from cdc_core.store.progress import ChangefeedRecord, Progress, ProgressStore, RescanRecord, SavedStatus
+from cdc_core.telemetry import metrics
+from cdc_core.telemetry.source_gauges import gauges_of
+from cdc_core.telemetry.tally import Tally
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Report", "protected_since", "report"]
+__all__ = ["Report", "protected_since", "report", "reports"]
 
-_TOTALS = ("steps", "rows", "rows_repeated", "messages", "bytes", "files")
-_GAUGE = "source."
+_TOTALS = (metrics.STEPS, metrics.ROWS, metrics.ROWS_REPEATED, metrics.MESSAGES, metrics.BYTES, metrics.FILES)
 _OF_A_RUN = ("notice", "rows_per_s", "waiting_on", "waiting_for", "next_attempt_at")
 """What a status says of the moment; it means nothing when the run has ended."""
 
@@ -71,13 +73,18 @@ class Report:
     @property
     def gauges(self) -> dict[str, float]:
         """The source's gauges, as of the last steps."""
-        return {name.removeprefix(_GAUGE): value for name, value in self._counters.items() if name.startswith(_GAUGE)}
+        return gauges_of(self.tally)
+
+    @property
+    def tally(self) -> Tally:
+        """What the changefeed has counted, over all its runs."""
+        return Tally() if self.progress is None else self.progress.tally
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON values; docs/operations.md explains each."""
         known, mark = self.known, self.known.high_water
         status: Mapping[str, Any] = {} if self.status is None else self.status.values
-        alive = self.is_alive
+        alive, tally = self.is_alive, self.tally
         return {
             "name": known.name,
             "state": self.state,
@@ -87,11 +94,11 @@ class Report:
             "behind_s": self.behind_s,
             "protected_age_s": self.protected_age_s,
             "saved_at": _text(known.saved_at),
-            "totals": {name: int(self._counters.get(name, 0)) for name in _TOTALS},
+            "totals": {metric.key(): int(tally.value(metric)) for metric in _TOTALS},
             "dead_letters": self.dead_letters,
             "shards": [self._shard(source, mark) for source, mark in self._shards],
             "gauges": self.gauges,
-            "releases_failed": int(self._counters.get("releases_failed", 0)),
+            "releases_failed": int(tally.value(metrics.UNRELEASED_STEPS)),
             "paused": known.paused and {"reason": known.paused.reason, "since": _text(known.paused.since)},
             "phase": status.get("phase"),
             "error": status.get("error"),
@@ -132,10 +139,6 @@ class Report:
             "began": None if began is None else str(began),
         }
 
-    @property
-    def _counters(self) -> Mapping[str, float]:
-        return {} if self.progress is None else self.progress.counters
-
 
 def report(store: ProgressStore, known: ChangefeedRecord, *, now: datetime) -> Report:
     """Return what *store* knows of a changefeed. Changes nothing; runs do not notice."""
@@ -150,6 +153,30 @@ def report(store: ProgressStore, known: ChangefeedRecord, *, now: datetime) -> R
         history=() if job is None else store.job_events(known.name),
         now=now,
     )
+
+
+def reports(store: ProgressStore) -> list[Report]:
+    """Return a report of every changefeed, by name, without the history of jobs and what is rescanned.
+
+    Six transactions, however many changefeeds there are; changes nothing.
+    """
+    statuses, waiting, jobs = store.statuses(), store.waiting_dead_letters(), {job.name: job for job in store.jobs()}
+    progress, now = store.load_all(), datetime.now(UTC)
+    found = []
+    for known in store.list():
+        name, job = known.name, jobs.get(known.name)
+        status = statuses.get(name)
+        found.append(
+            Report(
+                known=known,
+                progress=progress.get(name),
+                status=status,
+                dead_letters=waiting.get(name, 0),
+                job=None if job is None else JobReport(job=job, known=known, status=status, nodes=(), now=now),
+                now=now,
+            )
+        )
+    return found
 
 
 def protected_since(job: JobRecord, known: ChangefeedRecord) -> float | None:

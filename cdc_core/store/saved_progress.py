@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -34,16 +35,13 @@ class SavedProgress(Database):
         """Return what was saved last, or None when nothing was."""
         with self._transaction(reading=True) as connection:
             row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
-        if row is None or row.token is None:
-            return None
-        return Progress(
-            token=json.loads(row.token),
-            frontier=frontier_of(row.frontier),
-            latest=timestamp_of(row.latest),
-            counters={} if row.counters is None else json.loads(row.counters),
-            saved_at=moment_of(row.saved_at),
-            emitted=timestamp_of(row.emitted),
-        )
+        return None if row is None else _progress(row)
+
+    def load_all(self) -> dict[str, Progress]:
+        """Return what each changefeed saved last, by name, of those that have saved anything."""
+        with self._transaction(reading=True) as connection:
+            rows = connection.execute(sa.select(CHANGEFEEDS)).all()
+        return {row.name: progress for row in rows if (progress := _progress(row)) is not None}
 
     def save(
         self,
@@ -82,3 +80,16 @@ class SavedProgress(Database):
     def save_intent(self, name: str, epoch: int, token: Token) -> None:
         """Save *token* alone. Raises: FencedError, as `save` does."""
         self._write(name, epoch, token=dump(token))
+
+
+def _progress(row: Any) -> Progress | None:
+    if row.token is None:
+        return None
+    return Progress(
+        token=json.loads(row.token),
+        frontier=frontier_of(row.frontier),
+        latest=timestamp_of(row.latest),
+        counters={} if row.counters is None else json.loads(row.counters),
+        saved_at=moment_of(row.saved_at),
+        emitted=timestamp_of(row.emitted),
+    )

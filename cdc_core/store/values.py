@@ -12,6 +12,7 @@ from cdc_core.frontier import Frontier
 from cdc_core.rangefeed import Token
 from cdc_core.shards.marks import resolved_by_shard
 from cdc_core.shards.token import ShardedToken
+from cdc_core.telemetry.tally import Tally
 from cdc_core.timestamp import Timestamp
 
 __all__ = [
@@ -56,6 +57,11 @@ class Progress:
     emitted: Timestamp = Timestamp()
 
     @property
+    def tally(self) -> Tally:
+        """A copy of `counters`, by metric."""
+        return Tally(self.counters)
+
+    @property
     def resolved(self) -> Timestamp:
         """The greatest mark that consumers may be told while rows follow: see `ShardedToken.settled`."""
         found = ShardedToken.found_in(self.token)
@@ -98,6 +104,7 @@ class ChangefeedRecord:
     high_water: Timestamp = Timestamp()
     saved_at: datetime | None = None
     paused: Pause | None = None
+    created: datetime | None = None
     resolved: Sequence[Timestamp] = ()
     """What is resolved by source, in their order."""
 
@@ -159,6 +166,7 @@ def changefeed_record(row: Any) -> ChangefeedRecord:
         high_water=frontier.high_water,
         resolved=resolved_by_shard(frontier, len(_sources(definition))),
         saved_at=moment_of(row.saved_at),
+        created=moment_of(row.created_at),
         paused=None if row.paused is None else _pause(**json.loads(row.paused)),
     )
 

@@ -16,6 +16,10 @@ from typing import ParamSpec, TypeVar
 
 from cdc_core.encoder import Encoder
 from cdc_core.file_body import FileBody
+from cdc_core.messages import MessageBatch
+from cdc_core.rows import RowBatch
+from cdc_core.telemetry.measuring import note_sizes
+from cdc_core.telemetry.tally import Tally
 
 __all__ = [
     "ENCODE",
@@ -54,13 +58,15 @@ class Repeat:
 class Stages:
     """Seconds that one task spends at each stage, beginning at *first*. *changed* is called at every change.
 
-    `changes` counts the changes of the stage. `repeat` is what the component at work repeats by itself.
+    `changes` counts the changes of the stage. `repeat` is what the component at work repeats by itself. `tally` is what
+    the task counts beside the time.
     """
 
     def __init__(self, first: str, *, changed: Callable[[Stages], None] | None = None) -> None:
         self.now = first
         self.changes = 0
         self.repeat: Repeat | None = None
+        self.tally = Tally()
         self._changed = changed
         self._since = time.monotonic()
         self._seconds = dict.fromkeys(STAGES, 0.0)
@@ -182,7 +188,17 @@ def time_encoder(encoder: Encoder) -> Encoder:
         _replace(body, "write", "finish")
         return body
 
+    encode = encoder.encode
+
+    def encode_and_measure(rows: RowBatch, *, topic: str) -> MessageBatch:
+        batch = encode(rows, topic=topic)
+        stages = _measured.get()
+        if stages is not None:
+            note_sizes(stages.tally, batch)
+        return batch
+
     encoder.open_body = open_body  # type: ignore[method-assign]
+    encoder.encode = encode_and_measure  # type: ignore[method-assign]
     _replace(encoder, "encode", "encode_resolved", "open_body")
     return encoder
 

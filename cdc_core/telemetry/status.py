@@ -50,7 +50,9 @@ class Status:
     `waiting_on` is what the changefeed waits for ("changes", "sink 'webhook'"), and `waiting_on_s` is for how long if a
     task is stuck. `waiting_for` is the error that a retry may cure, and `next_attempt_s` is the time until the retry.
     For a paused changefeed `waiting_for` is the error that needs a person, who then runs `resume_command`. `error` is
-    what ended a run that failed. `log_name` is the file in the state directory that Spark and its workers print to.
+    what ended a run that failed. `retries` counts over all runs, by cause, the attempts that failed and were followed
+    by another one. `source_silent_since` is since when, by `time.time()`, the changefeed waits for an answer of the
+    source; None while that answers. `log_name` is the file in the state directory that Spark and its workers print to.
     """
 
     changefeed: str
@@ -73,6 +75,8 @@ class Status:
     resume_command: str | None = None
     error: str | None = None
     log_name: str = ""
+    retries: Mapping[str, int] = field(default_factory=dict)
+    source_silent_since: float | None = None
 
     @property
     def behind_s(self) -> float | None:

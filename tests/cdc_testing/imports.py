@@ -28,6 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engine",),
     ("spark",),
     ("jobs",),
+    ("web",),
     ("cli",),
 )
 """The modules and packages of the core. From the lowest layer to the highest: values, contracts, packages. Each

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -12,6 +13,8 @@ from cdc_core.engine.aggregator import ReaderDiedError, read_slice, write_slice
 from cdc_core.engine.attempt_config import MaskedError
 from cdc_core.engine.packing import FAILED, note
 from cdc_core.errors import RetryableSinkError, from_wire
+from cdc_core.telemetry.metrics import BATCH_ROWS, COMMIT_LATENCY, FLUSH_SECONDS
+from cdc_core.telemetry.tally import Tally
 
 INFO = SliceInfo(step=4, index=1, lower=Timestamp(1))
 
@@ -39,6 +42,19 @@ def test_a_slice_is_flushed_whole_and_reported_with_its_marks(reader: SliceReade
     assert (mark.timestamp, mark.resolved) == (Timestamp(100), True)
     [event] = Journal(script.directory).of("rows")
     assert [n for _, n in event[4]] == list(range(1, 101, 2))
+
+
+def test_batches_flushes_and_the_latency_of_rows_are_counted(reader: SliceReader, sink: Sink) -> None:
+    report = write_slice(sink, packed(reader))
+    assert report is not None
+    counted = Tally(report.counted)
+    [batches], [flushes], [latency] = (
+        tuple(counted.samples(metric)) for metric in (BATCH_ROWS, FLUSH_SECONDS, COMMIT_LATENCY)
+    )
+    assert (sum(batches.counts), batches.value) == (5, 50)
+    assert sum(flushes.counts) == 1
+    assert latency.counts[-1] == 50  # committed in 1970
+    assert latency.value == pytest.approx(50 * time.time(), rel=1e-3)
 
 
 @pytest.mark.parametrize(("task_attempt", "again", "repeated"), [(0, False, 0), (1, False, 50), (0, True, 50)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,29 @@ def test_a_sink_that_is_stuck_is_named_with_how_long_it_is(watched: Watched) -> 
         stuck = watched.look(after_s=61)
     assert (stuck["waiting_on"], stuck["waiting_on_s"]) == ("sink 'journal'", 63)
     assert set(watched.watch.look_at_tasks().values()) == {None}
+
+
+def test_a_source_is_silent_from_when_a_task_waits_for_it_until_it_answers(watched: Watched) -> None:
+    assert watched.look()["source_silent_since"] is None
+    with at_stages(SLICE, run_dir=watched.run_dir, first=SOURCE):
+        watched.look()
+        assert watched.look(after_s=2)["source_silent_since"] is None
+        since = watched.look(after_s=5)["source_silent_since"]
+        assert time.time() - 8 < since < time.time() - 2
+        assert watched.look(after_s=5)["source_silent_since"] == since
+    assert watched.look(after_s=1)["source_silent_since"] == since  # another attempt proves nothing
+    watched.step(rows=0)
+    assert watched.look(after_s=1)["source_silent_since"] is None
+
+
+def test_rows_of_a_source_end_its_silence_before_their_step_is_saved(watched: Watched) -> None:
+    with at_stages(SLICE, run_dir=watched.run_dir, first=SOURCE):
+        watched.look()
+        assert watched.look(after_s=5)["source_silent_since"] is not None
+        with stage(ENCODE):
+            watched.look(after_s=1)
+        with stage(SINK):
+            assert watched.look(after_s=1)["source_silent_since"] is None
 
 
 def test_what_a_sink_repeats_by_itself_is_told_with_its_reason_and_the_next_attempt(watched: Watched) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from cdc_testing.engine import stop_runs
 
+from cdc_core.telemetry import metrics
 from cdc_core.telemetry.status import Status, status_line
 
 if TYPE_CHECKING:
@@ -68,6 +70,14 @@ def test_where_the_time_goes_is_measured(engine: Engine) -> None:
     counters = engine.store.load("t").counters
     assert counters["seconds.sink"] > 0
     assert counters["seconds.source"] > 0
+    tally = engine.store.load("t").tally
+    [steps], [saves], [batches] = (
+        tuple(tally.samples(metric))
+        for metric in (metrics.STEP_SECONDS, metrics.CHECKPOINT_SECONDS, metrics.BATCH_ROWS)
+    )
+    assert sum(steps.counts) == tally.value(metrics.STEPS) >= 4
+    assert sum(saves.counts) == tally.value(metrics.STEPS) - 1  # the time of each save is saved by the next one
+    assert batches.value == tally.value(metrics.ROWS) == 200_000
 
 
 @pytest.mark.slow
@@ -77,6 +87,12 @@ def test_a_source_that_is_down_is_named_with_its_error_and_the_next_attempt(engi
     waiting = next(status for status in engine.statuses if status.phase == "waiting to retry")
     assert re.search("retry, rangefeed 'counter': no route to db:5432; next attempt in [01] s$", status_line(waiting))
     assert engine.statuses[-1].waiting_for is None
+    assert time.time() - 60 < waiting.source_silent_since < time.time()
+    assert engine.statuses[-1].source_silent_since is None
+    assert engine.statuses[-1].retries == {"source": 1}
+    engine.script.order("advance", "RetryableRangefeedError no route to db:5432 retry_after_s=1")
+    assert engine.run(**{**STEPS, "total": 3000}) == 0
+    assert engine.statuses[-1].retries == {"source": 2}
 
 
 @pytest.mark.slow

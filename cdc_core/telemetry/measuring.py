@@ -1,0 +1,47 @@
+"""What is measured of the rows of a slice: once for each batch, in its Arrow arrays."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_core.messages import MessageBatch
+from cdc_core.rows import Op, RowBatch
+from cdc_core.telemetry.metrics import BATCH_ROWS, COMMIT_LATENCY, MESSAGE_BYTES
+from cdc_core.telemetry.tally import Tally
+
+__all__ = ["CommitLatency", "note_sizes"]
+
+
+class CommitLatency:
+    """Measures from the commit of the rows of one slice until they are durable."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._waiting: list[tuple[int, int]] = []
+
+    def emitted(self, rows: RowBatch) -> None:
+        """Note a batch that the sink got."""
+        self._tally.observe(BATCH_ROWS, len(rows))
+        changed = rows.column("op").to_numpy() != Op.SCAN
+        count = int(np.count_nonzero(changed))
+        if count:
+            oldest = rows.column("updated").field("wall").to_numpy()[changed].min()
+            self._waiting.append((int(oldest), count))
+
+    def flushed(self) -> None:
+        """Count the batches since the last call: they are durable now."""
+        now = time.time_ns()
+        for oldest, count in self._waiting:
+            self._tally.observe(COMMIT_LATENCY, max(0.0, (now - oldest) / 1e9), times=count)
+        self._waiting.clear()
+
+
+def note_sizes(tally: Tally, batch: MessageBatch) -> None:
+    """Count the sizes of the values of *batch*; a tombstone has none. For an encoder's own mistakes others look."""
+    value = getattr(batch, "value", None)
+    if isinstance(value, pa.BinaryArray | pa.LargeBinaryArray):
+        tally.observe_all(MESSAGE_BYTES, pc.fill_null(pc.binary_length(value), 0).to_numpy())

@@ -1,0 +1,219 @@
+"""Every metric: the one list behind `cdc show`, the metrics endpoint and its documentation."""
+
+from __future__ import annotations
+
+from cdc_core.telemetry.metric import Kind, Metric
+
+CHANGEFEED_LABELS = ("changefeed", "label")
+"""Labels of every metric of a changefeed: its name, and its option metrics_label, which may be empty."""
+
+_COMMIT_LATENCY_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
+_DURATION_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+_ROWS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
+_BYTES = tuple(64 * 4**power for power in range(11))
+
+
+def _feed(
+    name: str,
+    kind: Kind,
+    unit: str,
+    help: str,  # noqa: A002
+    *labels: str,
+    buckets: tuple[float, ...] = (),
+    saved_as: str | None = None,
+) -> Metric:
+    name = f"cdc_changefeed_{name}"
+    return Metric(name=name, kind=kind, unit=unit, help=help, labels=labels, buckets=buckets, saved_as=saved_as)
+
+
+def _process(name: str, kind: Kind, unit: str, help: str, *labels: str) -> Metric:  # noqa: A002
+    return Metric(name=f"cdc_{name}", kind=kind, unit=unit, help=help, labels=labels)
+
+
+# What tasks and the coordinator count: saved with the progress.
+
+STEPS = _feed("steps_total", "counter", "steps", "Steps whose progress was saved.", saved_as="steps")
+ROWS = _feed(
+    "emitted_rows_total", "counter", "rows", "Rows that are durable at the sink or are dead letters.", saved_as="rows"
+)
+ROWS_REPEATED = _feed(
+    "repeated_rows_total",
+    "counter",
+    "rows",
+    "Of the emitted rows, those of steps that were begun before: the sink may have them twice.",
+    saved_as="rows_repeated",
+)
+MESSAGES = _feed("emitted_messages_total", "counter", "messages", "Messages that are durable.", saved_as="messages")
+BYTES = _feed(
+    "emitted_bytes_total",
+    "counter",
+    "bytes",
+    "Bytes at the sink, after compression.",
+    saved_as="bytes",
+)
+FILES = _feed("emitted_files_total", "counter", "files", "Files that are durable at the sink.", saved_as="files")
+DEAD_LETTERS = _feed("dead_letters_total", "counter", "rows", "Rows that became dead letters.", saved_as="dead_letters")
+STAGE_SECONDS = _feed(
+    "stage_seconds_total",
+    "counter",
+    "seconds",
+    "Time of tasks by stage: waiting for the source, in the encoder, in the sink.",
+    "stage",
+    saved_as="seconds",
+)
+COMMIT_LATENCY = _feed(
+    "commit_latency_seconds",
+    "histogram",
+    "seconds",
+    "From the commit of a row at the source until it is durable at the sink, by this host's clock. Each row counts"
+    " with the oldest commit of its batch. Rows of scans are left out.",
+    buckets=_COMMIT_LATENCY_S,
+    saved_as="commit_latency",
+)
+FLUSH_SECONDS = _feed(
+    "flush_seconds",
+    "histogram",
+    "seconds",
+    "Duration of the flushes of the sink; their number is its count.",
+    buckets=_DURATION_S,
+    saved_as="flush",
+)
+STEP_SECONDS = _feed(
+    "step_seconds",
+    "histogram",
+    "seconds",
+    "Duration of steps: that of the slice that took longest.",
+    buckets=_DURATION_S,
+    saved_as="step",
+)
+CHECKPOINT_SECONDS = _feed(
+    "checkpoint_seconds",
+    "histogram",
+    "seconds",
+    "Time that saving the progress of a step took.",
+    buckets=_DURATION_S,
+    saved_as="checkpoint",
+)
+BATCH_ROWS = _feed(
+    "batch_rows", "histogram", "rows", "Rows of the batches that the sink got.", buckets=_ROWS, saved_as="batch_rows"
+)
+MESSAGE_BYTES = _feed(
+    "message_bytes",
+    "histogram",
+    "bytes",
+    "Size of the values of messages as they were encoded. Sinks of files are left out.",
+    buckets=_BYTES,
+    saved_as="message_bytes",
+)
+RELEASE_FAILURES = _feed(
+    "release_failures_total",
+    "counter",
+    "steps",
+    "Steps after which the source did not release its history.",
+    saved_as="release_failures",
+)
+UNRELEASED_STEPS = _feed(
+    "unreleased_steps",
+    "gauge",
+    "steps",
+    "Latest consecutive steps after which the source did not release its history.",
+    saved_as="releases_failed",
+)
+
+# What the source says of its history: saved under the source's own name of each gauge.
+
+SOURCE_BYTES = _feed(
+    "source_bytes",
+    "gauge",
+    "bytes",
+    "What the source says of its history, such as gauge=`retained`: the log that it keeps for the changefeed.",
+    "gauge",
+)
+SOURCE_SECONDS = _feed("source_seconds", "gauge", "seconds", "The same in seconds, such as an age.", "gauge")
+SOURCE_VALUE = _feed("source_value", "gauge", "", "The same without a known unit.", "gauge")
+
+# What is computed when somebody asks.
+
+LAG = _feed(
+    "lag_seconds",
+    "gauge",
+    "seconds",
+    "End to end: how far the high-water mark is behind the clock; before the first mark, the age of the changefeed."
+    " It grows while the changefeed is paused, has failed, or nobody runs it.",
+)
+SOURCE_LAG = _feed(
+    "source_lag_seconds",
+    "gauge",
+    "seconds",
+    "The part of the lag that is the source's: how long the changefeed has waited for an answer; 0 while it answers.",
+)
+DELIVERY_LAG = _feed("delivery_lag_seconds", "gauge", "seconds", "The rest of the lag.")
+HIGH_WATER = _feed(
+    "high_water_timestamp_seconds", "gauge", "seconds", "The high-water mark as a time since 1970; 0 before the first."
+)
+RESOLVED_AGE = _feed(
+    "resolved_age_seconds", "gauge", "seconds", "Age of the resolved mark that was emitted last, if any was."
+)
+PROTECTED_AGE = _feed(
+    "protected_age_seconds",
+    "gauge",
+    "seconds",
+    "For how long the source has retained history for the changefeed, also while it is paused.",
+)
+CHECKPOINT_AGE = _feed("checkpoint_age_seconds", "gauge", "seconds", "How long ago progress was saved.")
+DEAD_LETTERS_WAITING = _feed("dead_letters_waiting", "gauge", "rows", "Dead letters that were not replayed.")
+RETRIES = _feed(
+    "retries_total",
+    "counter",
+    "attempts",
+    "Attempts that failed and were followed by another one, by where the error came from: source, sink, spark, other.",
+    "cause",
+)
+ATTEMPTS = _feed("attempts_total", "counter", "attempts", "Attempts that were begun, and claims of nodes.")
+UP = _feed("up", "gauge", "", "1 while a run is alive: it has saved its status within 30 seconds. Otherwise 0.")
+RETRYING = _feed("retrying", "gauge", "", "1 while the run waits for something that failed. Otherwise 0.")
+STATE = _feed("state", "gauge", "", "1 for the state that the changefeed is in, 0 for the others.", "state")
+SCAN_DONE = _feed("scan_done", "gauge", "", "How much of the running scan is done, in the unit of the label.", "unit")
+SCAN_SIZE = _feed("scan_size", "gauge", "", "How much the running scan reads in all.", "unit")
+
+STORE_UP = _process(
+    "store_up", "gauge", "", "1 when the progress store could be read; otherwise 0, and all else is old."
+)
+STORE_READ_SECONDS = _process("store_read_seconds", "gauge", "seconds", "How long reading the progress store took.")
+
+NODE_INFO = _process("node_info", "gauge", "", "1; the labels say which node this is.", "node", "version", "locality")
+NODE_JOINED = _process("node_joined", "gauge", "", "1 while the node has a session in the store. Otherwise 0.")
+NODE_DRAINING = _process("node_draining", "gauge", "", "1 while the node hands over its jobs. Otherwise 0.")
+NODE_JOBS = _process("node_jobs", "gauge", "jobs", "Jobs that the node runs.")
+NODE_ADOPTIONS = _process("node_adopted_jobs_total", "counter", "jobs", "Jobs that the node has adopted.")
+NODE_FAILOVERS = _process(
+    "node_failovers_total",
+    "counter",
+    "jobs",
+    "Of these, jobs that the node before did not hand over: it died, or lost its session.",
+)
+NODE_SESSIONS_LOST = _process(
+    "node_lost_sessions_total", "counter", "sessions", "Sessions that were over before the node had left."
+)
+JOBS = _process("jobs", "gauge", "jobs", "Jobs of the store by state; every node says the same.", "state")
+NODES = _process("nodes", "gauge", "nodes", "Nodes of the store that are alive; every node says the same.")
+
+CHANGEFEED_METRICS = tuple(
+    metric for metric in list(vars().values()) if isinstance(metric, Metric) and "_changefeed_" in metric.name
+)
+"""Of one changefeed."""
+PROCESS_METRICS = (STORE_UP, STORE_READ_SECONDS)
+"""Of the process that exposes them."""
+NODE_METRICS = (
+    NODE_INFO,
+    NODE_JOINED,
+    NODE_DRAINING,
+    NODE_JOBS,
+    NODE_ADOPTIONS,
+    NODE_FAILOVERS,
+    NODE_SESSIONS_LOST,
+    JOBS,
+    NODES,
+)
+"""Of a node, and of the jobs of its store."""
+METRICS = CHANGEFEED_METRICS + PROCESS_METRICS + NODE_METRICS

@@ -1,0 +1,59 @@
+"""Samples in the text formats that Prometheus reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from cdc_core.telemetry.metric import Metric, Sample
+from cdc_core.telemetry.metrics import CHANGEFEED_LABELS, CHANGEFEED_METRICS
+
+__all__ = ["SampleCollector", "labels_of"]
+
+Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
+_OF_CHANGEFEEDS = frozenset(metric.name for metric in CHANGEFEED_METRICS)
+
+
+def labels_of(metric: Metric) -> tuple[str, ...]:
+    """Return the names of all labels of *metric*."""
+    return (*CHANGEFEED_LABELS, *metric.labels) if metric.name in _OF_CHANGEFEEDS else metric.labels
+
+
+class SampleCollector(Collector):
+    """Gives what *collect* returns at each scrape."""
+
+    def __init__(self, collect: Callable[[], Iterable[Sample]]) -> None:
+        self._collect = collect
+
+    def collect(self) -> Iterator[Family]:
+        families: dict[str, Family] = {}
+        for sample in self._collect():
+            metric = sample.metric
+            family = families.get(metric.name)
+            if family is None:
+                family = families[metric.name] = _family(metric)
+            _add(family, sample)
+        yield from families.values()
+
+
+def _family(metric: Metric) -> Family:
+    labels = labels_of(metric)
+    if metric.kind == "counter":
+        return CounterMetricFamily(metric.name, metric.help, labels=labels)
+    if metric.kind == "gauge":
+        return GaugeMetricFamily(metric.name, metric.help, labels=labels)
+    return HistogramMetricFamily(metric.name, metric.help, labels=labels)
+
+
+def _add(family: Family, sample: Sample) -> None:
+    if not isinstance(family, HistogramMetricFamily):
+        family.add_metric(sample.labels, float(sample.value))
+        return
+    bounds = [*map(float, sample.metric.buckets), float("inf")]
+    counted, buckets = 0.0, []
+    for bound, count in zip(bounds, sample.counts, strict=True):
+        counted += count
+        buckets.append(("+Inf" if bound == float("inf") else repr(bound), counted))
+    family.add_metric(sample.labels, buckets, sample.value)

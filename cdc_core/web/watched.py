@@ -1,0 +1,113 @@
+"""What one process exposes: the metrics of its changefeeds, as the progress store has them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from cdc_core.errors import CdcError
+from cdc_core.store.job_values import JobRecord, NodeRecord
+from cdc_core.store.progress import ProgressStore
+from cdc_core.store.reports import Report, reports
+from cdc_core.store.samples import changefeed_samples, job_samples
+from cdc_core.telemetry import metrics
+from cdc_core.telemetry.metric import Sample
+
+__all__ = ["NodeView", "Seen", "Watched"]
+
+_FRESH_S = 1.0
+"""What was read so recently is not read again: several scrapers cost the store no more than one."""
+_WITHOUT_NODE = frozenset({"running", "pause-requested", "paused", "cancel-requested", "reverting", "failed"})
+"""States in which a job that no node runs has metrics all the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """The store at one moment."""
+
+    reports: Sequence[Report] = ()
+    jobs: Sequence[JobRecord] = ()
+    nodes: Sequence[NodeRecord] = ()
+    took_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """What the node *name* exposes. *samples* are what it counts itself.
+
+    Each job has metrics at one node: at the one that runs it, otherwise at the one that has been alive for longest.
+    """
+
+    name: str
+    samples: Callable[[], Sequence[Sample]]
+
+    def chosen(self, seen: Seen) -> frozenset[str]:
+        """Return the names of the jobs whose metrics this node exposes."""
+        first = min(seen.nodes, key=lambda node: (node.started, node.node_id), default=None)
+        leads = first is not None and first.name == self.name
+        return frozenset(
+            job.name
+            for job in seen.jobs
+            if job.node == self.name or (leads and job.node is None and job.state in _WITHOUT_NODE)
+        )
+
+    def node_samples(self, seen: Seen) -> Iterator[Sample]:
+        me = next((node for node in seen.nodes if node.name == self.name), None)
+        yield Sample(metrics.NODE_JOINED, me is not None)
+        yield Sample(metrics.NODE_DRAINING, me is not None and me.draining)
+        yield Sample(metrics.NODE_JOBS, sum(job.node == self.name for job in seen.jobs))
+        yield from self.samples()
+        yield from job_samples(seen.jobs, seen.nodes)
+
+
+class Watched:
+    """Reads the store at *url* when it is asked for samples, at most once a second. Safe with several threads.
+
+    Of a node, *node* says what it exposes; otherwise these are the changefeeds *names*. While the store cannot be read,
+    ages and lags of what was read last go on, and `cdc_store_up` is 0.
+    """
+
+    def __init__(self, url: str, *, names: frozenset[str] = frozenset(), node: NodeView | None = None) -> None:
+        self._store = ProgressStore(url, alone=True)
+        self._names, self._node = names, node
+        self._lock = threading.Lock()
+        self._read_at = float("-inf")
+        self._seen, self._up = Seen(), False
+
+    def samples(self) -> list[Sample]:
+        """Return all samples as of now."""
+        with self._lock:
+            if time.monotonic() - self._read_at >= _FRESH_S:
+                self._read()
+                self._read_at = time.monotonic()
+            seen, up = self._seen, self._up
+        return list(self._of(seen, up=up))
+
+    def close(self) -> None:
+        """Close the connection to the store."""
+        with self._lock:
+            self._store.close()
+
+    def _read(self) -> None:
+        began = time.monotonic()
+        try:
+            found = reports(self._store)
+            jobs = [report.job.job for report in found if report.job is not None]
+            nodes = [] if self._node is None else self._store.living_nodes()
+            self._seen, self._up = Seen(reports=found, jobs=jobs, nodes=nodes, took_s=time.monotonic() - began), True
+        except CdcError:
+            self._up = False
+
+    def _of(self, seen: Seen, *, up: bool) -> Iterator[Sample]:
+        now = datetime.now(UTC)
+        names = self._names if self._node is None else self._node.chosen(seen)
+        for report in seen.reports:
+            if report.known.name in names:
+                yield from changefeed_samples(replace(report, now=max(now, report.now)))
+        yield Sample(metrics.STORE_UP, up)
+        yield Sample(metrics.STORE_READ_SECONDS, seen.took_s)
+        if self._node is not None:
+            yield from self._node.node_samples(seen)
