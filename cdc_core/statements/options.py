@@ -84,7 +84,7 @@ OPTIONS: tuple[CockroachOption, ...] = (
     _same("gc_protect_expires_after", "duration", note="At least 1m. By default nothing is cancelled."),
     _refused("lagging_ranges_threshold", "duration", "ranges are not watched one by one"),
     _refused("lagging_ranges_polling_interval", "duration", "ranges are not watched one by one"),
-    _refused("metrics_label", "text", "each changefeed is told apart by its name"),
+    _same("metrics_label", "text", note="At most 128 bytes."),
     _same("execution_locality", "text"),
     CockroachOption(
         name="range_distribution_strategy",
