@@ -4,6 +4,8 @@ Everything that the author of a plugin or of an embedding program needs is expor
 Importing this module imports neither pyspark nor any plugin or client library.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.decoder import DecodedRow, Decoder, plain_value
 from cdc_core.destination import Destination
@@ -200,4 +202,17 @@ __all__ = [
     "unavailable_column",
     "unavailable_sets",
     "uri_secrets",
+    "watch",
 ]
+
+if TYPE_CHECKING:
+    from cdc_core.watching.watch import watch
+
+
+def __getattr__(name: str) -> Any:
+    """Import `watch` when it is used: it needs what runs a changefeed, and plugins need none of that."""
+    if name != "watch":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from cdc_core.watching.watch import watch
+
+    return watch

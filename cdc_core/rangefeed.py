@@ -50,9 +50,8 @@ class RangefeedContext:
     mvcc: bool = False
     """Whether `before` and `mvcc` are wanted."""
     initial_scan: bool = True
-    """Whether the rows that the tables hold at the start are wanted."""
     initial_scans: Mapping[str, bool] = field(default_factory=dict)
-    """The same for tables that join later, where it differs; by table as the user wrote it. For `start` alone."""
+    """Whether the rows that tables hold at the start are wanted; where it differs for tables that join, by table."""
     saved: Token | None = None
     """The token saved last before this run; None before it begins. For `check` and `check_rescan`."""
     cursor: str | None = None
@@ -67,6 +66,8 @@ class RangefeedContext:
     """Where the changefeed is coordinated; without tiers where that is unknown."""
     restriction: Callable[[TableSchema], Restriction] = unrestricted
     """What is used of the scanned rows of a version of a table. For the reader."""
+    temporary: bool = False
+    """Whether all parts live in one process, and nothing that `start` creates outlives it or `Rangefeed.close`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +100,9 @@ class Rangefeed(ABC):
     def start(self, saved: Token | None, save: Callable[[Token], None]) -> Token:
         """Return the token that the attempt starts from; on return the source keeps all history after it.
 
-        Once an attempt, while no task of an earlier one is alive. *saved* is the token saved last, None the first time.
-        Before anything is created on the source, pass the intent to *save*: it is durable, and is *saved* after a
-        crash. The watched tables may be others than those of *saved*: scan the new ones, as the context says. Raises:
-        HistoryLostError when changes after *saved* are gone; ConfigError the first time, if those after the cursor are.
+        Once an attempt, while no task of an earlier one is alive. *saved* is the token saved last, None at first.
+        Before anything is created, pass the intent to *save*: it is durable, and *saved* after a crash. Scan tables
+        that *saved* lacks, as the context says. Raises: HistoryLostError, at first ConfigError, if history is gone.
         """
 
     def scan_progress(self, token: Token) -> ScanProgress | None:  # noqa: ARG002

@@ -42,8 +42,8 @@ class RangefeedRegistration(Registration):
 
     `rangefeed`, `planner`, `reader` and `history` are its four parts (see `cdc_core.rangefeed`); without `history` the
     source keeps all of it. `repeats_steps`: `StepPlanner.repeat` may return slices; each step's plan is saved then.
-    `changes_tables`, `cursors`: `Rangefeed.start` accepts other tables, a cursor. `writer`: a `SourceWriter`.
-    `replicas`: slices have a locality, and the planner obeys `placement`.
+    `changes_tables`, `cursors`: `Rangefeed.start` accepts other tables, a cursor. `temporary`: it obeys the context's.
+    `writer`: a `SourceWriter`. `replicas`: slices have a locality, and the planner obeys `placement`.
     """
 
     KIND: ClassVar[str] = "rangefeed"
@@ -59,6 +59,7 @@ class RangefeedRegistration(Registration):
     changes_tables: bool = False
     cursors: bool = False
     replicas: bool = False
+    temporary: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

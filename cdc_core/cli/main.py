@@ -32,6 +32,7 @@ from cdc_core.cli.schedule import schedule
 from cdc_core.cli.session import CliSession
 from cdc_core.cli.show import show
 from cdc_core.cli.sql import sql
+from cdc_core.cli.watch import watch
 from cdc_core.errors import CdcError
 
 __all__ = ["main"]
@@ -64,6 +65,7 @@ for command in (
     run,
     check,
     explain,
+    watch,
     node,
     show,
     resume,

@@ -36,8 +36,8 @@ class CliSession:
     def masked(self, text: str) -> str:
         return mask(text, self._secrets)
 
-    def start_logging(self) -> None:
-        """Send log records to the console, masked."""
+    def start_logging(self, *, quiet: bool = False) -> None:
+        """Send log records to the console, masked; of a *quiet* command only warnings."""
         handler = _ConsoleHandler(self.console)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         handler.addFilter(self._filter)
@@ -45,7 +45,7 @@ class CliSession:
             handler.addFilter(_is_ours_to_show)
         root = logging.getLogger()
         root.handlers[:] = [handler]
-        root.setLevel(logging.INFO)
+        root.setLevel(logging.WARNING if quiet and not self.debug else logging.INFO)
         logging.getLogger("py4j").setLevel(logging.ERROR)
         if self.debug:
             logging.getLogger("cdc_core").setLevel(logging.DEBUG)

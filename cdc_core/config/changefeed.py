@@ -30,7 +30,8 @@ class Changefeed:
     """One named pipeline as its user wrote it. Picklable; `repr` shows no secret.
 
     `source` is a URI, or several of databases that have the same tables. With a `query`, `tables` is the one that it
-    names; it may call `functions`, texts by their names. `options` holds the options of the changefeed
+    names; it may call `functions`, texts by their names. A changefeed without a `sink` can only be watched. `options`
+    holds the options of the changefeed
     itself, the encoder, the sink and the source together; who owns which is known once the plugins are
     (`cdc_core.config.resolve`). `spark` holds the Spark master and configuration. `written` is set when the changefeed
     was read: the same values by name, with references such as `${PASSWORD}` in place of what they refer to.
@@ -39,7 +40,7 @@ class Changefeed:
     name: str
     source: str | tuple[str, ...]
     tables: tuple[str, ...] = ()
-    sink: str
+    sink: str = ""
     format: str = "json"
     query: str | None = None
     functions: Mapping[str, str] = field(default_factory=dict)
@@ -73,7 +74,7 @@ class Changefeed:
             ("sink", self.sink, "file:///data/out"),
             ("dead_letter", dead_letter, "file:///data/dead"),
         ):
-            if not isinstance(uri, str):
+            if not isinstance(uri, str) or (key == "sink" and not uri):
                 continue
             if "://" not in uri:
                 raise ConfigError(

@@ -13,6 +13,7 @@ from cdc_core.config.component import Component
 from cdc_core.config.dead_letters import dead_letter_changefeed, dead_letter_table
 from cdc_core.config.definition import stored_definition
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.config.sinkless import SINKLESS
 from cdc_core.errors import ConfigError, OptionError
 from cdc_core.locality import Locality
 from cdc_core.masking import secret_texts, uri_secrets
@@ -21,7 +22,7 @@ from cdc_core.plugins.host import PluginHost
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration, SinkRegistration
 from cdc_core.uris import place_of, split_parameters
 
-__all__ = ["canonical_names", "resolve"]
+__all__ = ["canonical_names", "resolve", "resolve_without_sink"]
 
 R = TypeVar("R", bound=Registration)
 
@@ -34,9 +35,30 @@ def resolve(changefeed: Changefeed, host: PluginHost) -> ResolvedChangefeed:
     Its locality is that of the environment variable CDC_LOCALITY. Raises: OptionError, UnknownPluginError,
     PluginConflictError, PluginLoadError; ConfigError for parts that cannot work together.
     """
+    if not changefeed.sink:
+        raise ConfigError(f"changefeed '{changefeed.name}' has no sink to deliver to; set one, or watch the changefeed")
     resolved = _resolved(changefeed, host)
     stored = stored_definition(changefeed, resolved, host)
     return dataclasses.replace(resolved, stored=stored, locality=_locality())
+
+
+def resolve_without_sink(changefeed: Changefeed, host: PluginHost) -> ResolvedChangefeed:
+    """Return *changefeed* resolved for someone who takes its messages directly; a sink that it has is not used.
+
+    Then its messages have nothing that only the sink asks for, and there are no dead letters. Raises: as `resolve`.
+    """
+    resolved = resolve(changefeed, host) if changefeed.sink else _resolved(changefeed, host)
+    options = dataclasses.replace(resolved.options, on_error="fail", dead_letter=None)
+    _refuse_impossible(f"changefeed '{changefeed.name}'", options, resolved.encoder.registration, SINKLESS, host)
+    return dataclasses.replace(
+        resolved,
+        sink=Component(registration=SINKLESS),
+        destination="",
+        options=options,
+        min_checkpoint_frequency_s=options.min_checkpoint_frequency or 0.0,
+        dead_letter=None,
+        locality=_locality(),
+    )
 
 
 def _locality() -> Locality:
@@ -51,9 +73,9 @@ def _resolved(
 ) -> ResolvedChangefeed:
     """Do what `resolve` does. With *source*, which is resolved already, its options are not *changefeed*'s."""
     owner = f"changefeed '{changefeed.name}'"
-    destination, parameters = split_parameters(changefeed.sink, owner=owner)
+    destination, parameters = split_parameters(changefeed.sink, owner=owner) if changefeed.sink else ("", {})
     encoder = Component(registration=host.encoder(changefeed.format))
-    sink = Component(registration=host.sink_for(changefeed.sink))
+    sink = Component(registration=host.sink_for(changefeed.sink) if changefeed.sink else SINKLESS)
     rangefeed = source or _source(changefeed, host)
     bare: list[Component[Any]] = [encoder, sink] if source else [encoder, sink, rangefeed]
     declared = {component.owner: option_names(component.load_options()) for component in bare}

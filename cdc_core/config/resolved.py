@@ -82,6 +82,8 @@ class ResolvedChangefeed:
     """Where it is coordinated; without tiers where that is unknown."""
     saved: Mapping[str, Any] | None = None
     """The token saved last before this run. Only the driver has it."""
+    temporary: bool = False
+    """Whether nothing of it may remain: see `RangefeedContext.temporary`."""
     stored: Mapping[str, Any] = field(default_factory=dict)
     """What the progress store keeps beside the identity (see `cdc_core.config.definition`). Holds no secret."""
 
@@ -148,6 +150,7 @@ class ResolvedChangefeed:
             locality=self.locality,
             saved=None if self.saved is None else dict(self.saved),
             restriction=unrestricted if query is None else partial(restriction_of, query),
+            temporary=self.temporary,
         )
 
     def open_rangefeed(self, *, initial_scans: Mapping[str, bool] = MappingProxyType({})) -> Rangefeed:
@@ -264,7 +267,7 @@ class ResolvedChangefeed:
     def to_json(self) -> dict[str, Any]:
         """Return the changefeed as JSON values, for `from_json`. Holds secrets."""
         return {
-            **{name: getattr(self, name) for name in ("name", "destination", "feed_id", "epoch", "state")},
+            **{name: getattr(self, name) for name in ("name", "destination", "feed_id", "epoch", "state", "temporary")},
             **{name: getattr(self, name).to_json() for name in ("rangefeed", "encoder", "sink")},
             "sources": list(self.sources),
             "tables": list(self.tables),

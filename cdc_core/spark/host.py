@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -15,10 +16,11 @@ from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.query_host import Query, QueryHostError
 from cdc_core.errors import from_wire
 from cdc_core.queries.binding import BoundQuery, QueryPlan
+from cdc_core.spark.columns import spark_schema
 from cdc_core.spark.executors import Presence, await_executors, check_executors, require_executors
 from cdc_core.spark.log_file import keep_newest
 from cdc_core.spark.query import RunningQuery, start_query, warm_up
-from cdc_core.spark.query_planning import explain_query, plan_query, query_session
+from cdc_core.spark.query_planning import evaluated, explain_query, plan_query, query_session
 from cdc_core.spark.rehearsal import rehearse
 from cdc_core.spark.session import end_jvm, is_alive, is_local, memory_settings, open_session, require_java
 from cdc_core.spark.start_turns import StartTurns
@@ -119,6 +121,14 @@ class SparkHost:
         """Return the optimized plan of a query that `plan` has accepted, as text. Runs nothing."""
         with _spark_errors():
             return explain_query(query_session(self._opened()), query)
+
+    def evaluate(self, rows: pa.Table, plans: Sequence[QueryPlan]) -> Sequence[pa.RecordBatch]:
+        """Return what the queries give for *rows*, in order, both in the columns layout. Takes a Spark job."""
+        with _spark_errors():
+            session = query_session(self._opened())
+            frame = session.createDataFrame(rows, spark_schema([plan.query for plan in plans]))
+            batches: Sequence[pa.RecordBatch] = evaluated(frame, plans).toArrow().to_batches()
+            return batches
 
     def start(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> Query:
         turn = self._turns.take(stopped=stopped)

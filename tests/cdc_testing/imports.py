@@ -27,6 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("delivery", "readback"),
     ("engine",),
     ("spark",),
+    ("watching",),
     ("jobs",),
     ("web",),
     ("cli",),

@@ -14,6 +14,7 @@ SIMULATED = RangefeedRegistration(
     repeats_steps=True,
     cursors=True,
     replicas=True,
+    temporary=True,
     schemes=("simulated",),
     summary="A simulated database for tests, in a file",
     writer="cdc_conformance.simulated.writer:SimulatedWriter",

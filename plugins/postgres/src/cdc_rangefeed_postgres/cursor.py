@@ -12,6 +12,7 @@ from cdc_rangefeed_postgres.datetime_limits import TIMESTAMP_EPOCH_US
 from cdc_rangefeed_postgres.given_slot import first_position
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
 from cdc_rangefeed_postgres.slot import PLUGIN, Slot
+from cdc_rangefeed_postgres.temporary import readable
 
 __all__ = ["check_cursor", "cursor_position"]
 
@@ -30,8 +31,9 @@ def check_cursor(context: RangefeedContext, slot: Slot) -> None:
         return
     if not _LSN.fullmatch(cursor) and _timestamp(cursor) is None:
         raise ConfigError(f"cursor '{cursor}' is neither a time, such as 2026-01-31T12:00:00Z, nor an LSN")
-    if not slot.given or not slot.publication.given:
-        missing = "slot_name" if not slot.given else "publication_name"
+    given = slot.given or context.options.slot_name is not None
+    if not given or not slot.publication.given:
+        missing = "slot_name" if not given else "publication_name"
         raise ConfigError(
             f"cursor {cursor} needs a replication slot from before it, and a publication from before the slot, as one"
             f" that the changefeed creates has only later changes. Set {missing}, or remove cursor. To be able to go"
@@ -84,7 +86,8 @@ def _within_log(connection: Connection, slot: Slot, lsn: int, *, begin: int) -> 
 
 def _first_commit(connection: Connection, slot: Slot) -> Timestamp | None:
     """Return when the first transaction that *slot* has was committed. It is read to its end."""
-    row = connection.execute(f"SELECT data FROM {slot.peek(None, binary=False, changes=1)} LIMIT 1").fetchone()
+    with readable(connection, slot) as log:
+        row = connection.execute(f"SELECT data FROM {log.peek(None, binary=False, changes=1)} LIMIT 1").fetchone()
     if row is None:
         return None
     _, _, time_us = _BEGIN.unpack_from(row[0])

@@ -11,9 +11,10 @@ from cdc_core import ConfigError, RangefeedContext
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.lsn import lsn_text
 from cdc_rangefeed_postgres.names import feed_applications
-from cdc_rangefeed_postgres.slot import PLUGIN, Slot
+from cdc_rangefeed_postgres.slot import PLUGIN, Slot, SlotState
+from cdc_rangefeed_postgres.temporary import readable
 
-__all__ = ["first_position", "require_slot"]
+__all__ = ["first_position", "require_origin", "require_slot"]
 
 _USERS = """
 SELECT a.pid, a.application_name FROM pg_replication_slots s JOIN pg_stat_activity a ON a.pid = s.active_pid
@@ -23,8 +24,36 @@ _PUBLICATION_MISSING = "55000"
 """SQLSTATE of the warning that PostgreSQL 18 sends instead of an error."""
 
 
+def require_origin(connection: Connection, slot: Slot) -> None:
+    """Return when the temporary *slot* can be a copy of the one that was made beforehand. Raises: ConfigError."""
+    assert slot.origin is not None
+    _require_readable(connection, replace(slot, name=slot.origin, given=True))
+
+
 def require_slot(connection: Connection, slot: Slot, context: RangefeedContext) -> None:
     """Return when the changefeed can read *slot*, which was made beforehand. Raises: ConfigError."""
+    what = f"replication slot {slot.name}"
+    state = _require_readable(connection, slot)
+    user = connection.execute(_USERS, [slot.name, feed_applications(slot.feed_id)]).fetchone()
+    if user is not None:
+        raise ConfigError(
+            f"{what} is in use by server process {user[0]} (application {user[1]!r}). Stop that program, or name "
+            "another slot in slot_name"
+        )
+    slot.require_failover(state)
+    if slot.name != slot.own and replace(slot, name=slot.own).state(connection) is not None:
+        raise ConfigError(
+            f"replication slot {slot.own}, which this changefeed created, would retain the log for ever beside {what}. "
+            f"Remove slot_name, or run SELECT pg_drop_replication_slot('{slot.own}');"
+        )
+    if not slot.publication.given and not context.initial_scan:
+        raise ConfigError(
+            f"{what} has changes from before a publication that the changefeed would create, and they could not be "
+            "read. Name in publication_name a publication that is older than the slot"
+        )
+
+
+def _require_readable(connection: Connection, slot: Slot) -> SlotState:
     what = f"replication slot {slot.name}"
     row = connection.execute("SELECT current_database()::text").fetchone()
     assert row is not None
@@ -47,23 +76,7 @@ def require_slot(connection: Connection, slot: Slot, context: RangefeedContext) 
         )
     if state.invalid is not None:
         raise ConfigError(f"{what} was invalidated ({state.invalid}), so its log is lost. Run {again}")
-    user = connection.execute(_USERS, [slot.name, feed_applications(slot.feed_id)]).fetchone()
-    if user is not None:
-        raise ConfigError(
-            f"{what} is in use by server process {user[0]} (application {user[1]!r}). Stop that program, or name "
-            "another slot in slot_name"
-        )
-    slot.require_failover(state)
-    if slot.name != slot.own and replace(slot, name=slot.own).state(connection) is not None:
-        raise ConfigError(
-            f"replication slot {slot.own}, which this changefeed created, would retain the log for ever beside {what}. "
-            f"Remove slot_name, or run SELECT pg_drop_replication_slot('{slot.own}');"
-        )
-    if not slot.publication.given and not context.initial_scan:
-        raise ConfigError(
-            f"{what} has changes from before a publication that the changefeed would create, and they could not be "
-            "read. Name in publication_name a publication that is older than the slot"
-        )
+    return state
 
 
 def first_position(connection: Connection, slot: Slot, *, limit_s: float) -> int:
@@ -101,7 +114,8 @@ def _require_older_publication(connection: Connection, slot: Slot) -> None:
 
     connection.add_notice_handler(note)
     try:
-        connection.execute(f"SELECT count(*) FROM {slot.peek(None, binary=False, changes=1)}")
+        with readable(connection, slot) as log:
+            connection.execute(f"SELECT count(*) FROM {log.peek(None, binary=False, changes=1)}")
         missing = _PUBLICATION_MISSING in warnings
     except psycopg.errors.UndefinedObject:
         missing = True

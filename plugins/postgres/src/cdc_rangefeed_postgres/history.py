@@ -11,6 +11,7 @@ from cdc_rangefeed_postgres.long_transactions import LongTransactions
 from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.primary import Primary
 from cdc_rangefeed_postgres.slot import Slot
+from cdc_rangefeed_postgres.temporary import TemporaryObjects
 from cdc_rangefeed_postgres.token import endpoint_of
 
 __all__ = ["PostgresHistory"]
@@ -43,7 +44,8 @@ class PostgresHistory(SourceHistory):
     def release(self, token: Token) -> None:
         with self._server.translated("releasing the log"):
             self._server.use(endpoint_of(token))
-            connection = self._connection.open()
+            # Nothing but the connection that created a temporary slot can move it.
+            connection = TemporaryObjects.of(self._slot).owner if self._slot.temporary else self._connection.open()
             lsn, before = parse_lsn(token["lsn"]), self._last_record
             self._last_record = self._slot.release(connection, lsn, released=self._released, last_record=before)
             if self._last_record != before:

@@ -32,7 +32,8 @@ GROUP BY o.name ORDER BY o.name
 """
 _NAMESAKES = """
 SELECT o.name, bool_or(o.slot) FROM (
-    SELECT slot_name::text AS name, true AS slot FROM pg_replication_slots WHERE database = current_database()
+    SELECT slot_name::text AS name, true AS slot FROM pg_replication_slots
+    WHERE database = current_database() AND NOT temporary
     UNION ALL SELECT pubname::text, false FROM pg_publication) o
 LEFT JOIN pg_publication p ON p.pubname = o.name
 WHERE o.name ~ %s AND o.name <> ALL(%s::text[]) AND coalesce(obj_description(p.oid, 'pg_publication'), %s) = %s

@@ -21,6 +21,7 @@ from cdc_rangefeed_postgres.read_ahead import read_ahead
 from cdc_rangefeed_postgres.remedies import NEW_SLOT
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.slot_copy import SlotCopy
+from cdc_rangefeed_postgres.temporary import refuse_without_copy
 from cdc_rangefeed_postgres.types import TableVersion
 from cdc_rangefeed_postgres.whole_transactions import whole_transactions
 
@@ -110,7 +111,8 @@ def read_log(
 
 def _batches(server: Server, connection: Any, slice_: LogSlice, options: PostgresOptions) -> Generator[pa.RecordBatch]:
     """Yield the messages of the log from at or before the slice's start to at or after its end."""
-    copy = _copy(server, connection, slice_) if slice_.end - slice_.start >= _WORTH_BYTES else None
+    worth = slice_.slot.temporary or slice_.end - slice_.start >= _WORTH_BYTES
+    copy = _copy(server, connection, slice_) if worth else None
     if copy is None:
         query = f"SELECT data FROM {slice_.slot.peek(slice_.end, binary=slice_.binary)}"
         yield from _from_slot(server, connection, query, slice_, options)
@@ -126,7 +128,9 @@ def _copy(server: Server, connection: Any, slice_: LogSlice) -> SlotCopy | None:
         with _explained(server, slice_):
             copy = SlotCopy.make(connection, slice_.slot, start=slice_.start)
     except ClientError as error:
-        if sqlstate(error) not in _NO_COPY:
+        if slice_.slot.temporary:
+            refuse_without_copy(slice_.slot, error)
+        if slice_.slot.temporary or sqlstate(error) not in _NO_COPY:
             raise
         if slice_.slot.name not in _told:
             _told.add(slice_.slot.name)

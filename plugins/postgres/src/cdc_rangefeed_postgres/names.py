@@ -5,13 +5,19 @@ from __future__ import annotations
 import re
 
 __all__ = [
+    "TEMPORARY",
     "application_name",
     "feed_applications",
     "object_name",
     "object_pattern",
     "quoted",
     "quoted_table",
+    "temporary_name",
+    "temporary_title",
 ]
+
+TEMPORARY = "temporary"
+"""The role of connections that hold what ends with them."""
 
 _IDENTIFIER_BYTES = 63
 _FEED_ID_CHARACTERS = 12
@@ -30,6 +36,16 @@ def quoted_table(schema: str, table: str) -> str:
 def object_name(changefeed: str, feed_id: str) -> str:
     """Return the name of a changefeed's slot and publication: in lower case, at most 63 bytes."""
     return f"{_object_prefix(changefeed, len(feed_id))}{feed_id}"
+
+
+def temporary_title(changefeed: str) -> str:
+    """Return how comments name a run of *changefeed* that leaves nothing behind: as no changefeed can be called."""
+    return f"{changefeed} {TEMPORARY}"
+
+
+def temporary_name(changefeed: str, feed_id: str) -> str:
+    """Return the name of the slot and the publication of such a run."""
+    return object_name(temporary_title(changefeed), feed_id)
 
 
 def object_pattern(changefeed: str) -> str:

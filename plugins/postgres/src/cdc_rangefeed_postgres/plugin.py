@@ -19,5 +19,6 @@ def cdc_register_rangefeeds() -> Iterator[RangefeedRegistration]:
         repeats_steps=True,
         changes_tables=True,
         cursors=True,
+        temporary=True,
         summary="PostgreSQL 14 to 18, by logical decoding",
     )

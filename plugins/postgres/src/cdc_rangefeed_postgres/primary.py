@@ -30,7 +30,7 @@ class Primary:
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    def connect(self) -> Connection:
+    def connect(self, role: str = "primary") -> Connection:
         """Return a connection to the source; to an endpoint when that one, and not the source, is the primary now.
 
         Raises: client errors of the source, not translated.
@@ -39,7 +39,7 @@ class Primary:
         found: Connection | None = None
         for endpoint in dict.fromkeys(("", *self._server.endpoints)):
             try:
-                connection = self._server.connect_to(endpoint, "primary")
+                connection = self._server.connect_to(endpoint, role)
             except ClientError as error:
                 failure = failure or error
                 continue

@@ -11,7 +11,7 @@ from psycopg import sql
 from cdc_core import ConfigError, RangefeedContext
 from cdc_rangefeed_postgres.catalog import Table
 from cdc_rangefeed_postgres.connection import Connection
-from cdc_rangefeed_postgres.names import object_name, quoted
+from cdc_rangefeed_postgres.names import object_name, quoted, temporary_title
 
 __all__ = ["Publication"]
 
@@ -47,9 +47,10 @@ class Publication:
     @classmethod
     def of(cls, context: RangefeedContext) -> Self:
         """Return the publication of a changefeed. Connects to nothing."""
-        own, given = object_name(context.changefeed, context.feed_id), context.options.publication_name
-        nulls = context.options.virtual_columns == "null"
-        return cls(name=given or own, given=given is not None, own=own, changefeed=context.changefeed, nulls=nulls)
+        given = context.options.publication_name
+        changefeed = temporary_title(context.changefeed) if context.temporary else context.changefeed
+        own, nulls = object_name(changefeed, context.feed_id), context.options.virtual_columns == "null"
+        return cls(name=given or own, given=given is not None, own=own, changefeed=changefeed, nulls=nulls)
 
     def exists(self, connection: Connection) -> bool:
         return connection.execute("SELECT FROM pg_publication WHERE pubname = %s", [self.name]).fetchone() is not None

@@ -32,6 +32,7 @@ from cdc_rangefeed_postgres.primary import Primary
 from cdc_rangefeed_postgres.selection import Selection
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.starting import first_token, require_given, resumed_token
+from cdc_rangefeed_postgres.temporary import TemporaryObjects
 from cdc_rangefeed_postgres.token import PostgresToken, TableState, endpoint_of, is_intent
 from cdc_rangefeed_postgres.versions import first_states, schemas_of
 
@@ -109,14 +110,17 @@ class PostgresRangefeed(Rangefeed):
             connection = self._connection.open()
             if saved is None:
                 ours = (self._slot.name, self._slot.own, self._slot.publication.name)
-                require_no_namesake(connection, self.context, ours=ours)
+                if not self.context.temporary:
+                    require_no_namesake(connection, self.context, ours=ours)
             if saved is None or is_intent(saved):
                 load = partial(self._load, connection, {})
                 drop = partial(self._drop, everywhere=saved is not None)
                 self._token = first_token(
-                    connection, self._slot, self.context, load, save, primary=self._primary, drop=drop
+                    connection, self._slot, self.context, load, save, primary=self._primary, drop=drop, hold=self._hold
                 )
             else:
+                if self.context.temporary:
+                    TemporaryObjects.of(self._slot)
                 token = PostgresToken.from_json(saved)
                 over = left_behind(connection, self._slot.publication, token)
                 states = {name: state for name, state in token.tables.items() if name not in over}
@@ -150,7 +154,17 @@ class PostgresRangefeed(Rangefeed):
         return found
 
     def close(self) -> None:
+        if self.context.temporary:
+            self._let_go()
         self._connection.close()
+
+    def _hold(self) -> TemporaryObjects:
+        return TemporaryObjects(self._server, self._slot, self._primary)
+
+    def _let_go(self) -> None:
+        held = TemporaryObjects.find(self._slot)
+        if held is not None:
+            held.close()
 
     def _chosen(self, saved: Token | None, *, all_checked: bool = False) -> str:
         """Return where the slot is after the token *saved*, or where it will be created."""
@@ -171,6 +185,9 @@ class PostgresRangefeed(Rangefeed):
 
     def _drop(self, *, everywhere: bool = True) -> None:
         """Drop the slot, *everywhere* or on the server that is used, and the publication."""
+        if self.context.temporary:
+            self._let_go()
+            return
         if everywhere:
             self._choice.everywhere(lambda connection, _: self._slot.drop(connection), self._connection)
         else:

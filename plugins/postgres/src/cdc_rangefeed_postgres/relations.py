@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.slot import Slot
+from cdc_rangefeed_postgres.temporary import readable
 from cdc_rangefeed_postgres.types import PgColumn
 
 __all__ = ["Relation", "find_relations", "relation_columns", "shape"]
@@ -56,15 +57,17 @@ def find_relations(connection: Connection, slot: Slot, *, start: int, end: int) 
 
     The server decodes all changes but sends only these messages.
     """
-    query = f"""
-        SELECT data FROM (
-            SELECT ord, data, get_byte(data, 0) AS kind, lead(get_byte(data, 0)) OVER (ORDER BY ord) AS next
-            FROM {slot.peek(end, binary=False)} WITH ORDINALITY AS m(lsn, xid, data, ord)
-            WHERE get_byte(data, 0) IN (66, 82)
-        ) AS f WHERE kind = 82 OR next = 82 ORDER BY ord"""
+    with readable(connection, slot) as log:
+        query = f"""
+            SELECT data FROM (
+                SELECT ord, data, get_byte(data, 0) AS kind, lead(get_byte(data, 0)) OVER (ORDER BY ord) AS next
+                FROM {log.peek(end, binary=False)} WITH ORDINALITY AS m(lsn, xid, data, ord)
+                WHERE get_byte(data, 0) IN (66, 82)
+            ) AS f WHERE kind = 82 OR next = 82 ORDER BY ord"""
+        messages = connection.execute(query).fetchall()
     found = []
     inside, beyond = True, False
-    for (data,) in connection.execute(query).fetchall():
+    for (data,) in messages:
         if data[0] == ord("B"):
             final_lsn = int.from_bytes(data[1:9], "big")
             inside, beyond = final_lsn >= start, final_lsn >= end

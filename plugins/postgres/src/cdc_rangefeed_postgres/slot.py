@@ -15,7 +15,7 @@ import psycopg
 from cdc_core import START_OVER, ConfigError, HistoryLostError, RangefeedContext, RetryableRangefeedError, counted
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
-from cdc_rangefeed_postgres.names import feed_applications, object_name, quoted
+from cdc_rangefeed_postgres.names import TEMPORARY, feed_applications, object_name, quoted, temporary_name
 from cdc_rangefeed_postgres.publication import Publication
 from cdc_rangefeed_postgres.remedies import NEW_SLOT
 from cdc_rangefeed_postgres.standby import is_standby
@@ -48,11 +48,11 @@ _DROP = """
 SELECT pg_drop_replication_slot(s.slot_name) FROM pg_replication_slots s
 WHERE s.slot_name = %s AND NOT (pg_is_in_recovery() AND coalesce((to_jsonb(s) ->> 'synced')::bool, false))
 """
-_OLD_CONNECTIONS = """
+_OLD_CONNECTIONS = f"""
 SELECT pid FROM pg_stat_activity
 WHERE pid <> pg_backend_pid() AND datname = current_database()
   AND (application_name LIKE %s OR pid IN (SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s))
-  AND application_name NOT LIKE '%%/check'
+  AND application_name NOT LIKE '%%/check' AND application_name NOT LIKE '%%/{TEMPORARY}'
 """
 
 
@@ -85,18 +85,40 @@ class Slot:
     """Whether standbys must have the slot too."""
     publication: Publication
     feed_id: str
+    temporary: bool = False
+    """Whether it is a temporary slot, which only the connection that created it can read and advance."""
+    origin: str | None = None
+    """Of a temporary slot: the one that was made beforehand, of which it is a copy."""
 
     @classmethod
     def of(cls, context: RangefeedContext) -> Self:
         """Return the slot of a changefeed. Connects to nothing."""
-        own, given = object_name(context.changefeed, context.feed_id), context.options.slot_name
+        options, given = context.options, context.options.slot_name
+        if context.temporary:
+            return cls._temporary(context)
+        own = object_name(context.changefeed, context.feed_id)
         return cls(
             name=given or own,
             given=given is not None,
             own=own,
-            failover=context.options.failover,
+            failover=options.failover,
             publication=Publication.of(context),
             feed_id=context.feed_id,
+        )
+
+    @classmethod
+    def _temporary(cls, context: RangefeedContext) -> Self:
+        own, publication = temporary_name(context.changefeed, context.feed_id), Publication.of(context)
+        return cls(
+            name=own,
+            given=False,
+            own=own,
+            failover=False,
+            publication=publication,
+            feed_id=context.feed_id,
+            temporary=True,
+            # Without the publication of that slot, nothing that it has from before now could be read.
+            origin=context.options.slot_name if publication.given else None,
         )
 
     def state(self, connection: Connection) -> SlotState | None:

@@ -13,13 +13,14 @@ from cdc_rangefeed_postgres.boundaries import with_layouts
 from cdc_rangefeed_postgres.catalog import Catalog, Table, load_tables
 from cdc_rangefeed_postgres.connection import Connection, set_lock_timeout
 from cdc_rangefeed_postgres.cursor import cursor_position
-from cdc_rangefeed_postgres.given_slot import first_position, require_slot
+from cdc_rangefeed_postgres.given_slot import first_position, require_origin, require_slot
 from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.members import log_renamed
 from cdc_rangefeed_postgres.primary import Primary
 from cdc_rangefeed_postgres.selection import Selection, choice
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.snapshot import CLOCK_US
+from cdc_rangefeed_postgres.temporary import TemporaryObjects
 from cdc_rangefeed_postgres.token import PostgresToken, Scan, TableState, intent
 from cdc_rangefeed_postgres.versions import first_states
 from cdc_rangefeed_postgres.watched_tables import load_watched
@@ -42,6 +43,8 @@ def require_given(connection: Connection, slot: Slot, context: RangefeedContext,
         slot.publication.require(connection, tables)
     if slot.given:
         require_slot(connection, slot, context)
+    if slot.origin is not None:
+        require_origin(connection, slot)
 
 
 def first_token(
@@ -53,25 +56,33 @@ def first_token(
     *,
     primary: Primary,
     drop: Callable[[], None],
+    hold: Callable[[], TemporaryObjects],
 ) -> PostgresToken:
     """Create the publication and the slot that are not given, and return a token at the position where reading begins.
 
-    The intent is saved first. *drop* removes what a crashed attempt had created.
+    The intent is saved first. *drop* removes what a crashed attempt had created. *hold* opens what holds a temporary
+    slot and its publication.
     """
     tables = list(load().tables.values())
     require_given(connection, slot, context, tables)
-    begin = cursor_position(connection, slot, context)
+    begin = None if slot.temporary else cursor_position(connection, slot, context)
     set_lock_timeout(connection, context.options.lock_timeout)
     save(intent(slot.name))
     clock: Any = connection.execute(CLOCK_US).fetchone()
     drop()
     limit_s, lock_timeout_s = context.options.snapshot_wait, context.options.lock_timeout
+    held = hold() if slot.temporary else None
     if not slot.publication.given:
         with primary.publishing(connection, lock_timeout_s=lock_timeout_s, wait_s=limit_s) as publisher:
             slot.publication.create(publisher, tables)
     set_lock_timeout(connection, 0.0)  # a wait for transactions is a wait for a lock
     with primary.logging_transactions(connection):
-        if begin is not None:
+        if held is not None:
+            lsn = held.create_slot(limit_s=limit_s)
+            if slot.origin is not None:
+                begin = cursor_position(connection, slot, context)
+                lsn = first_position(connection, slot, limit_s=limit_s) if begin is None else begin
+        elif begin is not None:
             lsn = begin
         elif slot.given:
             lsn = first_position(connection, slot, limit_s=limit_s)
@@ -94,7 +105,7 @@ def first_token(
     return PostgresToken(
         lsn=lsn,
         # What a slot has from before the start keeps its commit times.
-        clock=None if slot.given else Timestamp(clock[0] * 1000),
+        clock=None if slot.given or slot.origin else Timestamp(clock[0] * 1000),
         tables=states,
         catalog=catalog.fingerprint,
         settled=parse_lsn(row[0]),

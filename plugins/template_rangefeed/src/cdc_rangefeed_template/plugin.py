@@ -15,5 +15,6 @@ def cdc_register_rangefeeds() -> Iterator[RangefeedRegistration]:
         reader="cdc_rangefeed_template.reader:TemplateReader",
         options="cdc_rangefeed_template.options:TemplateOptions",
         writer="cdc_rangefeed_template.writer:TemplateWriter",
+        temporary=True,
         summary="A file with a line for each transaction",
     )

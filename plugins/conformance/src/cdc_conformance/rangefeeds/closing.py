@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 
 from cdc_conformance.promises import does_not_apply, requires
 from cdc_conformance.rangefeeds.driver import Feed
 from cdc_conformance.rangefeeds.resources import Resources
 from cdc_conformance.rangefeeds.suite import MakeChangefeed, OpenFeed, RangefeedSuite
 from cdc_conformance.workload import Workload
+from cdc_core import RangefeedRegistration
 
 __all__ = ["Closing"]
 
@@ -99,6 +101,34 @@ class Closing(RangefeedSuite):
         feed.close()
         feed.drop()
         assert created() == before, f"after drop() {created()} exists, before the start it was {before}"
+
+    @requires("inspection", "the test must see what was created")
+    def test_a_temporary_run_leaves_nothing_behind(
+        self,
+        registration: RangefeedRegistration,
+        workload: Workload,
+        open_feed: OpenFeed,
+        make_changefeed: MakeChangefeed,
+        created: Callable[[], object],
+    ) -> None:
+        """With `temporary` in the context, the source is as before when the parts are closed, and no row is missing.
+
+        `cdc watch` and `cdc preview` only look. Nobody would drop what they leave behind.
+        """
+        if not registration.temporary:
+            does_not_apply("its registration does not say that it can run without leaving something behind")
+        before = created()
+        workload.fill(workload.tables[0], 5)
+        feed = open_feed(changefeed=replace(make_changefeed(), temporary=True))
+        feed.start()
+        feed.scan()
+        workload.run(10)
+        workload.settle()
+        feed.catch_up()
+        missing = sorted(workload.rows.keys() - {change.row_key for change in feed.changes})
+        assert not missing, f"{len(missing)} rows did not arrive; the first is {missing[0]}"
+        feed.close()
+        assert created() == before, f"after close() {created()} exists, before the start it was {before}"
 
     def test_created_lists_the_objects_of_every_changefeed(
         self, workload: Workload, open_feed: OpenFeed, make_changefeed: MakeChangefeed

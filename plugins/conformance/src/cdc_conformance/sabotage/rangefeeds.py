@@ -141,6 +141,7 @@ SABOTEURS = {
     "test_nothing_stays_open_after_close": _broken(lifecycle.LeavesFilesOpen),
     "test_drop_may_be_repeated": _broken(lifecycle.DropsOnce),
     "test_drop_removes_everything_created": _broken(lifecycle.DropsNothing),
+    "test_a_temporary_run_leaves_nothing_behind": _broken(lifecycle.OutlivesATemporaryRun),
     "test_created_lists_the_objects_of_every_changefeed": _broken(lifecycle.ListsItsOwnObjects),
     # outages
     "test_an_outage_is_a_retryable_error": _broken(lifecycle.TreatsOutagesAsFatal),

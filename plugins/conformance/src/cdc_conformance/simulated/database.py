@@ -268,6 +268,7 @@ class SimulatedDatabase(Session):
     def protected(self) -> dict[str, Timestamp]:
         """Return the timestamp that each changefeed protects, by name."""
         kept = sorted((self.directory / _PROTECTED).glob("[!.]*"))
+        kept = [path for path in kept if _is_alive(path.name)]
         return {path.name: Timestamp.parse(path.read_text()) for path in kept}
 
     def _reshape(self, op: str, **fields: Any) -> Timestamp:
@@ -278,3 +279,14 @@ class SimulatedDatabase(Session):
         if node is not None:
             return node
         return next((number for number, machine in self.cluster.nodes.items() if machine.alive), 1)
+
+
+def of_this_process(name: str) -> str:
+    """Return the name under which history is protected for as long as this process lives."""
+    return f"{name}.{os.getpid()}"
+
+
+def _is_alive(name: str) -> bool:
+    """Return whether the process that protects history under *name* is alive; always if it is for no process."""
+    _, dot, pid = name.rpartition(".")
+    return not dot or os.path.exists(f"/proc/{pid}")

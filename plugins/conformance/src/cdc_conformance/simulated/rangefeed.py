@@ -98,4 +98,6 @@ class SimulatedRangefeed(Rangefeed):
             raise ConfigError(f"cursor '{cursor}' is not a timestamp, which the simulated database needs") from None
 
     def close(self) -> None:
+        if self.context.temporary:
+            self.source.database.unprotect(self.source.feed)
         self.source.close()

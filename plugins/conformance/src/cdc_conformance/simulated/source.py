@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from cdc_conformance.simulated.cluster import Cluster
-from cdc_conformance.simulated.database import SimulatedDatabase
+from cdc_conformance.simulated.database import SimulatedDatabase, of_this_process
 from cdc_conformance.simulated.state import table_name
 from cdc_conformance.simulated.tokens import SimulatedToken
 from cdc_core import (
@@ -58,7 +58,8 @@ class Source:
     @property
     def feed(self) -> str:
         """The name under which the database keeps history for this changefeed."""
-        return self.context.feed_id or self.context.changefeed
+        name = self.context.feed_id or self.context.changefeed
+        return of_this_process(name) if self.context.temporary else name
 
     @property
     def names(self) -> list[str]:

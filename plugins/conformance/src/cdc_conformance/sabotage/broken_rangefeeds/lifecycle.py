@@ -263,6 +263,13 @@ class DropsNothing(BrokenRangefeed):
         pass
 
 
+class OutlivesATemporaryRun(BrokenRangefeed):
+    """Leaves what it created when a temporary run ends."""
+
+    def close(self) -> None:
+        self.source.close()
+
+
 class StartsNowInsteadOfAtTheCursor(BrokenRangefeed):
     """Checks the cursor, and starts at the present."""
 

@@ -1,0 +1,140 @@
+"""`cdc watch`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+
+import click
+
+from cdc_core.cli.run import located
+from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.stored import store_option
+from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.resolve import resolve_without_sink
+from cdc_core.errors import ConfigError
+from cdc_core.masking import secret_forms, uri_secrets
+from cdc_core.plugins.host import PluginHost
+from cdc_core.watching.watch import Watch, WatchedRow
+
+__all__ = ["assigned", "readable_text", "watch"]
+
+_NULL = "NULL"
+
+
+@click.command(short_help="Print the changes of tables as they come; no sink, nothing is saved.")
+@click.argument("file", metavar="[FILE", required=False)
+@click.argument("name", metavar="[NAME]]", required=False)
+@click.option("--source", metavar="URI", help="Watch this source, in place of a changefeed in FILE.")
+@click.option("--table", "tables", metavar="TABLE", multiple=True, help="Watch this table. May be repeated.")
+@click.option("--query", metavar="SELECT", help="Watch what this query selects, in place of tables.")
+@click.option("--format", "format_", metavar="FORMAT", help="Format of the messages. Default: that of FILE, or json.")
+@click.option(
+    "--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Set this option of the changefeed. Repeatable."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line instead of CSV.")
+@store_option
+@debug_option
+@click.pass_obj
+def watch(
+    session: CliSession,
+    file: str | None,
+    name: str | None,
+    source: str | None,
+    tables: tuple[str, ...],
+    query: str | None,
+    format_: str | None,
+    assignments: tuple[str, ...],
+    as_json: bool,
+    store: str | None,
+) -> int:
+    """Print table, key and value of each message of the changefeed NAME in FILE, or of tables at a source.
+
+    The sink of the changefeed is not used, no progress is saved, and nothing remains at the source. It begins with the
+    rows that the tables hold, and continues until Ctrl-C; with --set initial_scan=only it ends after these rows. Lines
+    are CSV: a resolved mark has NULL in place of table and key.
+    """
+    changefeed = _chosen(session, file, name, source=source, tables=tables, query=query, store=store)
+    options = {**changefeed.options, **assigned(assignments)}
+    changefeed = replace(changefeed, options=options, format=format_ or changefeed.format)
+    session.start_logging(quiet=True)
+    session.add_secrets(secret_forms(frozenset().union(*map(uri_secrets, (*changefeed.sources, changefeed.sink)))))
+    feed = resolve_without_sink(changefeed, PluginHost.load())
+    session.add_secrets(feed.secrets())
+    with closing(Watch(feed)) as watched:
+        if not as_json:
+            click.echo("table,key,value")
+        for batch in watched.batches():  # echo flushes
+            lines = _json_lines(batch, embedded=feed.encoder.name == "json") if as_json else _csv_lines(batch)
+            click.echo(lines, nl=False)
+    return 0
+
+
+def assigned(assignments: Sequence[str]) -> dict[str, str]:
+    """Return options by name, each written as `NAME=VALUE`. Raises: ConfigError."""
+    found: dict[str, str] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not (name and equals):
+            raise ConfigError(f"--set {assignment}: this sets nothing; write --set NAME=VALUE")
+        if name in found:
+            raise ConfigError(f"--set {name} is given twice; keep one of them")
+        found[name] = value
+    return found
+
+
+def readable_text(value: bytes | None) -> str | None:
+    r"""Return *value* as text; bytes that are none as hexadecimal digits after \x, as PostgreSQL and CockroachDB do."""
+    if value is None:
+        return None
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return f"\\x{value.hex()}"
+    return text if "\0" not in text else f"\\x{value.hex()}"
+
+
+def _chosen(
+    session: CliSession,
+    file: str | None,
+    name: str | None,
+    *,
+    source: str | None,
+    tables: tuple[str, ...],
+    query: str | None,
+    store: str | None,
+) -> Changefeed:
+    if file is None:
+        if source is None:
+            raise ConfigError("name a FILE with a changefeed, or a --source with --table or --query")
+        if store is not None:
+            raise ConfigError("--store takes the name of a changefeed that is there; remove --store or --source")
+        session.add_secrets(secret_forms(uri_secrets(source)))
+        return Changefeed(name="watch", source=source, tables=tables, query=query)
+    if source is not None or tables or query is not None:
+        raise ConfigError("--source, --table and --query describe what to watch, and so does FILE; remove one of them")
+    return located(session, file, name, store=store)[0]
+
+
+def _csv_lines(batch: Sequence[WatchedRow]) -> str:
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    for table, key, value in batch:
+        texts = (table, readable_text(key), readable_text(value))
+        writer.writerow([_NULL if text is None else text for text in texts])
+    return lines.getvalue()
+
+
+def _json_lines(batch: Sequence[WatchedRow], *, embedded: bool) -> str:
+    def shown(value: bytes | None) -> str:
+        text = readable_text(value)
+        return text if embedded and text is not None else json.dumps(text, ensure_ascii=False)
+
+    return "".join(
+        f'{{"table": {json.dumps(table, ensure_ascii=False)}, "key": {shown(key)}, "value": {shown(value)}}}\n'
+        for table, key, value in batch
+    )

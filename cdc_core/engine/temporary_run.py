@@ -1,0 +1,247 @@
+"""A changefeed in this process of which nothing remains: no store, no sink, and nothing at its source.
+
+The same rangefeed, and the same rules about its rows and marks as in any run. A step counts when the caller has taken
+all its rows. A failed step is repeated from the last one that counts, with some rows again, as in any run.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from typing import Any, Protocol
+
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.delivery.dead_letters import BadRow
+from cdc_core.engine.aggregator import read_slice
+from cdc_core.engine.checks import check_time_range
+from cdc_core.engine.completion import all_delivered
+from cdc_core.engine.error_text import one_line
+from cdc_core.engine.packing import END, REFUSED, ROWS, Arriving, unpack
+from cdc_core.engine.row_limit import refused_row
+from cdc_core.engine.time_range import TimeRange
+from cdc_core.errors import ConfigError, ContractError, RestartError, RetryableError
+from cdc_core.frontier import Frontier
+from cdc_core.masking import mask
+from cdc_core.rangefeed import Rangefeed, Token
+from cdc_core.rows import RowBatch
+from cdc_core.schema import TableSchema
+from cdc_core.shards.marks import token_with_marks
+from cdc_core.sink import SliceInfo
+from cdc_core.slice_reader import SliceReader, SpanMark
+from cdc_core.source_history import SourceHistory
+from cdc_core.span import Span
+from cdc_core.step_planner import StepLimit, StepPlanner
+from cdc_core.store.values import Progress
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["Evaluation", "Item", "TemporaryRun", "WholeRows", "temporary"]
+
+log = logging.getLogger(__name__)
+
+_IDLE_S = 0.05
+_PARALLELISM = 1
+
+Item = RowBatch | BadRow | Timestamp
+"""Rows, a row that cannot be delivered, or a resolved mark."""
+
+
+class Evaluation(Protocol):
+    """What is delivered of the rows of tables."""
+
+    def delivered(self, schemas: Sequence[TableSchema]) -> Sequence[TableSchema]:
+        """Return the columns that are delivered of tables with *schemas*. Raises: ConfigError."""
+
+    def of(self, rows: RowBatch) -> Iterator[Arriving]:
+        """Yield what is delivered of *rows*, in order."""
+
+
+class WholeRows:
+    """Evaluation without a query."""
+
+    def delivered(self, schemas: Sequence[TableSchema]) -> Sequence[TableSchema]:
+        return schemas
+
+    def of(self, rows: RowBatch) -> Iterator[Arriving]:
+        yield ROWS, rows
+
+
+def temporary(feed: ResolvedChangefeed) -> ResolvedChangefeed:
+    """Return *feed* for a run that leaves nothing behind, under a new identity. Raises: ConfigError."""
+    if not feed.rangefeed.registration.temporary:
+        raise ConfigError(
+            f"changefeed '{feed.name}': source '{feed.rangefeed.name}' cannot be read without leaving something behind"
+            " there; run the changefeed with a sink such as file:///tmp/out, and drop it afterwards"
+        )
+    return replace(feed, feed_id=secrets.token_hex(6), epoch=1, parallelism=_PARALLELISM, temporary=True)
+
+
+class TemporaryRun:
+    """One run of *feed*, which `temporary` has returned. `items` is called once; `stop` from any thread.
+
+    *check* is called with the tables as they are delivered, before anything is created at the source.
+    """
+
+    def __init__(
+        self,
+        feed: ResolvedChangefeed,
+        *,
+        evaluation: Evaluation,
+        check: Callable[[Sequence[TableSchema]], object],
+    ) -> None:
+        self._feed = feed
+        self._evaluation = evaluation
+        self._check = check
+        self._stop = threading.Event()
+        self._progress = Progress(token={})
+        self._emitted = Timestamp()
+        self._steps = 0
+        self._failures = 0
+
+    def stop(self) -> None:
+        """End the run soon: `items` ends before its next step."""
+        self._stop.set()
+
+    def items(self) -> Generator[Item]:
+        """Yield rows and marks as they come, until the changefeed is complete or `stop` was called.
+
+        It reads on only when the next item is asked for. Whatever ends it, nothing stays open. Raises: ConfigError
+        before anything was created; what the rangefeed raises, unless a retry cures it.
+        """
+        feed = self._feed
+        with closing(feed.open_rangefeed()) as rangefeed:
+            rangefeed.check()
+            self._check(self._evaluation.delivered(rangefeed.schemas()))
+            check_time_range(feed)
+            token = rangefeed.start(None, _forget)
+            spans = [Span(schema.name.full) for schema in rangefeed.schemas()]
+            self._progress = Progress(token=token, frontier=Frontier(spans))
+            while True:
+                try:
+                    yield from self._attempt()
+                    break
+                except RetryableError as error:
+                    self._wait(error)
+                    self._start_again(rangefeed)
+
+    def _attempt(self) -> Iterator[Item]:
+        with ExitStack() as parts:
+            planner = parts.enter_context(closing(self._feed.open_planner()))
+            reader = parts.enter_context(closing(self._feed.open_reader()))
+            history = parts.enter_context(closing(self._feed.open_history()))
+            while not self._stop.is_set() and not all_delivered(self._feed, self._progress):
+                begun = time.monotonic()
+                resolved = self._progress.resolved
+                if not (yield from self._step(planner, reader)):
+                    self._stop.wait(_IDLE_S)
+                    continue
+                self._failures = 0
+                yield from self._mark()
+                self._release(history)
+                if self._progress.resolved > resolved and not all_delivered(self._feed, self._progress):
+                    self._stop.wait(max(0.0, begun + self._feed.min_checkpoint_frequency_s - time.monotonic()))
+
+    def _step(self, planner: StepPlanner, reader: SliceReader) -> Generator[Item, None, bool]:
+        """Yield the rows of the next step and make it count; return whether there was one."""
+        progress, options = self._progress, self._feed.options
+        after, begin = progress.latest, progress.token
+        end = planner.advance(
+            begin, after=after, limit=StepLimit(rows=options.max_step_rows, bytes=options.max_step_bytes)
+        )
+        if end == begin:
+            return False
+        marks: list[SpanMark] = []
+        slices = planner.slices(begin, end, after=after)
+        for index, slice_ in enumerate(slices):
+            if progress.resolved and slice_.lower <= progress.resolved:
+                raise ContractError(
+                    f"{self._feed.rangefeed.owner} broke its contract: a slice begins at {slice_.lower}, but"
+                    f" {progress.resolved} is resolved already"
+                )
+            info = SliceInfo(step=self._steps, index=index, lower=slice_.lower)
+            packed: Iterator[Any] = read_slice(
+                reader,
+                slice_,
+                info,
+                slices=len(slices),
+                end=end,
+                within=TimeRange.of(options),
+                max_row_bytes=options.max_row_bytes,
+                pack=self._evaluation.of,
+            )
+            for kind, value in unpack(packed):
+                if isinstance(value, RowBatch | BadRow):
+                    yield value
+                elif kind == REFUSED:
+                    yield refused_row(value)
+                elif kind == END:
+                    marks += map(SpanMark.from_json, value["marks"])
+                del value
+        self._count(end, marks)
+        return True
+
+    def _count(self, end: Token, marks: Sequence[SpanMark]) -> None:
+        progress = self._progress
+        for mark in marks:
+            if mark.resolved and mark.timestamp < (reached := progress.frontier.of(mark.span)):
+                raise ContractError(
+                    f"{self._feed.rangefeed.owner} broke its contract: span {mark.span} is resolved at"
+                    f" {mark.timestamp}, below {reached}, which an earlier step reached"
+                )
+        for mark in marks:
+            if mark.resolved:
+                progress.frontier.forward(mark.span, mark.timestamp)
+        token = token_with_marks(end, marks, frontier=progress.frontier, before=progress.latest)
+        latest = max([progress.latest, *(mark.timestamp for mark in marks)])
+        self._progress = replace(progress, token=token, latest=latest)
+        self._steps += 1
+
+    def _mark(self) -> Iterator[Item]:
+        """Yield what is resolved, if marks are wanted and it is time for one."""
+        interval_s, mark = self._feed.options.resolved, self._progress.resolved
+        if interval_s is None or mark <= self._emitted:
+            return
+        apart_s = (mark.wall - self._emitted.wall) / 1e9
+        if not self._emitted or apart_s >= interval_s or all_delivered(self._feed, self._progress):
+            self._emitted = mark
+            yield mark
+
+    def _release(self, history: SourceHistory) -> None:
+        try:
+            history.release(self._progress.token)
+        except RetryableError as error:
+            log.warning("the source did not release its history; the next step tries again: %s", self._shown(error))
+
+    def _wait(self, error: RetryableError) -> None:
+        """Wait before the next attempt. Raises: *error* after max_attempts failures of the same step."""
+        options = self._feed.options
+        if isinstance(error, RestartError):
+            return
+        self._failures += 1
+        if self._failures >= options.max_attempts:
+            raise error
+        wait_s = min(options.retry_backoff * 2 ** (self._failures - 1), options.max_retry_backoff)
+        wait_s = max(wait_s, error.retry_after_s or 0.0)
+        log.warning("changefeed '%s': %s; next attempt in %.1f s", self._feed.name, self._shown(error), wait_s)
+        self._stop.wait(wait_s)
+
+    def _start_again(self, rangefeed: Rangefeed) -> None:
+        while not self._stop.is_set():
+            try:
+                token = rangefeed.start(self._progress.token, _forget)
+                spans = [Span(schema.name.full) for schema in rangefeed.schemas()]
+                self._progress = replace(self._progress, token=token, frontier=self._progress.frontier.watching(spans))
+                return
+            except RetryableError as error:
+                self._wait(error)
+
+    def _shown(self, error: Exception) -> str:
+        return mask(one_line(error), self._feed.secrets())
+
+
+def _forget(intent: Token) -> None:
+    """Save no intent: what is created ends with this process."""

@@ -1,0 +1,1 @@
+"""Changefeeds that are looked at instead of delivered: they leave nothing behind."""

@@ -1,0 +1,37 @@
+"""What is delivered of the rows of a temporary run: whole rows, or what a query gives for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.temporary_run import Evaluation, WholeRows
+from cdc_core.errors import ConfigError
+
+__all__ = ["evaluation_of"]
+
+
+@contextmanager
+def evaluation_of(feed: ResolvedChangefeed) -> Iterator[Evaluation]:
+    """Yield the evaluation of *feed*. Spark runs during the block if there is a query, and otherwise is not loaded.
+
+    Raises: ConfigError when Spark is needed and not installed.
+    """
+    if feed.query is None:
+        yield WholeRows()
+        return
+    try:
+        from cdc_core.spark.evaluation import SparkEvaluation
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] in ("pyspark", "py4j"):
+            raise ConfigError("evaluating a query needs Spark: pip install 'cdc-core[spark]'") from error
+        raise
+    with TemporaryDirectory(prefix="cdc-watch-", ignore_cleanup_errors=True) as directory:
+        evaluation = SparkEvaluation(feed, Path(directory))
+        try:
+            yield evaluation
+        finally:
+            evaluation.close()

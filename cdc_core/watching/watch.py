@@ -1,0 +1,167 @@
+"""The messages of a changefeed as they come, for whoever iterates over them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from types import MappingProxyType, TracebackType
+from typing import Any, NamedTuple, Self
+
+from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.resolve import resolve_without_sink
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.delivery.dead_letters import BadRow
+from cdc_core.encoder import Encoder
+from cdc_core.engine.temporary_run import TemporaryRun, temporary
+from cdc_core.errors import BadRowError, ConfigError
+from cdc_core.plugins.host import PluginHost
+from cdc_core.rows import RowBatch
+from cdc_core.schema import TableSchema
+from cdc_core.timestamp import Timestamp
+from cdc_core.watching.evaluation import evaluation_of
+
+__all__ = ["Watch", "WatchedRow", "watch"]
+
+_BATCH_ROWS = 1000
+
+
+class WatchedRow(NamedTuple):
+    """A message, as a changefeed without a sink gives it in CockroachDB. A resolved mark has neither table nor key.
+
+    `value` is None for a deleted row in an envelope that shows it so.
+    """
+
+    table: str | None
+    key: bytes | None
+    value: bytes | None
+
+
+class Watch(Iterator[WatchedRow]):
+    """The messages of a changefeed without a sink, one after the other: see `cdc_core.watch`.
+
+    Nothing is read at the source before the first message is asked for, and no further than the messages that were
+    taken: a slow consumer holds back the changefeed. `close`, the end of a `with` block, of this object or of the
+    process ends it. Used by one thread, except for `close`.
+    """
+
+    def __init__(self, feed: ResolvedChangefeed) -> None:
+        """Raises: ConfigError when the source cannot be watched."""
+        self._run = _Run(temporary(feed))
+        self._batches = self._run.batches()
+        self._rows = self._each()
+        self._finalizer = weakref.finalize(self, _end, self._run, self._batches)
+
+    def __next__(self) -> WatchedRow:
+        return next(self._rows)
+
+    def batches(self) -> Iterator[Sequence[WatchedRow]]:
+        """Return the messages in batches of those that are there at the same time, instead of one by one."""
+        return self._batches
+
+    def close(self) -> None:
+        """End the changefeed, of which nothing remains. May be called twice, and while another thread waits for a row:
+        that one then gets no more.
+        """
+        _end(self._run, self._batches)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _each(self) -> Iterator[WatchedRow]:
+        batches = self._batches
+        return (row for batch in batches for row in batch)
+
+
+def watch(
+    changefeed: Changefeed | None = None,
+    *,
+    source: str | Sequence[str] | None = None,
+    tables: Sequence[str] = (),
+    query: str | None = None,
+    format: str = "json",  # noqa: A002 - the name that it has in a changefeed
+    options: Mapping[str, Any] = MappingProxyType({}),
+) -> Watch:
+    """Return the messages of a changefeed as they come, without a sink and without saved progress.
+
+    The changefeed is *changefeed*, whose sink is not used, or that of *tables* or a *query* at *source*. It begins with
+    the rows that the tables hold, unless the option `initial_scan` says otherwise, and ends by itself with
+    `initial_scan = "only"` or an `end_time`. After a failure that a retry cures, rows may come again. Nothing remains
+    of it at the source. A query needs Spark; whole tables do not.
+
+    Raises: ConfigError at once, for options that cannot work; with the first row, for what only the source can tell.
+    Later, BadRowError or EncodeError for a row that cannot be delivered, and the source's errors.
+    """
+    if changefeed is None:
+        if source is None:
+            raise ConfigError("watch() needs a changefeed, or a source with tables or a query")
+        uris = source if isinstance(source, str) else tuple(source)
+        changefeed = Changefeed(
+            name="watch", source=uris, tables=tuple(tables), query=query, format=format, options=options
+        )
+    elif source is not None or tables or query is not None or options or format != "json":
+        raise ConfigError("watch() takes a changefeed, or what one is made of, not both")
+    return Watch(resolve_without_sink(changefeed, PluginHost.load()))
+
+
+class _Run:
+    """The run of one watch. It does not know the watch, so that the watch can be forgotten while it runs."""
+
+    def __init__(self, feed: ResolvedChangefeed) -> None:
+        self._feed = feed
+        self._topics = feed.sink_context().topics()
+        self._encoder: Encoder | None = None
+        self._run: TemporaryRun | None = None
+        self.stopped = False
+
+    def stop(self) -> None:
+        self.stopped = True
+        if self._run is not None:
+            self._run.stop()
+
+    def batches(self) -> Generator[Sequence[WatchedRow]]:
+        encoder = self._feed.open_encoder()
+        with evaluation_of(self._feed) as evaluation:
+            self._run = run = TemporaryRun(self._feed, evaluation=evaluation, check=self._check)
+            if self.stopped:
+                return
+            with closing(run.items()) as items:
+                for item in items:
+                    if isinstance(item, Timestamp):
+                        yield [WatchedRow(None, None, encoder.encode_resolved("", item))]
+                    elif isinstance(item, BadRow):
+                        raise BadRowError(f"{item} cannot be delivered: {item.shown_reason}")
+                    else:
+                        yield from self._encoded(encoder, item)
+                    del item
+
+    def _encoded(self, encoder: Encoder, rows: RowBatch) -> Iterator[Sequence[WatchedRow]]:
+        topic = self._topics.of(rows.schema.name)
+        batch = encoder.encode(rows, topic=topic) if len(rows) else None
+        for start in range(0, len(rows), _BATCH_ROWS):
+            assert batch is not None
+            keys = batch.key.slice(start, _BATCH_ROWS).to_pylist()
+            values = batch.value.slice(start, _BATCH_ROWS).to_pylist()
+            yield [WatchedRow(topic, key, value) for key, value in zip(keys, values, strict=True)]
+
+    def _check(self, schemas: Sequence[TableSchema]) -> None:
+        named = [(schema, self._topics.of(schema.name)) for schema in schemas]
+        tables: dict[str, TableSchema] = {}
+        for schema, topic in named:
+            other = tables.setdefault(topic, schema)
+            if other is not schema and not self._topics.shared:
+                raise ConfigError(
+                    f"tables {other.name} and {schema.name} could not be told apart; {self._topics.remedy}"
+                )
+        self._feed.open_encoder().check(named)
+
+
+def _end(run: _Run, batches: Generator[Sequence[WatchedRow]]) -> None:
+    run.stop()
+    with suppress(ValueError):  # another thread waits for a row; it ends the run before it returns
+        batches.close()

@@ -1,0 +1,106 @@
+"""`cdc watch` prints messages as they come."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from cdc_testing.postgres import Sql
+from cdc_testing.runs import eventually
+
+from cdc_core.cli.main import main
+from cdc_core.plugins.host import PluginHost
+
+ONLY = ("--set", "initial_scan=only")
+LEFT = "SELECT pubname FROM pg_publication UNION ALL SELECT slot_name FROM pg_replication_slots"
+
+
+@pytest.fixture(autouse=True)
+def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The installed components, in place of the scripted ones of other tests here."""
+    monkeypatch.setattr(PluginHost, "load", _load)
+
+
+_load = PluginHost.load
+
+
+@pytest.fixture
+def sql(database: str) -> Iterator[Sql]:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE office_dogs (id int PRIMARY KEY, name text)")
+        connection.execute("INSERT INTO office_dogs VALUES (1, 'Petee')")
+        yield connection
+
+
+def test_lines_are_those_of_the_client_of_cockroachdb(
+    database: str, sql: Sql, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["watch", "--source", database, "--table", "office_dogs", *ONLY]) == 0
+    assert capsys.readouterr().out == (
+        'table,key,value\noffice_dogs,[1],"{""after"": {""id"": 1, ""name"": ""Petee""}}"\n'
+    )
+
+
+def test_json_lines_have_the_messages_themselves(database: str, sql: Sql, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["watch", "--source", database, "--table", "office_dogs", *ONLY, "--json"]
+    assert main(command) == 0
+    value = {"after": {"id": 1, "name": "Petee"}}
+    assert json.loads(capsys.readouterr().out) == {"table": "office_dogs", "key": [1], "value": value}
+    assert main([*command, "--format", "csv"]) == 0
+    assert json.loads(capsys.readouterr().out)["value"] == "1,Petee"
+
+
+def test_a_changefeed_of_a_file_is_watched_without_its_sink(
+    database: str, sql: Sql, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text(
+        f'[changefeed.dogs]\nsource = "{database}"\ntables = ["office_dogs"]\nsink = "file://{tmp_path}/out"\n'
+        '[changefeed.dogs.options]\ninitial_scan = "only"\npartition_format = "flat"\n'
+    )
+    assert main(["watch", str(file)]) == 0
+    assert "key_in_value" not in (out := capsys.readouterr().out)
+    assert len(out.splitlines()) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["shop.toml"]
+
+
+def test_an_interrupt_ends_it_and_leaves_nothing(database: str, sql: Sql) -> None:
+    command = [sys.executable, "-m", "cdc_core", "watch", "--source", database, "--table", "office_dogs"]
+    options = ("--set", "resolved=true", "--set", "updated=true")
+    child = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    lines = [child.stdout.readline() for _ in range(3)]
+    assert lines[1].startswith("office_dogs,[1],")
+    (mark,) = csv.reader(io.StringIO(lines[2]))
+    assert mark[:2] == ["NULL", "NULL"]
+    assert "resolved" in json.loads(mark[2])
+    child.send_signal(signal.SIGINT)
+    _, error = child.communicate(timeout=60)
+    assert (child.returncode, error) == (130, "\ninterrupted\n")
+    eventually("the end of the slot", lambda: not sql.execute(LEFT).fetchall(), limit_s=20)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "name a FILE with a changefeed, or a --source with --table or --query"),
+        (("shop.toml", "--table", "t"), "--source, --table and --query describe what to watch, and so does FILE"),
+        (("--source", "postgresql://a@b/c"), "changefeed 'watch' watches no table"),
+        (("--source", "postgresql://a@b/c", "--table", "t", "--set", "updated"), "write --set NAME=VALUE"),
+        (("--source", "postgresql://a@b/c", "--table", "t", "--set", "colour=1"), "does not know option 'colour'"),
+        (("--source", "postgresql://a:hush@b/c", "--table", "t", "--store", "x"), "remove --store or --source"),
+    ],
+)
+def test_mistakes_are_named(arguments: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert complaint in error
+    assert "hush" not in error
