@@ -9,7 +9,7 @@ from dataclasses import replace
 import click
 
 from cdc_core.cli.alter_job import alter_job
-from cdc_core.cli.job_commands import find_job, job_store, json_option, store_or_environment
+from cdc_core.cli.job_commands import echo_job, find_job, job_store, json_option, store_or_environment
 from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.stopped import stopped
@@ -90,7 +90,9 @@ def alter(
             require_known(opened, file, option="--store")
             job = find_job(opened, file, by_store=True, only=("paused",), remedy=f"pause it first: `cdc pause {file}`")
             if job is not None:
-                alter_job(session, opened, job, change, scan=scan, as_json=as_json)
+                scans = {} if scan is None else dict.fromkeys(add, scan)
+                altered, text = alter_job(session, opened, job, change, scans=scans)
+                echo_job(session, opened, altered, text, as_json=as_json)
                 return 0
     if assignments or unset or as_json:
         raise ConfigError("--set, --unset and --json are for jobs; the options of other changefeeds are in their files")

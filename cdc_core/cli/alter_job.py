@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-
-import click
+from collections.abc import Mapping
 
 from cdc_core.cli.create import check_job, locality_of
-from cdc_core.cli.job_commands import by_user, echo_job
+from cdc_core.cli.job_commands import by_user
 from cdc_core.cli.run import resolved
 from cdc_core.cli.session import CliSession
 from cdc_core.cli.stored import require_known
@@ -22,9 +21,12 @@ __all__ = ["alter_job"]
 
 
 def alter_job(
-    session: CliSession, store: ProgressStore, job: JobRecord, change: Alteration, *, scan: bool | None, as_json: bool
-) -> None:
-    """Give the paused job its changed definition. Raises: ConfigError, which leaves it as it is."""
+    session: CliSession, store: ProgressStore, job: JobRecord, change: Alteration, *, scans: Mapping[str, bool]
+) -> tuple[JobRecord, str]:
+    """Give the paused job its changed definition; return it, and what was done as text.
+
+    *scans* says of added tables whether their rows are emitted. Raises: ConfigError, which leaves the job as it is.
+    """
     name, origin = job.name, f"the progress store {store.shown}"
     known = require_known(store, name, option="--store")
     changefeed = changefeed_from(known.definition, name, origin=origin, environ=os.environ)
@@ -40,11 +42,11 @@ def alter_job(
     begun = store.load(name) is not None
     if begun and (change.add or change.drop) and not after.rangefeed.registration.changes_tables:
         raise ConfigError(f"{after.rangefeed.owner} cannot change the tables of a changefeed that has begun")
-    if scan is not None and not begun:
+    if scans and not begun:
         raise ConfigError(f"job '{name}' has not begun yet, and its option initial_scan is for all tables; set that")
     check_job(with_saved(after.for_attempt(feed_id=known.feed_id, epoch=known.epoch), store))
     chosen = {table: wanted for table, wanted in store.initial_scans(name).items() if table not in change.drop}
-    chosen |= {} if scan is None else dict.fromkeys(change.add, scan)
+    chosen |= scans
     altered = store.redefine_job(
         name,
         after.definition(),
@@ -54,6 +56,4 @@ def alter_job(
         why=f"altered ({by_user()}): {change}",
     )
     text = f"job '{name}' is altered: {change}; continue it with `cdc resume {name}`"
-    echo_job(session, store, altered, text, as_json=as_json)
-    if not as_json and after.tables != before.tables:
-        click.echo(f"its tables are {', '.join(after.tables)}")
+    return altered, text if after.tables == before.tables else f"{text}\nits tables are {', '.join(after.tables)}"

@@ -12,6 +12,7 @@ import click
 from cdc_core.cli.job_commands import job_store, job_store_option, json_option, require_owner, user_name
 from cdc_core.cli.run import find_changefeed, resolved
 from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.scheduled import require_schedule_name, scheduled, scheduled_definition
 from cdc_core.errors import ConfigError
 from cdc_core.jobs.schedules import Schedules
@@ -21,7 +22,7 @@ from cdc_core.store.schedule_values import OnExecutionFailure, OnPreviousRunning
 from cdc_core.telemetry.status import shown_moment
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["schedule"]
+__all__ = ["new_schedule", "schedule"]
 
 
 @click.group(short_help="Run a changefeed as a scan at the times of a cron expression.")
@@ -80,26 +81,50 @@ def create(
 
     Every run is scan only: initial_scan = "only" is implied.
     """
-    require_schedule_name(name)
-    owner = require_owner(user_name() if owner is None else owner)
-    feed = resolved(session, scheduled(find_changefeed(file, changefeed)[0]))
-    definition = scheduled_definition(feed)
-    first = None if first_run in (None, "now") else _moment(str(first_run))
+    wanted = new_schedule(
+        session,
+        name,
+        find_changefeed(file, changefeed)[0],
+        owner=owner,
+        cron=cron,
+        time_zone=time_zone,
+        first_run=first_run,
+        on_previous_running=on_previous_running,
+        on_execution_failure=on_execution_failure,
+    )
     with job_store(session, store, create=True) as opened:
-        wanted = ScheduleRecord(
-            name=name,
-            definition=definition,
-            locality=Locality.parse(feed.options.execution_locality or ""),
-            owner=owner,
-            cron=cron,
-            time_zone=time_zone,
-            on_previous_running=on_previous_running,
-            on_execution_failure=on_execution_failure,
-            next_run=first,
-        )
         made = Schedules(opened).create(wanted, at_once=first_run == "now")
         _print(session, made, as_json=as_json)
     return 0
+
+
+def new_schedule(
+    session: CliSession,
+    name: str,
+    changefeed: Changefeed,
+    *,
+    owner: str | None,
+    cron: str,
+    time_zone: str,
+    first_run: str | None,
+    on_previous_running: OnPreviousRunning,
+    on_execution_failure: OnExecutionFailure,
+) -> ScheduleRecord:
+    """Return the schedule that is to be created for *changefeed*. Raises: ConfigError."""
+    require_schedule_name(name)
+    owner = require_owner(user_name() if owner is None else owner)
+    feed = resolved(session, scheduled(changefeed))
+    return ScheduleRecord(
+        name=name,
+        definition=scheduled_definition(feed),
+        locality=Locality.parse(feed.options.execution_locality or ""),
+        owner=owner,
+        cron=cron,
+        time_zone=time_zone,
+        on_previous_running=on_previous_running,
+        on_execution_failure=on_execution_failure,
+        next_run=None if first_run in (None, "now") else _moment(str(first_run)),
+    )
 
 
 @schedule.command("list")

@@ -5,25 +5,46 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cdc_core.cli.alter_job import alter_job
 from cdc_core.cli.cancel import cancel_text
 from cdc_core.cli.create import check_new_job, create_job
-from cdc_core.cli.job_commands import by_user, job_store, require_owner, user_name
+from cdc_core.cli.job_commands import by_user, find_job, job_store, require_owner, user_name
 from cdc_core.cli.pause import pause_text
 from cdc_core.cli.resume import resume_text
 from cdc_core.cli.run import resolved
+from cdc_core.cli.schedule import new_schedule
 from cdc_core.cli.session import CliSession
 from cdc_core.cli.sql_jobs import show_jobs
 from cdc_core.cli.sql_results import Result
+from cdc_core.cli.sql_schedules import control_schedules, created_schedule, show_schedules
+from cdc_core.cli.stored import require_known
+from cdc_core.config.alteration import Alteration
+from cdc_core.errors import ConfigError
+from cdc_core.jobs.schedules import Schedules
 from cdc_core.statements.definitions import changefeed_of_statement, derived_name
-from cdc_core.statements.values import ControlJobs, CreateChangefeed, OwnJob, ShowJobs, Statement, Verb
+from cdc_core.statements.rendering import statement_text
+from cdc_core.statements.values import (
+    AlterChangefeed,
+    ControlJobs,
+    ControlSchedules,
+    CreateChangefeed,
+    CreateSchedule,
+    OwnJob,
+    ShowJobs,
+    ShowSchedules,
+    Statement,
+    Verb,
+)
 from cdc_core.store.job_values import FOLLOWING, JobRecord, JobState
 from cdc_core.store.progress import ProgressStore
 
 __all__ = ["SqlTarget", "execute"]
 
+_LONGEST_LABEL = 22
+"""Of a derived label of a schedule, which leaves space for a number."""
 _BECOMES: dict[Verb, JobState] = {"PAUSE": "paused", "RESUME": "running", "CANCEL": "cancel-requested"}
 
 
@@ -41,9 +62,17 @@ def execute(session: CliSession, target: SqlTarget, statement: Statement) -> Res
     """Do what *statement* says and return its result. Raises: CdcError, as the command does."""
     if isinstance(statement, CreateChangefeed):
         return _create(session, target, statement)
+    if isinstance(statement, CreateSchedule):
+        return _create_schedule(session, target, statement)
     with _opened(session, target) as store:
         if isinstance(statement, ShowJobs):
             return show_jobs(store, statement)
+        if isinstance(statement, ShowSchedules):
+            return show_schedules(store, statement)
+        if isinstance(statement, ControlSchedules):
+            return control_schedules(store, statement)
+        if isinstance(statement, AlterChangefeed):
+            return _alter(session, store, statement)
         if isinstance(statement, OwnJob):
             job = store.own_job(statement.job, require_owner(statement.owner))
             return _jobs([(job, f"job '{job.name}' belongs to {job.owner}")])
@@ -65,6 +94,48 @@ def _create(session: CliSession, target: SqlTarget, statement: CreateChangefeed)
         check_new_job(store, feed)
         job, text = create_job(store, feed, owner=owner)
     return Result(columns=["job_id"], rows=[[job.name]], notices=[text])
+
+
+def _create_schedule(session: CliSession, target: SqlTarget, statement: CreateSchedule) -> Result:
+    with _opened(session, target, create=True) as store:
+        known = {each.name: each for each in store.schedules()}
+        name = statement.label or derived_name(statement.changefeed.tables, known, longest=_LONGEST_LABEL)
+        if statement.if_not_exists and name in known:
+            return replace(created_schedule(known[name]), rows=[], notices=[f"schedule '{name}' exists already"])
+        changefeed = changefeed_of_statement(
+            statement.changefeed, name, sources=target.sources, directory=target.directory, environ=os.environ
+        )
+        wanted = new_schedule(
+            session,
+            name,
+            changefeed,
+            owner=target.owner,
+            cron=statement.cron,
+            time_zone=statement.time_zone,
+            first_run=statement.first_run,
+            on_previous_running=statement.on_previous_running,
+            on_execution_failure=statement.on_execution_failure,
+        )
+        return created_schedule(Schedules(store).create(wanted, at_once=statement.first_run == "now"))
+
+
+def _alter(session: CliSession, store: ProgressStore, statement: AlterChangefeed) -> Result:
+    name = statement.job
+    change = Alteration.parse(
+        add=list(statement.add),
+        drop=statement.drop,
+        assignments=[f"{option}={value}" for option, value in statement.set.items()],
+        unset=statement.unset,
+    )
+    require_known(store, name, option="--store")
+    job = find_job(store, name, by_store=True, only=("paused",), remedy=f"pause it first: PAUSE JOB '{name}'")
+    if job is None:
+        raise ConfigError(f"changefeed '{name}' is not a job; use `cdc alter`")
+    begun = store.load(name) is not None
+    scans = {table: bool(wanted) for table, wanted in statement.add.items() if begun or wanted is not None}
+    job, text = alter_job(session, store, job, change, scans=scans)
+    description = statement_text(require_known(store, name, option="--store").definition)
+    return Result(columns=["job_id", "job_description"], rows=[[name, description]], notices=[text])
 
 
 def _control(store: ProgressStore, statement: ControlJobs) -> list[tuple[JobRecord, str]]:

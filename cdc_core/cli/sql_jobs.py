@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from cdc_core.cli.sql_results import Result
+from cdc_core.cli.sql_results import Result, shown_time
 from cdc_core.errors import ConfigError
 from cdc_core.messages import TopicNames
 from cdc_core.options import did_you_mean
@@ -72,10 +72,10 @@ def _values(store: ProgressStore, report: JobReport) -> dict[str, str | None]:
         "user_name": job.owner,
         "status": job.state,
         "running_status": report.running_status or None,
-        "created": _time(job.created),
-        "started": _time(job.started),
-        "finished": _time(job.finished),
-        "modified": _time(events[-1].at if events else job.created),
+        "created": shown_time(job.created),
+        "started": shown_time(job.started),
+        "finished": shown_time(job.finished),
+        "modified": shown_time(events[-1].at if events else job.created),
         "high_water_timestamp": str(mark) if mark else None,
         "readable_high_water_timestamptz": mark.to_datetime().isoformat(timespec="microseconds") if mark else None,
         "error": job.reason,
@@ -110,8 +110,3 @@ def _topics(definition: Mapping[str, Any]) -> str | None:
 def _name(database: str, table: str) -> TableName:
     *_, schema, name = ["public", *(part.strip('"') for part in table.split("."))]
     return TableName(database=database, schema=schema, table=name)
-
-
-def _time(seconds: float | None) -> str | None:
-    at = moment(seconds)
-    return None if at is None else f"{at:%Y-%m-%d %H:%M:%SZ}"

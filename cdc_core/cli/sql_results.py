@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cdc_core.options import counted
+from cdc_core.store.job_values import moment
 
-__all__ = ["Format", "Result", "shown"]
+__all__ = ["Format", "Result", "shown", "shown_time"]
 
 Format = Literal["table", "csv", "json"]
 
@@ -36,6 +37,12 @@ def shown(result: Result, how: Format) -> Iterator[str]:
         yield from text.getvalue().splitlines()
     else:
         yield from _table(result)
+
+
+def shown_time(seconds: float | None) -> str | None:
+    """Return a time of the store as text."""
+    at = moment(seconds)
+    return None if at is None else f"{at:%Y-%m-%d %H:%M:%SZ}"
 
 
 def _table(result: Result) -> Iterator[str]:

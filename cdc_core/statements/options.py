@@ -12,7 +12,7 @@ from cdc_core.options import read_duration
 from cdc_core.statements.sinks import translated_sink
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["OPTIONS", "CockroachOption", "translated"]
+__all__ = ["OPTIONS", "CockroachOption", "moment", "our_name", "translated"]
 
 Kind = Literal["flag", "flag or duration", "duration", "choice", "text", "timestamp", "JSON", "list", "URI"]
 _WITHOUT_VALUE: tuple[Kind, ...] = ("flag", "flag or duration")
@@ -120,29 +120,37 @@ def translated(name: str, value: str | None, *, now: datetime, altering: bool = 
     An option that CockroachDB does not have is ours already. Times before *now*, such as `-1h`, become timestamps.
     Raises: ValueError with the reason why the option cannot be had, or not with this value.
     """
-    option = _BY_NAME.get(name.lower())
+    ours, option = our_name(name), _BY_NAME.get(name.lower())
     if option is None:
-        return name, True if value is None else value
-    if option.ours is None:
-        raise ValueError(f"there is no option '{option.name}' here, as {option.note}; remove it")
+        return ours, True if value is None else value
     if option.altering and not altering:
         raise ValueError(f"option '{option.name}' is for ALTER CHANGEFEED; name the sink with INTO")
     if value is None or value == "":
         if option.bare is not None:
-            return option.ours, option.bare
+            return ours, option.bare
         if option.kind in _WITHOUT_VALUE:
-            return option.ours, True
+            return ours, True
         raise ValueError(f"option '{option.name}' needs a value; write {option.name} = '…'")
     if option.kind == "flag" and option.bare is not None:
         raise ValueError(f"option '{option.name}' has no value; write initial_scan = '{option.bare}'")
     if option.kind == "choice" and "${" not in value:
         value = option.values.get(value.lower(), value.lower())
     if option.kind == "timestamp":
-        value = _timestamp(value, now)
-    return option.ours, translated_sink(value) if option.name == "sink" else value
+        value = moment(value, now)
+    return ours, translated_sink(value) if option.name == "sink" else value
 
 
-def _timestamp(text: str, now: datetime) -> str:
+def our_name(name: str) -> str:
+    """Return the option of ours that takes the place of one in a statement. Raises: ValueError, with the reason."""
+    option = _BY_NAME.get(name.lower())
+    if option is None:
+        return name
+    if option.ours is None:
+        raise ValueError(f"there is no option '{option.name}' here, as {option.note}; remove it")
+    return option.ours
+
+
+def moment(text: str, now: datetime) -> str:
     """Return a time as CockroachDB reads it in the form that ours are written in."""
     ago = _AGO.fullmatch(text.strip())
     if ago is not None:

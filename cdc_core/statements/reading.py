@@ -104,6 +104,18 @@ class Reading:
             raise self.refused(f"{meaning} must be in single quotation marks: it has a hyphen", token.start)
         return str(token.text)
 
+    def names(self, meaning: str) -> list[str]:
+        """Take a list of names of jobs or schedules, in parentheses or not."""
+        inside = self.has_mark(TokenType.L_PAREN)
+        if self.is_word("SELECT", "WITH", "VALUES"):
+            raise self.refused(f"{meaning} is missing here; list the names")
+        found = [self.name(meaning)]
+        while self.has_mark(TokenType.COMMA):
+            found.append(self.name(meaning))
+        if inside and not self.has_mark(TokenType.R_PAREN):
+            raise self.refused("the parenthesis before the names is not closed")
+        return found
+
     def table(self) -> str:
         """Take the name of a table, as it is listed under `tables`; `*` stands for all tables of a schema."""
         parts: list[str] = []

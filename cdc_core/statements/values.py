@@ -11,14 +11,19 @@ from cdc_core.store.schedule_values import OnExecutionFailure, OnPreviousRunning
 __all__ = [
     "AlterChangefeed",
     "ControlJobs",
+    "ControlSchedules",
     "CreateChangefeed",
     "CreateSchedule",
     "OwnJob",
+    "ScheduleVerb",
     "ShowJobs",
+    "ShowSchedules",
     "Statement",
+    "Verb",
 ]
 
 Verb = Literal["PAUSE", "RESUME", "CANCEL"]
+ScheduleVerb = Literal["PAUSE", "RESUME", "DROP"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,4 +91,28 @@ class ShowJobs:
     job: str | None = None
 
 
-Statement = CreateChangefeed | ControlJobs | OwnJob | ShowJobs
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlSchedules:
+    """`PAUSE`, `RESUME` or `DROP` of schedules."""
+
+    verb: ScheduleVerb
+    schedules: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowSchedules:
+    """`SHOW SCHEDULES`, of the one `schedule` if there is one."""
+
+    schedule: str | None = None
+
+
+Statement = (
+    CreateChangefeed
+    | CreateSchedule
+    | AlterChangefeed
+    | ControlJobs
+    | OwnJob
+    | ShowJobs
+    | ControlSchedules
+    | ShowSchedules
+)

@@ -6,7 +6,17 @@ import pytest
 
 from cdc_core.errors import OptionError
 from cdc_core.statements.parsing import parse
-from cdc_core.statements.values import ControlJobs, CreateChangefeed, OwnJob, ShowJobs, Statement
+from cdc_core.statements.values import (
+    AlterChangefeed,
+    ControlJobs,
+    ControlSchedules,
+    CreateChangefeed,
+    CreateSchedule,
+    OwnJob,
+    ShowJobs,
+    ShowSchedules,
+    Statement,
+)
 
 SINK = "kafka://host:9092?topic_prefix=a_"
 
@@ -50,6 +60,53 @@ SINK = "kafka://host:9092?topic_prefix=a_"
         ("cancel jobs (a, 'b', 3)", ControlJobs(verb="CANCEL", jobs=("a", "b", "3"))),
         ("PAUSE JOBS a, b", ControlJobs(verb="PAUSE", jobs=("a", "b"))),
         ("PAUSE ALL CHANGEFEED JOBS", ControlJobs(verb="PAUSE", jobs=None)),
+        (
+            "ALTER CHANGEFEED 'a' ADD t, Public.u WITH initial_scan DROP TABLE v SET resolved = '10s', diff"
+            " UNSET updated ADD w WITH no_initial_scan ADD x SET sink = 'kafka://h:1', Format = CSV"
+            " UNSET range_distribution_strategy",
+            AlterChangefeed(
+                job="a",
+                add={"t": True, "public.u": True, "w": False, "x": None},
+                drop=("v",),
+                set={"resolved": "10s", "diff": "true", "sink": "kafka://h:1", "format": "csv"},
+                unset=("updated", "placement"),
+            ),
+        ),
+        (
+            "CREATE SCHEDULE IF NOT EXISTS 'nightly' FOR CHANGEFEED t, u INTO 'x' WITH format = csv RECURRING '@daily'"
+            " WITH SCHEDULE OPTIONS first_run = NOW, on_execution_failure = 'Retry', on_previous_running = skip,"
+            " time_zone = 'Europe/Berlin'",
+            CreateSchedule(
+                label="nightly",
+                if_not_exists=True,
+                changefeed=CreateChangefeed(tables=("t", "u"), sink="x", options={"format": "csv"}),
+                cron="@daily",
+                time_zone="Europe/Berlin",
+                first_run="now",
+                on_execution_failure="retry",
+                on_previous_running="skip",
+            ),
+        ),
+        (
+            "CREATE SCHEDULE FOR CHANGEFEED INTO 'x' AS SELECT id FROM t WHERE (\"recurring\" > 1 OR recurring < 0)"
+            " RECURRING '0 * * * *'"
+            " WITH SCHEDULE OPTIONS first_run = '2026-01-31 10:00:00'",
+            CreateSchedule(
+                label=None,
+                if_not_exists=False,
+                changefeed=CreateChangefeed(
+                    tables=("t",), sink="x", query='SELECT id FROM t WHERE ("recurring" > 1 OR recurring < 0)'
+                ),
+                cron="0 * * * *",
+                first_run="2026-01-31T10:00:00Z",
+            ),
+        ),
+        ("PAUSE SCHEDULE nightly", ControlSchedules(verb="PAUSE", schedules=("nightly",))),
+        ("RESUME SCHEDULES a, 'b'", ControlSchedules(verb="RESUME", schedules=("a", "b"))),
+        ("DROP SCHEDULES (a)", ControlSchedules(verb="DROP", schedules=("a",))),
+        ("SHOW SCHEDULES", ShowSchedules()),
+        ("SHOW SCHEDULES FOR CHANGEFEED", ShowSchedules()),
+        ("SHOW SCHEDULE 'a'", ShowSchedules(schedule="a")),
         ("ALTER JOB a OWNER TO bob", OwnJob(job="a", owner="bob")),
         ("SHOW JOBS", ShowJobs(changefeeds=False)),
         ("SHOW JOB a", ShowJobs(changefeeds=False, job="a")),
@@ -73,7 +130,7 @@ def test_several_statements_end_with_semicolons_and_have_comments_between_them()
 
 REFUSED = {
     "SELECT 1": (1, 1, "this is not a statement about changefeeds"),
-    "CREATE TABLE t": (1, 8, "this is not a statement about changefeeds"),
+    "CREATE TABLE t": (1, 1, "this is not a statement about changefeeds"),
     "CREATE CHANGEFEED INTO 'x'": (1, 27, "FOR, or AS SELECT, is missing"),
     "CREATE CHANGEFEED FOR t INTO x": (1, 30, "the URI of the sink is missing"),
     "CREATE CHANGEFEED FOR t,": (1, 25, "the name of a table is missing"),
@@ -92,12 +149,35 @@ REFUSED = {
     "PAUSE JOB": (1, 10, "the name of the job is missing"),
     "PAUSE orders": (1, 7, "JOB is missing"),
     "PAUSE JOB a-b": (1, 11, "must be in single quotation marks"),
-    "PAUSE JOBS (SELECT job_id FROM x)": (1, 13, "list the names of the jobs"),
-    "PAUSE JOBS FOR SCHEDULE x": (1, 12, "list the names of the jobs"),
+    "PAUSE JOBS (SELECT job_id FROM x)": (1, 13, "list the names"),
+    "PAUSE JOBS FOR SCHEDULE x": (1, 12, "list the names"),
     "PAUSE JOBS (a": (1, 14, "is not closed"),
     "PAUSE JOB a WITH x": (1, 18, "REASON is missing"),
     "RESUME JOB a WITH REASON = 'x'": (1, 14, "WITH is not expected here"),
     "SHOW CHANGEFEED": (1, 16, "JOBS is missing"),
+    "ALTER CHANGEFEED a": (1, 19, "what to alter is missing"),
+    "ALTER CHANGEFEED a RENAME b": (1, 20, "this is not a clause of ALTER CHANGEFEED"),
+    "ALTER CHANGEFEED a ADD t WITH initial_scan = only": (1, 31, "write WITH initial_scan = 'yes' or 'no'"),
+    "ALTER CHANGEFEED a ADD t WITH diff": (1, 31, "added tables have one option"),
+    "ALTER CHANGEFEED a SET diff SET diff": (1, 29, "option 'diff' is set twice"),
+    "ALTER CHANGEFEED a SET (diff)": (1, 25, "remove the parentheses"),
+    "ALTER CHANGEFEED a SET metrics_label = 'x'": (1, 24, "there is no option 'metrics_label'"),
+    "ALTER CHANGEFEED a UNSET diff, key_column": (1, 32, "there is no option 'key_column'"),
+    "CREATE SCHEDULE a FOR BACKUP": (1, 19, "FOR CHANGEFEED is missing"),
+    "CREATE SCHEDULE a FOR CHANGEFEED t INTO 'x'": (1, 44, "RECURRING is missing"),
+    "CREATE SCHEDULE a FOR CHANGEFEED t INTO 'x' RECURRING daily": (1, 55, "when the changefeed runs"),
+    "CREATE SCHEDULE a FOR CHANGEFEED t INTO 'x' WITH name = b RECURRING 'x'": (1, 36, "named by its label"),
+    "CREATE SCHEDULE a FOR CHANGEFEED t INTO 'x' RECURRING 'x' WITH y": (1, 64, "SCHEDULE OPTIONS is missing"),
+    "CREATE SCHEDULE a FOR CHANGEFEED t INTO 'x' RECURRING 'x'\nWITH SCHEDULE OPTIONS first_rum = now": (
+        *(2, 23),
+        "a schedule has no option 'first_rum'; did you mean 'first_run'?",
+    ),
+    "CREATE SCHEDULE a FOR CHANGEFEED t INTO 'x' RECURRING 'x'\nWITH SCHEDULE OPTIONS on_previous_running = go": (
+        *(2, 23),
+        "must be one of start, skip, wait",
+    ),
+    "SHOW SCHEDULE": (1, 14, "the label of the schedule is missing"),
+    "DROP JOB a": (1, 1, "this is not a statement about changefeeds"),
     "ALTER JOB a": (1, 12, "OWNER TO is missing"),
 }
 
@@ -111,7 +191,7 @@ def test_a_refusal_shows_the_place_and_the_remedy(text: str, refused: tuple[int,
     assert first.startswith(f"statement, line {line}, column {column}: ")
     assert reason in first
     assert shown.strip() in text
-    assert caret.index("^") == column + 1
+    assert caret.index("^") == min(column, 61) + 1  # of a long line, the end is shown
 
 
 def test_a_refused_query_shows_its_place_in_the_query() -> None:

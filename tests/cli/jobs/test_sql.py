@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from cdc_testing.job_commands import created, done, ended, refused, save
-from cdc_testing.stored import node
+from cdc_testing.stored import node, progress
 
 from cdc_core.cli.main import main
+from cdc_core.jobs.schedules import Schedules
 from cdc_core.store.progress import ProgressStore
 
 Capture = pytest.CaptureFixture[str]
@@ -71,6 +72,87 @@ def test_jobs_are_paused_resumed_canceled_and_given_away(store: ProgressStore, c
     assert refused(capsys, "sql", "RESUME JOB orders") == (
         "job 'orders' is cancel-requested; only a paused job can be resumed"
     )
+
+
+def paused(store: ProgressStore, create: str, capsys: Capture, *, begun: bool) -> None:
+    """Create the job 'orders', let a node begin it, and pause it."""
+    sql(capsys, f"{create}, name = orders")
+    if begun:
+        one = store.join(node("one"), lease_s=600)
+        adopted = store.adopt("orders", one)
+        assert adopted is not None
+        store.save("orders", adopted.epoch, progress())
+    done(capsys, "sql", "PAUSE JOB orders")
+    if begun:
+        ended(store, "stopped")
+
+
+def test_a_paused_job_is_altered_as_by_cdc_alter(store: ProgressStore, create: str, capsys: Capture) -> None:
+    paused(store, create, capsys, begun=True)
+    change = "ADD public.a WITH initial_scan = 'yes' ADD public.b DROP public.counter SET resolved = '10s', diff"
+    assert main(["sql", "--format", "json", f"ALTER CHANGEFEED orders {change}, sink = 'shelf://hall'"]) == 0
+    printed = capsys.readouterr()
+    row = json.loads(printed.out)
+    assert row["job_description"].startswith("CREATE CHANGEFEED FOR TABLE public.a, public.b INTO 'shelf://hall' WITH")
+    assert row["job_description"].endswith("diff = 'true', resolved = '10s'")
+    assert printed.err.startswith("NOTICE: job 'orders' is altered: added public.a, public.b; dropped public.counter;")
+    assert store.initial_scans("orders") == {"public.a": True, "public.b": False}
+    assert "resolved" in done(capsys, "sql", "ALTER CHANGEFEED orders UNSET diff DROP public.a")
+    assert store.initial_scans("orders") == {"public.b": False}
+    for text, told in {
+        "SET cursor = '-1h'": "'cursor' cannot be altered; create another job",
+        "UNSET initial_scan": "'initial_scan' cannot be altered",
+        "SET sink = 'drawer://desk'": "the type of a sink cannot be altered",
+        "ADD public.b": "has the table 'public.b' already",
+        "SET resolvd = '1s'": "did you mean 'resolved'?",
+    }.items():
+        assert told in refused(capsys, "sql", f"ALTER CHANGEFEED orders {text}")
+    store.resume_job("orders")
+    assert refused(capsys, "sql", "ALTER CHANGEFEED orders SET diff") == (
+        "job 'orders' is running; pause it first: PAUSE JOB 'orders'"
+    )
+
+
+def test_tables_that_are_added_before_the_job_begins_are_scanned_as_all_others(
+    store: ProgressStore, create: str, capsys: Capture
+) -> None:
+    paused(store, create, capsys, begun=False)
+    assert "public.a" in done(capsys, "sql", "ALTER CHANGEFEED orders ADD public.a")
+    assert store.initial_scans("orders") == {}
+    assert "has not begun yet" in refused(
+        capsys, "sql", "ALTER CHANGEFEED orders ADD public.b WITH initial_scan = 'no'"
+    )
+
+
+def test_schedules_are_created_shown_paused_resumed_and_dropped(
+    store: ProgressStore, create: str, file: Path, capsys: Capture
+) -> None:
+    feed = create.replace("CREATE CHANGEFEED FOR", "CHANGEFEED")
+    label = f"CREATE SCHEDULE IF NOT EXISTS 'nightly' FOR {feed} RECURRING '@daily'"
+    options = "WITH SCHEDULE OPTIONS first_run = 'now', on_previous_running = skip, time_zone = 'Europe/Berlin'"
+    [row] = csv.DictReader(io.StringIO(sql(capsys, "--format", "csv", f"{label} {options}")))
+    assert (row["schedule_id"], row["status"], row["schedule"]) == ("nightly", "ACTIVE", "@daily")
+    assert main(["sql", "--source", "paper://desk/db", label]) == 0
+    printed = capsys.readouterr()
+    assert "(0 rows)" in printed.out
+    assert printed.err == "NOTICE: schedule 'nightly' exists already\n"
+    assert "counter     | counter | ACTIVE" in sql(capsys, f"CREATE SCHEDULE FOR {feed} RECURRING '@hourly'")
+    [counter, nightly] = map(json.loads, done(capsys, "sql", "--format", "json", "SHOW SCHEDULES").splitlines())
+    assert (counter["recurrence"], nightly["recurrence"]) == ("@hourly", "@daily (Europe/Berlin)")
+    assert nightly["command"].endswith("initial_scan = 'only'")
+    assert list(nightly) == [
+        *("id", "label", "schedule_status", "next_run", "state", "recurrence", "jobsrunning", "owner", "created"),
+        "command",
+    ]
+    [name] = Schedules(store).tick()
+    assert name.startswith("nightly-")
+    shown = json.loads(done(capsys, "sql", "--format", "json", "PAUSE SCHEDULE nightly"))
+    assert (shown["schedule_status"], shown["jobsrunning"], shown["state"]) == ("PAUSED", "1", "asked for by ann")
+    assert "ACTIVE" in done(capsys, "sql", "RESUME SCHEDULE nightly; SHOW SCHEDULE nightly")
+    assert "(2 rows)" in done(capsys, "sql", "DROP SCHEDULES nightly, counter")
+    assert "there is no schedule 'nightly'" in refused(capsys, "sql", "SHOW SCHEDULE nightly")
+    diff = f"CREATE SCHEDULE a FOR {feed}, diff RECURRING '@daily'"
+    assert "cannot be scheduled with option 'diff'" in refused(capsys, "sql", "--source", "paper://desk/db", diff)
 
 
 def test_jobs_are_shown_with_the_columns_of_cockroachdb(store: ProgressStore, create: str, capsys: Capture) -> None:
