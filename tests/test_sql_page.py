@@ -21,6 +21,7 @@ PAGE = (ROOT / "docs" / "sql.md").read_text()
 TABLES = """
     CREATE TABLE orders (id int PRIMARY KEY, customer text, amount numeric(10, 2));
     CREATE TABLE customers (id int PRIMARY KEY, name text);
+    CREATE TABLE returns (id int PRIMARY KEY, reason text);
 """
 
 
@@ -38,14 +39,16 @@ def test_the_statements_of_the_page_run(
     source = database.replace(password, "${PASSWORD}")
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(TABLES)
-    create, query, control, show = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
-    for number, text in enumerate([create, query, show, control]):
+    create, query, alter, control, show, schedule = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
+    for number, text in enumerate([create, query, show, alter, schedule, control]):
         script = tmp_path / f"{number}.sql"
         script.write_text(text.replace("/data", str(tmp_path)))
         assert main(["sql", "--source", source, "-f", str(script)]) == 0, capsys.readouterr().err
     printed = capsys.readouterr().out
     assert "job_id\n----------------\norders_customers\n(1 row)" in printed
     assert "CREATE CHANGEFEED INTO 'file://" in printed
+    assert "CREATE CHANGEFEED FOR TABLE orders, returns INTO 'file://" in printed
+    assert "nightly | nightly | ACTIVE" in " ".join(printed.split())
     store = ProgressStore(store_url(tmp_path / "store"))
     assert {job.name: job.state for job in store.jobs()} == {
         "orders_customers": "cancel-requested",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -54,19 +55,33 @@ def sql(
       PAUSE JOB 'orders'
       SHOW CHANGEFEED JOBS
 
-    All are read before the first one is executed. When one fails, those after it are not executed.
+    All are read before the first one is executed. When one fails, those after it are not executed. Without STATEMENTS
+    and --file, they are read from the standard input; on a terminal, one after the other.
     """
-    if (statements is None) == (file is None):
-        raise ConfigError("give statements, or --file with a file of statements")
-    text = statements if file is None else _read(Path(file))
+    if statements is not None and file is not None:
+        raise ConfigError("statements are given, and --file too; remove one of them")
     directory = Path() if file is None else Path(file).parent
     target = SqlTarget(sources=sources, store=store, owner=owner, directory=directory.absolute())
-    parsed = parse(str(text))
+    if statements is None and file is None and sys.stdin.isatty():
+        from cdc_core.cli.sql_prompt import prompt  # readline changes the terminal's settings
+
+        prompt(
+            lambda text: _execute(session, target, text, how),
+            lambda error: click.echo(f"error: {session.masked(str(error))}", err=True),
+        )
+        return 0
+    text = statements if file is None else _read(Path(file))
+    _execute(session, target, sys.stdin.read() if text is None else text, how)
+    return 0
+
+
+def _execute(session: CliSession, target: SqlTarget, text: str, how: Format) -> None:
+    """Execute all statements in *text*."""
+    parsed = parse(text)
     if not parsed:
         raise ConfigError("there is no statement in the text; see `cdc docs sql`")
     for each in parsed:
         _run(session, target, each, how, alone=len(parsed) == 1)
-    return 0
 
 
 def _run(session: CliSession, target: SqlTarget, each: Parsed, how: Format, *, alone: bool) -> None:

@@ -45,7 +45,7 @@ def _refused(name: str, kind: Kind, note: str) -> CockroachOption:
 
 OPTIONS: tuple[CockroachOption, ...] = (
     _same("envelope", "choice", values={"deprecated_row": "row"}),
-    _refused("enriched_properties", "list", "there is no envelope 'enriched'"),
+    _same("enriched_properties", "list"),
     _same("format", "choice", values={"experimental_avro": "avro"}, note="The encoder: any that is installed."),
     _same("diff", "flag", note="Not with a query: select columns of `cdc_prev` instead."),
     _same("updated", "flag"),

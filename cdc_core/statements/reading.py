@@ -12,7 +12,7 @@ from cdc_core.queries.names import folded, listed
 from cdc_core.queries.refusals import refusal
 from cdc_core.statements.secrets import without_secrets
 
-__all__ = ["Reading"]
+__all__ = ["Reading", "is_complete"]
 
 _WHAT = "statement"
 _RESERVED = frozenset({"AS", "DROP", "FAMILY", "INTO", "RECURRING", "SELECT", "SET", "UNSET", "WITH"})
@@ -141,6 +141,15 @@ class Reading:
             depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
             end = token.end + 1
         return self.text[start:end]
+
+
+def is_complete(text: str) -> bool:
+    """Return whether *text* ends with a semicolon that ends a statement, and so does not go on in another line."""
+    try:
+        tokens = tokens_of(text)
+    except OptionError:  # a quotation mark is open
+        return False
+    return bool(tokens) and tokens[-1].token_type is TokenType.SEMICOLON
 
 
 def _is_plain(token: Token) -> bool:

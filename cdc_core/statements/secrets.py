@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from cdc_core.masking import is_secret_name
+from cdc_core.masking import is_secret_name, uri_secrets
 
-__all__ = ["without_secrets"]
+__all__ = ["holds_secret", "without_secrets"]
 
 _URI = re.compile(r"(?<=://)[^\s'\"`]+")
+_WHOLE_URI = re.compile(r"[\w+.-]+://[^\s'\"`]+")
 _VALUE = re.compile(r"""(?P<name>[\w.]+)(?P<mark>"?\s*=\s*')(?P<value>(?:[^']|'')*)""")
 
 
@@ -19,6 +20,13 @@ def without_secrets(text: str) -> str:
     """
     text = _URI.sub(lambda found: _stars(found[0]), text)
     return _VALUE.sub(lambda found: found["name"] + found["mark"] + _value(found["name"], found["value"]), text)
+
+
+def holds_secret(text: str) -> bool:
+    """Return whether *text* may hold a secret that is no reference."""
+    found = {secret for uri in _WHOLE_URI.findall(text) for secret in uri_secrets(uri)}
+    found |= {value["value"] for value in _VALUE.finditer(text) if is_secret_name(value["name"])}
+    return "webhook-" in text or any(not secret.startswith("${") for secret in found)
 
 
 def _value(name: str, value: str) -> str:

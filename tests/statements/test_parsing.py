@@ -161,7 +161,7 @@ REFUSED = {
     "ALTER CHANGEFEED a ADD t WITH diff": (1, 31, "added tables have one option"),
     "ALTER CHANGEFEED a SET diff SET diff": (1, 29, "option 'diff' is set twice"),
     "ALTER CHANGEFEED a SET (diff)": (1, 25, "remove the parentheses"),
-    "ALTER CHANGEFEED a SET metrics_label = 'x'": (1, 24, "there is no option 'metrics_label'"),
+    "ALTER CHANGEFEED a SET unordered": (1, 24, "there is no option 'unordered'"),
     "ALTER CHANGEFEED a UNSET diff, key_column": (1, 32, "there is no option 'key_column'"),
     "CREATE SCHEDULE a FOR BACKUP": (1, 19, "FOR CHANGEFEED is missing"),
     "CREATE SCHEDULE a FOR CHANGEFEED t INTO 'x'": (1, 44, "RECURRING is missing"),

@@ -195,7 +195,7 @@ def test_the_statements_of_a_file_are_read_before_the_first_one_is_executed(
 
 
 def test_wrong_usage_is_refused(store: ProgressStore, tmp_path: Path, capsys: Capture) -> None:
-    assert "give statements, or --file" in refused(capsys, "sql", "SHOW JOBS", "-f", "x.sql")
+    assert "statements are given, and --file too" in refused(capsys, "sql", "SHOW JOBS", "-f", "x.sql")
     assert "cannot be read" in refused(capsys, "sql", "-f", str(tmp_path / "x.sql"))
     assert "there is no statement in the text" in refused(capsys, "sql", " -- nothing")
     (tmp_path / "x.sql").write_bytes(b"\xff")
