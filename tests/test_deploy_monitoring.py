@@ -1,0 +1,115 @@
+"""`deploy/prometheus` and `deploy/grafana`: metrics exist, expressions are parsed, and each alert fires when it must."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cdc_testing.imports import ROOT
+from cdc_testing.promtool import check_expressions, promtool
+
+from cdc_core.telemetry.metrics import METRICS
+
+ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yaml"
+DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "dashboard.json").read_text())
+RULES = yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]
+GRAPHED = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+SERIES = {
+    name
+    for metric in METRICS
+    for name in (
+        [f"{metric.name}_{part}" for part in ("bucket", "sum", "count")]
+        if metric.kind == "histogram"
+        else [metric.name]
+    )
+}
+
+
+def unknown(expression: str) -> set[str]:
+    return set(re.findall(r"\bcdc_\w+", expression)) - SERIES
+
+
+@pytest.mark.parametrize("expression", [*GRAPHED, *(rule["expr"] for rule in RULES)])
+def test_every_metric_that_is_asked_for_exists(expression: str) -> None:
+    assert unknown(expression) == set()
+
+
+def test_the_rules_are_parsed_by_prometheus() -> None:
+    done = promtool("check", "rules", ALERTS)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert f"{len(RULES)} rules found" in done.stdout
+
+
+def test_the_expressions_of_the_dashboard_are_parsed_by_prometheus(tmp_path: Path) -> None:
+    done = check_expressions([text.replace("$__rate_interval", "5m") for text in GRAPHED], tmp_path)
+    assert done.returncode == 0, done.stderr + done.stdout
+
+
+def test_a_broken_expression_or_an_unknown_metric_is_noticed(tmp_path: Path) -> None:
+    assert check_expressions(["sum by (changefeed) (rate(cdc_changefeed_up[5m])"], tmp_path).returncode != 0
+    assert unknown('rate(cdc_changefeed_emitted_row_total{changefeed="a"}[5m])') == {"cdc_changefeed_emitted_row_total"}
+
+
+def test_every_alert_is_explained_on_the_page_and_says_what_to_do() -> None:
+    page = (ROOT / "docs" / "monitoring.md").read_text()
+    for rule in RULES:
+        assert f"`{rule['alert']}`" in page
+        assert rule["labels"]["severity"] in ("warning", "critical")
+        assert rule["annotations"]["summary"].endswith(".")
+
+
+OF = '{changefeed="orders",label=""'
+FIRING: dict[str, dict[str, str]] = {
+    "CdcChangefeedFailed": {f'cdc_changefeed_state{OF},state="failed"}}': "1x60"},
+    "CdcChangefeedPaused": {f'cdc_changefeed_state{OF},state="paused"}}': "1x120"},
+    "CdcChangefeedNotRunning": {
+        f'cdc_changefeed_state{OF},state="running"}}': "1x60",
+        f"cdc_changefeed_up{OF}}}": "0x60",
+    },
+    "CdcChangefeedBehind": {f"cdc_changefeed_lag_seconds{OF}}}": "0+60x60"},
+    "CdcSourceSilent": {f"cdc_changefeed_source_lag_seconds{OF}}}": "0+60x60"},
+    "CdcChangefeedRetrying": {f'cdc_changefeed_retries_total{OF},cause="sink"}}': "0+1x60"},
+    "CdcCommitLatencyHigh": {
+        f'cdc_changefeed_commit_latency_seconds_bucket{OF},le="60.0"}}': "0+1x60",
+        f'cdc_changefeed_commit_latency_seconds_bucket{OF},le="120.0"}}': "0+2x60",
+        f'cdc_changefeed_commit_latency_seconds_bucket{OF},le="+Inf"}}': "0+2x60",
+    },
+    "CdcHistoryRetained": {f"cdc_changefeed_protected_age_seconds{OF}}}": "86000+60x60"},
+    "CdcLogRetained": {f'cdc_changefeed_source_bytes{OF},gauge="retained"}}': "60000000000x60"},
+    "CdcHistoryNotReleased": {f"cdc_changefeed_unreleased_steps{OF}}}": "0+1x60"},
+    "CdcDeadLetters": {f"cdc_changefeed_dead_letters_waiting{OF}}}": "3x60"},
+    "CdcStoreUnreadable": {'cdc_store_up{instance="a"}': "0x60"},
+    "CdcNodeFailover": {'cdc_node_failovers_total{instance="a"}': "0x50 1x20"},
+    "CdcNodeDown": {'up{job="cdc",instance="a"}': "0x60"},
+}
+"""What makes each alert fire within an hour, or two: series by minute."""
+
+
+@pytest.mark.slow
+def test_each_alert_fires_for_what_it_is_about_and_no_other_does(tmp_path: Path) -> None:
+    assert FIRING.keys() == {rule["alert"] for rule in RULES}
+    alone: list[dict[str, Any]] = []
+    for alert, series in FIRING.items():
+        at = "110m" if alert == "CdcChangefeedPaused" else "55m"
+        cases = [{"eval_time": at, "alertname": other, "exp_alerts": []} for other in FIRING if other != alert]
+        alone.append(
+            {
+                "interval": "1m",
+                "input_series": [{"series": name, "values": values} for name, values in series.items()],
+                "alert_rule_test": cases,
+            }
+        )
+    tests = {"rule_files": [str(ALERTS)], "evaluation_interval": "1m", "tests": alone}
+    file = tmp_path / "tests.yaml"
+    file.write_text(yaml.safe_dump(tests))
+    done = promtool("test", "rules", file)
+    assert done.returncode == 0, done.stderr + done.stdout
+    for group in alone:  # now each is expected not to fire, and must
+        [missing] = FIRING.keys() - {case["alertname"] for case in group["alert_rule_test"]}
+        group["alert_rule_test"] = [{**group["alert_rule_test"][0], "alertname": missing}]
+        file.write_text(yaml.safe_dump({**tests, "tests": [group]}))
+        assert f"alertname: {missing}" in promtool("test", "rules", file).stderr, missing
