@@ -1,4 +1,4 @@
-"""`deploy/prometheus` and `deploy/grafana`: metrics exist, expressions are parsed, and each alert fires when it must."""
+"""`deploy/prometheus` and `deploy/grafana`: metrics exist, expressions are parsed, each alert fires when it must."""
 
 from __future__ import annotations
 
