@@ -10,7 +10,7 @@ from cdc_core.config.changefeed import Changefeed
 from cdc_core.decoder import DecodedRow, Decoder, plain_value
 from cdc_core.destination import Destination
 from cdc_core.encoder import Encoder, EncoderContext
-from cdc_core.enriched import SOURCE_MEMBERS, SourceFacts, op_of, op_texts
+from cdc_core.enriched import SOURCE_MEMBERS, SourceFacts, op_of, op_texts, timestamps_of_source
 from cdc_core.envelope import METADATA_MEMBER, DeleteForm, Envelope, RowPlace
 from cdc_core.errors import (
     START_OVER,
@@ -198,6 +198,7 @@ __all__ = [
     "secret_forms",
     "secret_values",
     "shown_key",
+    "timestamps_of_source",
     "unavailable_by_column",
     "unavailable_column",
     "unavailable_sets",

@@ -11,7 +11,7 @@ import pyarrow as pa
 from cdc_core.rows import Op, RowBatch
 from cdc_core.schema import TableSchema
 
-__all__ = ["SOURCE_MEMBERS", "SourceFacts", "op_of", "op_texts", "times_of"]
+__all__ = ["SOURCE_MEMBERS", "SourceFacts", "op_of", "op_texts", "timestamps_of_source"]
 
 V = TypeVar("V")
 
@@ -72,7 +72,7 @@ def op_of(text: str) -> Op:
     raise ValueError(f"unknown operation '{text}'")
 
 
-def times_of(source: Mapping[str, V]) -> dict[str, V]:
+def timestamps_of_source(source: Mapping[str, V]) -> dict[str, V]:
     """Return the metadata `updated` and `mvcc_timestamp` that are in a decoded *source*."""
     places = (("updated", "ts_hlc"), ("mvcc_timestamp", "mvcc_timestamp"))
     return {name: source[place] for name, place in places if place in source}

@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
-from cdc_core.enriched import times_of
+from cdc_core.enriched import timestamps_of_source
 from cdc_core.envelope_shapes import (
     ENVELOPE_OPTIONS,
     ENVELOPES,
@@ -102,7 +102,7 @@ class Envelope:
         """
         rest = dict(open_(message["payload"]) or {}) if self.has_schema and "payload" in message else dict(message)
         if "source" in self.metadata and "source" in rest:
-            rest |= times_of(open_(rest["source"]) or {})
+            rest |= timestamps_of_source(open_(rest["source"]) or {})
         if self.row is RowPlace.MEMBER:
             after, before = (open_(rest.pop(name)) if name in rest else None for name in _IMAGES)
             return after, before, rest

@@ -258,8 +258,8 @@ def test_an_incompatible_schema_is_refused_with_both_schemas(
     with pytest.raises(TerminalError, match=f"{topic}-value") as failed:
         encoder.encode(changed, topic=topic)
     for error in (refused, failed):
-        assert '"sql_type":"bigint"' in str(error.value)
-        assert '"type":["null","string"],"default":null,"sql_type":"text"' in str(error.value)
+        assert '"__crdb__":"a bigint"' in str(error.value)
+        assert '"type":["null","string"],"default":null,"__crdb__":"a text"' in str(error.value)
 
 
 def test_an_unreachable_registry_fails_a_check_and_is_retryable_later(

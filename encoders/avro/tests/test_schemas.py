@@ -8,7 +8,7 @@ import pytest
 from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.schemas import envelope_schema, key_schema, resolved_schema, schema_text
 
-from cdc_core import Column, ColumnType, Envelope, Kind, TableName, TableSchema
+from cdc_core import SOURCE_MEMBERS, Column, ColumnType, Envelope, Kind, TableName, TableSchema
 
 INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
 TEXT = ColumnType(kind=Kind.STRING, source="character varying(5)")
@@ -30,13 +30,15 @@ def union(type_: Any, **more: Any) -> dict[str, Any]:
 
 
 FOO = table({"a": INT, "b": TEXT})
-A = {"name": "a", **union("long", sql_type="bigint")}
-B = {"name": "b", **union("string", sql_type="character varying(5)")}
+A = {"name": "a", **union("long", __crdb__="a bigint")}
+B = {"name": "b", **union("string", __crdb__="b character varying(5)")}
+KEY_A = {"name": "a", **union("long", __crdb__="a bigint NOT NULL")}
+KEY_B = {"name": "b", **union("string", __crdb__="b character varying(5) NOT NULL")}
 
 
 def test_the_key_is_a_record_of_the_primary_key_in_key_order() -> None:
     schema = table({"a": INT, "c": INT, "b": TEXT}, key=("b", "a"))
-    assert key_schema(schema, AvroOptions()) == {"type": "record", "name": "foo_key", "fields": [B, A]}
+    assert key_schema(schema, AvroOptions()) == {"type": "record", "name": "foo", "fields": [KEY_B, KEY_A]}
 
 
 def test_the_envelope_has_its_fields_in_a_fixed_order() -> None:
@@ -50,10 +52,28 @@ def test_the_envelope_has_its_fields_in_a_fixed_order() -> None:
             {"name": "updated", **union("string")},
             {"name": "mvcc_timestamp", **union("string")},
             {"name": "resolved", **union("string")},
-            {"name": "key", **union({"type": "record", "name": "foo_key", "fields": [A]})},
+            {"name": "key", **union({"type": "record", "name": "foo_key", "fields": [KEY_A]})},
             {"name": "topic", **union("string")},
         ],
     }
+
+
+def test_an_enriched_envelope_has_the_source_the_time_and_the_operation() -> None:
+    envelope = Envelope(
+        name="enriched", enriched_properties=("source",), updated=True, mvcc_timestamp=True, key_in_value=True
+    )
+    options = AvroOptions(avro_schema_prefix="super.")
+    found = envelope_schema(FOO, "foo", envelope=envelope, options=options, resolved=True)
+    names = [field["name"] for field in found["fields"]]
+    assert names == ["after", "resolved", "source", "ts_ns", "op", "key"]
+    (source, time, operation) = found["fields"][2:5]
+    assert (time, operation) == ({"name": "ts_ns", **union("long")}, {"name": "op", **union("string")})
+    record = source["type"][1]
+    assert (record["name"], record["namespace"], source["default"]) == ("source", "super", None)
+    names = sorted([*SOURCE_MEMBERS, "mvcc_timestamp", "ts_hlc", "ts_ns"])
+    types: dict[str, Any] = dict.fromkeys(names, "string")
+    types |= {"primary_keys": {"type": "array", "items": "string"}, "ts_ns": "long"}
+    assert record["fields"] == [{"name": name, **union(type_)} for name, type_ in types.items()]
 
 
 def test_a_bare_envelope_has_the_field_record_instead_of_after() -> None:
@@ -79,9 +99,9 @@ def test_a_resolved_mark_has_the_name_of_the_envelope_and_one_field() -> None:
 def test_escaped_names_are_accompanied_by_the_original() -> None:
     schema = table({"größe": INT}, name="my table", key=("größe",))
     found = key_schema(schema, AvroOptions())
-    assert (found["name"], found["sql_name"]) == ("my_u0020_table_key", "my table")
+    assert (found["name"], found["sql_name"]) == ("my_u0020_table", "my table")
     assert found["fields"] == [
-        {"name": "gr_u00f6__u00df_e", **union("long", sql_type="bigint", sql_name="größe")},
+        {"name": "gr_u00f6__u00df_e", **union("long", __crdb__='"größe" bigint NOT NULL', sql_name="größe")},
     ]
 
 

@@ -18,6 +18,8 @@ from cdc_core import (
     OptionError,
     TableSchema,
     Timestamp,
+    op_of,
+    timestamps_of_source,
 )
 from cdc_encoder_avro.container_reading import read_container
 from cdc_encoder_avro.options import AvroOptions
@@ -88,6 +90,8 @@ def _decoded(
     schema: TableSchema, key: tuple[Any, ...] | None, envelope: Envelope, reader: RecordReader, record: dict[str, Any]
 ) -> DecodedRow:
     row = row_field(envelope)
+    metadata = record | timestamps_of_source(record.get("source") or {})
+    op = record.get("op")
     after = None if row is None else reader.row(schema, record, row)
     before = reader.row(schema, record, "before")
     lacking = frozenset(record.get(UNAVAILABLE_MEMBER) or ())
@@ -100,11 +104,12 @@ def _decoded(
         key=key or key_in_value or _key_of(schema, after or before),
         after=after,
         before=before,
-        updated=_timestamp(record, "updated"),
-        mvcc=_timestamp(record, "mvcc_timestamp"),
+        updated=_timestamp(metadata, "updated"),
+        mvcc=_timestamp(metadata, "mvcc_timestamp"),
         key_in_value=key_in_value,
         topic_in_value=record.get("topic"),
         unavailable=unavailable,
+        op=None if op is None else op_of(op),
     )
 
 

@@ -32,6 +32,7 @@ from cdc_core import (
     unavailable_sets,
 )
 from cdc_encoder_avro.container import AvroBody
+from cdc_encoder_avro.enriched import op_pieces, source_pieces, time_bytes
 from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.schemas import (
     envelope_fields,
@@ -77,6 +78,10 @@ class AvroEncoder(Encoder):
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)
         context.envelope.check(_OWNER)
+        if context.envelope.has_schema:
+            raise OptionError(
+                f"{_OWNER}: enriched_properties = 'schema' has no effect, because Avro always has a schema; remove it"
+            )
         self._options: AvroOptions = context.options
         self._headers: dict[tuple[str, str], _Headers] = {}
 
@@ -199,6 +204,12 @@ class AvroEncoder(Encoder):
             return [_NULL]
         if name == "topic":
             return [string_bytes(topic, branch=1)]
+        if name == "ts_ns":
+            return [time_bytes(self.context.clock())]
+        if name == "op":
+            return op_pieces(rows)
+        if name == "source":
+            return source_pieces(rows, envelope, self.context.source)
         if name == UNAVAILABLE_MEMBER:
             return unavailable_pieces(rows, complete=_NULL) if self._lacks_values(rows) else [_NULL]
         if name == "key":

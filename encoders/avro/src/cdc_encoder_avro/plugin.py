@@ -12,7 +12,7 @@ def cdc_register_encoders() -> Iterator[EncoderRegistration]:
         encoder="cdc_encoder_avro.encoder:AvroEncoder",
         options="cdc_encoder_avro.options:AvroOptions",
         summary="Avro messages with a schema registry, or Avro object container files",
-        envelopes=frozenset({"wrapped", "bare", "key_only"}),
+        envelopes=frozenset({"wrapped", "bare", "row", "key_only", "enriched"}),
         outputs=frozenset({"messages", "files"}),
         decoder="cdc_encoder_avro.decoder:AvroDecoder",
     )

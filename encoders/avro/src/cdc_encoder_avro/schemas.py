@@ -7,18 +7,20 @@ table can read each other's data.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
 from cdc_core import UNAVAILABLE_MEMBER, Column, Envelope, RowPlace, TableSchema
+from cdc_encoder_avro.enriched import source_fields
 from cdc_encoder_avro.names import avro_name, avro_namespace
 from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.types import branches
 from cdc_encoder_avro.unavailable import UNAVAILABLE_TYPE
 
 __all__ = [
+    "DEFINITION",
     "SQL_NAME",
-    "SQL_TYPE",
     "envelope_fields",
     "envelope_schema",
     "key_schema",
@@ -27,18 +29,23 @@ __all__ = [
     "schema_text",
 ]
 
-SQL_TYPE = "sql_type"
-"""Property of a field: the source's name of the column's type."""
+DEFINITION = "__crdb__"
+"""Property of a field: the definition of the column in SQL, with the source's name of its type, as in CockroachDB."""
 SQL_NAME = "sql_name"
 """Property of a field or record: the name of the column or table, when that is not an Avro name."""
 _ROW_FIELDS = {RowPlace.MEMBER: "after", RowPlace.MESSAGE: "record"}
-_FIELDS = ("before", "after", "updated", "mvcc_timestamp", "resolved", "record", "key", "topic", UNAVAILABLE_MEMBER)
-"""Every field that the record of an envelope can have, in CockroachDB's order. The last one is not in CockroachDB."""
+_FIELDS = (
+    *("before", "after", "updated", "mvcc_timestamp", "resolved", "record", "source", "ts_ns", "op"),
+    *("key", "topic", UNAVAILABLE_MEMBER),
+)
+"""Every field that the record of an envelope can have, in CockroachDB's order. The last three are our own."""
+_BARE_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+"""Names that need no quotes in SQL."""
 
 
 def key_schema(schema: TableSchema, options: AvroOptions) -> dict[str, Any]:
     """Return the record of the primary key, in key order."""
-    return _Records(schema, options).key()
+    return _Records(schema, options).key("")
 
 
 def row_field(envelope: Envelope) -> str | None:
@@ -69,7 +76,7 @@ def envelope_schema(
     """
     records = _Records(schema, options)
     names = envelope_fields(envelope, resolved=resolved, unavailable=unavailable)
-    fields = {name: records.field(name) for name in names}
+    fields = {name: records.source(envelope) if name == "source" else records.field(name) for name in names}
     return _envelope(topic, options, fields)
 
 
@@ -94,27 +101,37 @@ class _Records:
     def field(self, name: str) -> Any:
         """Return the type of an envelope's field."""
         if name == "key":
-            return self.key()
+            return self.key("_key")
+        if name == "ts_ns":
+            return "long"
         if name == UNAVAILABLE_MEMBER:
             return UNAVAILABLE_TYPE
         if name in _ROW_FIELDS.values():
             return self._record("", self._schema.columns)
         return self._record("_before", self._schema.columns) if name == "before" else "string"
 
-    def key(self) -> dict[str, Any]:
-        return self._record("_key", self._schema.key_columns)
+    def key(self, suffix: str) -> dict[str, Any]:
+        """Return the record of the primary key. In a value it has another name than the record of the row."""
+        return self._record(suffix, self._schema.key_columns, required=True)
 
-    def _record(self, suffix: str, columns: Iterable[Column]) -> dict[str, Any]:
+    def source(self, envelope: Envelope) -> dict[str, Any]:
+        """Return the record that says where rows come from."""
+        return {
+            **_named({"type": "record"}, "source", suffix="", options=self._options),
+            "fields": source_fields(envelope),
+        }
+
+    def _record(self, suffix: str, columns: Iterable[Column], *, required: bool = False) -> dict[str, Any]:
         table = self._schema.name.table
         record = _named({"type": "record"}, table, suffix=suffix, options=self._options)
-        record["fields"] = [self._field(column) for column in columns]
+        record["fields"] = [self._field(column, required=required) for column in columns]
         return record
 
-    def _field(self, column: Column) -> dict[str, Any]:
+    def _field(self, column: Column, *, required: bool) -> dict[str, Any]:
         name = avro_name(column.name)
         enum = f"{avro_name(self._schema.name.table)}_{name}_enum"
         union = ["null", *(self._once(branch) for branch in branches(column.type, self._options, enum_name=enum))]
-        field = {"name": name, "type": union, "default": None, SQL_TYPE: column.type.source}
+        field = {"name": name, "type": union, "default": None, DEFINITION: _definition(column, required=required)}
         return field if name == column.name else {**field, SQL_NAME: column.name}
 
     def _once(self, branch: Any) -> Any:
@@ -129,6 +146,12 @@ class _Records:
             return branch["name"]
         self._defined.add(branch["name"])
         return branch
+
+
+def _definition(column: Column, *, required: bool) -> str:
+    """Return the definition of *column*. Only keys say NOT NULL: a source need not report when that changes."""
+    name = column.name if _BARE_NAME.fullmatch(column.name) else '"' + column.name.replace('"', '""') + '"'
+    return f"{name} {column.type.source}{' NOT NULL' if required else ''}"
 
 
 def _envelope(topic: str, options: AvroOptions, fields: dict[str, Any]) -> dict[str, Any]:

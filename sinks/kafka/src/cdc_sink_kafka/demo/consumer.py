@@ -124,6 +124,8 @@ class AvroConsumer:
             (after,) = (field for field in json.loads(text)["fields"] if field["name"] == "after")
             columns = after["type"][1]["fields"]
             self._json[schema_id] = frozenset(
-                column["name"] for column in columns if column.get("sql_type") in ("json", "jsonb")
+                column["name"]
+                for column in columns
+                if column.get("__crdb__", "").rpartition(" ")[2] in ("json", "jsonb")
             )
         return self._json[schema_id]
