@@ -34,6 +34,7 @@ from cdc_core.errors import (
 )
 from cdc_core.file_body import FileBody, NewlineBody, joined_lines, joined_values
 from cdc_core.frontier import Frontier
+from cdc_core.function_registration import FunctionRegistration
 from cdc_core.hookspecs import hookimpl
 from cdc_core.locality import Locality
 from cdc_core.masking import mask, masked_uri, secret_forms, uri_secrets
@@ -118,6 +119,7 @@ __all__ = [
     "FileShape",
     "Flushed",
     "Frontier",
+    "FunctionRegistration",
     "HistoryLostError",
     "Kind",
     "Locality",

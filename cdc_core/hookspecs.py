@@ -15,9 +15,17 @@ from collections.abc import Iterable
 
 import pluggy
 
+from cdc_core.function_registration import FunctionRegistration
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
 
-__all__ = ["PROJECT", "cdc_register_encoders", "cdc_register_rangefeeds", "cdc_register_sinks", "hookimpl"]
+__all__ = [
+    "PROJECT",
+    "cdc_register_encoders",
+    "cdc_register_functions",
+    "cdc_register_rangefeeds",
+    "cdc_register_sinks",
+    "hookimpl",
+]
 
 PROJECT = "cdc_core"
 hookspec = pluggy.HookspecMarker(PROJECT)
@@ -67,5 +75,19 @@ def cdc_register_sinks() -> Iterable[SinkRegistration]:  # type: ignore[empty-bo
             resolved_sink="cdc_sink_kafka.resolved_sink:KafkaResolvedSink",
             destination="cdc_sink_kafka.destination:KafkaDestination",
             options="cdc_sink_kafka.options:KafkaOptions",
+        )
+    """
+
+
+@hookspec
+def cdc_register_functions() -> Iterable[FunctionRegistration]:  # type: ignore[empty-body]
+    """Return the Python functions that this plugin supplies for queries.
+
+    @hookimpl
+    def cdc_register_functions():
+        yield FunctionRegistration(
+            name="distance_km", summary="distance between two places on Earth",
+            function="my_package.places:distance_km", arguments=(pa.float64(),) * 4, returns=pa.float64(),
+            deterministic=True,
         )
     """

@@ -20,11 +20,14 @@ from cdc_core.plugins.host import PluginHost
 __all__ = ["demo", "options", "plugins"]
 
 
-@click.command(short_help="List the installed sources, encoders and sinks.")
+@click.command(short_help="List the installed sources, encoders, sinks and functions.")
 @debug_option
 @click.pass_context
 def plugins(context: click.Context) -> None:
-    """List the installed sources (rangefeeds), encoders, sinks and commands with their distributions and problems."""
+    """List the installed sources (rangefeeds), encoders, sinks, functions of queries, and commands.
+
+    Each has its distribution, its version, and its problem if there is one.
+    """
     rows = [("KIND", "NAME", "SCHEMES", "DISTRIBUTION", "VERSION", "SUMMARY")]
     for listed in PluginHost.load().listing():
         summary = f"PROBLEM: {listed.problem}" if listed.problem else listed.summary

@@ -23,6 +23,7 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
 from cdc_core.masking import MASK, NO_SECRETS, has_unencoded_password, is_secret_name, masked_uri, uri_secrets
 from cdc_core.plugins.host import PluginHost
+from cdc_core.registrations import Registration
 
 __all__ = ["changed_plugins", "changefeed_from", "changefeed_of", "require_references", "stored_definition"]
 
@@ -136,7 +137,7 @@ def stored_definition(changefeed: Changefeed, resolved: ResolvedChangefeed, host
     return {
         "written": {**written, **found, "options": options, "spark": spark},
         "literal_secrets": literal,
-        "plugins": list(_plugins(components, host)),
+        "plugins": list(_plugins([*(each.registration for each in components), *resolved.installed_functions], host)),
     }
 
 
@@ -145,8 +146,8 @@ def _written_by_code(changefeed: Changefeed) -> dict[str, Any]:
     return {name: escaped(getattr(changefeed, name)) for name in names}
 
 
-def _plugins(components: list[Component[Any]], host: PluginHost) -> Iterator[dict[str, str]]:
-    used = {(component.registration.KIND, component.name) for component in components}
+def _plugins(registrations: list[Registration], host: PluginHost) -> Iterator[dict[str, str]]:
+    used = {(registration.KIND, registration.name) for registration in registrations}
     for row in host.listing():
         if (row.kind, row.name) in used:
             yield {"kind": row.kind, "name": row.name, "distribution": row.distribution, "version": row.version}

@@ -15,10 +15,12 @@ from cdc_core.config.definition import stored_definition
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.config.sinkless import SINKLESS
 from cdc_core.errors import ConfigError, OptionError
+from cdc_core.function_registration import FunctionRegistration
 from cdc_core.locality import Locality
 from cdc_core.masking import secret_texts, uri_secrets
 from cdc_core.options import did_you_mean, option_names, parse_options, secret_values
 from cdc_core.plugins.host import PluginHost
+from cdc_core.queries.names import called_names
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration, SinkRegistration
 from cdc_core.uris import place_of, split_parameters
 
@@ -130,12 +132,17 @@ def _resolved(
         options=options,
         query=changefeed.query,
         functions=changefeed.functions,
+        installed_functions=_functions(changefeed, host),
         min_checkpoint_frequency_s=sink.registration.min_checkpoint_frequency_s if frequency is None else frequency,
         spark=changefeed.spark,
         plain_secrets=secrets | (letters.plain_secrets if letters else frozenset()),
         dead_letter=letters,
     )
     resolved.envelope().check(owner)
+    try:
+        resolved.parsed_query()
+    except ConfigError as error:
+        raise type(error)(f"{owner}: {error}") from None
     return resolved
 
 
@@ -165,6 +172,13 @@ def _for_query(
         )
     bare = "bare" in encoder.envelopes and (sink.envelopes is None or "bare" in sink.envelopes)
     return {"envelope": "bare" if bare else "wrapped", **given}
+
+
+def _functions(changefeed: Changefeed, host: PluginHost) -> tuple[FunctionRegistration, ...]:
+    """Return the Python functions that the query or one of its functions calls."""
+    texts = [] if changefeed.query is None else [changefeed.query, *changefeed.functions.values()]
+    names = {name for text in texts for name in called_names(text)} & host.function_names
+    return tuple(host.function(name) for name in sorted(names - set(changefeed.functions)))
 
 
 def _source(changefeed: Changefeed, host: PluginHost) -> Component[RangefeedRegistration]:

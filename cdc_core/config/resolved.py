@@ -15,6 +15,7 @@ from cdc_core.destination import Destination
 from cdc_core.encoder import Encoder, EncoderContext
 from cdc_core.enriched import SourceFacts
 from cdc_core.envelope import ENVELOPE_OPTIONS, Envelope
+from cdc_core.function_registration import FunctionRegistration
 from cdc_core.locality import Locality
 from cdc_core.masking import masked_uri, secret_forms, uri_secrets
 from cdc_core.options import place_values
@@ -65,6 +66,8 @@ class ResolvedChangefeed:
     query: str | None = None
     functions: Mapping[str, str] = field(default_factory=dict)
     """Those that the query may call, as texts by their names."""
+    installed_functions: tuple[FunctionRegistration, ...] = ()
+    """The Python functions that it calls."""
     min_checkpoint_frequency_s: float = 0.0
     """Least time between two steps: the user's, otherwise the sink's."""
     spark: Mapping[str, str] = field(default_factory=dict)
@@ -124,7 +127,9 @@ class ResolvedChangefeed:
 
     def parsed_query(self) -> Query | None:
         """Return what is selected of each change; None where whole rows are delivered."""
-        return None if self.query is None else parse_query(self.query, tuple(self.functions.items()))
+        if self.query is None:
+            return None
+        return parse_query(self.query, tuple(self.functions.items()), self.installed_functions)
 
     def rangefeed_context(self) -> RangefeedContext:
         """Return what every part of the rangefeed is built from."""
@@ -274,6 +279,7 @@ class ResolvedChangefeed:
             "options": dataclasses.asdict(self.options),
             "query": self.query,
             "functions": dict(self.functions),
+            "installed_functions": [function.to_json() for function in self.installed_functions],
             "min_checkpoint_frequency_s": self.min_checkpoint_frequency_s,
             "spark": dict(self.spark),
             "plain_secrets": sorted(self.plain_secrets),
@@ -293,6 +299,7 @@ class ResolvedChangefeed:
         properties = tuple(fields["options"].get("enriched_properties", ()))
         fields["options"] = ChangefeedOptions(**{**fields["options"], "enriched_properties": properties})
         fields["sources"] = tuple(fields["sources"])
+        fields["installed_functions"] = tuple(map(FunctionRegistration.from_json, fields["installed_functions"]))
         fields["tables"] = tuple(fields["tables"])
         fields["locality"] = Locality.parse(fields["locality"])
         fields["dead_letter"] = None if fields["dead_letter"] is None else cls.from_json(fields["dead_letter"])

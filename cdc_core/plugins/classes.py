@@ -1,13 +1,14 @@
-"""Loading classes by name: the only place of the core that imports modules it does not know."""
+"""Loading classes and functions by name: the only place of the core that imports modules it does not know."""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 from cdc_core.errors import ContractError, PluginLoadError
 
-__all__ = ["load_class"]
+__all__ = ["load_class", "load_function"]
 
 
 def load_class(target: str, *, owner: str, base: type | None = None, install_hint: str = "") -> type[Any]:
@@ -17,14 +18,27 @@ def load_class(target: str, *, owner: str, base: type | None = None, install_hin
     fails. Raises: PluginLoadError when it cannot be loaded, ContractError when it is not a subclass of *base*.
     """
     module_name, _, class_name = target.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:  # whatever a stranger's module does when it is imported
-        hint = f"; {install_hint}" if install_hint else ""
-        raise PluginLoadError(f"{owner} cannot be loaded: {type(error).__name__}: {error}{hint}") from error
-    found = getattr(module, class_name, None)
+    found = _member(module_name, class_name, owner=owner, install_hint=install_hint)
     if not isinstance(found, type):
         raise PluginLoadError(f"{owner} cannot be loaded: module '{module_name}' has no class '{class_name}'")
     if base is not None and not issubclass(found, base):
         raise ContractError(f"{owner}: '{target}' must be a subclass of {base.__module__}.{base.__name__}")
     return found
+
+
+def load_function(target: str, *, owner: str, install_hint: str = "") -> Callable[..., Any]:
+    """Return the function called *target*, "module:function". Raises: PluginLoadError; the rest is as above."""
+    module_name, _, name = target.partition(":")
+    found = _member(module_name, name, owner=owner, install_hint=install_hint)
+    if not callable(found):
+        raise PluginLoadError(f"{owner} cannot be loaded: module '{module_name}' has no function '{name}'")
+    return found  # type: ignore[no-any-return]
+
+
+def _member(module_name: str, name: str, *, owner: str, install_hint: str) -> Any:
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # whatever a stranger's module does when it is imported
+        hint = f"; {install_hint}" if install_hint else ""
+        raise PluginLoadError(f"{owner} cannot be loaded: {type(error).__name__}: {error}{hint}") from error
+    return getattr(module, name, None)

@@ -1,4 +1,4 @@
-"""The plugin host: which sources, encoders and sinks are installed, and which of them can be used."""
+"""The plugin host: which sources, encoders, sinks and functions are installed, and which of them can be used."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pluggy
 
 from cdc_core import hookspecs
 from cdc_core.errors import ConfigError, PluginConflictError, PluginLoadError, UnknownPluginError
+from cdc_core.function_registration import FunctionRegistration
 from cdc_core.plugins.entry_points import PLUGINS, Published, published
 from cdc_core.plugins.loading import Loaded, load_plugin
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration, SinkRegistration
@@ -93,6 +94,15 @@ class PluginHost:
         """Return the encoders that can be used, by name."""
         usable = [entry.registration for entry in self._of("encoder") if not self._problem(entry)]
         return sorted((cast(EncoderRegistration, encoder) for encoder in usable), key=lambda encoder: encoder.name)
+
+    def function(self, name: str) -> FunctionRegistration:
+        """Return the function of queries called *name*. Raises: as `component`."""
+        return cast(FunctionRegistration, self.component("function", name))
+
+    @property
+    def function_names(self) -> frozenset[str]:
+        """The names of all functions of queries, usable or not."""
+        return frozenset(entry.name for entry in self._of("function"))
 
     def listing(self) -> list[Listing]:
         """Return every component with its distribution and its problem, and every plugin without components."""

@@ -11,16 +11,19 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pluggy
+import pyarrow as pa
 
 from cdc_core import hookspecs
 from cdc_core.envelope import ENVELOPE_OPTIONS, ENVELOPES
+from cdc_core.function_registration import FunctionRegistration
 from cdc_core.plugins.entry_points import Published
+from cdc_core.queries.functions import refused_name
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration, SinkRegistration
 
 __all__ = ["KINDS", "Loaded", "load_plugin"]
 
 KINDS: dict[str, type[Registration]] = {
-    kind.KIND: kind for kind in (RangefeedRegistration, EncoderRegistration, SinkRegistration)
+    kind.KIND: kind for kind in (RangefeedRegistration, EncoderRegistration, SinkRegistration, FunctionRegistration)
 }
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.+-]*")
 _TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -112,7 +115,9 @@ def _wrong(registration: object, cls: type[Registration]) -> str:
         value, type_ = getattr(registration, field.name), types[field.name]
         fits, expected = _VALUES.get(field.name, (_always, ""))
         if field.name in ("options", *cls.CLASSES):
-            fits, expected = _is_target, "'module:Class'"
+            fits, expected = _is_target, "'module:Class'" if cls is not FunctionRegistration else "'module:function'"
+        elif cls is FunctionRegistration and field.name == "name":
+            fits, expected = _is_new_to_sql, "a name of lower-case letters, digits and _ that SQL does not have"
         if not _has_type(value, type_):
             expected = type_.__name__ if isinstance(type_, type) else str(type_)
         elif value == field.default or fits(value):
@@ -128,11 +133,22 @@ def _has_type(value: object, type_: Any) -> bool:
         return any(_has_type(value, each) for each in inner)
     if inner:  # tuple[T, ...] or frozenset[T]
         return isinstance(value, get_origin(type_)) and all(_has_type(each, inner[0]) for each in value)
+    if type_ is pa.DataType:
+        return isinstance(value, type_)
     return type(value) in ((int, float) if type_ is float else (type_,))
 
 
 def _is_name(value: str) -> bool:
     return _NAME.fullmatch(value) is not None
+
+
+def _is_new_to_sql(value: str) -> bool:
+    return refused_name(value) is None
+
+
+def _is_value_type(type_: pa.DataType) -> bool:
+    """Return whether Spark has values of the type."""
+    return type_ in _VALUE_TYPES or pa.types.is_decimal128(type_)
 
 
 def _is_target(value: str) -> bool:
@@ -152,6 +168,12 @@ def _words(known: tuple[str, ...]) -> tuple[Callable[[Any], bool], str]:
     return fits, f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}"
 
 
+_VALUE_TYPES = (
+    *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()),
+    *(pa.string(), pa.binary(), pa.date32(), pa.timestamp("us"), pa.timestamp("us", tz="UTC")),
+)
+_LISTED_TYPES = f"{', '.join(map(str, _VALUE_TYPES))} or decimal128"
+
 _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "name": (_is_name, "lower-case letters, digits and . _ + -"),
     "schemes": (lambda value: bool(value) and all(map(_is_name, value)), "one or more URI schemes in lower case"),
@@ -159,6 +181,12 @@ _VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "outputs": _words(("messages", "files")),
     "envelopes": _words(ENVELOPES),
     "forced": _words(ENVELOPE_OPTIONS),
+    "arguments": (
+        lambda value: bool(value) and all(map(_is_value_type, value)),
+        f"one or more of {_LISTED_TYPES}",
+    ),
+    "returns": (_is_value_type, _LISTED_TYPES),
+    "deterministic": (bool, "True, as a change that is delivered again must give the same row"),
     "min_checkpoint_frequency_s": (lambda value: 0 <= value < float("inf"), "a number of seconds, 0 or more"),
 }
 """By field, what its value must be apart from its type and its default; then the same in words."""

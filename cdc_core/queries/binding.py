@@ -8,17 +8,18 @@ and `previous`, rows of the columns in Spark's types, with decimals as their tex
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from cdc_core.errors import ConfigError
+from cdc_core.function_registration import FunctionRegistration
 from cdc_core.options import did_you_mean
 from cdc_core.queries.functions import EVENT_FUNCTIONS, MVCC_COLUMN
 from cdc_core.queries.query import Fragment, Item, Query, Reference
 from cdc_core.queries.refusals import refusal
 from cdc_core.schema import ColumnType, Kind, TableSchema
 
-__all__ = ["BoundQuery", "Output", "QueryPlan", "bind"]
+__all__ = ["BoundQuery", "Output", "PythonCall", "QueryPlan", "bind"]
 
 _MVCC = (
     "CAST(concat(coalesce(`mvcc_wall`, `wall`), '.', lpad(coalesce(`mvcc_logical`, `logical`), 10, '0'))"
@@ -37,7 +38,8 @@ _MOST_SQL = 200_000
 class Output:
     """A column of the rows that a query gives: `column` of the table as it is, or the value of `sql`.
 
-    `at` is the offset in the query, and `text` what is written there.
+    `at` is the offset in the query, and `text` what is written there. `calls` are the columns of the Python functions'
+    calls that the value is made of.
     """
 
     name: str
@@ -45,16 +47,47 @@ class Output:
     sql: str = ""
     text: str = ""
     at: int = 0
+    calls: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, "column": self.column, "sql": self.sql, "text": self.text, "at": self.at}
+        names = ("name", "column", "sql", "text", "at")
+        return {**{name: getattr(self, name) for name in names}, "calls": list(self.calls)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        return cls(**{**value, "calls": tuple(value["calls"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonCall:
+    """A call of a Python function: the struct `column` has its `value` and its `error`.
+
+    `arguments` are SQL, in which columns of calls before this one may stand. `text` is the call, written at offset `at`
+    of the query, or the call there of a function of the changefeed that makes it.
+    """
+
+    column: str
+    function: FunctionRegistration
+    arguments: tuple[str, ...]
+    text: str
+    at: int
+
+    def to_json(self) -> dict[str, Any]:
+        function, arguments = self.function.to_json(), list(self.arguments)
+        return {"column": self.column, "function": function, "arguments": arguments, "text": self.text, "at": self.at}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        function = FunctionRegistration.from_json(value["function"])
+        return cls(**{**value, "function": function, "arguments": tuple(value["arguments"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundQuery:
     """A query over version `schema` of its table, the *number*-th of the versions that its attempt knows.
 
-    `typed` and `previous` are the columns that expressions use, of the row after and before the change.
+    `typed` and `previous` are the columns that expressions use, of the row after and before the change. `calls` are
+    those of Python functions, each after those in its arguments.
     """
 
     number: int
@@ -64,6 +97,7 @@ class BoundQuery:
     typed: tuple[str, ...]
     previous: tuple[str, ...]
     condition: Output | None
+    calls: tuple[PythonCall, ...] = ()
 
     @property
     def raw(self) -> tuple[str, ...]:
@@ -83,6 +117,7 @@ class BoundQuery:
             "typed": list(self.typed),
             "previous": list(self.previous),
             "condition": None if self.condition is None else self.condition.to_json(),
+            "calls": [call.to_json() for call in self.calls],
         }
 
     @classmethod
@@ -91,10 +126,11 @@ class BoundQuery:
             number=value["number"],
             text=value["text"],
             schema=TableSchema.from_json(value["schema"]),
-            outputs=tuple(Output(**output) for output in value["outputs"]),
+            outputs=tuple(map(Output.from_json, value["outputs"])),
             typed=tuple(value["typed"]),
             previous=tuple(value["previous"]),
-            condition=None if value["condition"] is None else Output(**value["condition"]),
+            condition=None if value["condition"] is None else Output.from_json(value["condition"]),
+            calls=tuple(map(PythonCall.from_json, value["calls"])),
         )
 
 
@@ -127,6 +163,9 @@ class _Binder:
         self._names = [column.name for column in schema.columns]
         self._typed: dict[str, None] = {}
         self._previous: dict[str, None] = {}
+        self._calls: dict[tuple[str, tuple[str, ...]], PythonCall] = {}
+        self._used: dict[str, None] = {}
+        """The columns of calls that the expression at hand uses."""
 
     def bound(self) -> BoundQuery:
         query, schema = self._query, self._schema
@@ -151,6 +190,7 @@ class _Binder:
             typed=tuple(self._typed),
             previous=tuple(self._previous),
             condition=condition,
+            calls=tuple(self._calls.values()),
         )
 
     def _outputs(self, item: Item) -> Iterator[Output]:
@@ -163,8 +203,9 @@ class _Binder:
             yield self._computed(item.fragment, item.name)
 
     def _computed(self, fragment: Fragment, name: str) -> Output:
-        sql = fragment.rendered(self._replacement)
-        return Output(name=name, sql=sql, text=" ".join(fragment.text.split()), at=fragment.start)
+        self._used = {}
+        sql, text = fragment.rendered(self._replacement), " ".join(fragment.text.split())
+        return Output(name=name, sql=sql, text=text, at=fragment.start, calls=tuple(self._used))
 
     def _replacement(self, reference: Reference) -> str:
         if reference.kind == "comment":
@@ -178,7 +219,7 @@ class _Binder:
         if reference.kind == "variable":
             return self._query.text[reference.start : reference.end]
         if reference.kind == "call":
-            return self._expanded(reference, self._replacement, at=reference.start)
+            return self._called(reference, self._replacement, outer=reference)
         if reference.kind == "column" and not reference.quoted and reference.name == MVCC_COLUMN:
             return _MVCC
         name = self._column(reference)
@@ -186,13 +227,13 @@ class _Binder:
             return self._value("previous", self._previous, name)
         return self._value("typed", self._typed, name)
 
-    def _expanded(self, call: Reference, replacement: Callable[[Reference], str], *, at: int) -> str:
-        """Return the body of the function that is called, with the arguments, made by *replacement*, in it.
-
-        *at* is the place in the query.
-        """
+    def _called(self, call: Reference, replacement: Callable[[Reference], str], *, outer: Reference) -> str:
+        """Return the SQL of a call, with its arguments made by *replacement*. *outer* is the call in the query."""
         function = self._query.function(call.name)
-        arguments = [f"({argument.rendered(replacement)})" for argument in call.arguments]
+        arguments = tuple(f"({argument.rendered(replacement)})" for argument in call.arguments)
+        if isinstance(function, FunctionRegistration):
+            return self._in_python(function, arguments, in_lambda=call.in_lambda, outer=outer)
+        outer = replace(outer, in_lambda=outer.in_lambda or call.in_lambda)
         values = dict(zip(function.parameters, arguments, strict=True))
 
         def in_body(reference: Reference) -> str:
@@ -201,14 +242,33 @@ class _Binder:
             if reference.kind == "variable":  # an argument may have a variable of the same name
                 return f"in_{len(function.name)}_{function.name}_{reference.name}"
             if reference.kind == "call":
-                return self._expanded(reference, in_body, at=at)
+                return self._called(reference, in_body, outer=outer)
             return self._replacement(reference)
 
         sql = f"({function.body.rendered(in_body)})"
         if len(sql) > _MOST_SQL:
             reason = f"{call.name} is longer than {_MOST_SQL:,} characters when it is expanded; simplify the functions"
-            raise refusal(self._query.text, at, reason)
+            raise refusal(self._query.text, outer.start, reason)
         return sql
+
+    def _in_python(
+        self, function: FunctionRegistration, arguments: tuple[str, ...], *, in_lambda: bool, outer: Reference
+    ) -> str:
+        if in_lambda or outer.in_lambda:
+            reason = (
+                f"{function.name} is a Python function, which sees rows and not the members of an array or a map: it"
+                " cannot be called in a lambda"
+            )
+            raise refusal(self._query.text, outer.start, reason)
+        call = self._calls.get((function.name, arguments))
+        if call is None:
+            column = f"f{self._number}_{len(self._calls)}"
+            text = " ".join(self._query.text[outer.start : outer.end].split())
+            call = PythonCall(column=column, function=function, arguments=arguments, text=text, at=outer.start)
+            self._calls[(function.name, arguments)] = call
+        self._used[call.column] = None
+        value, error = f"`{call.column}`.`value`", f"`{call.column}`.`error`"
+        return f"(CASE WHEN {error} IS NULL THEN {value} ELSE raise_error({error}) END)"
 
     def _value(self, image: str, used: dict[str, None], name: str) -> str:
         used[name] = None

@@ -121,6 +121,7 @@ class Expressions:
             start=self.tokens[place].start,
             end=self.tokens[closing].end + 1,
             arguments=tuple(arguments),
+            in_lambda=self._in_lambda(place),
         )
 
     def _refuse_function(self, token: Token, following: Sequence[Token]) -> None:
@@ -234,6 +235,19 @@ class Expressions:
         for token, following in pairwise(tokens):
             if self.text[token.end + 1 : following.start].strip():
                 yield Reference(kind="comment", name="", start=token.end + 1, end=following.start)
+
+    def _in_lambda(self, place: int) -> bool:
+        """Return whether the token at *place* is behind the arrow of a lambda."""
+        depth, before_comma = self.depths[place], False
+        for index in range(place - 1, -1, -1):
+            token, level = self.tokens[index], self.depths[index]
+            if level < depth:
+                depth, before_comma = level, False
+            elif level and level == depth and token.token_type is TokenType.ARROW and not before_comma:
+                return True  # that of a function's body has no bracket around it
+            elif level == depth and token.token_type is TokenType.COMMA:
+                before_comma = True
+        return False
 
     def _offset(self, place: int) -> int:
         return self.tokens[place].start if place < len(self.tokens) else len(self.text)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-__all__ = ["folded", "listed"]
+from cdc_core.queries.dialect import tokens_of
+
+__all__ = ["called_names", "folded", "listed"]
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_$]*")
 _QUOTE = '"'
@@ -21,3 +24,10 @@ def folded(token: Token) -> str:
 def listed(parts: Iterable[str]) -> str:
     """Return a name of several *parts* as it is listed under `tables`: with quotation marks where it needs them."""
     return ".".join(part if _PLAIN.fullmatch(part) else f'"{part.replace(_QUOTE, 2 * _QUOTE)}"' for part in parts)
+
+
+def called_names(text: str) -> Iterator[str]:
+    """Yield the names of the functions that *text* calls, and of whatever else has a parenthesis after it."""
+    for token, following in pairwise(tokens_of(text)):
+        if following.token_type is TokenType.L_PAREN and token.token_type is not TokenType.STRING:
+            yield folded(token)

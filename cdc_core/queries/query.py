@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from cdc_core.function_registration import FunctionRegistration
+
 __all__ = ["Fragment", "Item", "Query", "Reference", "SqlFunction"]
 
 
@@ -30,6 +32,8 @@ class Reference:
     quoted: bool = False
     qualifier: tuple[str, ...] = ()
     arguments: tuple[Fragment, ...] = ()
+    in_lambda: bool = False
+    """Of a call: whether it is made for each member of an array or a map."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +100,12 @@ class Query:
     items: tuple[Item, ...]
     condition: Fragment | None
     functions: tuple[SqlFunction, ...] = ()
+    installed: tuple[FunctionRegistration, ...] = ()
+    """Python functions that it may call."""
 
-    def function(self, name: str) -> SqlFunction:
-        return next(function for function in self.functions if function.name == name)
+    def function(self, name: str) -> SqlFunction | FunctionRegistration:
+        known: tuple[SqlFunction | FunctionRegistration, ...] = (*self.functions, *self.installed)
+        return next(function for function in known if function.name == name)
 
     @property
     def fragments(self) -> Iterator[Fragment]:

@@ -6,13 +6,14 @@ functions, in whatever order they are written, but no columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from cdc_core.errors import OptionError
+from cdc_core.function_registration import FunctionRegistration
 from cdc_core.options import did_you_mean
 from cdc_core.queries.dialect import tokens_of
 from cdc_core.queries.expressions import Expressions, is_name
@@ -26,13 +27,18 @@ __all__ = ["parse_functions"]
 _SHAPE = "write it as (parameter, …) -> expression"
 
 
-def parse_functions(texts: Sequence[tuple[str, str]]) -> tuple[SqlFunction, ...]:
+def parse_functions(
+    texts: Sequence[tuple[str, str]], installed: Sequence[FunctionRegistration] = ()
+) -> tuple[SqlFunction, ...]:
     """Return the functions that pairs of a name and a text define, each after those that it calls.
+
+    They may call those *installed* too.
 
     Raises: OptionError, which names the function and shows the place of what it refuses.
     """
     headers = [_header(name, text) for name, text in texts]
     arities = {header.name: len(header.parameters) for header in headers}
+    arities |= {each.name: len(each.arguments) for each in installed}
     functions = {header.name: _function(header, arities) for header in headers}
     ordered: dict[str, SqlFunction] = {}
     for name in sorted(functions):
@@ -124,7 +130,9 @@ def _add(
     name: str, functions: Mapping[str, SqlFunction], ordered: dict[str, SqlFunction], callers: tuple[str, ...]
 ) -> None:
     """Add a function to *ordered* after those that it calls. Raises: OptionError when it is among its *callers*."""
-    for reference in _calls(functions[name]):
+    for reference in functions[name].body.all_references:
+        if reference.kind != "call" or reference.name not in functions:
+            continue
         chain = (*callers, name)
         if reference.name in chain:
             first, *others = (*chain[chain.index(reference.name) :], reference.name)
@@ -133,7 +141,3 @@ def _add(
         if reference.name not in ordered:
             _add(reference.name, functions, ordered, chain)
     ordered.setdefault(name, functions[name])
-
-
-def _calls(function: SqlFunction) -> Iterator[Reference]:
-    return (reference for reference in function.body.all_references if reference.kind == "call")

@@ -14,6 +14,7 @@ from functools import lru_cache
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from cdc_core.function_registration import FunctionRegistration
 from cdc_core.queries.dialect import tokens_of
 from cdc_core.queries.expressions import Expressions, is_name, is_quoted
 from cdc_core.queries.functions import PREVIOUS
@@ -44,31 +45,44 @@ _REFUSED_WORDS = frozenset((*_SETS, *_CLAUSES, "SORT"))
 
 
 @lru_cache(maxsize=64)
-def parse_query(text: str, functions: tuple[tuple[str, str], ...] = ()) -> Query:
-    """Return the query that *text* is, which may call *functions*, pairs of a name and a text.
+def parse_query(
+    text: str, functions: tuple[tuple[str, str], ...] = (), installed: tuple[FunctionRegistration, ...] = ()
+) -> Query:
+    """Return the query that *text* is. It may call *functions*, pairs of a name and a text, and those *installed*.
+
+    A function of the changefeed hides one of the same name that is installed.
 
     Raises: OptionError, which shows the place of what it refuses.
     """
-    known = parse_functions(functions)
+    own = {name for name, _ in functions}
+    installed = tuple(each for each in installed if each.name not in own)
+    known = parse_functions(functions, installed)
     tokens = list(tokens_of(text))
     if tokens and tokens[-1].token_type is TokenType.SEMICOLON:
         tokens.pop()
     if not tokens or tokens[0].token_type is not TokenType.SELECT:
         reason = f"{tokens[0].text.upper()} cannot begin a query" if tokens else "the query is empty"
         raise refusal(text, tokens[0].start if tokens else 0, f"{reason}; {_SHAPE}")
-    return _Parser(text, tokens, known).query()
+    return _Parser(text, tokens, known, installed).query()
 
 
 class _Parser:
     """Reads one query, a token at a time."""
 
-    def __init__(self, text: str, tokens: Sequence[Token], functions: Sequence[SqlFunction]) -> None:
+    def __init__(
+        self,
+        text: str,
+        tokens: Sequence[Token],
+        functions: Sequence[SqlFunction],
+        installed: Sequence[FunctionRegistration],
+    ) -> None:
         self._text = text
         self._tokens = tokens
         self._functions = functions
-        self._expressions = Expressions(
-            text, tokens, what="query", functions={each.name: len(each.parameters) for each in functions}
-        )
+        self._installed = installed
+        arities = {each.name: len(each.parameters) for each in functions}
+        arities |= {each.name: len(each.arguments) for each in installed}
+        self._expressions = Expressions(text, tokens, what="query", functions=arities)
 
     def query(self) -> Query:
         text, tokens = self._text, self._tokens
@@ -104,6 +118,7 @@ class _Parser:
             items=items,
             condition=condition,
             functions=tuple(self._functions),
+            installed=tuple(self._installed),
         )
 
     def _find_from(self) -> int:

@@ -266,11 +266,11 @@ def _evaluated(
         computed = fields[f"c{index}"]
         if computed.null_count:
             lacking[column.name] = failed = np.asarray(computed.is_null())
-            reasons.update(dict.fromkeys(np.flatnonzero(failed).tolist(), _failure(output.text)))
+            reasons.update(_failures(output.text, failed, fields.get(f"e{index}")))
         arrays.append(_restored(computed.flatten()[0], column))
     if "condition" in fields and fields["condition"].null_count and query.condition is not None:
         failed = np.asarray(fields["condition"].is_null())
-        reasons.update(dict.fromkeys(np.flatnonzero(failed).tolist(), _failure(f"WHERE {query.condition.text}")))
+        reasons.update(_failures(f"WHERE {query.condition.text}", failed, fields.get("condition_error")))
     op = batch.column("op").cast(pa.uint8())
     mask = None if deletes_as_rows else pc.equal(op, pa.scalar(int(Op.DELETE), pa.uint8()))
     key = [_restored(values, each) for values, each in zip(fields["key"].flatten(), schema.key_columns, strict=True)]
@@ -307,8 +307,14 @@ def _unknown(batch: pa.RecordBatch, query: BoundQuery) -> dict[str, npt.NDArray[
     }
 
 
-def _failure(text: str) -> str:
-    return f"the query cannot compute {text}: a division by zero, a cast that failed, or a number out of range"
+def _failures(text: str, failed: npt.NDArray[np.bool_], errors: pa.Array | None) -> dict[int, str]:
+    """Return why the expression *text* failed, by index of the row. *errors* are those of its Python functions."""
+    usual = "a division by zero, a cast that failed, or a number out of range"
+    said = {} if errors is None else {index: errors[index].as_py() for index in np.flatnonzero(failed).tolist()}
+    return {
+        index: f"the query cannot compute {text}: {said.get(index) or usual}"
+        for index in np.flatnonzero(failed).tolist()
+    }
 
 
 def _timestamps(wall: pa.Array, logical: pa.Array) -> pa.StructArray:

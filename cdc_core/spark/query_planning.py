@@ -15,6 +15,7 @@ from py4j.java_gateway import JavaObject
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -36,10 +37,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from cdc_core.queries.binding import BoundQuery, Output, QueryPlan
+from cdc_core.delivery.called_function import CalledFunction
+from cdc_core.queries.binding import BoundQuery, Output, PythonCall, QueryPlan
 from cdc_core.queries.refusals import refusal
 from cdc_core.schema import ColumnType, Kind
 from cdc_core.spark.columns import BATCH_ROWS, output_schema, spark_schema
+from cdc_core.spark.python_functions import call_fields, called
 
 __all__ = ["evaluated", "explain_query", "plan_query", "query_session"]
 
@@ -80,10 +83,12 @@ _JSON = ColumnType(kind=Kind.JSON, source="json")
 _TIME_TYPES = ("date", "timestamp", "timestamp_ntz")
 _CLOCK_WORD = re.compile(r"(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 _PATH = re.compile(r"`?v\d+`?\.`?(?:typed|previous)`?\.`?(\w+)`?")
+_CALL = re.compile(r"\(CASE WHEN `(f\d+_\d+)`\.`error` .*? raise_error\(`\1`\.`error`\) END\)")
 _PLAN_NAMES = (
     (re.compile(r"v\d+#\d+\.previous\b"), "cdc_prev"),
     (re.compile(r"v\d+#\d+\.(?:typed|raw)\."), ""),
     (re.compile(r"#\d+L?\b"), ""),
+    (re.compile(r"CASE WHEN isnull\((f\d+_\d+)\.error\) .*? map\(errorMessage, \1\.error\).*? END"), r"\1"),
 )
 """What of the columns layout stands in Catalyst's plans, and what queries call it."""
 
@@ -102,16 +107,51 @@ def plan_query(session: SparkSession, query: BoundQuery) -> QueryPlan:
     Raises: OptionError for an expression that Spark refuses or that does not give the same value each time, and for a
     condition that no row can meet.
     """
-    rows = session.createDataFrame(session.sparkContext.emptyRDD(), spark_schema([query]))
+    rows = _empty(session, query)
+    for call in query.calls:
+        _check_call(rows, query, call)
     computed = {output.name: _type_of(rows, query, output) for output in query.computed}
     if query.condition is not None:
         _check_condition(rows, query, query.condition)
     return QueryPlan(query=query, schema=output_schema(query, computed))
 
 
+def _empty(session: SparkSession, query: BoundQuery) -> DataFrame:
+    """Return the columns that the SQL of *query* is written for, without rows."""
+    schema = StructType([*spark_schema([query]).fields, *call_fields(query)])
+    return session.createDataFrame(session.sparkContext.emptyRDD(), schema)
+
+
+def _check_call(rows: DataFrame, query: BoundQuery, call: PythonCall) -> None:
+    """Return when the function of *call* can be loaded and accepts the arguments.
+
+    Raises: PluginLoadError; OptionError for an argument of another type.
+    """
+    CalledFunction(call.function)
+    for number, (sql, wanted) in enumerate(zip(call.arguments, call.function.arguments, strict=True), start=1):
+        type_ = _selected(rows, query, Output(name="", sql=sql, text=call.text, at=call.at)).schema[0].dataType
+        expected = from_arrow_type(wanted, prefer_timestamp_ntz=True)
+        if not _accepts(rows, expected, type_):
+            raise refusal(
+                query.text,
+                call.at,
+                f"argument {number} of {call.function.name} has the type {type_.simpleString()}, and the function takes"
+                f" {expected.simpleString()}; cast it",
+            )
+
+
+def _accepts(rows: DataFrame, wanted: DataType, given: DataType) -> bool:
+    """Return whether each value of the type *given* is one of *wanted*."""
+    if isinstance(wanted, StringType) or isinstance(given, StringType):
+        return isinstance(wanted, StringType) and isinstance(given, StringType)
+    session: Any = rows.sparkSession
+    parsed = [session._jsparkSession.parseDataType(type_.json()) for type_ in (given, wanted)]
+    return bool(session._jvm.org.apache.spark.sql.catalyst.expressions.Cast.canUpCast(*parsed))
+
+
 def explain_query(session: SparkSession, query: BoundQuery) -> str:
     """Return Catalyst's optimized plan of *query*, which `plan_query` accepts, in the query's names. Runs nothing."""
-    rows = session.createDataFrame(session.sparkContext.emptyRDD(), spark_schema([query]))
+    rows = _empty(session, query)
     if query.condition is not None:
         rows = rows.where(f.expr(_on_one_line(query.condition.sql)))
     raw = f.col(f"v{query.number}").getField("raw") if query.raw else None
@@ -125,6 +165,9 @@ def explain_query(session: SparkSession, query: BoundQuery) -> str:
     text = "\n".join([*lines[:-1], re.sub(r"LogicalRDD.*", f"changes of {query.schema.name}", lines[-1])])
     for pattern, name in _PLAN_NAMES:
         text = pattern.sub(name, text)
+    for call in query.calls:
+        arguments = _CALL.sub(r"\1", _PATH.sub(r"\1", ", ".join(call.arguments)))
+        text += f"\n{call.column} is {call.function.name}({arguments}), in Python"
     return text
 
 
@@ -132,9 +175,19 @@ def evaluated(rows: DataFrame, plans: Sequence[QueryPlan]) -> DataFrame:
     """Return what the queries of all versions give for *rows*, in the columns layout.
 
     In place of `vN` there is `oN`, a struct of `key`, `raw`, for each expression `cI` by the number of its output a
-    struct of its value or null where it failed, and `condition` likewise. Rows that a condition refuses are left out;
+    struct of its value or null where it failed, and `condition` likewise. Where Python functions are called, `eI` and
+    `condition_error` say why they failed. Rows that a condition refuses are left out;
     those for which it failed are not, and notes neither.
     """
+    passed = [name for name in rows.columns if not re.fullmatch(r"v\d+", name)]
+    for plan in plans:
+        for call in plan.query.calls:
+            types = [from_arrow_type(type_, prefer_timestamp_ntz=True) for type_ in call.function.arguments]
+            given = [
+                _tried(rows, f"CAST({_on_one_line(sql)} AS {type_.simpleString()})")
+                for sql, type_ in zip(call.arguments, types, strict=True)
+            ]
+            rows = called(rows, call, number=plan.query.number, arguments=given)
     kept = f.col("plan") < 0
     results = []
     for plan in plans:
@@ -146,15 +199,21 @@ def evaluated(rows: DataFrame, plans: Sequence[QueryPlan]) -> DataFrame:
         for index, output in enumerate(query.outputs):
             if not output.column:
                 fields.append(_tried(rows, _value(output, plan)).alias(f"c{index}"))
+                fields += _errors(output, f"e{index}")
         condition = f.lit(True)
         if query.condition is not None:
             held = _tried(rows, query.condition.sql)
-            fields.append(held.alias("condition"))
+            fields += [held.alias("condition"), *_errors(query.condition, "condition_error")]
             condition = held.isNull() | f.coalesce(held.getField("value"), f.lit(False))
         kept = kept | ((f.col("plan") == query.number) & condition)
         results.append(f.when(f.col("plan") == query.number, f.struct(*fields)).alias(f"o{query.number}"))
-    passed = [name for name in rows.columns if not re.fullmatch(r"v\d+", name)]
     return rows.where(kept).select(*passed, *results)
+
+
+def _errors(output: Output, name: str) -> list[Column]:
+    """Return why a Python function that *output* calls has failed, as column *name*; nothing where there is none."""
+    errors = [f.col(call).getField("error") for call in output.calls]
+    return [f.coalesce(*errors).alias(name)] if errors else []
 
 
 def _value(output: Output, plan: QueryPlan) -> str:

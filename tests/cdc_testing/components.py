@@ -7,10 +7,18 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from cdc_core import Destination, EncoderRegistration, RangefeedRegistration, SinkRegistration, hookimpl
+from cdc_core import (
+    Destination,
+    EncoderRegistration,
+    FunctionRegistration,
+    RangefeedRegistration,
+    SinkRegistration,
+    hookimpl,
+)
 from cdc_core.options import option
 from cdc_core.plugins.entry_points import Published
 from cdc_core.plugins.host import PluginHost
+from cdc_core.registrations import Registration
 
 __all__ = ["HookOptions", "SilentDestination", "encoder", "host", "plugin", "rangefeed", "sink", "source_of"]
 
@@ -89,7 +97,7 @@ def sink(name: str = "shelf", *, schemes: tuple[str, ...] = ("shelf",), **change
 
 
 def plugin(
-    *registrations: RangefeedRegistration | EncoderRegistration | SinkRegistration,
+    *registrations: Registration,
 ) -> SimpleNamespace:
     """Return an object with the hooks that register *registrations*."""
 
@@ -105,7 +113,12 @@ def plugin(
     def cdc_register_sinks() -> Iterator[SinkRegistration]:
         return (registration for registration in registrations if isinstance(registration, SinkRegistration))
 
+    @hookimpl
+    def cdc_register_functions() -> Iterator[FunctionRegistration]:
+        return (registration for registration in registrations if isinstance(registration, FunctionRegistration))
+
     return SimpleNamespace(
+        cdc_register_functions=cdc_register_functions,
         cdc_register_rangefeeds=cdc_register_rangefeeds,
         cdc_register_encoders=cdc_register_encoders,
         cdc_register_sinks=cdc_register_sinks,
@@ -117,6 +130,6 @@ def source_of(plugin: object, distribution: str, version: str = "1.0") -> Publis
     return Published.of(plugin, name=distribution.replace("-", "_"), distribution=distribution, version=version)
 
 
-def host(*registrations: RangefeedRegistration | EncoderRegistration | SinkRegistration) -> PluginHost:
+def host(*registrations: Registration) -> PluginHost:
     """Return a host with *registrations*, by default one source, one encoder and one sink."""
     return PluginHost([source_of(plugin(*(registrations or (rangefeed(), encoder(), sink()))), "cdc-paper")])

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from cdc_core import RowBatch, TableSchema
+from cdc_core import FunctionRegistration, RowBatch, TableSchema
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.engine.packing import END, note, unpack
 from cdc_core.queries.binding import QueryPlan, bind
@@ -19,10 +19,14 @@ __all__ = ["answers", "planned"]
 
 
 def planned(
-    session: SparkSession, text: str, *schemas: TableSchema, functions: Mapping[str, str] | None = None
+    session: SparkSession,
+    text: str,
+    *schemas: TableSchema,
+    functions: Mapping[str, str] | None = None,
+    installed: Sequence[FunctionRegistration] = (),
 ) -> list[QueryPlan]:
     """Return the query planned for versions of its table by *session*, a `query_session`. Raises: OptionError."""
-    query = parse_query(text, tuple((functions or {}).items()))
+    query = parse_query(text, tuple((functions or {}).items()), tuple(installed))
     return [plan_query(session, bind(query, schema, number=number)) for number, schema in enumerate(schemas)]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from cdc_testing.distributions import install
 from cdc_testing.kafka_fixtures import Kafka
 from cdc_testing.kafka_reading import read_topics
 from cdc_testing.kept_spark import KeptSpark
@@ -87,6 +88,33 @@ def test_a_query_follows_its_table_through_changes(database: str, tmp_path: Path
     ]
     assert "query, line 1, column 11: table public.orders has no column 'amount'" in log
     assert "Traceback" not in log
+
+
+def test_a_python_function_of_a_package_is_called_and_bad_rows_become_dead_letters(
+    database: str, tmp_path: Path, kept_spark: KeptSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = "cdc_testing.query_functions"  # workers have it too
+    install(tmp_path / "site", "cdc-numbers", "1.0", module="cdc_numbers", source="", value=where)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, note text)")
+        connection.execute("INSERT INTO orders SELECT n, n FROM generate_series(1, 9000) n")
+        connection.execute("UPDATE orders SET note = 'seven' WHERE id = 7")
+        items = "id, whole_number(note) * 2 AS twice, joined(note, id) AS j"
+        query = f"SELECT {items} FROM orders WHERE id < 9 OR id > 8990"
+        options = {"on_error": "dead_letter", "dead_letter": f"file://{tmp_path}/dead"}
+        with Feed(tmp_path, database, query=query, options=options) as feed:
+            feed.once(kept_spark)
+            connection.execute("INSERT INTO orders VALUES (9001, '5'), (9002, 'x'), (9003, NULL)")
+            feed.once(kept_spark)
+            rows = delivered(feed.files, "orders")
+            letters = delivered(tmp_path / "dead", "test_dead_letters")
+    wanted = [(n, 2 * n, f"{n}-{n}") for n in (1, 2, 3, 4, 5, 6, 8, *range(8991, 9001))]
+    wanted += [(9001, 10, "5-9001"), (9003, None, "?-9003")]
+    assert [(row["id"], row["twice"], row["j"]) for row in rows] == wanted
+    found = sorted((letter["after"]["key"], letter["after"]["stage"], letter["after"]["error"]) for letter in letters)
+    assert [(key, stage) for key, stage, _ in found] == [([7], "query"), ([9002], "query")]
+    assert "whole_number(note) * 2: ValueError: invalid literal for int() with base 10: 'seven'" in found[0][2]
 
 
 FAILING = "SELECT id, 100 / amount AS share, note::int AS number FROM orders WHERE id > 0"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -10,9 +11,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pluggy
+import pyarrow as pa
 import pytest
 from cdc_testing.components import encoder, host, plugin, rangefeed, sink, source_of
 from cdc_testing.distributions import install
+from cdc_testing.query_functions import FUNCTIONS
 
 from cdc_core import hookimpl
 from cdc_core.errors import PluginConflictError, PluginLoadError, UnknownPluginError
@@ -137,7 +140,7 @@ def test_a_hook_with_arguments_that_it_does_not_get_is_a_problem() -> None:
         ([sink(output="rows")], "output='rows'; expected 'messages' or 'files'"),
         ([sink(forced=frozenset({"keys"}))], "forced=frozenset({'keys'}); expected 'diff', 'key_in_value', "),
         ([sink(forced={"diff"})], "forced={'diff'}; expected frozenset[str]"),
-        ([sink(envelopes=frozenset({"enriched"}))], "expected 'wrapped', 'bare', 'row' or 'key_only'"),
+        ([sink(envelopes=frozenset({"rich"}))], "expected 'wrapped', 'bare', "),
         ([sink(envelopes=("bare",))], "envelopes=('bare',); expected frozenset[str] | None"),
         ([sink(records="yes")], "records='yes'; expected bool"),
         ([sink(secret_path=1)], "secret_path=1; expected bool"),
@@ -152,6 +155,35 @@ def test_what_is_no_good_registration_is_a_problem(returned: Any, complaint: str
 
     (problem,) = problems(source_of(SimpleNamespace(cdc_register_sinks=cdc_register_sinks), "cdc-wrong"))
     assert complaint in problem
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"name": "lower"}, "name='lower'; expected a name of lower-case letters, digits and _ that SQL does not have"),
+        ({"name": "a-b"}, "name='a-b'; expected a name of lower-case letters"),
+        ({"function": "module.function"}, "function='module.function'; expected 'module:function'"),
+        ({"arguments": ()}, "arguments=(); expected one or more of bool, int8"),
+        ({"arguments": (pa.list_(pa.int8()),)}, "expected one or more of bool, int8"),
+        ({"arguments": ("int64",)}, "arguments=('int64',); expected tuple[pyarrow.lib.DataType, ...]"),
+        ({"returns": pa.timestamp("ns")}, "expected bool, int8"),
+        ({"deterministic": False}, "deterministic=False; expected True, as a change that is delivered again must give"),
+    ],
+)
+def test_what_is_no_good_registration_of_a_function_is_a_problem(changes: dict[str, Any], complaint: str) -> None:
+    good = FUNCTIONS[0]
+    (problem,) = problems(source_of(plugin(dataclasses.replace(good, **changes)), "cdc-wrong"))
+    assert complaint in problem
+    assert problems(source_of(plugin(dataclasses.replace(good, returns=pa.decimal128(9, 2))), "cdc-right")) == []
+
+
+def test_functions_are_listed_and_two_of_a_name_are_a_conflict() -> None:
+    both = PluginHost([source_of(plugin(FUNCTIONS[0]), "cdc-one"), source_of(plugin(*FUNCTIONS[:2]), "cdc-two")])
+    assert both.function("joined") == FUNCTIONS[1]
+    assert both.function_names == {"whole_number", "joined"}
+    with pytest.raises(PluginConflictError, match="function 'whole_number' is claimed by both cdc-one"):
+        both.function("whole_number")
+    assert ("function", "joined") in [(row.kind, row.name) for row in both.listing()]
 
 
 def test_an_encoder_that_writes_nothing_is_a_problem() -> None:
