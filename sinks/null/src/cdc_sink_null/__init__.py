@@ -1,0 +1,1 @@
+"""A sink that delivers nothing. Only what `plugin` registers is public."""

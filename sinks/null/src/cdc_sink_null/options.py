@@ -1,0 +1,18 @@
+"""Options of the null sink."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cdc_core import Duration, option
+
+__all__ = ["NullOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NullOptions:
+    """Options of the changefeed or parameters of the sink URI."""
+
+    delay: Duration = option(
+        Duration(0.0), doc="How long each flush takes, as that of a slow destination. Each task flushes once a step."
+    )

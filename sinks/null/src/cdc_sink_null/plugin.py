@@ -1,0 +1,20 @@
+"""Registers the null sink."""
+
+from collections.abc import Iterator
+
+from cdc_core import SinkRegistration, hookimpl
+
+
+@hookimpl
+def cdc_register_sinks() -> Iterator[SinkRegistration]:
+    yield SinkRegistration(
+        name="null",
+        sink="cdc_sink_null.sink:NullSink",
+        resolved_sink="cdc_sink_null.resolved_sink:NullResolvedSink",
+        destination="cdc_sink_null.destination:NullDestination",
+        options="cdc_sink_null.options:NullOptions",
+        schemes=("null",),
+        output="messages",
+        summary="Delivers nothing: encodes messages and throws them away, to measure a changefeed",
+        refuses_rows=False,
+    )
