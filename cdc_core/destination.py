@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from pathlib import Path
 
+from cdc_core.messages import MessageBatch
+from cdc_core.rows import RowBatch
 from cdc_core.schema import TableName, TableSchema
 from cdc_core.sink_context import SinkContext
 
@@ -57,6 +59,14 @@ class Destination(ABC):
         ask for a column that the table does not have.
         """
         return schema
+
+    def preview(self, rows: RowBatch) -> MessageBatch:
+        """Return the messages that the sink would send for *rows*, of one table. Connects to nothing of the sink's.
+
+        For `cdc preview`, of a sink that asks for messages. By default what the encoder gives, for `topic`. A sink that
+        adds headers or messages, or removes columns, overrides this. Raises: EncodeError.
+        """
+        return self.context.encoder.encode(rows, topic=self.topic(rows.schema.name))
 
     def longest_call_s(self) -> float:
         """Return for how many seconds an `emit` or `flush` that has begun may still write. Connects to nothing.

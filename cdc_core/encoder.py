@@ -29,6 +29,8 @@ class EncoderContext:
     """An instance of the registered options class."""
     output: str = "messages"
     """What the sink needs, "messages" or "files"."""
+    preview: bool = False
+    """Whether the messages are only looked at: then a schema registry is asked, and nothing is registered."""
     compression: str = "none"
     """How to compress files, for an encoder whose registration says `compresses`; "none" for all others."""
     source: SourceFacts = field(default_factory=SourceFacts)

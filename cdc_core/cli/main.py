@@ -24,6 +24,7 @@ from cdc_core.cli.pack import pack
 from cdc_core.cli.pause import pause
 from cdc_core.cli.plugin_commands import Commands
 from cdc_core.cli.plugins import demo, options, plugins
+from cdc_core.cli.preview import preview
 from cdc_core.cli.replay import replay_dead_letters
 from cdc_core.cli.rescan import rescan
 from cdc_core.cli.resume import resume
@@ -66,6 +67,7 @@ for command in (
     check,
     explain,
     watch,
+    preview,
     node,
     show,
     resume,

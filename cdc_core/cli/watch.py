@@ -19,9 +19,10 @@ from cdc_core.config.resolve import resolve_without_sink
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.plugins.host import PluginHost
+from cdc_core.watching.texts import text_or_hex
 from cdc_core.watching.watch import Watch, WatchedRow
 
-__all__ = ["assigned", "readable_text", "watch"]
+__all__ = ["assigned", "watch"]
 
 _NULL = "NULL"
 
@@ -87,17 +88,6 @@ def assigned(assignments: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def readable_text(value: bytes | None) -> str | None:
-    r"""Return *value* as text; bytes that are none as hexadecimal digits after \x, as PostgreSQL and CockroachDB do."""
-    if value is None:
-        return None
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        return f"\\x{value.hex()}"
-    return text if "\0" not in text else f"\\x{value.hex()}"
-
-
 def _chosen(
     session: CliSession,
     file: str | None,
@@ -124,14 +114,14 @@ def _csv_lines(batch: Sequence[WatchedRow]) -> str:
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     for table, key, value in batch:
-        texts = (table, readable_text(key), readable_text(value))
+        texts = (table, text_or_hex(key), text_or_hex(value))
         writer.writerow([_NULL if text is None else text for text in texts])
     return lines.getvalue()
 
 
 def _json_lines(batch: Sequence[WatchedRow], *, embedded: bool) -> str:
     def shown(value: bytes | None) -> str:
-        text = readable_text(value)
+        text = text_or_hex(value)
         return text if embedded and text is not None else json.dumps(text, ensure_ascii=False)
 
     return "".join(

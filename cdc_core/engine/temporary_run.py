@@ -83,7 +83,8 @@ def temporary(feed: ResolvedChangefeed) -> ResolvedChangefeed:
 class TemporaryRun:
     """One run of *feed*, which `temporary` has returned. `items` is called once; `stop` from any thread.
 
-    *check* is called with the tables as they are delivered, before anything is created at the source.
+    *check* is called with the tables as they are delivered, before anything is created at the source. With *scans_only*
+    it ends after the initial scan, whatever the options say.
     """
 
     def __init__(
@@ -92,10 +93,12 @@ class TemporaryRun:
         *,
         evaluation: Evaluation,
         check: Callable[[Sequence[TableSchema]], object],
+        scans_only: bool = False,
     ) -> None:
         self._feed = feed
         self._evaluation = evaluation
         self._check = check
+        self._scans_only = scans_only
         self._stop = threading.Event()
         self._progress = Progress(token={})
         self._emitted = Timestamp()
@@ -133,7 +136,7 @@ class TemporaryRun:
             planner = parts.enter_context(closing(self._feed.open_planner()))
             reader = parts.enter_context(closing(self._feed.open_reader()))
             history = parts.enter_context(closing(self._feed.open_history()))
-            while not self._stop.is_set() and not all_delivered(self._feed, self._progress):
+            while not self._stop.is_set() and not self._complete:
                 begun = time.monotonic()
                 resolved = self._progress.resolved
                 if not (yield from self._step(planner, reader)):
@@ -142,8 +145,13 @@ class TemporaryRun:
                 self._failures = 0
                 yield from self._mark()
                 self._release(history)
-                if self._progress.resolved > resolved and not all_delivered(self._feed, self._progress):
+                if self._progress.resolved > resolved and not self._complete:
                     self._stop.wait(max(0.0, begun + self._feed.min_checkpoint_frequency_s - time.monotonic()))
+
+    @property
+    def _complete(self) -> bool:
+        scanned = self._scans_only and bool(self._progress.last_mark(scans_only=True))
+        return scanned or all_delivered(self._feed, self._progress)
 
     def _step(self, planner: StepPlanner, reader: SliceReader) -> Generator[Item, None, bool]:
         """Yield the rows of the next step and make it count; return whether there was one."""
@@ -206,7 +214,7 @@ class TemporaryRun:
         if interval_s is None or mark <= self._emitted:
             return
         apart_s = (mark.wall - self._emitted.wall) / 1e9
-        if not self._emitted or apart_s >= interval_s or all_delivered(self._feed, self._progress):
+        if not self._emitted or apart_s >= interval_s or self._complete:
             self._emitted = mark
             yield mark
 

@@ -133,7 +133,7 @@ class AvroEncoder(Encoder):
         address = self._options.confluent_schema_registry
         if address is None:
             raise OptionError(f"{_OWNER}: messages require option 'confluent_schema_registry', the URL of a registry")
-        return Registry.of(address, owner=_OWNER)
+        return Registry.of(address, owner=_OWNER, read_only=self.context.preview)
 
     @property
     def _files(self) -> bool:

@@ -122,4 +122,4 @@ def _schemas_in(registry: str, context: EncoderContext) -> RegisteredSchemas:
             f"{_OWNER} cannot use option 'confluent_schema_registry' ({error}); "
             "pip install 'cdc-encoder-json[registry]'"
         ) from error
-    return RegisteredSchemas(Registry.of(registry, owner=_OWNER), context.envelope)
+    return RegisteredSchemas(Registry.of(registry, owner=_OWNER, read_only=context.preview), context.envelope)

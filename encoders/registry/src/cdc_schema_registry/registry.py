@@ -30,6 +30,9 @@ _INCOMPATIBLE, _INVALID = 409, 422
 
 _ids: dict[tuple[RegistryAddress, str, SchemaType, str], int] = {}
 """The ids of schemas that this process has registered. They never change, so entries are never removed."""
+_provisional: dict[tuple[RegistryAddress, str, SchemaType, str], int] = {}
+"""The ids of schemas that are not registered, for messages that nobody keeps: counted down from the last one."""
+_LAST_ID = 2**31 - 1
 _texts: dict[tuple[RegistryAddress, int], str] = {}
 """The schemas that this process has looked up by id."""
 
@@ -54,14 +57,16 @@ class Registry:
     """
 
     address: RegistryAddress
+    read_only: bool = False
+    """Whether nothing is registered: `register` returns the id that a schema has, otherwise a provisional one."""
 
     @classmethod
-    def of(cls, text: str, *, owner: str) -> Registry:
+    def of(cls, text: str, *, owner: str, read_only: bool = False) -> Registry:
         """Return the registry at *text*, the value of the option `confluent_schema_registry`. Connects to nothing.
 
         Raises: OptionError, which names *owner*, such as "encoder 'avro'".
         """
-        return cls(RegistryAddress.parse(text, owner=owner))
+        return cls(RegistryAddress.parse(text, owner=owner), read_only)
 
     def register(self, subject: str, schema: str, schema_type: SchemaType) -> int:
         """Register *schema* in *subject* and return its id.
@@ -70,6 +75,8 @@ class Registry:
         contains the reason, the new schema and the registered schema.
         """
         known = (self.address, subject, schema_type, schema)
+        if self.read_only:
+            return self._present_id(known)
         schema_id = _ids.get(known)
         if schema_id is None:
             try:
@@ -140,6 +147,22 @@ class Registry:
 
     def __str__(self) -> str:
         return str(self.address)
+
+    def _present_id(self, known: tuple[RegistryAddress, str, SchemaType, str]) -> int:
+        """Return the id that a schema has. One without gets a provisional id, which only this process knows."""
+        _, subject, schema_type, schema = known
+        if (schema_id := _ids.get(known) or _provisional.get(known)) is not None:
+            return schema_id
+        try:
+            found = _or_none(lambda: post(self.address, in_subject(subject), _body(schema, schema_type)))
+        except Exception as error:
+            raise self._refused(subject, schema, schema_type, error, TerminalError, RetryableError) from None
+        if found is not None:
+            _ids[known] = int(found["id"])
+            return _ids[known]
+        _provisional[known] = _LAST_ID - len(_provisional)
+        _texts[self.address, _provisional[known]] = schema
+        return _provisional[known]
 
     def _is_registered(self, subject: str, schema: str, schema_type: SchemaType) -> bool:
         """Return whether *schema* is a version of *subject*. Such a schema is never refused."""

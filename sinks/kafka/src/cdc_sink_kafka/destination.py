@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from cdc_core import Destination, SinkContext, TableName, TableSchema
+from dataclasses import replace
+
+import pyarrow as pa
+
+from cdc_core import Destination, MessageBatch, RowBatch, SinkContext, TableName, TableSchema
 from cdc_sink_kafka.clients import Settings
 from cdc_sink_kafka.headers import Headers
+from cdc_sink_kafka.tombstones import deleted_rows, with_tombstones
 
 __all__ = ["KafkaDestination"]
 
@@ -41,3 +46,14 @@ class KafkaDestination(Destination):
     def payload(self, schema: TableSchema) -> TableSchema:
         """Return *schema* without the column whose entries become headers."""
         return Headers(self._settings.options).shape(schema)
+
+    def preview(self, rows: RowBatch) -> MessageBatch:
+        """Return the messages with their headers, and tombstones behind those of deleted rows if that is chosen."""
+        headers = Headers(self._settings.options)
+        batch = self.context.encoder.encode(headers.payload(rows), topic=self.topic(rows.schema.name))
+        found = headers.of(rows, batch)
+        if self._settings.options.tombstones_on_delete and (deleted := deleted_rows(rows, batch)) is not None:
+            batch, found = with_tombstones(batch, found, deleted)
+        if found is None:
+            return batch
+        return replace(batch, headers=pa.array(found, pa.map_(pa.string(), pa.binary())))

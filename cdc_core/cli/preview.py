@@ -1,0 +1,59 @@
+"""`cdc preview`."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+
+import click
+
+from cdc_core.cli.run import located, resolved
+from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.stored import store_option
+from cdc_core.options import counted
+from cdc_core.watching.preview import Previewed
+from cdc_core.watching.preview import preview as previewed
+
+__all__ = ["preview"]
+
+
+@click.command(short_help="Show the messages that a changefeed would send; send nothing.")
+@click.argument("file", metavar="FILE")
+@click.argument("name", required=False)
+@click.option("--rows", type=click.IntRange(min=1), default=20, show_default=True, help="Stop after so many rows.")
+@click.option(
+    "--live/--from-scan",
+    default=False,
+    help="Show the next changes, or rows that the tables hold. Default: --from-scan.",
+)
+@store_option
+@debug_option
+@click.pass_obj
+def preview(session: CliSession, file: str, name: str | None, rows: int, live: bool, store: str | None) -> int:
+    """Show the messages that the changefeed NAME in FILE would send, as its sink would get them.
+
+    Connects to the source, and to a schema registry to look up ids, but not to the sink. Sends nothing, saves nothing,
+    and leaves nothing behind. A row that cannot be encoded is shown with the reason. The exit status is 1 when there
+    was one.
+    """
+    session.start_logging(quiet=True)
+    feed = resolved(session, located(session, file, name, store=store)[0])
+    shown = refused = 0
+    with closing(previewed(feed, rows=rows, live=live)) as messages:
+        for message in messages:
+            shown, refused = shown + (message.error is None), refused + (message.error is not None)
+            click.echo("\n".join(_lines(session, message, format_=feed.encoder.name)))
+    errors = f", {counted(refused, 'row')} refused" if refused else ""
+    click.echo(f"{counted(shown, 'message')}{errors}; nothing was sent")
+    return 1 if refused else 0
+
+
+def _lines(session: CliSession, message: Previewed, *, format_: str) -> list[str]:
+    topic, key = session.masked(message.topic), "NULL" if message.key is None else message.key
+    lines = [f"topic {topic}, key {key}"]
+    if message.error is not None:
+        return [*lines, f"  error: {session.masked(message.error)}"]
+    if message.headers:
+        lines.append(f"  headers: {session.masked(json.dumps(dict(message.headers), ensure_ascii=False))}")
+    how = f" (decoded from {format_})" if message.decoded else ""
+    return [*lines, f"  value{how}: {'NULL' if message.value is None else message.value}"]

@@ -1,0 +1,160 @@
+"""`cdc preview`: the messages as the sink would get them, and nothing is sent or registered."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from cdc_schema_registry import Registry
+from cdc_testing.kafka_fixtures import Registry as Server
+from cdc_testing.postgres import Sql
+from cdc_testing.runs import eventually
+
+from cdc_core import Changefeed
+from cdc_core.cli.main import main
+from cdc_core.config.resolve import resolve
+from cdc_core.plugins.host import PluginHost
+from cdc_core.watching.preview import Previewed, preview
+
+LEFT = "SELECT pubname FROM pg_publication UNION ALL SELECT slot_name FROM pg_replication_slots"
+
+
+@pytest.fixture
+def sql(database: str) -> Iterator[Sql]:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, total numeric(10,2), h jsonb)")
+        connection.execute("""INSERT INTO orders VALUES (1, 9.90, '{"who": "me"}'), (2, NULL, NULL), (3, 1, NULL)""")
+        yield connection
+
+
+def previewed(
+    database: str, sink: str, *, format_: str = "json", rows: int = 20, live: bool = False, **options: Any
+) -> list[Previewed]:
+    feed = Changefeed(
+        name="orders",
+        source=database,
+        tables=("orders",),
+        sink=sink,
+        format=format_,
+        options={"resolved": True} | options,
+    )
+    return list(preview(resolve(feed, PluginHost.load()), rows=rows, live=live))
+
+
+def test_messages_are_those_of_the_kafka_sink(database: str, sql: Sql) -> None:
+    options = {
+        "topic_prefix": "shop_",
+        "headers_json_column_name": "h",
+        "extra_headers": {"team": "a"},
+        "updated": True,
+    }
+    first, *others = previewed(database, "kafka://127.0.0.1:1", **options)
+    assert (first.topic, first.key, first.headers) == ("shop_orders", "[1]", {"team": "a", "who": "me"})
+    value = json.loads(first.value or "")
+    assert value["after"] == {"id": 1, "total": 9.9}
+    assert "updated" in value
+    assert [message.key for message in others] == ["[2]", "[3]"]
+    eventually("the end of the slot", lambda: not sql.execute(LEFT).fetchall(), limit_s=20)
+
+
+def test_a_preview_ends_after_the_rows_or_with_the_scan(database: str, sql: Sql) -> None:
+    assert len(previewed(database, "kafka://127.0.0.1:1", rows=2)) == 2
+    sql.execute("DELETE FROM orders")
+    assert previewed(database, "kafka://127.0.0.1:1", initial_scan="no") == []
+
+
+def test_live_shows_the_next_changes_and_their_tombstones(database: str, sql: Sql) -> None:
+    found: list[Previewed] = []
+    options = {"live": True, "rows": 2, "tombstones_on_delete": True}
+    thread = threading.Thread(target=lambda: found.extend(previewed(database, "kafka://127.0.0.1:1", **options)))
+    thread.start()
+    eventually("the slot", lambda: len(sql.execute(LEFT).fetchall()) >= 2, limit_s=30)
+    with sql.transaction():
+        sql.execute("INSERT INTO orders VALUES (4, 4, NULL)")
+        sql.execute("DELETE FROM orders WHERE id = 1")
+    thread.join(60)
+    assert [(message.key, message.value and json.loads(message.value)["after"]) for message in found] == [
+        ("[4]", {"h": None, "id": 4, "total": 4}),
+        ("[1]", None),
+        ("[1]", None),
+    ]
+    assert found[-1].value is None
+    assert found[-2].value is not None
+
+
+def test_files_have_what_their_sink_forces(database: str, sql: Sql, tmp_path: Path) -> None:
+    first, *_ = previewed(database, f"file://{tmp_path}/out")
+    assert first.key == "[1]"
+    assert json.loads(first.value or "")["key"] == [1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_binary_files_are_shown_decoded(database: str, sql: Sql, tmp_path: Path) -> None:
+    for format_ in ("parquet", "avro"):
+        first, *_ = previewed(database, f"file://{tmp_path}/out", format_=format_)
+        assert first.decoded
+        assert json.loads(first.value or "")["after"]["id"] == 1, format_
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_row_that_cannot_be_encoded_is_shown_among_the_others(database: str, sql: Sql) -> None:
+    sql.execute("UPDATE orders SET h = '[1]' WHERE id = 2")
+    found = previewed(database, "kafka://127.0.0.1:1", headers_json_column_name="h")
+    assert sorted((message.key, message.error is None) for message in found) == [
+        ("[1]", True),
+        ("[2]", False),
+        ("[3]", True),
+    ]
+    (refused,) = (message.error for message in found if message.error)
+    assert "does not hold a JSON object" in refused
+
+
+def test_the_command_prints_messages_and_says_that_nothing_was_sent(
+    database: str, sql: Sql, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text(
+        f'[changefeed.orders]\nsource = "{database}"\ntables = ["orders"]\nsink = "kafka://u:hush@127.0.0.1:1"\n'
+        '[changefeed.orders.options]\nextra_headers = { team = "hush" }\nheaders_json_column_name = "h"\n'
+    )
+    assert main(["preview", str(file), "--rows", "1"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "topic orders, key [1]",
+        '  headers: {"team": "***", "who": "me"}',
+        '  value: {"after": {"id": 1, "total": 9.90}}',
+        "1 message; nothing was sent",
+    ]
+    sql.execute("UPDATE orders SET h = '[1]'")
+    assert main(["preview", str(file), "--rows", "1"]) == 1
+    out = capsys.readouterr().out
+    assert re.search(r"topic orders, key \[\d\]\n  error: the row of table \S+orders with key", out)
+    assert out.endswith("0 messages, 1 row refused; nothing was sent\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["shop.toml"]
+
+
+def test_avro_messages_are_decoded_and_no_schema_is_registered(
+    database: str, sql: Sql, schema_registry: Server, topic_prefix: str
+) -> None:
+    options = {"confluent_schema_registry": schema_registry.url, "topic_prefix": topic_prefix}
+    first, *_ = previewed(database, "kafka://127.0.0.1:1", format_="avro", **options)
+    assert (first.key, first.decoded) == ("[1]", True)
+    assert json.loads(first.value or "")["after"]["total"] == "9.90"
+    registry = Registry.of(schema_registry.url, owner="test")
+    assert registry.latest(f"{first.topic}-value") is None
+
+
+def test_a_read_only_registry_gives_the_ids_that_schemas_have(schema_registry: Server, topic_prefix: str) -> None:
+    registry = Registry.of(schema_registry.url, owner="test")
+    looking = Registry.of(schema_registry.url, owner="test", read_only=True)
+    schema = '{"type":"string"}'
+    assert looking.register(f"{topic_prefix}a", schema, "AVRO") > 2**30
+    assert looking.schema(looking.register(f"{topic_prefix}a", schema, "AVRO")) == schema
+    assert looking.register(f"{topic_prefix}b", schema, "AVRO") != looking.register(f"{topic_prefix}a", schema, "AVRO")
+    known = registry.register(f"{topic_prefix}c", schema, "AVRO")
+    assert looking.register(f"{topic_prefix}c", schema, "AVRO") == known
