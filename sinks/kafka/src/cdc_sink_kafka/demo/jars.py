@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cdc_core import ConfigError
 
-__all__ = ["KAFKA_VERSION", "REGISTRY_VERSION", "kafka_jars", "registry_home"]
+__all__ = ["KAFKA_VERSION", "REGISTRY_VERSION", "jars_of", "kafka_jars", "registry_home"]
 
 KAFKA_VERSION = "4.3.0"
 REGISTRY_VERSION = "2.6.13.Final"
@@ -42,8 +42,16 @@ def kafka_jars() -> Path:
 
     Raises: ConfigError when they cannot be downloaded.
     """
-    recipe = hashlib.sha256(_KAFKA_POM.encode()).hexdigest()[:8]
-    return _cached(f"kafka-{KAFKA_VERSION}-{recipe}", _fetch_kafka)
+    return jars_of(f"kafka-{KAFKA_VERSION}", _KAFKA_POM, what="Apache Kafka")
+
+
+def jars_of(name: str, pom: str, *, what: str) -> Path:
+    """Return the directory of the jars that *pom* requires, kept as *name*. The first call on a machine downloads them.
+
+    Raises: ConfigError, which says *what* could not be downloaded.
+    """
+    recipe = hashlib.sha256(pom.encode()).hexdigest()[:8]
+    return _cached(f"{name}-{recipe}", lambda target: _fetch_jars(target, pom, what=what))
 
 
 def registry_home() -> Path:
@@ -70,11 +78,10 @@ def _cached(name: str, fetch: Callable[[Path], None]) -> Path:
     return home
 
 
-def _fetch_kafka(target: Path) -> None:
+def _fetch_jars(target: Path, pom: str, *, what: str) -> None:
     target.mkdir()
-    pom = target / "pom.xml"
-    pom.write_text(_KAFKA_POM)
-    _maven("Apache Kafka", "copy-dependencies", f"-DoutputDirectory={target}", "-DincludeScope=runtime", cwd=target)
+    (target / "pom.xml").write_text(pom)
+    _maven(what, "copy-dependencies", f"-DoutputDirectory={target}", "-DincludeScope=runtime", cwd=target)
 
 
 def _fetch_registry(target: Path) -> None:
