@@ -18,7 +18,6 @@ V = TypeVar("V")
 SOURCE_MEMBERS = (
     "changefeed_sink",
     "database_name",
-    "db_version",
     "job_id",
     "origin",
     "primary_keys",
@@ -37,8 +36,6 @@ class SourceFacts:
 
     changefeed_sink: str = ""
     """Name of the sink, such as `kafka`."""
-    db_version: str = ""
-    """Version of the source's server."""
     job_id: str = ""
     """Name of the changefeed, by which commands know it."""
     origin: str = ""

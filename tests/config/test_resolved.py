@@ -319,3 +319,22 @@ def test_components_are_opened_with_what_the_user_asked_for() -> None:
     assert destination.context.tables == (TableName("db", "public", "orders"),)
     assert destination.context.topics("p_").of(TableName("db", "public", "orders")) == "p_db.public.orders"
     assert "hunter2" not in repr(source.context)
+
+
+def test_an_enriched_changefeed_tells_its_encoder_where_rows_come_from() -> None:
+    wide = encoder(envelopes=frozenset({"wrapped", "enriched"}))
+    options = {"envelope": "enriched", "enriched_properties": "source,schema", "updated": True}
+    resolved = resolve(changefeed(options=options), host(rangefeed(), wide, sink()))
+    copy = ResolvedChangefeed.from_json(json.loads(json.dumps(resolved.to_json())))
+    assert copy == resolved
+    context = pickle.loads(pickle.dumps(copy.encoder_context()))
+    assert context.envelope.enriched_properties == ("schema", "source")
+    source = context.source
+    assert (source.changefeed_sink, source.job_id, source.origin) == ("shelf", "orders", "paper")
+    assert context.clock() > 1_700_000_000_000_000_000
+
+
+def test_timestamps_of_an_enriched_changefeed_require_the_source() -> None:
+    wide = encoder(envelopes=frozenset({"wrapped", "enriched"}))
+    with pytest.raises(OptionError, match=r"'orders': envelope 'enriched' has 'updated' in its source"):
+        resolve(changefeed(options={"envelope": "enriched", "updated": True}), host(rangefeed(), wide, sink()))

@@ -80,7 +80,6 @@ def test_the_source_names_the_table_and_holds_the_timestamps(history: RowBatch) 
     facts = {
         "changefeed_sink": "cloudstorage",
         "database_name": name.database,
-        "db_version": "",
         "job_id": "shop",
         "origin": "postgresql",
         "primary_keys": ["b", "a"],

@@ -32,12 +32,10 @@ JSON = ColumnType(kind=Kind.JSON, source="jsonb")
 INTS = ColumnType(kind=Kind.ARRAY, source="bigint[]", element=INT)
 UPDATED = Timestamp(1_701_102_296_662_969_433, 7)
 MVCC = Timestamp(1_701_102_290_000_000_000)
-SOURCE = SourceFacts(
-    changefeed_sink="kafka", db_version="16.4", job_id="shop", origin="postgresql", source_node_locality="region=eu"
-)
+SOURCE = SourceFacts(changefeed_sink="kafka", job_id="shop", origin="postgresql", source_node_locality="region=eu")
 TS = 1_743_792_394_409_866_000
 FACTS = (
-    '"changefeed_sink": "kafka", "database_name": "{database}", "db_version": "16.4", "job_id": "shop", '
+    '"changefeed_sink": "kafka", "database_name": "{database}", "job_id": "shop", '
     '{mvcc}"origin": "postgresql", "primary_keys": ["b", "a"], "schema_name": "{schema}", '
     '"source_node_locality": "region=eu", "table_name": "{table}"'
 )
@@ -127,7 +125,7 @@ def test_the_schema_describes_payloads_of_keys_and_values(history: RowBatch) -> 
     columns.append({"field": "b", "optional": True, "type": "string"})
     source = [
         {"field": name, "optional": False, "type": "string"}
-        for name in ("changefeed_sink", "database_name", "db_version", "job_id", "origin")
+        for name in ("changefeed_sink", "database_name", "job_id", "origin")
     ]
     source.append({"field": "primary_keys", "items": text, "optional": False, "type": "array"})
     source += [

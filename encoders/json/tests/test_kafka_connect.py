@@ -85,7 +85,6 @@ def test_kafka_connect_reads_keys_and_values_of_every_operation(
         "source": {
             "changefeed_sink": "kafka",
             "database_name": name.database,
-            "db_version": "",
             "job_id": "shop",
             "origin": "postgresql",
             "primary_keys": ["id"],
