@@ -58,3 +58,10 @@ def test_every_field_of_a_registration_is_explained() -> None:
 def test_the_entry_point_of_the_page_names_its_plugin_module() -> None:
     (text,) = PAGE.blocks("toml")
     assert tomllib.loads(text)["project"]["entry-points"]["cdc_core.plugins"] == {"cdc_places": "cdc_places.plugin"}
+
+
+@pytest.mark.slow
+def test_the_package_of_the_page_passes_the_suite(tmp_path: Path) -> None:
+    done = PAGE.run(PAGE.package(tmp_path), "pytest", "-q", "-p", "no:cacheprovider", "tests")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "5 passed" in done.stdout

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cdc_conformance.encoders import EncoderConformance
+    from cdc_conformance.functions import FunctionConformance
     from cdc_conformance.promises import Condition, Conformance, applies_if, requires
     from cdc_conformance.rangefeeds import RangefeedConformance
     from cdc_conformance.sinks import SinkConformance
@@ -19,6 +20,7 @@ __all__ = [
     "Condition",
     "Conformance",
     "EncoderConformance",
+    "FunctionConformance",
     "RangefeedConformance",
     "SinkConformance",
     "applies_if",
@@ -29,6 +31,7 @@ _HOMES = {
     "Condition": "cdc_conformance.promises",
     "Conformance": "cdc_conformance.promises",
     "EncoderConformance": "cdc_conformance.encoders",
+    "FunctionConformance": "cdc_conformance.functions",
     "RangefeedConformance": "cdc_conformance.rangefeeds",
     "SinkConformance": "cdc_conformance.sinks",
     "applies_if": "cdc_conformance.promises",

@@ -19,6 +19,7 @@ SUITES = {
     "sink": "cdc_conformance.sinks:SinkConformance",
     "encoder": "cdc_conformance.encoders:EncoderConformance",
     "rangefeed": "cdc_conformance.rangefeeds:RangefeedConformance",
+    "function": "cdc_conformance.functions:FunctionConformance",
 }
 """The suite of each kind, loaded on first use."""
 

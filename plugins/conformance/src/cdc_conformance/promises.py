@@ -59,7 +59,7 @@ class Conformance:
     """
 
     kind: ClassVar[str] = ""
-    """"sink", "encoder" or "rangefeed"; also the name of the class attribute that names the component."""
+    """"sink", "encoder", "rangefeed" or "function"; also the name of the class attribute that names the component."""
     capabilities: ClassVar[Collection[str]] = frozenset()
     """What the component can do beyond what every component must do; names from `known_capabilities`."""
     known_capabilities: ClassVar[Mapping[str, str]] = {}

@@ -10,7 +10,7 @@ from typing import Any
 from cdc_conformance.components import registration_of
 from cdc_conformance.promises import conditions_of, promises_of, suite_of
 from cdc_core import PluginLoadError
-from cdc_core.plugins.classes import load_class
+from cdc_core.plugins.classes import load_class, load_function
 from cdc_core.registrations import Registration
 
 __all__ = ["HOMES", "Case", "Kind", "Result", "chosen", "kinds", "verdict"]
@@ -20,6 +20,7 @@ HOMES = {
     "history": "cdc_conformance.sabotage.histories",
     "encoder": "cdc_conformance.sabotage.encoders",
     "rangefeed": "cdc_conformance.sabotage.rangefeeds",
+    "function": "cdc_conformance.sabotage.functions",
 }
 """The module of each kind of saboteurs. Those of histories are sinks too."""
 
@@ -83,7 +84,8 @@ class Kind:
         changed = [part for part in reference.CLASSES if getattr(registration, part) != getattr(reference, part)]
         target = getattr(registration, changed[0] if changed else reference.CLASSES[0])
         try:
-            cls = load_class(target, owner=f"saboteur of {case.promise}")
+            load = load_function if self.name == "function" else load_class
+            cls = load(target, owner=f"saboteur of {case.promise}")
         except PluginLoadError as error:
             return _class_name(target), str(error)
         paragraph = (cls.__doc__ or "").strip().partition("\n\n")[0]
