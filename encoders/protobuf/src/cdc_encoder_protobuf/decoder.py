@@ -50,13 +50,13 @@ class ProtobufDecoder(Decoder):
         which = message.WhichOneof("data")
         if self.context.envelope.row is RowPlace.NOWHERE and which is None:
             return DecodedRow(key=key, after=None)
-        if which == "wrapped":
+        if message.HasField("wrapped"):
             metadata = message.wrapped
             after, before = (
                 read_row(schema, getattr(metadata, name).values) if metadata.HasField(name) else None
                 for name in ("after", "before")
             )
-        elif which == "bare":
+        elif message.HasField("bare"):
             metadata = message.bare.__crdb__
             after, before = read_row(schema, message.bare.values), None
         else:
