@@ -106,21 +106,21 @@ def main(args: Sequence[str] | None = None) -> int:
         return error.exit_code
     except CdcError as error:
         _report(error, session)
-        _say(f"error: {session.masked(str(error))}")
+        session.say_error(f"error: {error}")
         return error.exit_status
     except BrokenPipeError:
         return 1
     except Exception as error:
         _report(error, session)
         hint = "" if session.debug else "; run with --debug to see where"
-        _say(f"internal error: {session.masked(f'{type(error).__name__}: {error}')}{hint}")
+        session.say_error(f"internal error: {type(error).__name__}: {error}{hint}")
         return 1
     return status if isinstance(status, int) else 0
 
 
 def _report(error: Exception, session: CliSession) -> None:
     if session.debug:
-        _say(session.masked("".join(traceback.format_exception(error)).rstrip()))
+        session.say_error("".join(traceback.format_exception(error)).rstrip())
 
 
 def _say(text: str) -> None:

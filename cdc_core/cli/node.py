@@ -15,7 +15,7 @@ import click
 
 from cdc_core.cli.metrics import metrics_option, serving_metrics
 from cdc_core.cli.run import make_state_directory, state_of
-from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.session import CliSession, debug_option, log_format_option
 from cdc_core.errors import ConfigError
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.masking import secret_forms, uri_secrets
@@ -49,6 +49,7 @@ def _node_options(command: F) -> F:
 @click.command(short_help="Run jobs as a node, until it is drained.")
 @_node_options
 @metrics_option
+@log_format_option
 @debug_option
 @click.pass_obj
 def node(session: CliSession, /, metrics: str | None, **given: Any) -> int:

@@ -14,7 +14,7 @@ from cdc_core.cli.locality import locality_option
 from cdc_core.cli.metrics import metrics_option, serving_metrics
 from cdc_core.cli.notes import notes_of
 from cdc_core.cli.query_check import selected
-from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.session import CliSession, debug_option, log_format_option
 from cdc_core.cli.stored import require_one_name, store_option, stored_changefeed, warn_of_other_plugins
 from cdc_core.cli.supervised import supervise
 from cdc_core.config.changefeed import Changefeed
@@ -62,6 +62,7 @@ STATE_DIRECTORY = ".cdc"
 @store_option
 @locality_option
 @metrics_option
+@log_format_option
 @debug_option
 @click.pass_obj
 def run(

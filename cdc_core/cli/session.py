@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -12,9 +13,12 @@ from rich.text import Text
 
 from cdc_core.cli.status_block import StatusBlock
 from cdc_core.masking import MaskingFilter, mask
+from cdc_core.telemetry.json_log import JsonFormatter
 from cdc_core.telemetry.status import StatusLog, StatusView
 
-__all__ = ["CliSession", "debug_option"]
+__all__ = ["CliSession", "debug_option", "log_format_option"]
+
+log = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,6 +28,8 @@ class CliSession:
 
     def __init__(self) -> None:
         self.debug = False
+        self.log_format = "text"
+        self._logs = False
         self.console = Console(stderr=True)
         self._secrets: frozenset[str] = frozenset()
         self._filter = MaskingFilter()
@@ -38,8 +44,12 @@ class CliSession:
 
     def start_logging(self, *, quiet: bool = False) -> None:
         """Send log records to the console, masked; of a *quiet* command only warnings."""
-        handler = _ConsoleHandler(self.console)
+        handler: logging.Handler = _ConsoleHandler(self.console)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        if self.log_format == "json":
+            handler = logging.StreamHandler(sys.stderr)
+            handler.setFormatter(JsonFormatter())
+        self._logs = True
         handler.addFilter(self._filter)
         if not self.debug:
             handler.addFilter(_is_ours_to_show)
@@ -52,7 +62,15 @@ class CliSession:
 
     def status_view(self) -> StatusView:
         """Return what shows statuses: a live block on a terminal, log lines elsewhere."""
-        return StatusBlock(self.console) if self.console.is_terminal else StatusLog()
+        is_live = self.console.is_terminal and self.log_format == "text"
+        return StatusBlock(self.console) if is_live else StatusLog()
+
+    def say_error(self, text: str) -> None:
+        """Print *text*, masked, as the last word of a command that failed: a log record where lines are JSON."""
+        if self._logs and self.log_format == "json":
+            log.error("%s", text)
+        else:
+            click.echo(self.masked(text), err=True)
 
 
 def _is_ours_to_show(record: logging.LogRecord) -> bool:
@@ -81,4 +99,22 @@ def debug_option(command: F) -> F:
 
     return click.option(
         "--debug", is_flag=True, expose_value=False, callback=remember, help="Show tracebacks and detailed logs."
+    )(command)
+
+
+def log_format_option(command: F) -> F:
+    """Give a command the option --log-format."""
+
+    def remember(context: click.Context, _parameter: click.Parameter, value: str) -> None:
+        session = context.find_object(CliSession)
+        if session is not None:
+            session.log_format = value
+
+    return click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        expose_value=False,
+        callback=remember,
+        help="How to write log lines to stderr: as text, or as JSON objects. Default: text.",
     )(command)

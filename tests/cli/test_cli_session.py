@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import socket
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError
 
+from cdc_core.cli.main import main
 from cdc_core.cli.session import CliSession
+from cdc_core.errors import ConfigError
 
 
 def hang_up(server: socket.socket) -> None:
@@ -39,3 +45,20 @@ def test_a_dead_jvm_shows_no_traceback_of_py4j(
     err = capsys.readouterr().err
     assert "of ours" in err
     assert ("Traceback" in err) == debug
+
+
+def test_lines_of_json_are_all_that_a_run_prints(
+    file: Path, engine: Callable[[Callable[..., Any]], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*_: Any, **__: Any) -> None:
+        logging.getLogger("cdc_core.engine.run").warning("changefeed 'orders': no access with hunter2")
+        raise ConfigError("the password hunter2 is wrong")
+
+    engine(run)
+    assert main(["run", str(file), "--log-format", "json"]) == 2
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert {"time", "level", "changefeed", "event", "message"} == set(lines[0])
+    assert [line["message"] for line in lines if line["level"] != "info"] == [
+        "changefeed 'orders': no access with ***",
+        "error: the password *** is wrong",
+    ]

@@ -1,0 +1,47 @@
+"""Log records as lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from datetime import UTC, datetime
+
+__all__ = ["JsonFormatter", "event_of"]
+
+_NAMED = re.compile(r"(?:changefeed|job) '([A-Za-z0-9_-]{1,40})'")
+_THREAD = re.compile(r"\bchangefeed ([A-Za-z0-9_-]{1,40})$")
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line: `time`, `level`, `changefeed`, `event`, `message`, and `traceback` if there is one.
+
+    `changefeed` is null in lines that are about none, or about several. Masks nothing: see `MaskingFilter`.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        message = record.getMessage()
+        values = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "changefeed": _changefeed_of(record, message),
+            "event": event_of(record),
+            "message": message,
+        }
+        trace = record.exc_text or (self.formatException(record.exc_info) if record.exc_info else None)
+        if trace:
+            values["traceback"] = trace
+        return json.dumps(values, ensure_ascii=False)
+
+
+def event_of(record: logging.LogRecord) -> str:
+    """Return where the record was logged, as a name to filter by: `engine.run.wait`. `extra` may say it instead."""
+    given = getattr(record, "event", None)
+    if isinstance(given, str):
+        return given
+    return f"{record.name.removeprefix('cdc_core.')}.{record.funcName.strip('_<>')}"
+
+
+def _changefeed_of(record: logging.LogRecord, message: str) -> str | None:
+    found = _NAMED.match(message) or _THREAD.search(record.threadName or "")
+    return None if found is None else found[1]

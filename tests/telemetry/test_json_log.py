@@ -1,0 +1,74 @@
+"""Log records as lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from typing import Any
+
+import pytest
+
+from cdc_core.masking import MaskingFilter
+from cdc_core.telemetry.json_log import JsonFormatter
+
+
+class Lines(logging.Handler):
+    """Keeps what would be printed, masked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(JsonFormatter())
+        self.addFilter(MaskingFilter(["hunter2"]))
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(self.format(record))
+
+
+@pytest.fixture
+def lines() -> Lines:
+    return Lines()
+
+
+@pytest.fixture
+def log(lines: Lines) -> Any:
+    logger = logging.Logger("cdc_core.engine.run")
+    logger.addHandler(lines)
+    return logger
+
+
+def test_a_line_is_one_object_with_its_changefeed_and_event(lines: Lines, log: logging.Logger) -> None:
+    log.warning("changefeed '%s': refused:\n%s", "orders", 'a "quoted" text ü')
+    [text] = lines.texts
+    assert "\n" not in text
+    found = json.loads(text)
+    assert found.pop("time").endswith("+00:00")
+    assert found == {
+        "level": "warning",
+        "changefeed": "orders",
+        "event": "engine.run.test_a_line_is_one_object_with_its_changefeed_and_event",
+        "message": "changefeed 'orders': refused:\na \"quoted\" text ü",
+    }
+
+
+def test_the_thread_of_a_changefeed_names_it_where_the_text_does_not(lines: Lines, log: logging.Logger) -> None:
+    thread = threading.Thread(target=lambda: log.info("saved"), name="process of changefeed orders")
+    thread.start()
+    thread.join()
+    log.info("a node joined")
+    assert [json.loads(text)["changefeed"] for text in lines.texts] == ["orders", None]
+
+
+def test_an_event_may_be_given(lines: Lines, log: logging.Logger) -> None:
+    log.info("%s", "of a child", extra={"event": "engine.run.wait"})
+    assert json.loads(lines.texts[0])["event"] == "engine.run.wait"
+
+
+def test_secrets_are_masked_in_texts_and_tracebacks(lines: Lines, log: logging.Logger) -> None:
+    try:
+        raise ValueError("password hunter2")
+    except ValueError:
+        log.exception("no access with %s", "hunter2")
+    assert "hunter2" not in lines.texts[0]
+    assert json.loads(lines.texts[0])["traceback"].endswith("ValueError: password ***")
