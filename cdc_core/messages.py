@@ -8,6 +8,7 @@ from typing import cast
 
 import pyarrow as pa
 
+from cdc_core.rows import RowBatch
 from cdc_core.schema import TableName
 
 __all__ = ["MessageBatch", "TopicNames", "topic_placeholders"]
@@ -62,6 +63,11 @@ class TopicNames:
             (name for name in ("table", "schema") if name not in topic_placeholders(self.pattern)), "database"
         )
         return f"write {{{missing}}} into the option topic"
+
+    def of_rows(self, rows: RowBatch) -> str:
+        """Return the topic of *rows*, as a sink gets them: prefix and `rows.topic`, otherwise that of their table."""
+        topic = rows.topic
+        return self.of(rows.schema.name) if topic is None else self.prefix + topic
 
     def of(self, name: TableName) -> str:
         """Return the topic of table *name*."""

@@ -89,12 +89,11 @@ class SinkRegistration(Registration):
     `sink`, `resolved_sink` and `destination` are its three parts. `output` is what it asks of the encoder, "messages"
     or "files". `refuses_rows`: it may refuse single rows; the engine then keeps the rows since the last flush, and
     flushes whenever they take 32 MB. `records`: `ResolvedSink.record` needs what `Flushed.delivered` said.
-    `min_checkpoint_frequency_s`: least time between two steps unless the user says otherwise; 0 for messages, more
-    where a step makes a file. `forced`: envelope options that are always on, such as key_in_value where the key has no
-    other place. `envelopes`: those it accepts, all when None; a file has no place for a tombstone.
-    `compression_option`: the option that says how files are compressed, which an encoder may have to do. `reader`: its
-    `SinkReader`, with which the conformance kit and audits see what a consumer sees. `history`: its `StoredHistory`,
-    with which `ChangeReader` reads every row exactly once. `secret_path`: path and user of the URI are never shown.
+    `min_checkpoint_frequency_s`: least time between two steps unless the user says otherwise; more than 0 where a step
+    makes a file. `forced`: envelope options that are always on, as key_in_value where the key has no other place.
+    `envelopes`: those it accepts, all when None. `compression_option`: the option that says how files are compressed,
+    which an encoder may have to do. `reader`: its `SinkReader`, which sees what a consumer sees. `history`: its
+    `StoredHistory`. `secret_path`: path and user of the URI are never shown. `routes`: it obeys `RowBatch.topic`.
     """
 
     KIND: ClassVar[str] = "sink"
@@ -114,6 +113,7 @@ class SinkRegistration(Registration):
     reader: str = ""
     history: str = ""
     secret_path: bool = False
+    routes: bool = False
 
 
 def _plain(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,13 @@ class ResolvedSink(ABC):
         """Return when every endpoint durably holds the resolved mark: each partition of each topic, one file, one POST.
 
         May be called again with the same timestamp, never with a smaller one.
+        """
+
+    def add_topics(self, topics: Collection[str]) -> None:  # noqa: B027 (has a default)
+        """Note that later marks must also reach *topics*, which a query has given to rows.
+
+        Before marks of a sink whose registration says `routes`: all such topics so far, as `Sink.admit` got them. By
+        default nothing depends on it.
         """
 
     def record(self, covered: Covered) -> None:  # noqa: B027 (has a default)

@@ -44,6 +44,8 @@ class RowBatch:
     before      schema.after_type     only when before images were asked for; null when there was no row before
     unavailable list<string>          the columns whose values in `after` the source does not know: `after` has nulls
                                       there, which do not mean NULL. Null for most rows, missing when no row has any
+    topic       string                the topic that a query gave the row; missing without such a query. In a batch that
+                                      a sink gets, all rows have the same
 
     Within a slice the rows of one key are in `updated` order.
     """
@@ -63,10 +65,11 @@ class RowBatch:
         before: pa.StructArray | None = None,
         mvcc: pa.StructArray | None = None,
         unavailable: pa.ListArray | None = None,
+        topic: pa.StringArray | None = None,
     ) -> RowBatch:
         """Build a batch from its columns. Raises: ValueError when a column has another type than the schema says."""
         columns = {"op": op, "updated": updated, "mvcc": mvcc, "key": key, "after": after, "before": before}
-        columns["unavailable"] = unavailable
+        columns |= {"unavailable": unavailable, "topic": topic}
         wanted = {
             "op": pa.uint8(),
             "updated": TIMESTAMP_TYPE,
@@ -75,6 +78,7 @@ class RowBatch:
             "after": schema.after_type,
             "before": schema.after_type,
             "unavailable": UNAVAILABLE_TYPE,
+            "topic": pa.string(),
         }
         present = {name: column for name, column in columns.items() if column is not None}
         for name, column in present.items():
@@ -104,6 +108,13 @@ class RowBatch:
             return False
         column = self.batch.column("unavailable")
         return bool(column.null_count < len(column))
+
+    @property
+    def topic(self) -> str | None:
+        """The topic that a query gave to the rows, in a batch that a sink gets; None where that of the table counts."""
+        if "topic" not in self.batch.schema.names or not len(self):
+            return None
+        return cast(str, self.batch.column("topic")[0].as_py())
 
     def column(self, name: str) -> pa.Array:
         """Return a column of the table above. Raises: KeyError when this batch does not have it."""

@@ -88,6 +88,14 @@ class Sink(ABC):
     def begin(self, slice_: SliceInfo) -> None:  # noqa: B027 (has a default)
         """Note that the rows which follow belong to *slice_*. By default nothing depends on it."""
 
+    def admit(self, topic: str) -> str | None:  # noqa: ARG002
+        """Return when rows that a query gives *topic* can follow; or why none ever can, which makes them bad rows.
+
+        Once for each topic, before its first row, if the registration says `routes`. Create it here if need be. Only
+        what will not pass is such a reason; all other trouble is an error. By default every topic can be written.
+        """
+        return None
+
     @abstractmethod
     def emit(self, rows: RowBatch) -> None:
         """Accept *rows*, in order. May buffer, and may raise for a batch that an earlier call accepted.

@@ -30,6 +30,10 @@ class SinkContext:
     full_table_name: bool = False
     topic: str | None = None
     """Pattern of topics, see `TopicNames`; None unless the user gives one."""
+    routed: bool = False
+    """Whether a query gives every row its topic, see `RowBatch`: then no row goes to a topic that a table names."""
+    reserved_topics: frozenset[str] = frozenset()
+    """Topics at this destination that no row may be given: those of the changefeed's dead letters."""
     tables: tuple[TableName, ...] = ()
     """Every table of the changefeed, including those that never change."""
     feed_id: str = ""

@@ -161,6 +161,9 @@ class ChangefeedOptions:
         doc="Pattern of topic names, in which {database}, {schema} and {table} stand for the parts of the table's name."
         " Without any of them, all tables share one topic.",
     )
+    max_topics: int = option(
+        1000, doc="Maximum number of topics that a query's cdc_topic may give. One more ends the changefeed."
+    )
     resolved: Duration | None = option(
         None,
         doc="Emit resolved timestamps: whenever progress is saved, or at most once in the given duration.",
@@ -279,7 +282,14 @@ class ChangefeedOptions:
                 raise ValueError("'topic' is empty; write a pattern such as {schema}.{table}, or remove it")
             if self.full_table_name:
                 raise ValueError("'topic' and 'full_table_name' exclude each other; write {database}.{schema}.{table}")
-        for name in ("max_step_rows", "max_step_bytes", "max_row_bytes", "dead_letter_max", "max_attempts"):
+        for name in (
+            "max_step_rows",
+            "max_step_bytes",
+            "max_row_bytes",
+            "dead_letter_max",
+            "max_attempts",
+            "max_topics",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"'{name}' must be at least 1")
         if self.gc_protect_expires_after is not None and self.gc_protect_expires_after < _LEAST_PROTECTION_S:

@@ -21,6 +21,7 @@ from cdc_core.masking import secret_texts, uri_secrets
 from cdc_core.options import did_you_mean, option_names, parse_options, secret_values
 from cdc_core.plugins.host import PluginHost
 from cdc_core.queries.names import called_names
+from cdc_core.queries.statement import parse_query
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration, SinkRegistration
 from cdc_core.uris import place_of, split_parameters
 
@@ -118,6 +119,7 @@ def _resolved(
         raise OptionError(f"{owner}: source '{rangefeed.name}' keeps no replicas; remove option 'placement'")
     _refuse_impossible(owner, options, encoder.registration, sink.registration, host)
     _refuse_pointless(owner, options, given)
+    _refuse_about_topics(owner, changefeed, given, sink.registration)
     letters = None if options.dead_letter is None else _dead_letters(changefeed, options.dead_letter, host, rangefeed)
     frequency = options.min_checkpoint_frequency
     secrets = _secrets(changefeed, [*(component.parsed() for component in own), options])
@@ -243,6 +245,20 @@ def _refuse_pointless(owner: str, options: ChangefeedOptions, given: Mapping[str
                 f"{owner}: option '{name}' has no effect without dead letters; remove it, or set on_error ="
                 " 'dead_letter'"
             )
+
+
+def _refuse_about_topics(owner: str, changefeed: Changefeed, given: Mapping[str, Any], sink: SinkRegistration) -> None:
+    """Raise an OptionError when the sink cannot obey a query that gives topics, or an option would have no effect."""
+    routes = changefeed.query is not None and parse_query(changefeed.query, tuple(changefeed.functions.items())).routes
+    if routes and not sink.routes:
+        raise OptionError(
+            f"{owner}: its query gives rows a cdc_topic, which sink '{sink.name}' does not obey; choose another sink,"
+            " or another name for that column"
+        )
+    for name in ("topic", "full_table_name") if routes else ("max_topics",):
+        if name in given:
+            reason = "its query gives each row a cdc_topic" if routes else "no query gives rows a cdc_topic"
+            raise OptionError(f"{owner}: option '{name}' has no effect, because {reason}; remove it")
 
 
 def _secrets(changefeed: Changefeed, parsed: list[Any]) -> frozenset[str]:

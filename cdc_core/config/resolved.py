@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -40,6 +41,7 @@ from cdc_core.slice_reader import SliceReader
 from cdc_core.source_history import SourceHistory
 from cdc_core.step_planner import StepPlanner
 from cdc_core.telemetry.stages import time_encoder
+from cdc_core.uris import place_of
 
 __all__ = ["ResolvedChangefeed"]
 
@@ -131,6 +133,12 @@ class ResolvedChangefeed:
             return None
         return parse_query(self.query, tuple(self.functions.items()), self.installed_functions)
 
+    @property
+    def routes(self) -> bool:
+        """Whether the query gives each row its topic."""
+        query = self.parsed_query()
+        return query is not None and query.routes
+
     def rangefeed_context(self) -> RangefeedContext:
         """Return what every part of the rangefeed is built from."""
         envelope, query = self.envelope(), self.parsed_query()
@@ -206,6 +214,8 @@ class ResolvedChangefeed:
             encoder=time_encoder(self.open_encoder()),
             full_table_name=self.options.full_table_name,
             topic=self.options.topic,
+            routed=self.routes,
+            reserved_topics=self._topics_of_dead_letters() if self.routes else frozenset(),
             tables=self.table_names,
             feed_id=self.feed_id,
             format=self.encoder.name,
@@ -312,6 +322,16 @@ class ResolvedChangefeed:
             f"destination={self.shown_destination!r}, rangefeed={self.rangefeed.name!r}, "
             f"encoder={self.encoder.name!r}, sink={self.sink.name!r}, feed_id={self.feed_id!r}, epoch={self.epoch})"
         )
+
+    def _topics_of_dead_letters(self) -> frozenset[str]:
+        """Return the topics of the dead letters, if they are at the destination of the rows."""
+        letters = self.dead_letter
+        if letters is None or letters.sink.name != self.sink.name or letters.sink_place() != self.sink_place():
+            return frozenset()
+        if place_of(letters.destination) != place_of(self.destination):
+            return frozenset()
+        with closing(letters.open_destination()) as destination:
+            return frozenset(map(destination.topic, letters.table_names))
 
     def _compression(self) -> str:
         """Return what the sink's option says that files are compressed with."""

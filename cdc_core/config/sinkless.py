@@ -22,5 +22,6 @@ SINKLESS = SinkRegistration(
     destination="",
     options="cdc_core.config.sinkless:SinklessOptions",
     output="messages",
+    routes=True,
     summary="no sink: the messages are taken directly",
 )

@@ -16,6 +16,7 @@ from cdc_core.decoder import Decoder
 from cdc_core.delivery.blocked_keys import BlockedKeys
 from cdc_core.delivery.dead_letters import BLOCKED, BadRow, dead_letter_schema, row_of
 from cdc_core.delivery.delivery import BadRows, Delivery
+from cdc_core.delivery.routing import Routing
 from cdc_core.errors import ConfigError
 from cdc_core.rows import RowBatch
 from cdc_core.sink import Flushed, Sink, SliceInfo
@@ -116,8 +117,12 @@ class DeadLetterReader:
         return (letter.after or {} for letter in decoded)
 
 
-def send_again(sink: Sink, rows: Iterable[WaitingRow], *, feed: ResolvedChangefeed, slice_: SliceInfo) -> Replay:
+def send_again(
+    sink: Sink, rows: Iterable[WaitingRow], *, feed: ResolvedChangefeed, slice_: SliceInfo, routing: Routing
+) -> Replay:
     """Deliver *rows* to *sink* as *slice_*, those of a key in the order of `updated`; durable on return.
+
+    *routing* puts those apart that have topics.
 
     With dead_letter_order = 'block_key', rows of a key after one that is refused again are kept as well. Raises:
     whatever the sink raises about anything but rows.
@@ -136,7 +141,11 @@ def send_again(sink: Sink, rows: Iterable[WaitingRow], *, feed: ResolvedChangefe
     delivery = Delivery(sink, kept, owner=feed.sink.owner, refuses_rows=feed.sink.registration.refuses_rows)
     delivery.begin(slice_)
     for batch in _batches([each.row for each in whole]):
-        delivery.emit(batch)
+        for part in routing.parted(batch):
+            if isinstance(part, BadRow):
+                kept.add(part)
+            else:
+                delivery.emit(part)
     flushed = delivery.flush()
     stay = {(bad.table, bad.key, bad.updated) for bad in kept.rows}
     first = [each.letters[0] for each in whole]

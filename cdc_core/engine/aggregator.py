@@ -10,6 +10,7 @@ import pyarrow as pa
 from cdc_core.delivery.bad_rows import SliceBadRows, StopAtBadRow
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.delivery.delivery import Delivery
+from cdc_core.delivery.routing import Routing
 from cdc_core.engine.attempt_config import MaskedError
 from cdc_core.engine.packing import BEGIN, END, FAILED, IDLE, REFUSED, Arriving, divided, note, notes, pack, unpack
 from cdc_core.engine.reports import SliceReport
@@ -115,10 +116,12 @@ def write_slice(
     bad_rows: SliceBadRows | None = None,
     stages: Stages | None = None,
     task_attempt: int = 0,
+    routing: Routing | None = None,
 ) -> SliceReport | None:
     """Emit a slice's rows, flush, and return the report; None where there was no slice. *stages* are the task's.
 
     *refuses_rows* is what the sink's registration says; *task_attempt* counts from 0 how often the task was begun.
+    *routing* puts rows apart that have topics; without it there are none.
 
     A reader that dies makes *batches* end normally. Therefore nothing counts before the slice's `end` row was seen;
     without it the slice is abandoned. Dead letters in *bad_rows* are durable before the report; without *bad_rows* the
@@ -139,8 +142,13 @@ def write_slice(
         if isinstance(value, RowBatch):
             _require_inside(info, end)
             rows += len(value)
-            delivery.emit(value)
-            latency.emitted(value)
+            for part in (value,) if routing is None else routing.parted(value):
+                if isinstance(part, BadRow):
+                    bad_rows.add(part)
+                else:
+                    delivery.emit(part)
+                    latency.emitted(part)
+                del part
             del value  # a large one would stay while the next one arrives
         elif isinstance(value, BadRow):
             _require_inside(info, end)

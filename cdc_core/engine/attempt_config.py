@@ -16,6 +16,7 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.fenced_sink import EpochCheck
 from cdc_core.engine.fencing import at_work
 from cdc_core.engine.host_requirements import HostRequirements
+from cdc_core.engine.topic_admission import TopicAdmission
 from cdc_core.errors import CdcError, RetryableError, is_outage, to_wire
 from cdc_core.masking import MaskingFilter, mask
 from cdc_core.queries.binding import QueryPlan
@@ -138,6 +139,12 @@ class AttemptConfig:
     def open_epoch_check(self) -> EpochCheck:
         """Return the check of this attempt, on a host that can ask the store. Raises: ConfigError for another one."""
         return EpochCheck(self.open_store_of_host(), name=self.feed.name, epoch=self.feed.epoch)
+
+    def open_topic_admission(self) -> TopicAdmission:
+        """Return what admits topics in this process, on a host that can ask the store. Raises: ConfigError."""
+        feed = self.feed
+        store = self.open_store_of_host()
+        return TopicAdmission(store, name=feed.name, epoch=feed.epoch, most=feed.options.max_topics)
 
     @contextmanager
     def guarded(self) -> Iterator[None]:

@@ -64,6 +64,10 @@ class FencedSink(Sink):
         with self._fenced():
             self._sink.begin(slice_)
 
+    def admit(self, topic: str) -> str | None:
+        with self._fenced():
+            return self._sink.admit(topic)
+
     def emit(self, rows: RowBatch) -> None:
         with self._fenced():
             self._sink.emit(rows)

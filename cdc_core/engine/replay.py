@@ -5,14 +5,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.replay import Replay, WaitingRow, send_again
+from cdc_core.delivery.routing import Routing
 from cdc_core.engine.checks import check_sink, prepare_sink
 from cdc_core.engine.fenced_sink import EpochCheck, FencedSink
 from cdc_core.engine.fencing import RunLock, await_idle
 from cdc_core.engine.starting import register
+from cdc_core.engine.topic_admission import TopicAdmission
 from cdc_core.errors import ConfigError
 from cdc_core.sink import Flushed, SliceInfo
 from cdc_core.store.progress import DeadLetter, ProgressStore
@@ -72,10 +75,13 @@ def replay(
             # A plan that an earlier attempt left knew of keys that had to wait.
             store.save_plan(feed.name, epoch, {})
             lower = progress.frontier.high_water.next()
+            fenced = FencedSink(sink, check.require_newest)
+            admission = TopicAdmission(store, name=feed.name, epoch=epoch, most=feed.options.max_topics)
             result = send_again(
-                FencedSink(sink, check.require_newest),
+                fenced,
                 rows,
                 feed=feed,
+                routing=Routing(partial(admission.admit, sink=sink, fenced=fenced)),
                 slice_=SliceInfo(step=0, index=0, lower=lower, replay=True),
             )
             delivered = result.flushed.delivered

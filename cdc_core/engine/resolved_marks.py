@@ -19,11 +19,20 @@ class ResolvedMarks:
     """Emits the resolved marks of one attempt through *sink*. *records* is what the sink's registration says.
 
     Where marks keep a distance, *interval_s*, the store remembers each one: the process that emits the next may be
-    another.
+    another. *routes* is what the sink's registration says; *routed*: rows may get new topics at any time.
     """
 
     def __init__(
-        self, sink: ResolvedSink, store: ProgressStore, *, name: str, epoch: int, records: bool, interval_s: float
+        self,
+        sink: ResolvedSink,
+        store: ProgressStore,
+        *,
+        name: str,
+        epoch: int,
+        records: bool,
+        interval_s: float,
+        routes: bool = False,
+        routed: bool = False,
     ) -> None:
         self._sink = sink
         self._store = store
@@ -31,6 +40,8 @@ class ResolvedMarks:
         self._epoch = epoch
         self._records = records
         self._interval_s = interval_s
+        self._tell_topics = routes
+        self._routed = routed
 
     def emit(self, mark: Timestamp, *, latest: Timestamp) -> None:
         """Emit *mark*, and before it any mark that an earlier attempt prepared and perhaps did not emit.
@@ -38,6 +49,9 @@ class ResolvedMarks:
         Called after the progress that reached *mark* was saved; no row of it has `updated` above *latest*. Raises:
         FencedError; whatever the sink raises.
         """
+        if self._tell_topics:
+            self._sink.add_topics(self._store.topics(self._name))
+            self._tell_topics = self._routed  # without such a query there are those of an earlier one
         waiting = []
         if self._records:
             waiting = self._store.assign_mark(self._name, self._epoch, mark)  # it is fenced
@@ -67,6 +81,8 @@ def open_resolved_marks(feed: ResolvedChangefeed, store: ProgressStore) -> Resol
         epoch=feed.epoch,
         records=feed.sink.registration.records,
         interval_s=feed.options.resolved or 0.0,
+        routes=feed.sink.registration.routes,
+        routed=feed.routes,
     )
 
 

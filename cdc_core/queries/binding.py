@@ -14,7 +14,7 @@ from typing import Any, Self
 from cdc_core.errors import ConfigError
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.options import did_you_mean
-from cdc_core.queries.functions import EVENT_FUNCTIONS, MVCC_COLUMN
+from cdc_core.queries.functions import EVENT_FUNCTIONS, MVCC_COLUMN, TOPIC_COLUMN
 from cdc_core.queries.query import Fragment, Item, Query, Reference
 from cdc_core.queries.refusals import refusal
 from cdc_core.schema import ColumnType, Kind, TableSchema
@@ -87,7 +87,7 @@ class BoundQuery:
     """A query over version `schema` of its table, the *number*-th of the versions that its attempt knows.
 
     `typed` and `previous` are the columns that expressions use, of the row after and before the change. `calls` are
-    those of Python functions, each after those in its arguments.
+    those of Python functions, each after those in its arguments. `topic` gives the row's topic, and is no output.
     """
 
     number: int
@@ -98,6 +98,7 @@ class BoundQuery:
     previous: tuple[str, ...]
     condition: Output | None
     calls: tuple[PythonCall, ...] = ()
+    topic: Output | None = None
 
     @property
     def raw(self) -> tuple[str, ...]:
@@ -118,6 +119,7 @@ class BoundQuery:
             "previous": list(self.previous),
             "condition": None if self.condition is None else self.condition.to_json(),
             "calls": [call.to_json() for call in self.calls],
+            "topic": None if self.topic is None else self.topic.to_json(),
         }
 
     @classmethod
@@ -131,6 +133,7 @@ class BoundQuery:
             previous=tuple(value["previous"]),
             condition=None if value["condition"] is None else Output.from_json(value["condition"]),
             calls=tuple(map(PythonCall.from_json, value["calls"])),
+            topic=None if value["topic"] is None else Output.from_json(value["topic"]),
         )
 
 
@@ -175,7 +178,12 @@ class _Binder:
                 f"query: table {schema.name} has a column of its own named cdc_prev, so that a query cannot use the row"
                 " before the change; rename the column"
             )
-        outputs = [output for item in query.items for output in self._outputs(item)]
+        outputs = [output for item in query.items if not item.is_topic for output in self._outputs(item)]
+        topic = self._topic()
+        if not outputs:
+            raise refusal(
+                query.text, query.items[0].start, "cdc_topic is no column of the message; select others as well"
+            )
         names: dict[str, Output] = {}
         for output in outputs:
             if output.name in names:
@@ -191,7 +199,15 @@ class _Binder:
             previous=tuple(self._previous),
             condition=condition,
             calls=tuple(self._calls.values()),
+            topic=topic,
         )
+
+    def _topic(self) -> Output | None:
+        items = [item for item in self._query.items if item.is_topic]
+        if len(items) > 1:
+            reason = f"two expressions are named {TOPIC_COLUMN}; give one another name"
+            raise refusal(self._query.text, items[1].start, reason)
+        return next((self._computed(item.fragment, item.name) for item in items if item.fragment is not None), None)
 
     def _outputs(self, item: Item) -> Iterator[Output]:
         if item.fragment is None:

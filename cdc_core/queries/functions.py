@@ -9,10 +9,20 @@ from cdc_core.queries.builtin_functions import BUILTIN_FUNCTIONS
 from cdc_core.queries.dialect import is_word_of_sql, knows_function
 from cdc_core.rows import Op
 
-__all__ = ["EVENT_FUNCTIONS", "MVCC_COLUMN", "NO_PARENTHESES", "PREVIOUS", "refused_function", "refused_name"]
+__all__ = [
+    "EVENT_FUNCTIONS",
+    "MVCC_COLUMN",
+    "NO_PARENTHESES",
+    "PREVIOUS",
+    "TOPIC_COLUMN",
+    "refused_function",
+    "refused_name",
+]
 
 PREVIOUS = frozenset({"cdc_prev", "crdb_internal_cdc_prev"})
 """Names of the row before the change."""
+TOPIC_COLUMN = "cdc_topic"
+"""The name of an item that is the row's topic, and no column of the message."""
 MVCC_COLUMN = "crdb_internal_mvcc_timestamp"
 """A column that every table has in a query: the commit timestamp of the row version, as a decimal."""
 

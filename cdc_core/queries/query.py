@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cdc_core.function_registration import FunctionRegistration
+from cdc_core.queries.functions import TOPIC_COLUMN
 
 __all__ = ["Fragment", "Item", "Query", "Reference", "SqlFunction"]
 
@@ -88,6 +89,11 @@ class Item:
     column: Reference | None = None
     qualifier: tuple[str, ...] = ()
 
+    @property
+    def is_topic(self) -> bool:
+        """Whether it is the row's topic: an expression by that name, and not a column among all of a table."""
+        return self.fragment is not None and self.name == TOPIC_COLUMN
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
@@ -106,6 +112,11 @@ class Query:
     def function(self, name: str) -> SqlFunction | FunctionRegistration:
         known: tuple[SqlFunction | FunctionRegistration, ...] = (*self.functions, *self.installed)
         return next(function for function in known if function.name == name)
+
+    @property
+    def routes(self) -> bool:
+        """Whether it gives each row a topic."""
+        return any(item.is_topic for item in self.items)
 
     @property
     def fragments(self) -> Iterator[Fragment]:

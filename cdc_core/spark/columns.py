@@ -268,9 +268,14 @@ def _evaluated(
             lacking[column.name] = failed = np.asarray(computed.is_null())
             reasons.update(_failures(output.text, failed, fields.get(f"e{index}")))
         arrays.append(_restored(computed.flatten()[0], column))
-    if "condition" in fields and fields["condition"].null_count and query.condition is not None:
-        failed = np.asarray(fields["condition"].is_null())
-        reasons.update(_failures(f"WHERE {query.condition.text}", failed, fields.get("condition_error")))
+    texts = {
+        "topic": query.topic and query.topic.text,
+        "condition": query.condition and f"WHERE {query.condition.text}",
+    }
+    for name, text in texts.items():
+        if text and fields[name].null_count:
+            failed = np.asarray(fields[name].is_null())
+            reasons.update(_failures(text, failed, fields.get(f"{name}_error")))
     op = batch.column("op").cast(pa.uint8())
     mask = None if deletes_as_rows else pc.equal(op, pa.scalar(int(Op.DELETE), pa.uint8()))
     key = [_restored(values, each) for values, each in zip(fields["key"].flatten(), schema.key_columns, strict=True)]
@@ -285,6 +290,7 @@ def _evaluated(
         key=RowBatch.struct(schema.key_type, key),
         after=RowBatch.struct(schema.after_type, arrays, mask),
         unavailable=unavailable_column(lacking) if lacking else None,
+        topic=None if query.topic is None else fields["topic"].flatten()[0].cast(pa.string()),
     )
     start = 0
     for index in sorted(reasons):

@@ -39,6 +39,7 @@ from pyspark.sql.types import (
 
 from cdc_core.delivery.called_function import CalledFunction
 from cdc_core.queries.binding import BoundQuery, Output, PythonCall, QueryPlan
+from cdc_core.queries.functions import TOPIC_COLUMN
 from cdc_core.queries.refusals import refusal
 from cdc_core.schema import ColumnType, Kind
 from cdc_core.spark.columns import BATCH_ROWS, output_schema, spark_schema
@@ -111,6 +112,9 @@ def plan_query(session: SparkSession, query: BoundQuery) -> QueryPlan:
     for call in query.calls:
         _check_call(rows, query, call)
     computed = {output.name: _type_of(rows, query, output) for output in query.computed}
+    if query.topic is not None and (type_ := _type_of(rows, query, query.topic)) != _TEXT:
+        reason = f"{TOPIC_COLUMN} must be text, and {query.topic.text} has the type {type_.source}; cast it to STRING"
+        raise refusal(query.text, query.topic.at, reason)
     if query.condition is not None:
         _check_condition(rows, query, query.condition)
     return QueryPlan(query=query, schema=output_schema(query, computed))
@@ -159,7 +163,7 @@ def explain_query(session: SparkSession, query: BoundQuery) -> str:
         (f.expr(_on_one_line(output.sql)) if raw is None or not output.column else raw.getField(output.column)).alias(
             output.name
         )
-        for output in query.outputs
+        for output in (*query.outputs, *([] if query.topic is None else [query.topic]))
     ]
     lines = rows.select(*items)._jdf.queryExecution().optimizedPlan().toString().rstrip().splitlines()
     text = "\n".join([*lines[:-1], re.sub(r"LogicalRDD.*", f"changes of {query.schema.name}", lines[-1])])
@@ -175,9 +179,9 @@ def evaluated(rows: DataFrame, plans: Sequence[QueryPlan]) -> DataFrame:
     """Return what the queries of all versions give for *rows*, in the columns layout.
 
     In place of `vN` there is `oN`, a struct of `key`, `raw`, for each expression `cI` by the number of its output a
-    struct of its value or null where it failed, and `condition` likewise. Where Python functions are called, `eI` and
-    `condition_error` say why they failed. Rows that a condition refuses are left out;
-    those for which it failed are not, and notes neither.
+    struct of its value or null where it failed, and `topic` and `condition` likewise. Where Python functions are
+    called, `eI`, `topic_error` and `condition_error` say why they failed. Rows that a condition refuses are
+    left out; those for which it failed are not, and notes neither.
     """
     passed = [name for name in rows.columns if not re.fullmatch(r"v\d+", name)]
     for plan in plans:
@@ -200,6 +204,9 @@ def evaluated(rows: DataFrame, plans: Sequence[QueryPlan]) -> DataFrame:
             if not output.column:
                 fields.append(_tried(rows, _value(output, plan)).alias(f"c{index}"))
                 fields += _errors(output, f"e{index}")
+        if query.topic is not None:
+            fields.append(_tried(rows, query.topic.sql).alias("topic"))
+            fields += _errors(query.topic, "topic_error")
         condition = f.lit(True)
         if query.condition is not None:
             held = _tried(rows, query.condition.sql)

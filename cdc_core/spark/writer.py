@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -16,6 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from cdc_core.delivery.bad_rows import bad_rows_of
+from cdc_core.delivery.routing import Routing
 from cdc_core.engine.aggregator import ReaderDiedError, write_slice
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.coordinator import Coordinator
@@ -25,6 +27,7 @@ from cdc_core.engine.reports import SliceReport, joined_failures
 from cdc_core.engine.resolved_marks import open_resolved_marks
 from cdc_core.engine.saved_progress import SavedFlag
 from cdc_core.engine.source_notice import NoticeFile
+from cdc_core.engine.topic_admission import TopicAdmission
 from cdc_core.engine.worker_cache import WorkerCache
 from cdc_core.envelope import DeleteForm
 from cdc_core.sink import Sink
@@ -37,6 +40,7 @@ __all__ = ["ChangefeedSink"]
 _sinks: WorkerCache[Sink] = WorkerCache()
 _dead_letter_sinks: WorkerCache[Sink] = WorkerCache()
 _epoch_checks: WorkerCache[EpochCheck] = WorkerCache()
+_admissions: WorkerCache[TopicAdmission] = WorkerCache()
 _coordinators: WorkerCache[Coordinator] = WorkerCache()
 
 
@@ -97,13 +101,19 @@ class SinkWriter(DataSourceStreamArrowWriter):
                 def open_dead_letter_sink() -> Sink:
                     return FencedSink(opened.enter_context(self._dead_letter_sink()), check.require_newest)
 
+                fenced = FencedSink(sink, check.require_newest)
+                routing = None
+                if config.feed.routes:
+                    admission = opened.enter_context(_admissions.use(config.key, config.open_topic_admission))
+                    routing = Routing(partial(admission.admit, sink=sink, fenced=fenced))
                 report = write_slice(
-                    FencedSink(sink, check.require_newest),
+                    fenced,
                     self._arriving(iterator),
                     refuses_rows=config.feed.sink.registration.refuses_rows,
                     bad_rows=bad_rows_of(config.feed, open_sink=open_dead_letter_sink),
                     stages=stages,
                     task_attempt=_task_attempt(),
+                    routing=routing,
                 )
                 return ReportMessage(report=report, idle=report is None)
         except ReaderDiedError:

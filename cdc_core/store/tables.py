@@ -15,11 +15,12 @@ __all__ = [
     "SCHEMA_VERSION",
     "STATUSES",
     "STORE",
+    "TOPICS",
     "UNRECORDED",
     "update",
 ]
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 """Version of the tables below: the newest of those in migrations/versions."""
 
 METADATA = sa.MetaData()
@@ -104,6 +105,14 @@ CLAIMS = sa.Table(
     sa.UniqueConstraint("name", "epoch", "step", "task", name="uq_cdc_claims_task"),
 )
 """Which task of a step reads which slice."""
+TOPICS = sa.Table(
+    "cdc_topics",
+    METADATA,
+    sa.Column("id", NUMBER, primary_key=True),
+    sa.Column("name", sa.String(40), nullable=False, index=True),
+    sa.Column("topic", sa.Text, nullable=False),
+)
+"""The topics that a query has given to rows: each is here before its first row is delivered."""
 
 
 def update(name: str) -> sa.Update:

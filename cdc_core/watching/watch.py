@@ -12,6 +12,7 @@ from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.resolve import resolve_without_sink
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.dead_letters import BadRow
+from cdc_core.delivery.routing import Routing
 from cdc_core.encoder import Encoder
 from cdc_core.engine.temporary_run import TemporaryRun, temporary
 from cdc_core.errors import BadRowError, ConfigError
@@ -125,7 +126,7 @@ class _Run:
             self._run.stop()
 
     def batches(self) -> Generator[Sequence[WatchedRow]]:
-        encoder = self._feed.open_encoder()
+        encoder, routing = self._feed.open_encoder(), Routing(_any_topic)
         with evaluation_of(self._feed) as evaluation:
             self._run = run = TemporaryRun(self._feed, evaluation=evaluation, check=self._check)
             if self.stopped:
@@ -134,14 +135,16 @@ class _Run:
                 for item in items:
                     if isinstance(item, Timestamp):
                         yield [WatchedRow(None, None, encoder.encode_resolved("", item))]
-                    elif isinstance(item, BadRow):
-                        raise BadRowError(f"{item} cannot be delivered: {item.shown_reason}")
-                    else:
-                        yield from self._encoded(encoder, item)
+                        continue
+                    for part in routing.parted(item) if isinstance(item, RowBatch) else (item,):
+                        if isinstance(part, BadRow):
+                            raise BadRowError(f"{part} cannot be delivered: {part.shown_reason}")
+                        yield from self._encoded(encoder, part)
+                        del part
                     del item
 
     def _encoded(self, encoder: Encoder, rows: RowBatch) -> Iterator[Sequence[WatchedRow]]:
-        topic = self._topics.of(rows.schema.name)
+        topic = self._topics.of_rows(rows)
         batch = encoder.encode(rows, topic=topic) if len(rows) else None
         for start in range(0, len(rows), _BATCH_ROWS):
             assert batch is not None
@@ -159,6 +162,10 @@ class _Run:
                     f"tables {other.name} and {schema.name} could not be told apart; {self._topics.remedy}"
                 )
         self._feed.open_encoder().check(named)
+
+
+def _any_topic(_: str) -> None:
+    """Accept each topic that a query gives: there is no sink to refuse it."""
 
 
 def _end(run: _Run, batches: Generator[Sequence[WatchedRow]]) -> None:

@@ -14,8 +14,9 @@ __all__ = ["LAYERS", "ROOT", "core_violations", "cycles", "imported_by", "loaded
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("timestamp", "span", "locality", "schema", "errors", "masking"),
-    ("frontier", "rows", "uris", "messages", "schema_change", "placement"),
-    ("options", "envelope_shapes", "enriched", "row_members", "source_objects", "unavailable", "restriction"),
+    ("frontier", "rows", "uris", "schema_change", "placement"),
+    ("messages", "options", "envelope_shapes", "enriched", "row_members"),
+    ("source_objects", "unavailable", "restriction"),
     ("envelope", "file_body", "registrations", "rangefeed", "source_writer"),
     ("function_registration",),
     ("queries", "step_planner", "source_history", "encoder", "hookspecs"),

@@ -117,3 +117,25 @@ def test_a_table_with_a_column_named_cdc_prev_has_no_row_before() -> None:
 def test_a_bound_query_crosses_a_process_border() -> None:
     query = bound("SELECT *, upper(status) AS up FROM orders WHERE event_op() = 'delete'")
     assert BoundQuery.from_json(query.to_json()) == query
+
+
+def test_an_item_named_cdc_topic_is_the_topic_and_no_column() -> None:
+    query = bound("SELECT id, concat('x-', id) AS cdc_topic FROM orders")
+    assert [output.name for output in query.outputs] == ["id"]
+    assert query.topic is not None
+    assert query.topic.text == "concat('x-', id)"
+    assert BoundQuery.from_json(query.to_json()) == query
+    assert parse_query("SELECT id, 'x' AS cdc_topic FROM orders").routes
+    assert not parse_query("SELECT * FROM orders").routes
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("SELECT 'x' AS cdc_topic FROM orders", "cdc_topic is no column of the message; select others as well"),
+        ("SELECT id, 'x' AS cdc_topic, 'y' AS cdc_topic FROM orders", "two expressions are named cdc_topic"),
+    ],
+)
+def test_a_query_gives_one_topic_and_something_to_deliver(query: str, told: str) -> None:
+    with pytest.raises(OptionError, match=told):
+        bound(query)

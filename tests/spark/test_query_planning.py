@@ -379,3 +379,24 @@ def test_decimals_keep_their_scale(session: SparkSession) -> None:
 def test_an_updated_timestamp_is_the_one_of_the_change(session: SparkSession) -> None:
     found = one(session, "SELECT id FROM orders", rows([{}]))
     assert found.latest() == Timestamp(1_700_000_000_000_000_001, 7)
+
+
+def test_a_query_gives_topics_that_are_no_columns(session: SparkSession) -> None:
+    query = "SELECT id, CASE WHEN id < 2 THEN 'low-' || name ELSE cdc_prev.name END AS cdc_topic FROM orders"
+    given = rows([{"Name": "a"}, {"Name": None}, None], before=[None, None, {"id": 2, "Name": "gone"}])
+    query = query.replace("name", '"Name"')
+    found = one(session, query, given)
+    assert [column.name for column in found.schema.columns] == ["id"]
+    assert found.column("topic").to_pylist() == ["low-a", None, "gone"]
+    assert found.column("after").to_pylist() == [{"id": 0}, {"id": 1}, {"id": 2}]
+
+
+def test_a_topic_that_is_no_text_is_refused_and_one_that_fails_makes_a_bad_row(session: SparkSession) -> None:
+    with pytest.raises(OptionError, match="cdc_topic must be text, and id has the type integer; cast it to STRING"):
+        plan(session, "SELECT id, id AS cdc_topic FROM orders")
+    failing = 'SELECT id, CAST(CAST("Name" AS INT) AS STRING) AS cdc_topic FROM orders'
+    good, bad = answers(session, plan(session, failing), rows([{"Name": "5"}, {"Name": "x"}]))
+    assert isinstance(good, RowBatch)
+    assert good.topic == "5"
+    assert isinstance(bad, BadRow)
+    assert bad.reason.startswith("the query cannot compute CAST(CAST(")

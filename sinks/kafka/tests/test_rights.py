@@ -96,3 +96,19 @@ def test_rows_arrive_without_the_right_to_read_the_settings_of_topics(
     sink.emit(rows(range(100)))
     sink.flush()
     assert len(kafka.at(strict_broker.bootstrap_servers).received()) == 100
+
+
+def test_rows_for_a_topic_that_the_user_may_not_write_are_refused_and_no_others(
+    strict_broker: KafkaBroker, deny: Callable[..., None], kafka: KafkaRig
+) -> None:
+    sink = kafka.at(strict_broker.bootstrap_servers).sink(routed=True)
+    assert sink.admit("open") is None
+    assert sink.admit("closed") is None
+    others = [AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS]
+    deny(f"{kafka.prefix}closed", AclOperation.WRITE, *others)
+    deny(f"{kafka.prefix}hidden", AclOperation.DESCRIBE)
+    later = kafka.at(strict_broker.bootstrap_servers).sink(routed=True)
+    reasons = {name: later.admit(name) for name in ("open", "closed", "hidden")}
+    assert reasons["open"] is None
+    assert str(reasons["closed"]).endswith("closed', which its cdc_topic names, may not be written by the user")
+    assert "may not be seen, created or written by the user: Broker: Topic auth" in str(reasons["hidden"])

@@ -8,14 +8,11 @@ from pathlib import Path
 from cdc_core import ConfigError, Destination, SinkContext, SliceInfo, TableName, Timestamp
 from cdc_sink_cloudstorage.layout import Layout
 from cdc_sink_cloudstorage.local import LocalStore
-from cdc_sink_cloudstorage.slice_names import SliceNames
+from cdc_sink_cloudstorage.slice_names import LARGE_VERSION, SliceNames
 from cdc_sink_cloudstorage.store import Store
 from cdc_sink_cloudstorage.uris import store_of
 
 __all__ = ["CloudStorageDestination"]
-
-_LARGE_VERSION = 0xFFFF_FFFF
-"""A schema version with as many digits as any will have."""
 
 
 class CloudStorageDestination(Destination):
@@ -67,7 +64,7 @@ class CloudStorageDestination(Destination):
                     f" {remedy[0].upper()}{remedy[1:]}, or put the tables into separate changefeeds"
                 )
             tables[topic] = table
-            name = names.next_path(topic, _LARGE_VERSION).rpartition("/")[2]
+            name = names.next_path(topic, LARGE_VERSION).rpartition("/")[2]
             size, most = len(name.encode()), self._store.max_name_bytes
             if size > most:
                 raise ConfigError(

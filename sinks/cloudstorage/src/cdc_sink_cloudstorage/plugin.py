@@ -15,6 +15,7 @@ def cdc_register_sinks() -> Iterator[SinkRegistration]:
         options="cdc_sink_cloudstorage.options:CloudStorageOptions",
         schemes=("file", "s3", "gs", "azure", "azure-blob", "azure-storage", "memory"),
         output="files",
+        routes=True,
         refuses_rows=False,
         records=True,
         min_checkpoint_frequency_s=10.0,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from cdc_core import Flushed, RowBatch, Sink, SinkContext, SliceInfo, TableSchema, TerminalSinkError
+from cdc_core import Flushed, RowBatch, Sink, SinkContext, SliceInfo, TableSchema, TerminalSinkError, Timestamp
 from cdc_sink_cloudstorage.compression import STATE_BYTES
 from cdc_sink_cloudstorage.layout import Layout
 from cdc_sink_cloudstorage.manifest import file_entry
 from cdc_sink_cloudstorage.open_file import OpenFile
 from cdc_sink_cloudstorage.options import options_of
 from cdc_sink_cloudstorage.schema_file import SchemaFile
-from cdc_sink_cloudstorage.slice_names import SliceNames
+from cdc_sink_cloudstorage.slice_names import LARGE_VERSION, SliceNames
 from cdc_sink_cloudstorage.store import Store
 from cdc_sink_cloudstorage.stored_bodies import StoredBodies
 from cdc_sink_cloudstorage.uploads import Uploads
@@ -49,7 +49,7 @@ class CloudStorageSink(Sink):
         self._layout = Layout.of(context)
         self._open: dict[str, OpenFile] = {}
         self._names: SliceNames | None = None
-        self._schema_paths: dict[TableSchema, str] = {}
+        self._schema_paths: dict[tuple[str, TableSchema], str] = {}
         self._buffered = 0
         self._flushed = Flushed()
         self._closed = False
@@ -65,12 +65,24 @@ class CloudStorageSink(Sink):
             self._uploads.sweep()
         self._names = SliceNames(slice_, epoch=self.context.epoch, layout=self._layout)
 
+    def admit(self, topic: str) -> str | None:
+        """Refuse a topic that is too long for the name of a file. Dead letters are never among the files."""
+        name = self._layout.topics.prefix + topic
+        first = SliceInfo(step=0, index=0, lower=Timestamp())
+        path = SliceNames(first, epoch=self.context.epoch, layout=self._layout).next_path(name, LARGE_VERSION)
+        size, most = len(path.rpartition("/")[2].encode()), self._store.max_name_bytes
+        if size > most:
+            return (
+                f"topic '{name}', which its cdc_topic names, needs file names of {size} bytes, and {most} are allowed"
+            )
+        return None
+
     def emit(self, rows: RowBatch) -> None:
         """Add *rows* to the open file of their topic. Full files are uploaded; waits while the store is slow."""
         self._require_open()
         if len(rows) == 0:
             return
-        topic = self._layout.topic(rows.schema.name)
+        topic = self._layout.topics.of_rows(rows)
         file = self._open.get(topic)
         if file is not None and not file.accepts(rows):
             self._publish(file)
@@ -151,10 +163,10 @@ class CloudStorageSink(Sink):
 
     def _put_schema(self, file: OpenFile) -> str:
         """Return the path of the schema file of *file*, which is durable now."""
-        path = self._schema_paths.get(file.schema)
+        path = self._schema_paths.get((file.topic, file.schema))
         if path is None:
             context = self.context
             schema = SchemaFile.of(file.schema, topic=file.topic, format_=context.format, encoder=context.encoder)
             self._store.put(schema.path, [schema.body])
-            path = self._schema_paths[file.schema] = schema.path
+            path = self._schema_paths[file.topic, file.schema] = schema.path
         return path

@@ -6,8 +6,10 @@ from cdc_core import SliceInfo
 from cdc_sink_cloudstorage.layout import Layout
 from cdc_sink_cloudstorage.names import DataFile
 
-__all__ = ["SliceNames"]
+__all__ = ["LARGE_VERSION", "SliceNames"]
 
+LARGE_VERSION = 0xFFFF_FFFF
+"""A schema version with as many digits as any will have."""
 _NAMES_OF_A_TASK_ATTEMPT = 1 << 24
 
 

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclOperation
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._topic import TopicDescription
 from confluent_kafka.cimpl import NewTopic
@@ -34,6 +35,14 @@ _HOPELESS = {
     KafkaError._RESOLVE: "check the names of the hosts",
 }
 """Errors of connections that last, with the remedies."""
+_ABOUT_THE_NAME = {
+    KafkaError.TOPIC_EXCEPTION: "is refused by the brokers",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "may not be seen, created or written by the user",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "does not exist, and the user may not create topics",
+    KafkaError.POLICY_VIOLATION: "is refused by the brokers' policy",
+}
+"""The only errors that say something of one topic. Every other one may pass, and is no reason to refuse a row."""
+_MAY_WRITE = (AclOperation.ALL, AclOperation.WRITE)
 _RETRYABLE = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_CONTROLLER)
 
 
@@ -79,11 +88,30 @@ class Administrator:
         if not missing:
             return
         self._create(missing, validate_only=False)
-        deadline = time.monotonic() + _CREATE_LIMIT_S
-        while missing := self._missing(topics):
-            if time.monotonic() > deadline:
-                raise RetryableSinkError(f"topic '{missing[0]}' was created, but the brokers do not list it")
-            self._admin.poll(0.1)
+        self._await_listed(topics)
+
+    def admit(self, topic: str) -> str | None:
+        """Return when *topic* exists, or brokers create it on demand; or why it can never be written, as a predicate.
+
+        Raises: RetryableSinkError for every error that may pass.
+        """
+        found = self._described_for_writing(topic)
+        if isinstance(found, KafkaError) and found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            if self._options.create_kafka_topics == "auto":
+                return None
+            if self._options.create_kafka_topics == "off":
+                return "does not exist, and create_kafka_topics is off"
+            error = self._creation_errors([topic], validate_only=False).get(topic)
+            if error is not None:
+                return _reason(error, topic)
+            self._await_listed([topic])
+            found = self._described_for_writing(topic)
+        if isinstance(found, KafkaError):
+            return _reason(found, topic)
+        rights = found.authorized_operations
+        if rights and not any(right in rights for right in _MAY_WRITE):
+            return "may not be written by the user"
+        return "is internal to Kafka" if found.is_internal else None
 
     def limits(self, topics: Sequence[str]) -> dict[str, int | None]:
         """Return `max.message.bytes` of each topic, None if it cannot be read."""
@@ -170,6 +198,20 @@ class Administrator:
             missing.append(topic)
         return missing
 
+    def _await_listed(self, topics: Sequence[str]) -> None:
+        deadline = time.monotonic() + _CREATE_LIMIT_S
+        while missing := self._missing(topics):
+            if time.monotonic() > deadline:
+                raise RetryableSinkError(f"topic '{missing[0]}' was created, but the brokers do not list it")
+            self._admin.poll(0.1)
+
+    def _described_for_writing(self, topic: str) -> TopicDescription | KafkaError:
+        """Return what the brokers say about *topic*, with what the user may do."""
+        futures = self._admin.describe_topics(
+            TopicCollection([topic]), request_timeout=_LIMIT_S, include_authorized_operations=True
+        )
+        return _error_of(futures[topic]) or futures[topic].result()
+
     def _describe(self, topics: Sequence[str], *, limit_s: float) -> dict[str, TopicDescription | KafkaError]:
         """Return what the brokers say about each of *topics*."""
         if not topics:
@@ -178,6 +220,11 @@ class Administrator:
         return {topic: _error_of(future) or future.result() for topic, future in futures.items()}
 
     def _create(self, topics: Sequence[str], *, validate_only: bool) -> None:
+        for topic, error in self._creation_errors(topics, validate_only=validate_only).items():
+            raise _refusal(error, f"topic '{topic}' cannot be created")
+
+    def _creation_errors(self, topics: Sequence[str], *, validate_only: bool) -> dict[str, KafkaError]:
+        """Create *topics*, and return the errors of those that do not exist now."""
         configs = {name: str(value) for name, value in flat(self._options.topic_configs or {})}
         wanted = [
             NewTopic(
@@ -189,10 +236,12 @@ class Administrator:
             for topic in topics
         ]
         futures = self._admin.create_topics(wanted, request_timeout=_LIMIT_S, validate_only=validate_only)
-        for topic, future in futures.items():
-            error = _error_of(future)
-            if error is not None and error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise _refusal(error, f"topic '{topic}' cannot be created")
+        errors = {topic: _error_of(future) for topic, future in futures.items()}
+        return {
+            topic: error
+            for topic, error in errors.items()
+            if error is not None and error.code() != KafkaError.TOPIC_ALREADY_EXISTS
+        }
 
 
 def _error_of(future: Future[Any]) -> KafkaError | None:
@@ -202,6 +251,13 @@ def _error_of(future: Future[Any]) -> KafkaError | None:
         found: KafkaError = error.args[0]
         return found
     return None
+
+
+def _reason(error: KafkaError, topic: str) -> str:
+    """Return why *topic* can never be written. Raises: RetryableSinkError for an *error* that says nothing of it."""
+    if error.code() not in _ABOUT_THE_NAME:
+        raise RetryableSinkError(f"topic '{topic}' cannot be looked up or created: {plain(error.str())}")
+    return f"{_ABOUT_THE_NAME[error.code()]}: {plain(error.str())}"
 
 
 def _refusal(error: KafkaError, what: str) -> ConfigError | RetryableSinkError:

@@ -37,8 +37,8 @@ class Settings:
 
     @property
     def topic_names(self) -> list[str]:
-        """Every topic of the changefeed, each once."""
-        return self.topics.all(self.context.tables)
+        """Every topic of the changefeed that a table names, each once: none when a query names them."""
+        return [] if self.context.routed else self.topics.all(self.context.tables)
 
     def client(self) -> dict[str, Any]:
         """Return the properties that every connection needs. Raises: ConfigError."""

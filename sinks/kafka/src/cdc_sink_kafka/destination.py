@@ -25,7 +25,10 @@ class KafkaDestination(Destination):
 
     def check(self) -> None:
         """Return when the brokers answer and every topic exists or can be created. Raises: ConfigError, in seconds."""
-        self._settings.topics.check(self.context.tables)
+        if self.context.routed:
+            self._settings.topics.check_routed()
+        else:
+            self._settings.topics.check(self.context.tables)
         Headers(self._settings.options)
         with self._settings.administrator() as administrator:
             administrator.check(self._settings.producer(), self._settings.topic_names)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from cdc_core import ResolvedSink, SinkContext, TerminalSinkError, Timestamp
+from collections.abc import Collection
+
+from cdc_core import ConfigError, ResolvedSink, SinkContext, TerminalSinkError, Timestamp
 from cdc_sink_kafka.clients import Settings
 from cdc_sink_kafka.headers import Headers
 from cdc_sink_kafka.ordered_producer import OrderedProducer
@@ -24,7 +26,21 @@ class KafkaResolvedSink(ResolvedSink):
         self._topics = WatchedTopics(self._settings)
         self._producer: OrderedProducer | None = None
         self._partitions: Partitions | None = None
+        self._routed: set[str] = set()
         self._closed = False
+
+    def add_topics(self, topics: Collection[str]) -> None:
+        """Write later marks to *topics* as well. One that was deleted while the changefeed did not run is created."""
+        new = {self._settings.topics.routed(topic) for topic in topics} - self._routed
+        if not new:
+            return
+        try:
+            with self._settings.administrator() as administrator:
+                administrator.prepare(sorted(new))
+        except ConfigError as error:
+            raise TerminalSinkError(f"a resolved mark cannot be written: {error}") from None
+        self._topics.add(new)
+        self._routed |= new
 
     def emit_resolved(self, timestamp: Timestamp) -> None:
         """Return when every partition that a topic of the changefeed has now holds the mark, without a key."""
@@ -35,7 +51,8 @@ class KafkaResolvedSink(ResolvedSink):
             self._partitions = Partitions(self._producer.client, watch=self._topics.check)
         self._topics.check()
         headers = list(Headers(self._settings.options).constant)
-        for topic, partitions in self._partitions.of(self._settings.topic_names).items():
+        names = [*self._settings.topic_names, *sorted(self._routed)]
+        for topic, partitions in self._partitions.of(names).items():
             payload = self.context.encoder.encode_resolved(topic, timestamp)
             for partition in partitions:
                 self._producer.send_one(topic, value=payload, partition=partition, headers=headers)

@@ -25,6 +25,7 @@ from cdc_sink_kafka.clients import Settings
 from cdc_sink_kafka.failures import Failure, refused_rows
 from cdc_sink_kafka.headers import Header, Headers, sizes_of
 from cdc_sink_kafka.ordered_producer import OrderedProducer
+from cdc_sink_kafka.routed_topics import RoutedTopics
 from cdc_sink_kafka.size_limits import SizeLimits
 from cdc_sink_kafka.tombstones import deleted_rows, with_tombstones
 from cdc_sink_kafka.watched_topics import WatchedTopics
@@ -55,6 +56,8 @@ class KafkaSink(Sink):
         super().__init__(context)
         self._settings = Settings.of(context)
         self._topics = WatchedTopics(self._settings)
+        self._routed = RoutedTopics(self._settings)
+        self._batches_too_large = False
         self._producer: OrderedProducer | None = None
         self._limits: SizeLimits | None = None
         self._headers: Headers | None = None
@@ -64,15 +67,33 @@ class KafkaSink(Sink):
         self._bytes = 0
         self._closed = False
 
+    def admit(self, topic: str) -> str | None:
+        """Create the topic if need be. Later batches are small enough for it."""
+        self._require_open()
+        reason = self._routed.admit(topic)
+        if reason is None:
+            name = self._routed.full_name(topic)
+            self._topics.add([name])
+            if self._limits is not None:
+                limit = self._routed.limit(name)
+                self._batches_too_large |= self._limits.learn(name, limit, wanted=self._wanted_batch)
+        return reason
+
     def emit(self, rows: RowBatch) -> None:
         """Queue *rows*. Waits while the queue is full."""
         self._require_open()
         if len(rows) == 0:
             return
         if self._producer is None or self._limits is None or self._headers is None:
-            self._producer, self._limits, self._headers = self._open()
+            self._limits, self._headers = self._open()
+            self._producer = self._new_producer(self._limits)
+        elif self._batches_too_large:
+            with self._dropped_when_refused():
+                self._producer.flush()
+            self._producer.close()
+            self._producer = self._new_producer(self._limits)
         payload = self._headers.payload(rows)
-        batch = self.context.encoder.encode(payload, topic=self._settings.topics.of(rows.schema.name))
+        batch = self.context.encoder.encode(payload, topic=self._settings.topics.of_rows(rows))
         headers = self._headers.of(rows, batch)
         deleted = deleted_rows(rows, batch) if self._settings.options.tombstones_on_delete else None
         sizes = None if headers is None else sizes_of(headers)
@@ -115,26 +136,37 @@ class KafkaSink(Sink):
         """Drop what was not flushed. Does not wait for brokers."""
         self._drop()
         self._topics.close()
+        self._routed.close()
         self._closed = True
 
-    def _open(self) -> tuple[OrderedProducer, SizeLimits, Headers]:
+    @property
+    def _wanted_batch(self) -> int | None:
+        """The size of batches that the user asks for."""
+        wanted: int | None = self._settings.producer().get("batch.size")
+        return wanted
+
+    def _open(self) -> tuple[SizeLimits, Headers]:
         self._topics.check(now=True)
         properties = self._settings.producer()
         with self._settings.administrator() as administrator:
-            limits = administrator.limits(self._settings.topic_names)
+            limits = administrator.limits([*self._settings.topic_names, *self._routed.names])
         own = {
             "Flush.MaxBytes in kafka_sink_config": properties["message.max.bytes"],
             "buffer_size": properties["queue.buffering.max.kbytes"] * 1024,
         }
         sizes = SizeLimits(self._settings.client()["bootstrap.servers"], limits, options=own)
+        return sizes, Headers(self._settings.options)
+
+    def _new_producer(self, sizes: SizeLimits) -> OrderedProducer:
+        """Return a producer whose batches are small enough for every topic that *sizes* knows."""
 
         def explain(failure: Failure) -> CdcError | None:
             return sizes.explain(failure) or refused_rows(failure) or self._topics.explain(failure)
 
-        producer = self._settings.open_producer(
-            sizes.properties(properties.get("batch.size")), explain=explain, watch=self._topics.check
+        self._batches_too_large = False
+        return self._settings.open_producer(
+            sizes.properties(self._wanted_batch), explain=explain, watch=self._topics.check
         )
-        return producer, sizes, Headers(self._settings.options)
 
     @contextmanager
     def _dropped_when_refused(self) -> Iterator[None]:

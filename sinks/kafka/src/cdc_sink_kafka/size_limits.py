@@ -55,7 +55,7 @@ class SizeLimits:
     def __init__(self, brokers: str, limits: Mapping[str, int | None], *, options: Mapping[str, int]) -> None:
         """Take the *limits* of topics, None for one that could not be read, and the limits that *options* set."""
         self._brokers = brokers
-        self._limits = limits
+        self._limits = dict(limits)
         self._option, self._most = min(options.items(), key=lambda option: option[1])
         self._suspects: deque[_Suspects] = deque(maxlen=_MAX_SUSPECTS)
         self._singly = any(_one_by_one.get((brokers, topic), 0) == limit for topic, limit in limits.items())
@@ -67,6 +67,13 @@ class SizeLimits:
         limits = [limit - _OVERHEAD for limit in self._limits.values() if limit is not None]
         smallest = min([*limits, _DEFAULT_BATCH if wanted is None else wanted])
         return {"batch.size": max(1, smallest)}
+
+    def learn(self, topic: str, limit: int | None, *, wanted: int | None) -> bool:
+        """Take the *limit* of another topic; return whether `properties` are others now."""
+        before = self.properties(wanted)
+        self._limits[topic] = limit
+        self._singly = self._singly or _one_by_one.get((self._brokers, topic), 0) == limit
+        return self.properties(wanted) != before
 
     def measure(
         self, rows: RowBatch, batch: MessageBatch, headers: npt.NDArray[np.int64] | None = None, *, first: int = 0

@@ -5,11 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from cdc_core import ConfigError, TableName, TopicNames
+from cdc_core import ConfigError, RowBatch, TableName, TopicNames
 
 __all__ = ["Topics", "escaped"]
 
 _MAX_CHARACTERS = 249
+_INTERNAL = frozenset(
+    {
+        "__cluster_metadata",
+        "__consumer_offsets",
+        "__remote_log_metadata",
+        "__share_group_state",
+        "__transaction_state",
+    }
+)
 _ESCAPE = re.compile(r"_(u[0-9a-fA-F]{2,8}_)")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -40,9 +49,34 @@ class Topics:
         """Return the topic of *table*."""
         return escaped(self._names.of(table) if self._name is None else self._name)
 
+    def of_rows(self, rows: RowBatch) -> str:
+        """Return the topic of *rows*: that which a query gave them, otherwise that of their table."""
+        topic = rows.topic
+        return self.of(rows.schema.name) if topic is None else self.routed(topic)
+
+    def routed(self, topic: str) -> str:
+        """Return the topic that a query calls *topic*: with the prefix, and nothing escaped."""
+        return self._names.prefix + topic
+
+    def refusal(self, topic: str) -> str | None:
+        """Return why Kafka never takes rows in *topic*, as far as its name tells; None when it may."""
+        if topic in (".", "..") or _ILLEGAL.search(topic):
+            return "has a name that Kafka does not allow; it may have letters, digits, '.', '_' and '-'"
+        if len(topic) > _MAX_CHARACTERS:
+            return f"has {len(topic)} characters, and Kafka allows {_MAX_CHARACTERS}"
+        return "is internal to Kafka" if topic in _INTERNAL else None
+
     def all(self, tables: Iterable[TableName]) -> list[str]:
         """Return the topics of *tables*, each once."""
         return sorted({self.of(table) for table in tables})
+
+    def check_routed(self) -> None:
+        """Return when a query can give topics to rows. Raises: ConfigError."""
+        if self._name is not None:
+            raise ConfigError(
+                "sink 'kafka': option 'topic_name' has no effect, because the query gives each row a cdc_topic; remove"
+                " it"
+            )
 
     def check(self, tables: Iterable[TableName]) -> None:
         """Return when Kafka accepts the topics of *tables*. Raises: ConfigError, also when two tables share a topic."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 from confluent_kafka import Uuid
 
@@ -33,8 +34,13 @@ class WatchedTopics:
         self._settings = settings
         self._may_be_missing = settings.options.create_kafka_topics == "auto"
         self._administrator: Administrator | None = None
+        self._added: set[str] = set()
         self._ids: dict[str, str] = {}
         self._next = float("-inf")
+
+    def add(self, topics: Iterable[str]) -> None:
+        """Watch *topics*, which exist or are created on demand, besides those that tables name."""
+        self._added.update(topics)
 
     def check(self, *, now: bool = False) -> None:
         """Return when each topic is the one that was seen first, as far as the brokers say. Asks once a second at most.
@@ -74,7 +80,8 @@ class WatchedTopics:
         if self._administrator is None:
             self._administrator = self._settings.administrator()
         missing = None
-        for topic, found in self._administrator.topic_ids(self._settings.topic_names).items():
+        names = [*self._settings.topic_names, *sorted(self._added)]
+        for topic, found in self._administrator.topic_ids(names).items():
             if found is None:
                 if topic in self._ids or not self._may_be_missing:
                     missing = topic

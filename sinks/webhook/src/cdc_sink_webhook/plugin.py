@@ -15,6 +15,7 @@ def cdc_register_sinks() -> Iterator[SinkRegistration]:
         options="cdc_sink_webhook.options:WebhookOptions",
         schemes=("webhook-https", "webhook-http"),
         output="messages",
+        routes=True,
         summary="An HTTPS endpoint: parallel requests that keep the order of each row's changes",
         forced=frozenset({"key_in_value", "topic_in_value"}),
         envelopes=frozenset({"wrapped", "bare", "enriched"}),

@@ -46,11 +46,15 @@ class WebhookSink(Sink):
         if self._batcher is not None:
             self._batcher.replay = self._replay
 
+    def admit(self, topic: str) -> str | None:
+        """Refuse the topic of the dead letters. A request may have any other."""
+        return f"topic '{topic}' is that of the dead letters" if topic in self.context.reserved_topics else None
+
     def emit(self, rows: RowBatch) -> None:
         """Queue *rows* for requests. Waits while the buffer is full."""
         if len(rows) == 0:
             return
-        messages = self.context.encoder.encode(rows, topic=self.context.topics().of(rows.schema.name))
+        messages = self.context.encoder.encode(rows, topic=self.context.topics().of_rows(rows))
         with self._busy:
             outbox, batcher = self._open()
             for start in range(0, len(rows), _CHUNK_ROWS):

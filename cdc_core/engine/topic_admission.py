@@ -1,0 +1,70 @@
+"""How a topic that a query gives to rows becomes one of the changefeed's: the sink accepts it, the store keeps it.
+
+The order is fixed: the destination can take the topic, then the store has it, durably and under the attempt's epoch,
+then its first row may be delivered. Whatever dies in between, every topic that has rows is in the store, and so gets
+all later resolved marks, although a later attempt may never give that topic again: a scan that begins anew reads newer
+rows. The other way round is harmless: a topic without rows gets marks, or one was created that nobody uses.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from cdc_core.sink import Sink
+
+if TYPE_CHECKING:
+    from cdc_core.store.progress import ProgressStore
+
+__all__ = ["TopicAdmission"]
+
+_MOST_REFUSED = 10_000
+
+
+class TopicAdmission:
+    """The topics that attempt *epoch* of changefeed *name* may write, as far as one process knows them.
+
+    A topic costs one call of each sink and one of the store, not one for each batch. *most* is what max_topics allows.
+    """
+
+    def __init__(self, store: ProgressStore, *, name: str, epoch: int, most: int) -> None:
+        self._store = store
+        self._name = name
+        self._epoch = epoch
+        self._most = most
+        self._saved: set[str] | None = None
+        self._refused: OrderedDict[str, str] = OrderedDict()
+        self._admitted: WeakKeyDictionary[Sink, set[str]] = WeakKeyDictionary()
+
+    def admit(self, topic: str, *, sink: Sink, fenced: Sink) -> str | None:
+        """Return when rows can be delivered to *topic*; or the sink's reason why they never can.
+
+        *fenced* is *sink* as long as the attempt may emit. Raises: TerminalError when there would be too many topics;
+        FencedError; RetryableError; whatever the sink raises.
+        """
+        admitted = self._admitted.setdefault(sink, set())
+        if topic in admitted:
+            return None
+        if topic in self._refused:
+            return self._refused[topic]
+        if self._saved is None:
+            self._saved = set(self._store.topics(self._name))
+        if topic not in self._saved and len(self._saved) >= self._most:
+            self._save(topic)  # raises, unless another process has added it
+        reason = fenced.admit(topic)
+        if reason is not None:
+            self._refused[topic] = reason
+            if len(self._refused) > _MOST_REFUSED:
+                self._refused.popitem(last=False)
+            return reason
+        if topic not in self._saved:
+            self._save(topic)
+        admitted.add(topic)
+        return None
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _save(self, topic: str) -> None:
+        self._saved = set(self._store.add_topic(self._name, self._epoch, topic, most=self._most))

@@ -1,0 +1,44 @@
+"""The topics that a query has given to rows: resolved marks must reach all of them, whatever crashed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from cdc_core.errors import TerminalError
+from cdc_core.store.database import Database
+from cdc_core.store.tables import TOPICS
+
+__all__ = ["Topics"]
+
+
+class Topics(Database):
+    """The topics of each changefeed, in the order in which they were met."""
+
+    def topics(self, name: str) -> Sequence[str]:
+        """Return all topics that rows of the changefeed may have been delivered to."""
+        with self._transaction(reading=True) as connection:
+            return _topics(connection, name)
+
+    def add_topic(self, name: str, epoch: int, topic: str, *, most: int) -> Sequence[str]:
+        """Return all topics after adding *topic*, if it is new. Called before its first row is delivered.
+
+        Raises: FencedError unless *epoch* is the newest; TerminalError when there would be more than *most*.
+        """
+        with self._fenced(name, epoch) as connection:  # which also makes two tasks wait for each other
+            known = _topics(connection, name)
+            if topic in known:
+                return known
+            if len(known) >= most:
+                raise TerminalError(
+                    f"changefeed '{name}': its query gives rows the topic '{topic}', and there are {most} topics"
+                    " already, as many as max_topics allows; raise max_topics, or give fewer values to cdc_topic"
+                )
+            connection.execute(sa.insert(TOPICS).values(name=name, topic=topic))
+            return [*known, topic]
+
+
+def _topics(connection: sa.Connection, name: str) -> list[str]:
+    wanted = sa.select(TOPICS.c.topic).where(TOPICS.c.name == name).order_by(TOPICS.c.id)
+    return list(connection.execute(wanted).scalars())
