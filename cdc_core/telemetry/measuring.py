@@ -15,6 +15,8 @@ from cdc_core.telemetry.tally import Tally
 
 __all__ = ["CommitLatency", "note_sizes"]
 
+_SCAN = np.uint8(Op.SCAN)
+
 
 class CommitLatency:
     """Measures from the commit of the rows of one slice until they are durable."""
@@ -26,10 +28,11 @@ class CommitLatency:
     def emitted(self, rows: RowBatch) -> None:
         """Note a batch that the sink got."""
         self._tally.observe(BATCH_ROWS, len(rows))
-        changed = rows.column("op").to_numpy() != Op.SCAN
+        changed = rows.column("op").to_numpy() != _SCAN
         count = int(np.count_nonzero(changed))
         if count:
-            oldest = rows.column("updated").field("wall").to_numpy()[changed].min()
+            wall = rows.column("updated").field("wall").to_numpy()
+            oldest = (wall if count == len(rows) else wall[changed]).min()
             self._waiting.append((int(oldest), count))
 
     def flushed(self) -> None:
