@@ -35,9 +35,11 @@ def start_query(session: SparkSession, config: AttemptConfig) -> StreamingQuery:
     assert session._jvm is not None
     if config.plans:
         session = query_session(session)
-        session.dataSource.register(ChangefeedSink)
-    # Both belong to this thread. Spark looks for data sources in the active session alone.
+    # Both belong to this thread. Spark looks for data sources in the active session alone, even to register one: that
+    # of an earlier attempt has all of them.
     SparkSession._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
+    if config.plans:
+        session.dataSource.register(ChangefeedSink)
     session.sparkContext.setLocalProperty("spark.scheduler.pool", config.feed.name)
     rows = open_rows(session, config.to_option(), [plan.query for plan in config.plans])
     if config.plans and not config.warm_up:
