@@ -23,9 +23,9 @@ class DecodedRow:
 
     Values are those of `RowBatch.column(...).to_pylist()` for the same row, or numbers where Python lacks the value
     (infinite dates, 24:00:00, years outside of its range), see `plain_value`. `key` has the values of the primary key
-    in key order, from any part of the message. `key_in_value` and `topic_in_value` are what these options add to the
-    value. `after` is None for a delete. In envelope `bare`, it may be the key and nulls. It lacks the columns that
-    `unavailable` names: the source did not know their values. `op` is never SCAN.
+    in key order, from any part of the message, but the key of another column. `key_in_value` and `topic_in_value` are
+    what these options add to the value. `after` is None for a delete. In envelope `bare`, it may be the key and nulls.
+    It lacks the columns that `unavailable` names: the source did not know their values. `op` is never SCAN.
     """
 
     key: tuple[Any, ...] | None

@@ -11,6 +11,7 @@ from typing import Any
 from cdc_core.enriched import SourceFacts
 from cdc_core.envelope import Envelope
 from cdc_core.file_body import FileBody, NewlineBody
+from cdc_core.message_keys import keyed_rows, keyed_schema
 from cdc_core.messages import MessageBatch
 from cdc_core.rows import RowBatch
 from cdc_core.schema import TableSchema
@@ -35,6 +36,8 @@ class EncoderContext:
     """How to compress files, for an encoder whose registration says `compresses`; "none" for all others."""
     source: SourceFacts = field(default_factory=SourceFacts)
     """Where the rows come from, for the member `source` of envelope `enriched`."""
+    key_column: str | None = None
+    """The column that is the key of messages, of an encoder with `rekeys`; None for the primary key."""
     clock: Callable[[], int] = time.time_ns
     """Returns nanoseconds since 1970 for the member `ts_ns` of envelope `enriched`. No other use is allowed."""
 
@@ -85,6 +88,17 @@ class Encoder(ABC):
 
         An encoder with `scans_only` raises TerminalError for a mark, and EncodeError for a deleted row.
         """
+
+    def keyed(self, rows: RowBatch) -> RowBatch:
+        """Return *rows* with the key that their messages have; `key_in_value` is always the key of *rows* itself.
+
+        Its values may be null. Raises: EncodeError, TerminalError.
+        """
+        return rows if self.context.key_column is None else keyed_rows(rows, self.context.key_column)
+
+    def keyed_schema(self, schema: TableSchema) -> TableSchema:
+        """Return the schema of what `keyed` returns. Raises: ConfigError when the table lacks the column."""
+        return schema if self.context.key_column is None else keyed_schema(schema, self.context.key_column)
 
     def open_body(self, topic: str) -> FileBody:
         """Return an empty file body for rows of *topic*. Task, for a sink that writes files.

@@ -66,9 +66,8 @@ class RangefeedRegistration(Registration):
 class EncoderRegistration(Registration):
     """An encoder; `name` is what the option `format` says.
 
-    `envelopes` and `outputs`, of {"messages", "files"}, are those it can write. `decoder`: its `Decoder`. `compresses`:
-    it compresses files, as `EncoderContext.compression` says, and the sink does not. `scans_only`: the format has no
-    place for deletes (EncodeError) and marks (TerminalError), and is refused unless initial_scan = 'only'.
+    `envelopes`, `outputs` of {"messages", "files"}: its forms. `compresses`: it obeys `EncoderContext.compression`.
+    `scans_only`: no deletes (EncodeError), no marks (TerminalError). `rekeys`: its keys are those of `Encoder.keyed`.
     """
 
     KIND: ClassVar[str] = "encoder"
@@ -80,6 +79,7 @@ class EncoderRegistration(Registration):
     decoder: str = ""
     compresses: bool = False
     scans_only: bool = False
+    rekeys: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

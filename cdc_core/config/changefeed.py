@@ -164,6 +164,15 @@ class ChangefeedOptions:
     max_topics: int = option(
         1000, doc="Maximum number of topics that a query's cdc_topic may give. One more ends the changefeed."
     )
+    unordered: bool = option(
+        False,
+        doc="Do without the order of the changes of a row, which key_column cannot keep. Excludes `resolved`.",
+    )
+    key_column: str | None = option(
+        None,
+        doc="A column that is the key of messages in place of the primary key, and so decides their partition. Needs"
+        " `unordered`. It does not change what key_in_value adds.",
+    )
     resolved: Duration | None = option(
         None,
         doc="Emit resolved timestamps: whenever progress is saved, or at most once in the given duration.",
@@ -270,6 +279,16 @@ class ChangefeedOptions:
                     raise ValueError(
                         f"initial_scan='only' cannot be combined with '{name}': a scan has only one timestamp"
                     )
+        if self.key_column is not None and not self.unordered:
+            raise ValueError(
+                "'key_column' needs unordered = true: when the column of a row changes, its messages have different"
+                " keys, and nothing keeps their order"
+            )
+        if self.unordered and self.resolved is not None:
+            raise ValueError(
+                "'unordered' cannot be combined with 'resolved': a mark means nothing to a consumer without an order;"
+                " remove one of them"
+            )
         if self.end is not None and self.after is not None and self.end <= self.after:
             raise ValueError(f"'end_time' ({self.end_time}) must be later than 'cursor' ({self.cursor})")
         if (self.on_error == "dead_letter") != (self.dead_letter is not None):

@@ -225,6 +225,15 @@ def _refuse_impossible(
             f"{owner}: format '{encoder.name}' has no place for deletes and resolved marks; set initial_scan = 'only',"
             " or choose another format"
         )
+    if options.key_column is not None and sink.output != "messages":
+        raise OptionError(
+            f"{owner}: sink '{sink.name}' writes files, which have no message keys; remove option 'key_column'"
+        )
+    if options.key_column is not None and not encoder.rekeys:
+        raise OptionError(
+            f"{owner}: encoder '{encoder.name}' gives messages the primary key as their key and no other; remove option"
+            " 'key_column', or choose another format"
+        )
     if sink.envelopes is not None and options.envelope not in sink.envelopes:
         raise OptionError(
             f"{owner}: sink '{sink.name}' does not accept envelope '{options.envelope}'; "

@@ -196,6 +196,7 @@ class ResolvedChangefeed:
             options=self.encoder.parsed(),
             output=self.output,
             compression=self._compression() if self.encoder.registration.compresses else "none",
+            key_column=self.options.key_column,
             source=SourceFacts(
                 changefeed_sink=self.sink.name,
                 job_id=self.name,

@@ -93,10 +93,8 @@ OPTIONS: tuple[CockroachOption, ...] = (
         values={"default": "leaseholder"},
         note="Of sources that keep replicas.",
     ),
-    _refused("unordered", "flag", "the versions of a row are always delivered in order"),
-    _refused(
-        "key_column", "text", "the key of a message is the primary key, which keeps the versions of a row in order"
-    ),
+    _same("unordered", "flag"),
+    _same("key_column", "text"),
     _same("partition_alg", "choice", note="The default is `murmur2`, as of Kafka's own clients."),
     _refused(
         "ignore_disable_changefeed_replication",

@@ -17,7 +17,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("frontier", "rows", "uris", "schema_change", "placement"),
     ("messages", "options", "envelope_shapes", "enriched", "row_members"),
     ("source_objects", "unavailable", "restriction"),
-    ("envelope", "file_body", "registrations", "rangefeed", "source_writer"),
+    ("envelope", "file_body", "message_keys", "registrations", "rangefeed", "source_writer"),
     ("function_registration",),
     ("queries", "step_planner", "source_history", "encoder", "hookspecs"),
     ("slice_reader", "sink_context", "decoder", "stored_history"),

@@ -46,7 +46,7 @@ EXAMPLES = {
     "CREATE CHANGEFEED FOR TABLE users INTO 'external://kafka_connection';": None,
     "CREATE CHANGEFEED FOR TABLE users INTO 'kafka://localhost:9092' WITH split_column_families;": None,
     "CREATE CHANGEFEED FOR TABLE users INTO 'gcpubsub://project?region=us-east1';": None,
-    "CREATE CHANGEFEED FOR TABLE users INTO 'kafka://localhost:9092' WITH unordered, key_column = 'city';": None,
+    "CREATE CHANGEFEED FOR TABLE users INTO 'kafka://localhost:9092' WITH unordered, key_column = 'city';": "users_3",
 }
 """Each statement, and the name of its job: None where it is refused."""
 

@@ -43,7 +43,7 @@ class AvroDecoder(Decoder):
 
     def message(self, schema: TableSchema, key: bytes | None, value: bytes | None) -> DecodedRow:
         keys = None
-        if key is not None:
+        if key is not None and self.context.key_column is None:
             reader, record = self._record(key)
             keys = reader.key(schema, record)
         if value is None:

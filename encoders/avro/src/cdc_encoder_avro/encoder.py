@@ -100,9 +100,10 @@ class AvroEncoder(Encoder):
                     registry.check(subject, text, "AVRO")
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
+        keyed = self.keyed(rows)
         headers = self._headers_of(rows.schema, topic)
         key = self._key(rows)
-        keys = joined([headers.key, *key], len(rows))
+        keys = joined([headers.key, *(key if keyed is rows else self._key(keyed))], len(rows))
         values = joined([*self._value_headers(rows, topic, headers), *self._value(rows, topic, key)], len(rows))
         after = rows.column("after")
         if self.context.envelope.delete is DeleteForm.TOMBSTONE and after.null_count:
@@ -158,7 +159,7 @@ class AvroEncoder(Encoder):
         """Return the schemas of keys and values, by subject."""
         value = self._envelope_schema(schema, topic, resolved=not self._files, unavailable=self._files)
         return {
-            self._subject(topic, "key"): schema_text(key_schema(schema, self._options)),
+            self._subject(topic, "key"): schema_text(key_schema(self.keyed_schema(schema), self._options)),
             self._subject(topic, "value"): schema_text(value),
         }
 

@@ -14,5 +14,6 @@ def cdc_register_encoders() -> Iterator[EncoderRegistration]:
         summary="Avro messages with a schema registry, or Avro object container files",
         envelopes=frozenset({"wrapped", "bare", "row", "key_only", "enriched"}),
         outputs=frozenset({"messages", "files"}),
+        rekeys=True,
         decoder="cdc_encoder_avro.decoder:AvroDecoder",
     )

@@ -31,7 +31,8 @@ class CsvDecoder(Decoder):
     def message(self, schema: TableSchema, key: bytes | None, value: bytes | None) -> DecodedRow:
         if key is None or value is None:
             raise ValueError("a line of CSV has a key and a value")
-        keys = self._values(schema.key_columns, key + b"\n")
+        replaced = self.context.key_column is not None
+        keys = {} if replaced else self._values(schema.key_columns, key + b"\n")
         ((*_, row),) = zip(self._rows(schema, value + b"\n"), strict=True)
         return self._decoded(schema, row, tuple(column[0] for column in keys.values()))
 

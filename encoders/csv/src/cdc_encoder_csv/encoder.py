@@ -43,18 +43,21 @@ class CsvEncoder(Encoder):
         super().__init__(context)
         self._options: CsvOptions = context.options
 
-    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:  # noqa: ARG002
+    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
         envelope = self.context.envelope
         for name in ("diff", "mvcc_timestamp", "topic_in_value", "updated"):
             if getattr(envelope, name):
                 raise OptionError(f"encoder 'csv': a line holds only the table's columns and has no place for '{name}'")
+        for schema, _ in tables:
+            self.keyed_schema(schema)
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         _refuse_deletes(rows)
         refuse_unavailable(rows, format_="CSV")
+        keyed = self.keyed(rows)
         return MessageBatch(
             topic=topic,
-            key=_binary(self._lines(rows.schema.key_columns, rows.column("key")), len(rows)),
+            key=_binary(self._lines(keyed.schema.key_columns, keyed.column("key")), len(rows)),
             value=_binary(self._lines(rows.schema.columns, rows.column("after")), len(rows)),
             updated=rows.column("updated"),
         )

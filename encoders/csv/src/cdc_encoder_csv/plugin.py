@@ -14,6 +14,7 @@ def cdc_register_encoders() -> Iterator[EncoderRegistration]:
         summary="Comma-separated values of the rows of an initial scan",
         envelopes=frozenset({"wrapped", "bare", "row"}),
         outputs=frozenset({"messages", "files"}),
+        rekeys=True,
         decoder="cdc_encoder_csv.decoder:CsvDecoder",
         scans_only=True,
     )

@@ -45,9 +45,9 @@ def written_type(type_: ColumnType) -> ColumnType:
     return replace(type_, kind=Kind.STRING, element=None) if any_form else type_
 
 
-def key_schema(schema: TableSchema) -> str:
-    """Return the schema of the keys of *schema*'s rows."""
-    return _text(_key(schema))
+def key_schema(schema: TableSchema, *, nullable: bool = False) -> str:
+    """Return the schema of the keys of *schema*'s rows, whose values may be null if they are *nullable*."""
+    return _text(_key(schema, optional=nullable))
 
 
 def value_schema(schema: TableSchema, envelope: Envelope, *, unavailable: bool) -> str:
@@ -58,7 +58,7 @@ def value_schema(schema: TableSchema, envelope: Envelope, *, unavailable: bool) 
         "before": _struct(f"{table}.before.value", columns, optional=True),
         "after": _struct(f"{table}.after.value", columns, optional=True),
         "source": _struct("cockroachdb.source", _source(envelope), optional=True),
-        "key": _key(schema),
+        "key": _key(schema, optional=False),
         "ts_ns": {"type": _INT64, "optional": False},
         "topic": {"type": _STRING, "optional": False},
         "op": {"type": _STRING, "optional": False},
@@ -69,8 +69,8 @@ def value_schema(schema: TableSchema, envelope: Envelope, *, unavailable: bool) 
     return _text(_struct("cockroachdb.envelope", fields, optional=False))
 
 
-def _key(schema: TableSchema) -> _Schema:
-    fields = [_field(column, optional=False) for column in schema.key_columns]
+def _key(schema: TableSchema, *, optional: bool) -> _Schema:
+    fields = [_field(column, optional=optional) for column in schema.key_columns]
     return _struct(f"{schema.name.table}.key", fields, optional=False)
 
 

@@ -40,7 +40,8 @@ class JsonDecoder(Decoder):
         self._described = context.envelope.has_schema
 
     def message(self, schema: TableSchema, key: bytes | None, value: bytes | None) -> DecodedRow:
-        read_key = None if key is None else self._key(schema, self._text(key), with_schema=self._described)
+        replaced = self.context.key_column is not None
+        read_key = None if key is None or replaced else self._key(schema, self._text(key), with_schema=self._described)
         if not value:
             return DecodedRow(key=read_key, after=None)
         return self._row(schema, read_key, self._text(value))

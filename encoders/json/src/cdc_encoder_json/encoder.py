@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from cdc_column_texts import joined, joined_bytes
+from cdc_column_texts import Piece, joined, joined_bytes
 
 from cdc_core import (
     METADATA_MEMBER,
@@ -56,7 +56,7 @@ class JsonEncoder(Encoder):
                     f"{_OWNER}: enriched_properties = 'schema' puts the schema in each message, and option"
                     " 'confluent_schema_registry' in a registry; remove one of them"
                 )
-            self._schemas = _schemas_in(options.confluent_schema_registry, context)
+            self._schemas = _schemas_in(options.confluent_schema_registry, self)
 
     def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
         envelope = self.context.envelope
@@ -67,13 +67,17 @@ class JsonEncoder(Encoder):
                         f"table {schema.name} has a column {METADATA_MEMBER}, which envelope '{envelope.name}' uses "
                         "for metadata; use envelope 'wrapped'"
                     )
+        for schema, _ in tables:
+            self.keyed_schema(schema)
         if self._schemas is not None:
             self._schemas.check(tables)
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         keys = joined(self._texts.key(rows), len(rows))
         value = joined_bytes(self._texts.value(rows, topic, [keys]), len(rows))
-        key = joined_bytes(self._texts.message_key(rows.schema, [keys]), len(rows))
+        keyed = self.keyed(rows)
+        own: list[Piece] = [keys] if keyed is rows else self._texts.key(keyed)
+        key = joined_bytes(self._texts.message_key(keyed.schema, own), len(rows))
         if self._schemas is not None:
             key, value = self._schemas.framed(rows.schema, topic, key=key, value=value)
         return MessageBatch(topic=topic, key=key, value=value, updated=rows.column("updated"))
@@ -106,8 +110,8 @@ class _LinesBody(FileBody):
         return self._encoder.lines(rows, topic=self._topic)
 
 
-def _schemas_in(registry: str, context: EncoderContext) -> RegisteredSchemas:
-    if context.output != "messages":
+def _schemas_in(registry: str, encoder: Encoder) -> RegisteredSchemas:
+    if encoder.context.output != "messages":
         raise OptionError(
             f"{_OWNER}: option 'confluent_schema_registry' applies to messages only, because files of lines have no "
             "place for schema ids; remove it"
@@ -122,4 +126,5 @@ def _schemas_in(registry: str, context: EncoderContext) -> RegisteredSchemas:
             f"{_OWNER} cannot use option 'confluent_schema_registry' ({error}); "
             "pip install 'cdc-encoder-json[registry]'"
         ) from error
-    return RegisteredSchemas(Registry.of(registry, owner=_OWNER, read_only=context.preview), context.envelope)
+    client = Registry.of(registry, owner=_OWNER, read_only=encoder.context.preview)
+    return RegisteredSchemas(client, encoder.context.envelope, keyed=encoder.keyed_schema)

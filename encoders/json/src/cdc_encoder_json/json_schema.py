@@ -51,9 +51,9 @@ Enums are texts too: a label can be added at any time without a new version of t
 """
 
 
-def key_schema(schema: TableSchema, envelope: Envelope) -> str:
-    """Return the schema of the keys of *schema*'s rows."""
-    return _text(f"{schema.name.table}_key", _key(schema, envelope))
+def key_schema(schema: TableSchema, envelope: Envelope, *, nullable: bool = False) -> str:
+    """Return the schema of the keys of *schema*'s rows, whose values may be null if they are *nullable*."""
+    return _text(f"{schema.name.table}_key", _key(schema, envelope, nullable=nullable))
 
 
 def value_schema(schema: TableSchema, envelope: Envelope) -> str | None:
@@ -63,7 +63,7 @@ def value_schema(schema: TableSchema, envelope: Envelope) -> str | None:
     table = schema.name.table
     columns = {column.name: _column(column.type, nullable=True) for column in sorted(schema.columns, key=_name)}
     special: dict[str, _Schema] = {
-        "key": _key(schema, envelope),
+        "key": _key(schema, envelope, nullable=False),
         "op": {"type": "string", "enum": ["c", "u", "d"]},
         "source": _source(envelope),
         "topic": _TEXT,
@@ -118,10 +118,10 @@ def _source(envelope: Envelope) -> _Schema:
     return _object({**members, "primary_keys": _TEXTS, **({"ts_ns": _INTEGER} if "ts_ns" in members else {})})
 
 
-def _key(schema: TableSchema, envelope: Envelope) -> _Schema:
+def _key(schema: TableSchema, envelope: Envelope, *, nullable: bool) -> _Schema:
     if envelope.enriched:
-        return _object({column.name: _column(column.type, nullable=False) for column in schema.key_columns})
-    items = [_column(column.type, nullable=False) for column in schema.key_columns]
+        return _object({column.name: _column(column.type, nullable=nullable) for column in schema.key_columns})
+    items = [_column(column.type, nullable=nullable) for column in schema.key_columns]
     bounds = {"minItems": len(items), "maxItems": len(items)}
     return {"type": "array", "items": items, "additionalItems": False, **bounds}
 

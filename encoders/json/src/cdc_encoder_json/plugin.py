@@ -14,5 +14,6 @@ def cdc_register_encoders() -> Iterator[EncoderRegistration]:
         summary="JSON messages, or files of newline-delimited JSON",
         envelopes=frozenset({"wrapped", "bare", "row", "key_only", "enriched"}),
         outputs=frozenset({"messages", "files"}),
+        rekeys=True,
         decoder="cdc_encoder_json.decoder:JsonDecoder",
     )

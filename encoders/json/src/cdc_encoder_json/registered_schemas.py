@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 from cdc_schema_registry import Registry, frame, frame_one
@@ -20,9 +20,11 @@ class RegisteredSchemas:
     Raises, while rows flow: RetryableError when the registry is unreachable, TerminalError when it refuses a schema.
     """
 
-    def __init__(self, registry: Registry, envelope: Envelope) -> None:
+    def __init__(self, registry: Registry, envelope: Envelope, *, keyed: Callable[[TableSchema], TableSchema]) -> None:
+        """*keyed* returns the schema whose key messages have."""
         self._registry = registry
         self._envelope = envelope
+        self._keyed = keyed
         self._ids: dict[tuple[str, TableName], tuple[TableSchema, int, int | None]] = {}
         self._resolved_ids: dict[str, int] = {}
 
@@ -34,7 +36,7 @@ class RegisteredSchemas:
         subjects: dict[str, dict[str, TableName]] = defaultdict(dict)
         for schema, topic in tables:
             value = value_schema(schema, self._envelope) or resolved_schema(self._envelope)
-            for subject, text in ((f"{topic}-key", key_schema(schema, self._envelope)), (f"{topic}-value", value)):
+            for subject, text in ((f"{topic}-key", self._key_schema(schema)), (f"{topic}-value", value)):
                 self._registry.check(subject, text, "JSON")
                 subjects[subject].setdefault(text, schema.name)
         for subject, schemas in subjects.items():
@@ -71,10 +73,14 @@ class RegisteredSchemas:
             self._resolved_ids[topic] = schema_id
         return frame_one(payload, schema_id)
 
+    def _key_schema(self, schema: TableSchema) -> str:
+        keyed = self._keyed(schema)
+        return key_schema(keyed, self._envelope, nullable=keyed is not schema)
+
     def _registered(self, schema: TableSchema, topic: str) -> tuple[TableSchema, int, int | None]:
         value = value_schema(schema, self._envelope)
         return (
             schema,
-            self._registry.register(f"{topic}-key", key_schema(schema, self._envelope), "JSON"),
+            self._registry.register(f"{topic}-key", self._key_schema(schema), "JSON"),
             None if value is None else self._registry.register(f"{topic}-value", value, "JSON"),
         )

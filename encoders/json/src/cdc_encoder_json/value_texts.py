@@ -50,7 +50,8 @@ class ValueTexts:
         """Return the pieces of the keys of messages. *key* holds those of `key`."""
         if not self._envelope.has_schema:
             return key
-        return _with_schema(key, self._schema(schema, "key", lambda: key_schema(schema)))
+        nullable = self._context.key_column is not None
+        return _with_schema(key, self._schema(schema, "key", lambda: key_schema(schema, nullable=nullable)))
 
     def value(self, rows: RowBatch, topic: str, key: list[Piece]) -> list[Piece]:
         """Return the pieces of the values; a null is a tombstone. *key* holds the pieces of the keys."""

@@ -23,7 +23,8 @@ class ProtobufDecoder(Decoder):
     """
 
     def message(self, schema: TableSchema, key: bytes | None, value: bytes | None) -> DecodedRow:
-        keys = None if key is None else _key(schema, _parsed("Key", key))
+        replaced = self.context.key_column is not None
+        keys = None if key is None or replaced else _key(schema, _parsed("Key", key))
         if value is None:
             return DecodedRow(key=keys, after=None)
         return self._row(schema, keys, _parsed("Message", value))

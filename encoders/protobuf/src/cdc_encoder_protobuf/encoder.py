@@ -52,9 +52,11 @@ class ProtobufEncoder(Encoder):
         options: ProtobufOptions = context.options
         self._records = Records(options)
 
-    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:  # noqa: ARG002 (every table can be encoded)
+    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
         if self.context.output == "files" and not self.context.envelope.key_in_value:
             raise OptionError(f"{_OWNER}: files require option 'key_in_value', because a deleted row has only its key")
+        for schema, _ in tables:
+            self.keyed_schema(schema)
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         key = self._records.key(rows)
@@ -62,7 +64,9 @@ class ProtobufEncoder(Encoder):
         after = rows.column("after")
         if self.context.envelope.delete is DeleteForm.TOMBSTONE and after.null_count:
             values = pc.if_else(after.is_valid(), values, pa.scalar(None, values.type))
-        return MessageBatch(topic=topic, key=key.column(len(rows)), value=values, updated=rows.column("updated"))
+        keyed = self.keyed(rows)
+        keys = (key if keyed is rows else self._records.key(keyed)).column(len(rows))
+        return MessageBatch(topic=topic, key=keys, value=values, updated=rows.column("updated"))
 
     def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:  # noqa: ARG002 (marks name no topic)
         mark = delimited(tag("Resolved", "resolved"), str(timestamp).encode())

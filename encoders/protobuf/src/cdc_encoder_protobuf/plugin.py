@@ -14,5 +14,6 @@ def cdc_register_encoders() -> Iterator[EncoderRegistration]:
         summary="Protocol Buffers messages, or files of length-delimited messages",
         envelopes=frozenset({"wrapped", "bare", "row", "key_only"}),
         outputs=frozenset({"messages", "files"}),
+        rekeys=True,
         decoder="cdc_encoder_protobuf.decoder:ProtobufDecoder",
     )
