@@ -30,13 +30,18 @@ def test_the_table_of_options_is_up_to_date() -> None:
     assert done.returncode == 0, f"{done.stderr}run: python docs/generate_sql.py"
 
 
-def test_the_statements_of_the_page_run(
-    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("CDC_STORE", str(tmp_path / "store"))
+@pytest.fixture
+def source(database: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URI of the database, with a reference in place of its password."""
     password = str(make_url(database).password)
     monkeypatch.setenv("PASSWORD", password)
-    source = database.replace(password, "${PASSWORD}")
+    return database.replace(password, "${PASSWORD}")
+
+
+def test_the_statements_of_the_page_run(
+    database: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CDC_STORE", str(tmp_path / "store"))
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(TABLES)
     create, query, alter, control, show, schedule = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
@@ -55,6 +60,25 @@ def test_the_statements_of_the_page_run(
         "totals": "cancel-requested",
     }
     store.close()
+
+
+@pytest.mark.parametrize("create", ["CREATE", "EXPERIMENTAL"])
+def test_without_a_sink_the_messages_are_printed_as_the_page_shows(
+    database: str, source: str, create: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("CDC_STORE", raising=False)
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE office_dogs (id int PRIMARY KEY, name text)")
+        connection.execute("INSERT INTO office_dogs VALUES (1, 'Petee'), (2, 'Carl')")
+    [shown] = re.findall(r"```console\n(.*office_dogs.*?)```", PAGE, re.DOTALL)
+    shown = shown.rpartition("$ cdc ")[2]
+    [statement] = re.findall(r'"CREATE (.*?)"', shown)
+    assert main(["sql", "--source", source, f"{create} {statement};"]) == 0, capsys.readouterr().err
+    assert capsys.readouterr().out == shown.partition("\n")[2]
+    assert main(["sql", "--source", source, "--format", "json", f"{create} {statement};"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == (
+        '{"table": "office_dogs", "key": [1], "value": {"after": {"id": 1, "name": "Petee"}}}'
+    )
 
 
 def test_the_mistake_on_the_page_is_shown_as_the_page_says() -> None:

@@ -9,10 +9,12 @@ import click
 
 from cdc_core.cli.job_commands import job_store_option
 from cdc_core.cli.session import CliSession, debug_option
-from cdc_core.cli.sql_execution import SqlTarget, execute
+from cdc_core.cli.sql_execution import SqlTarget, changefeed_to_watch, execute
 from cdc_core.cli.sql_results import Format, shown
+from cdc_core.cli.watch import print_messages
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.statements.parsing import Parsed, parse
+from cdc_core.statements.values import CreateChangefeed
 
 __all__ = ["sql"]
 
@@ -86,6 +88,10 @@ def _execute(session: CliSession, target: SqlTarget, text: str, how: Format) -> 
 
 def _run(session: CliSession, target: SqlTarget, each: Parsed, how: Format, *, alone: bool) -> None:
     try:
+        if isinstance(each.statement, CreateChangefeed) and each.statement.sink is None:
+            session.start_logging(quiet=True)
+            print_messages(changefeed_to_watch(session, target, each.statement), as_json=how == "json")
+            return
         result = execute(session, target, each.statement)
     except CdcError:
         if not alone:

@@ -21,7 +21,9 @@ from cdc_core.cli.sql_jobs import show_jobs
 from cdc_core.cli.sql_results import Result
 from cdc_core.cli.sql_schedules import control_schedules, created_schedule, show_schedules
 from cdc_core.cli.stored import require_known
+from cdc_core.cli.watch import resolved_to_watch
 from cdc_core.config.alteration import Alteration
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
 from cdc_core.jobs.schedules import Schedules
 from cdc_core.statements.definitions import changefeed_of_statement, derived_name
@@ -41,7 +43,7 @@ from cdc_core.statements.values import (
 from cdc_core.store.job_values import FOLLOWING, JobRecord, JobState
 from cdc_core.store.progress import ProgressStore
 
-__all__ = ["SqlTarget", "execute"]
+__all__ = ["SqlTarget", "changefeed_to_watch", "execute"]
 
 _LONGEST_LABEL = 22
 """Of a derived label of a schedule, which leaves space for a number."""
@@ -59,7 +61,10 @@ class SqlTarget:
 
 
 def execute(session: CliSession, target: SqlTarget, statement: Statement) -> Result:
-    """Do what *statement* says and return its result. Raises: CdcError, as the command does."""
+    """Do what *statement*, which is no CREATE without a sink, says and return its result.
+
+    Raises: CdcError, as the command does.
+    """
     if isinstance(statement, CreateChangefeed):
         return _create(session, target, statement)
     if isinstance(statement, CreateSchedule):
@@ -77,6 +82,15 @@ def execute(session: CliSession, target: SqlTarget, statement: Statement) -> Res
             job = store.own_job(statement.job, require_owner(statement.owner))
             return _jobs([(job, f"job '{job.name}' belongs to {job.owner}")])
         return _jobs(_control(store, statement))
+
+
+def changefeed_to_watch(session: CliSession, target: SqlTarget, statement: CreateChangefeed) -> ResolvedChangefeed:
+    """Return the changefeed of a CREATE without a sink, whose messages are for whoever sent it. Raises: ConfigError."""
+    name = statement.name or derived_name(statement.tables, ())
+    changefeed = changefeed_of_statement(
+        statement, name, sources=target.sources, directory=target.directory, environ=os.environ
+    )
+    return resolved_to_watch(session, changefeed)
 
 
 def _opened(session: CliSession, target: SqlTarget, *, create: bool = False) -> AbstractContextManager[ProgressStore]:

@@ -16,13 +16,14 @@ from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.stored import store_option
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.resolve import resolve_without_sink
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.plugins.host import PluginHost
 from cdc_core.watching.texts import text_or_hex
 from cdc_core.watching.watch import Watch, WatchedRow
 
-__all__ = ["assigned", "watch"]
+__all__ = ["assigned", "print_messages", "resolved_to_watch", "watch"]
 
 _NULL = "NULL"
 
@@ -63,16 +64,26 @@ def watch(
     options = {**changefeed.options, **assigned(assignments)}
     changefeed = replace(changefeed, options=options, format=format_ or changefeed.format)
     session.start_logging(quiet=True)
-    session.add_secrets(secret_forms(frozenset().union(*map(uri_secrets, (*changefeed.sources, changefeed.sink)))))
-    feed = resolve_without_sink(changefeed, PluginHost.load())
-    session.add_secrets(feed.secrets())
+    print_messages(resolved_to_watch(session, changefeed), as_json=as_json)
+    return 0
+
+
+def print_messages(feed: ResolvedChangefeed, *, as_json: bool) -> None:
+    """Print the messages of *feed* as they come, until it ends. Raises: as `Watch`."""
     with closing(Watch(feed)) as watched:
         if not as_json:
             click.echo("table,key,value")
         for batch in watched.batches():  # echo flushes
             lines = _json_lines(batch, embedded=feed.encoder.name == "json") if as_json else _csv_lines(batch)
             click.echo(lines, nl=False)
-    return 0
+
+
+def resolved_to_watch(session: CliSession, changefeed: Changefeed) -> ResolvedChangefeed:
+    """Return *changefeed* resolved without its sink; from now on *session* masks its secrets. Raises: ConfigError."""
+    session.add_secrets(secret_forms(frozenset().union(*map(uri_secrets, (*changefeed.sources, changefeed.sink)))))
+    feed = resolve_without_sink(changefeed, PluginHost.load())
+    session.add_secrets(feed.secrets())
+    return feed
 
 
 def assigned(assignments: Sequence[str]) -> dict[str, str]:

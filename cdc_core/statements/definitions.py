@@ -29,13 +29,11 @@ def changefeed_of_statement(
     """
     if not sources:
         raise ConfigError("CREATE CHANGEFEED needs a database to watch; name it with --source URI")
-    if statement.sink is None:
-        raise ConfigError("CREATE CHANGEFEED without a sink shows rows to nobody here; add INTO 'uri'")
     options = {option: value for option, value in statement.options.items() if not _is_spark(option)}
     written: dict[str, Any] = {
         "source": sources[0] if len(sources) == 1 else list(sources),
         **({"tables": escaped(statement.tables)} if statement.query is None else {"query": statement.query}),
-        "sink": statement.sink,
+        **({} if statement.sink is None else {"sink": statement.sink}),
         **({"format": options.pop("format")} if "format" in options else {}),
         "options": options,
         "spark": {option: str(value) for option, value in statement.options.items() if _is_spark(option)},

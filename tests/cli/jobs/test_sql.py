@@ -45,7 +45,8 @@ def test_what_cannot_be_a_job_is_refused_as_cdc_create_does(
     source = ("sql", "--source", "paper://user:hunter3@desk/db")
     assert "'source' has a secret in plain text" in refused(capsys, *source, create)
     assert "does not know option 'updatd'; did you mean 'updated'?" in refused(capsys, *source, f"{create}, updatd")
-    assert "add INTO 'uri'" in refused(capsys, *source, "CREATE CHANGEFEED FOR t")
+    schedule = "CREATE SCHEDULE s FOR CHANGEFEED t RECURRING '@daily'"
+    assert "has no sink to deliver to" in refused(capsys, *source, schedule)
     sql(capsys, f"{create}, name = 'mine'")
     again = ("sql", "--source", "paper://desk/db", f"{create}, name = 'mine'")
     assert "changefeed 'mine' is a job already (running)" in refused(capsys, *again)
