@@ -11,7 +11,6 @@ from cdc_core.errors import ConfigError
 from cdc_core.masking import has_unencoded_password, is_secret_name, masked_uri
 from cdc_core.messages import topic_placeholders
 from cdc_core.options import MB, ByteSize, Duration, Moment, Position, Tiers, format_bytes, format_duration, option
-from cdc_core.queries.statement import parse_query
 from cdc_core.shards.shard import MOST_SHARDS
 from cdc_core.timestamp import Timestamp
 from cdc_core.uris import place_of, same_database
@@ -97,6 +96,8 @@ class Changefeed:
             raise ConfigError(f"changefeed '{self.name}': query must be a string")
         if not all(isinstance(text, str) for text in self.functions.values()):
             raise ConfigError(f"changefeed '{self.name}': functions must be strings")
+        from cdc_core.queries.statement import parse_query  # sqlglot: only for queries, as every process imports this
+
         try:
             table = parse_query(self.query, tuple(self.functions.items())).table
         except ConfigError as error:

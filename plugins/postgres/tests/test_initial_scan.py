@@ -219,6 +219,26 @@ def test_a_process_with_thousands_of_open_files_can_scan(database: str, sql: Sql
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def test_the_first_step_reads_a_small_table_that_nobody_changes(database: str, sql: Sql) -> None:
+    fill(sql, 100)
+    with feed_of(database, "t") as feed:
+        feed.start()
+        feed.step()
+        assert sorted(scanned(feed)) == list(range(1, 101))
+        assert feed.token["scan"] is None
+
+
+def test_the_first_step_reads_what_changed_before_the_first_snapshot(database: str, sql: Sql) -> None:
+    fill(sql, 100)
+    with feed_of(database, "t") as feed:
+        feed.start()
+        upsert(sql, 1)
+        feed.step()
+        assert [change.op for change in feed.changes] == [Op.INSERT]
+        feed.scan()
+        assert len(scanned(feed)) == 101
+
+
 def test_empty_tables_need_no_scan(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with feed_of(database, "t") as feed:

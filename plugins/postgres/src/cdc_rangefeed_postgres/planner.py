@@ -57,6 +57,8 @@ log = logging.getLogger(__name__)
 
 _IDLE_NS = 1_000_000_000
 _FIRST_STEP_BYTES = 8 * 1024 * 1024
+_GLANCE_BYTES = 1024 * 1024
+"""How much log is searched for changes before a round, to save a step without rows."""
 _SNAPSHOT_PATIENCE_S = 1.0
 _TELL_AFTER_S = 10.0
 _TELL_AGAIN_S = 60.0
@@ -352,8 +354,17 @@ class PostgresPlanner(StepPlanner):
         scan = replace(scan, snapshot=snapshot)
         start = replace(start, scan=scan, clock=None)
         if start.lsn < snapshot.lsn:
-            return self._towards(connection, start, snapshot, limit)
+            if not self._is_quiet(connection, start.lsn, snapshot.lsn):
+                return self._towards(connection, start, snapshot, limit)
+            start = replace(start, lsn=snapshot.lsn)
         return self._scan_step(connection, start, scan, limit)
+
+    def _is_quiet(self, connection: Connection, start: int, end: int) -> bool:
+        """Whether the log is known to have no change of a watched table from *start* to *end*.
+
+        The log announces each table before its first change.
+        """
+        return end - start <= _GLANCE_BYTES and not find_relations(connection, self._slot, start=start, end=end)
 
     def _towards(
         self, connection: Connection, start: PostgresToken, snapshot: Snapshot, limit: StepLimit
