@@ -5,20 +5,20 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from cdc_core import RowBatch, Span, SpanMark, TerminalRangefeedError, Timestamp
+from cdc_core import RowBatch, Span, SpanMark, Timestamp
 from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate, text_of
 from cdc_rangefeed_postgres.completion import Lookup
 from cdc_rangefeed_postgres.connection import Server, stream
+from cdc_rangefeed_postgres.lost_history import explain, explained
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.pgoutput import LogDecoder
 from cdc_rangefeed_postgres.read_ahead import read_ahead
-from cdc_rangefeed_postgres.remedies import NEW_SLOT
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.slot_copy import SlotCopy
 from cdc_rangefeed_postgres.temporary import refuse_without_copy
@@ -30,7 +30,6 @@ __all__ = ["LogSlice", "read_log"]
 log = logging.getLogger(__name__)
 
 _IN_USE = "55006"
-_NOT_READY = ("55000", "42704", "58P01")
 _IN_USE_LIMIT_S = 10.0
 _NO_COPY = ("53400", "42501", "42883", "0A000", "55000")
 """No free slot, no right, no such function, not supported, and a slot that is just being moved."""
@@ -117,7 +116,7 @@ def _batches(server: Server, connection: Any, slice_: LogSlice, options: Postgre
         query = f"SELECT data FROM {slice_.slot.peek(slice_.end, binary=slice_.binary)}"
         yield from _from_slot(server, connection, query, slice_, options)
     else:
-        with _explained(server, slice_):
+        with explained(server, slice_.slot, needed=slice_.start):
             fetches = copy.fetches(slice_.end, binary=slice_.binary, batch_bytes=options.fetch_size)
             yield from read_ahead(fetches, max_bytes=_AHEAD_BYTES, interrupt=copy.cancel)
 
@@ -125,7 +124,7 @@ def _batches(server: Server, connection: Any, slice_: LogSlice, options: Postgre
 def _copy(server: Server, connection: Any, slice_: LogSlice) -> SlotCopy | None:
     """Return a copy of the slot, None when the server gives none. Raises: HistoryLostError."""
     try:
-        with _explained(server, slice_):
+        with explained(server, slice_.slot, needed=slice_.start):
             copy = SlotCopy.make(connection, slice_.slot, start=slice_.start)
     except ClientError as error:
         if slice_.slot.temporary:
@@ -141,7 +140,7 @@ def _copy(server: Server, connection: Any, slice_: LogSlice) -> SlotCopy | None:
             )
         return None
     if copy is not None and copy.begin > slice_.start:
-        _explain(server, slice_)
+        explain(server, slice_.slot, needed=slice_.start)
     return copy
 
 
@@ -154,7 +153,7 @@ def _from_slot(
         cursor = connection.cursor()
         begun = False
         try:
-            with _explained(server, slice_):
+            with explained(server, slice_.slot, needed=slice_.start):
                 for batch in stream(cursor, query, batch_bytes=options.fetch_size):
                     begun = True
                     yield batch
@@ -166,30 +165,3 @@ def _from_slot(
         finally:
             with suppress(*ClientError):
                 cursor.close()
-
-
-@contextmanager
-def _explained(server: Server, slice_: LogSlice) -> Iterator[None]:
-    """Raise HistoryLostError or TerminalRangefeedError in place of client errors that come from lost history."""
-    try:
-        yield
-    except ClientError as error:
-        if sqlstate(error) in _NOT_READY:
-            _explain(server, slice_)
-        raise
-
-
-def _explain(server: Server, slice_: LogSlice) -> None:
-    """Raise HistoryLostError or TerminalRangefeedError when the slot or the publication was dropped."""
-    connection = server.connect("explain")
-    try:
-        slice_.slot.require(connection, needed=slice_.start)
-        row = connection.execute(
-            "SELECT 1 FROM pg_publication WHERE pubname = %s", [slice_.slot.publication.name]
-        ).fetchone()
-    finally:
-        connection.close()
-    if row is None:
-        raise TerminalRangefeedError(
-            f"publication {slice_.slot.publication.name} was dropped, so the log can no longer be read. {NEW_SLOT}"
-        )

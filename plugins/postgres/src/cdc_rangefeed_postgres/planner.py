@@ -39,7 +39,7 @@ from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.pacing import Pacing
 from cdc_rangefeed_postgres.partitions import with_present_partitions
 from cdc_rangefeed_postgres.primary import Primary
-from cdc_rangefeed_postgres.relations import find_relations
+from cdc_rangefeed_postgres.relations import find_relations, is_quiet
 from cdc_rangefeed_postgres.rescans import check_rescan, with_rescans
 from cdc_rangefeed_postgres.restricted_scan import Estimates
 from cdc_rangefeed_postgres.scan_plan import ScanPlan
@@ -57,8 +57,6 @@ log = logging.getLogger(__name__)
 
 _IDLE_NS = 1_000_000_000
 _FIRST_STEP_BYTES = 8 * 1024 * 1024
-_GLANCE_BYTES = 1024 * 1024
-"""How much log is searched for changes before a round, to save a step without rows."""
 _SNAPSHOT_PATIENCE_S = 1.0
 _TELL_AFTER_S = 10.0
 _TELL_AGAIN_S = 60.0
@@ -266,7 +264,7 @@ class PostgresPlanner(StepPlanner):
         start = self._noted(connection, start, catalog)
         settled = start.lsn >= start.settled
         if end > start.lsn and (not settled or self._first_log_step):
-            found = find_relations(connection, self._slot, start=start.lsn, end=end)
+            found = find_relations(self._server, connection, self._slot, start=start.lsn, end=end)
             versions = Versions.of_log(connection, catalog, start.tables, found, settled=settled, types=self._types)
             self._first_log_step = False
         else:
@@ -353,18 +351,10 @@ class PostgresPlanner(StepPlanner):
         snapshot = replace(scan.snapshot, at=max(scan.snapshot.at, Timestamp(after.wall + 1000)))
         scan = replace(scan, snapshot=snapshot)
         start = replace(start, scan=scan, clock=None)
-        if start.lsn < snapshot.lsn:
-            if not self._is_quiet(connection, start.lsn, snapshot.lsn):
-                return self._towards(connection, start, snapshot, limit)
-            start = replace(start, lsn=snapshot.lsn)
+        if not is_quiet(self._server, connection, self._slot, start=start.lsn, end=snapshot.lsn):
+            return self._towards(connection, start, snapshot, limit)
+        start = replace(start, lsn=snapshot.lsn)
         return self._scan_step(connection, start, scan, limit)
-
-    def _is_quiet(self, connection: Connection, start: int, end: int) -> bool:
-        """Whether the log is known to have no change of a watched table from *start* to *end*.
-
-        The log announces each table before its first change.
-        """
-        return end - start <= _GLANCE_BYTES and not find_relations(connection, self._slot, start=start, end=end)
 
     def _towards(
         self, connection: Connection, start: PostgresToken, snapshot: Snapshot, limit: StepLimit

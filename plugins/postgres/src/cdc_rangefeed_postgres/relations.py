@@ -5,12 +5,15 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.connection import Connection, Server
+from cdc_rangefeed_postgres.lost_history import explained
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.temporary import readable
 from cdc_rangefeed_postgres.types import PgColumn
 
-__all__ = ["Relation", "find_relations", "relation_columns", "shape"]
+__all__ = ["Relation", "find_relations", "is_quiet", "relation_columns", "shape"]
+
+_GLANCE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +55,25 @@ def relation_columns(message: bytes) -> Relation:
     return Relation(relid, namespace or "pg_catalog", name, identity.decode(), tuple(columns))
 
 
-def find_relations(connection: Connection, slot: Slot, *, start: int, end: int) -> list[tuple[Relation, bool]]:
+def is_quiet(server: Server, connection: Connection, slot: Slot, *, start: int, end: int) -> bool:
+    """Return whether the log is known to have no change of a watched table from *start* to *end*.
+
+    The log announces each table before its first change. Only a short part of it is searched. Raises: as
+    `find_relations`.
+    """
+    if end <= start:
+        return True
+    return end - start <= _GLANCE_BYTES and not find_relations(server, connection, slot, start=start, end=end)
+
+
+def find_relations(
+    server: Server, connection: Connection, slot: Slot, *, start: int, end: int
+) -> list[tuple[Relation, bool]]:
     """Return the Relation messages in the log up to *end*, each with whether it lies at or after *start*.
 
-    The server decodes all changes but sends only these messages.
+    The server decodes all changes but sends only these messages. Raises: as `explained` when history is lost.
     """
-    with readable(connection, slot) as log:
+    with explained(server, slot, needed=start), readable(connection, slot) as log:
         query = f"""
             SELECT data FROM (
                 SELECT ord, data, get_byte(data, 0) AS kind, lead(get_byte(data, 0)) OVER (ORDER BY ord) AS next

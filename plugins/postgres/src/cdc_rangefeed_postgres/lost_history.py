@@ -1,0 +1,45 @@
+"""What a client error means when the slot or the publication is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cdc_core import TerminalRangefeedError
+from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate
+from cdc_rangefeed_postgres.connection import Server
+from cdc_rangefeed_postgres.remedies import NEW_SLOT
+from cdc_rangefeed_postgres.slot import Slot
+
+__all__ = ["explain", "explained"]
+
+_NOT_READY = ("55000", "42704", "58P01")
+"""The slot cannot be used, there is no such object, or a file of the log is missing."""
+
+
+@contextmanager
+def explained(server: Server, slot: Slot, *, needed: int) -> Iterator[None]:
+    """Raise HistoryLostError or TerminalRangefeedError in place of client errors that come from lost history.
+
+    *needed* is the LSN from which the block reads the log of *slot*.
+    """
+    try:
+        yield
+    except ClientError as error:
+        if sqlstate(error) in _NOT_READY:
+            explain(server, slot, needed=needed)
+        raise
+
+
+def explain(server: Server, slot: Slot, *, needed: int) -> None:
+    """Raise HistoryLostError or TerminalRangefeedError when the slot or the publication was dropped."""
+    connection = server.connect("explain")
+    try:
+        slot.require(connection, needed=needed)
+        row = connection.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", [slot.publication.name]).fetchone()
+    finally:
+        connection.close()
+    if row is None:
+        raise TerminalRangefeedError(
+            f"publication {slot.publication.name} was dropped, so the log can no longer be read. {NEW_SLOT}"
+        )
