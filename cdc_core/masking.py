@@ -28,7 +28,7 @@ MASK = "***"
 
 _SECRET_NAME = re.compile(
     r"passw(or)?d|passphrase|pwd|secret|token|credential|signature|auth(orization)?(_header)?$|^sas$|^sig$"
-    r"|(access|account|api|client|encryption|private|shared)[._-]?key(?![._-]?id)|ssl\.key",
+    r"|(access|account|api|client|encryption|mask|private|shared)[._-]?key(?![._-]?id)|ssl\.key",
     re.IGNORECASE,
 )
 _HOSTS = re.compile(r"|(\[[^\]]*\]|[^:,\[\]]*)(:\d*)?(,(\[[^\]]*\]|[^:,\[\]]*)(:\d*)?)*")

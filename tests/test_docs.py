@@ -78,7 +78,7 @@ class AnySecret(Mapping[str, str]):
     """An environment that has every variable. The value is also valid base64."""
 
     def __getitem__(self, name: str) -> str:
-        return "c2VjcmV0"
+        return "c2VjcmV0c2VjcmV0"
 
     def __contains__(self, name: object) -> bool:
         return True

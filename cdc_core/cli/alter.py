@@ -14,10 +14,11 @@ from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.stopped import stopped
 from cdc_core.cli.stored import require_known, require_one_name, store_option
-from cdc_core.config.alteration import Alteration, changed_tables
+from cdc_core.config.alteration import Alteration, changed_tables, remaining_sections
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.interpolation import escaped
 from cdc_core.engine.checks import check_source, with_saved
+from cdc_core.engine.planned_queries import check_query
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.store.progress import ProgressStore
@@ -109,8 +110,9 @@ def alter(
         if not feed.rangefeed.registration.changes_tables:
             raise ConfigError(f"{feed.rangefeed.owner} cannot change the tables of a changefeed that has begun")
         tables = changed_tables(known.definition["tables"], add, drop)
-        feed = resolved(session, _with_tables(changefeed, tables))
-        check_source(with_saved(feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch), progress))
+        feed = resolved(session, _with_tables(changefeed, tables, drop))
+        schemas = check_source(with_saved(feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch), progress))
+        check_query(feed, schemas)
         chosen = {table: wanted for table, wanted in progress.initial_scans(feed.name).items() if table not in drop}
         chosen |= {} if scan is None else dict.fromkeys(add, scan)
         progress.choose_initial_scans(feed.name, known.epoch, chosen)
@@ -121,6 +123,10 @@ def alter(
     return 0
 
 
-def _with_tables(changefeed: Changefeed, tables: Sequence[str]) -> Changefeed:
-    written = changefeed.written and {**changefeed.written, "tables": escaped(list(tables))}
-    return replace(changefeed, tables=tuple(tables), written=written)
+def _with_tables(changefeed: Changefeed, tables: Sequence[str], drop: Sequence[str]) -> Changefeed:
+    sections, written = remaining_sections(changefeed.table, tables, drop), changefeed.written
+    if written is not None:
+        written = {**written, "tables": escaped(list(tables))}
+        if "table" in written:
+            written["table"] = remaining_sections(written["table"], tables, drop)
+    return replace(changefeed, tables=tuple(tables), table=sections, written=written)

@@ -93,7 +93,7 @@ def locality_of(feed: ResolvedChangefeed) -> Locality:
 def check_job(feed: ResolvedChangefeed) -> None:
     """Return when the source can be read and rows of it be delivered. Raises: ConfigError. Creates nothing."""
     schemas = check_source(feed)
-    if feed.query is None:
+    if not feed.queries().exist:
         check_delivery(feed, schemas)
         return
     check_query(feed, schemas)  # what its rows are, only a node's Spark can tell

@@ -32,24 +32,29 @@ def explain(session: CliSession, file: str, name: str | None, store: str | None)
     """Show what the query of changefeed NAME in FILE needs of a scan, and the plan of Spark's optimizer.
 
     Lists the columns that a scan has to read, the comparisons that the source can evaluate, and what of the condition
-    is left to Spark, with the reason. Changes nothing.
+    is left to Spark, with the reason. Likewise for each table that has a section. Changes nothing.
     """
     feed = resolved(session, located(session, file, name, store=store)[0])
-    query = feed.parsed_query()
-    if query is None:
+    queries = feed.queries()
+    if not queries.exist:
         raise ConfigError(
             f"changefeed '{feed.name}' has no query to explain: it delivers whole rows of {', '.join(feed.tables)}"
         )
     schemas = check_source(feed)
     plans = plans_of(feed, schemas)
-    click.echo(f"changefeed '{feed.name}', query of {query.table}")
     for schema in schemas:
+        query = queries.query_of(schema)
+        if query is None:
+            click.echo(f"changefeed '{feed.name}', table {schema.name}: whole rows")
+            continue
+        what = f"query of {query.table}" if feed.query is not None else f"table {schema.name}"
+        click.echo(f"changefeed '{feed.name}', {what}")
         for title, lines in _needs(feed, query, schema):
             click.echo(f"  {title}")
             for line in lines:
                 click.echo(f"    {line}")
-    for plan in plans:
-        click.echo(f"  plan of Spark's optimizer\n{textwrap.indent(plan, '    ')}")
+        for plan in plans.get(schema.name, ()):
+            click.echo(f"  plan of Spark's optimizer\n{textwrap.indent(plan, '    ')}")
     return 0
 
 

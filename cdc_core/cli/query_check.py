@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine.planned_queries import PlannedQueries
+from cdc_core.engine.planned_queries import PlannedQueries, check_query
 from cdc_core.errors import ConfigError
-from cdc_core.schema import TableSchema
+from cdc_core.schema import TableName, TableSchema
 
 if TYPE_CHECKING:
     from cdc_core.spark.host import SparkHost
@@ -22,7 +22,7 @@ _USER = "check"
 
 
 def selected(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> Sequence[TableSchema]:
-    """Return the columns that the query of *feed* gives for tables with *schemas*; takes some seconds.
+    """Return the columns that *feed* delivers of tables with *schemas*; takes some seconds if Spark has to plan.
 
     Raises: ConfigError when it cannot be evaluated, or Spark is not installed.
     """
@@ -30,12 +30,16 @@ def selected(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> Sequen
         return PlannedQueries(feed, host, hold=lambda: host.hold(_USER)).delivered(schemas)
 
 
-def plans_of(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> Sequence[str]:
-    """Return Catalyst's plans of the query of *feed* for tables with *schemas*. Raises: as `selected`."""
+def plans_of(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> Mapping[TableName, Sequence[str]]:
+    """Return Catalyst's plans of what *feed* selects, by table, where Spark evaluates it. Raises: as `selected`."""
+    check_query(feed, schemas)
     with _spark() as host:
         host.hold(_USER)
-        plans = PlannedQueries(feed, host, hold=lambda: None).plans(schemas)
-        return [host.explain(plan.query) for plan in plans]
+        found: dict[TableName, list[str]] = {}
+        for plan in PlannedQueries(feed, host, hold=lambda: None).plans(schemas):
+            if plan.query.by_spark:
+                found.setdefault(plan.schema.name, []).append(host.explain(plan.query))
+        return found
 
 
 @contextmanager

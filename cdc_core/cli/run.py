@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 from shlex import join
@@ -152,7 +152,7 @@ def _check(session: CliSession, feed: ResolvedChangefeed, here: Locality) -> int
     schemas: list[TableSchema] = []
     parts: list[tuple[str, Component[Any] | None, str, Callable[[], str | None]]] = [
         ("source", feed.rangefeed, feed.shown_source, lambda: _check_source(feed, schemas)),
-        *([] if feed.query is None else [("query", None, feed.tables[0], lambda: _check_query(feed, schemas))]),
+        *_query_part(feed, schemas),
         ("encoder", feed.encoder, "", lambda: check_encoder(feed, schemas)),
         ("sink", feed.sink, feed.shown_destination, lambda: check_sink(feed, schemas)),
     ]
@@ -282,10 +282,24 @@ def _check_source(feed: ResolvedChangefeed, schemas: list[TableSchema]) -> str:
     )
 
 
+def _query_part(
+    feed: ResolvedChangefeed, schemas: list[TableSchema]
+) -> Iterator[tuple[str, None, str, Callable[[], str]]]:
+    """Yield the check of the query, or of the sections of tables, if there are any."""
+    if feed.query is not None:
+        yield "query", None, feed.tables[0], lambda: _check_query(feed, schemas)
+    elif feed.selections:
+        tables = ", ".join(selection.table for selection in feed.selections)
+        yield "selected", None, tables, lambda: _check_query(feed, schemas)
+
+
 def _check_query(feed: ResolvedChangefeed, schemas: list[TableSchema]) -> str:
-    """Check the query, put the columns that it gives in place of the table's, and return them as text."""
+    """Check the query or the sections, put the columns that they give in place of the tables', return them as text."""
+    whole = list(schemas)
     schemas[:] = selected(feed, schemas)
     return "".join(
-        f"\n           {', '.join(f'{column.name} {column.type.source}' for column in schema.columns)}"
-        for schema in schemas
+        f"\n           {'' if feed.query is not None else f'{schema.name}: '}"
+        f"{', '.join(f'{column.name} {column.type.source}' for column in schema.columns)}"
+        for schema, before in zip(schemas, whole, strict=True)
+        if schema is not before
     )

@@ -16,6 +16,7 @@ from cdc_core.cli.run import name_in, state_of
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.stored import require_known, require_one_name, require_store, store_option
 from cdc_core.masking import secret_forms, uri_secrets
+from cdc_core.queries.selection import Selection
 from cdc_core.store.liveness import ENDINGS
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.reports import Report, report
@@ -88,6 +89,8 @@ def report_lines(report: Report) -> Iterator[str]:
     rows = [
         *(() if job is None else _job(report, shown, job)),
         ("source", f"{', '.join(report.known.sources)}: {', '.join(shown['tables'] or ())}"),
+        ("query", " ".join((shown["query"] or "").split())),
+        *(("selected", _selected(*section)) for section in (shown["selections"] or {}).items()),
         ("sink", f"{shown['sink']} ({shown['format']})"),
         ("scan", shown["scan"] and "{done:,} of {total:,} {unit}".format(**shown["scan"])),
         *(("rescan", _rescan(each)) for each in shown["rescans"]),
@@ -107,6 +110,10 @@ def report_lines(report: Report) -> Iterator[str]:
     for label, text in rows:
         if text:
             yield f"  {label:17} {text}"
+
+
+def _selected(table: str, section: dict[str, Any]) -> str:
+    return f"{table}: {Selection.parse(table, section).shown}"
 
 
 def _job(report: Report, shown: dict[str, Any], job: dict[str, Any]) -> Iterator[tuple[str, str | None]]:

@@ -9,8 +9,9 @@ from typing import Any
 from cdc_core.config.interpolation import escaped
 from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
+from cdc_core.queries.selection import Selection
 
-__all__ = ["Alteration", "changed_tables"]
+__all__ = ["Alteration", "changed_tables", "remaining_sections"]
 
 _FIXED = ("cursor", "end_time", "initial_scan")
 """Options by which earlier steps have left out rows."""
@@ -20,6 +21,7 @@ _REMEDIES = {
     "tables": "use --add and --drop",
     "query": "create another job",
     "functions": "create another job",
+    "table": "create another job",
     "options": "name the option itself",
     "spark": "name the Spark property itself, such as spark.executor.memory",
 }
@@ -69,7 +71,10 @@ class Alteration:
         if self.add or self.drop:
             if "query" in written:
                 raise ConfigError("the query names the one table of the changefeed; create another job for others")
-            changed["tables"] = escaped(changed_tables(tables, self.add, self.drop))
+            remaining = changed_tables(tables, self.add, self.drop)
+            changed["tables"] = escaped(remaining)
+            if "table" in changed:
+                changed["table"] = remaining_sections(changed["table"], remaining, self.drop)
         for name in self.unset:
             table = spark if _is_spark(name) else options
             if not _remove(table, name):
@@ -104,8 +109,21 @@ def changed_tables(tables: Sequence[str], add: Sequence[str], drop: Sequence[str
     return changed
 
 
+def remaining_sections(sections: Mapping[str, Any], tables: Sequence[str], drop: Sequence[str]) -> dict[str, Any]:
+    """Return the sections of tables without those of tables in *drop*; *tables* remain."""
+
+    def named(table: str, listed: Sequence[str]) -> bool:
+        return any(Selection(table=table).names_table_of(entry) for entry in listed)
+
+    return {table: section for table, section in sections.items() if named(table, tables) or not named(table, drop)}
+
+
 def _require_alterable(name: str) -> None:
-    remedy = "create another job" if name.lower() in _FIXED else _REMEDIES.get(name)
+    remedy = (
+        "create another job"
+        if name.lower() in _FIXED
+        else _REMEDIES.get("table" if name.startswith("table.") else name)
+    )
     if remedy is not None:
         raise ConfigError(f"'{name}' cannot be altered; {remedy}")
 

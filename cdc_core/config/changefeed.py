@@ -11,6 +11,8 @@ from cdc_core.errors import ConfigError
 from cdc_core.masking import has_unencoded_password, is_secret_name, masked_uri
 from cdc_core.messages import topic_placeholders
 from cdc_core.options import MB, ByteSize, Duration, Moment, Position, Tiers, format_bytes, format_duration, option
+from cdc_core.queries.statement import parse_query
+from cdc_core.queries.table_queries import TableQueries
 from cdc_core.shards.shard import MOST_SHARDS
 from cdc_core.timestamp import Timestamp
 from cdc_core.uris import place_of, same_database
@@ -21,6 +23,7 @@ _MOST_ROW_BYTES = 1024 * MB
 """Twice as much, which hexadecimal digits take, is more than some columns of Arrow hold."""
 _LEAST_PROTECTION_S = 60.0
 _MOST_LABEL_BYTES = 128
+_LEAST_MASK_KEY = 16
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
@@ -29,8 +32,9 @@ class Changefeed:
     """One named pipeline as its user wrote it. Picklable; `repr` shows no secret.
 
     `source` is a URI, or several of databases that have the same tables. With a `query`, `tables` is the one that it
-    names; it may call `functions`, texts by their names. A changefeed without a `sink` can only be watched. `options`
-    holds the options of the changefeed
+    names; it may call `functions`, texts by their names. `table` says by table what is selected of it without a query
+    (see `cdc_core.queries.selection`); other tables are delivered whole. A changefeed without a `sink` can only be
+    watched. `options` holds the options of the changefeed
     itself, the encoder, the sink and the source together; who owns which is known once the plugins are
     (`cdc_core.config.resolve`). `spark` holds the Spark master and configuration. `written` is set when the changefeed
     was read: the same values by name, with references such as `${PASSWORD}` in place of what they refer to.
@@ -43,6 +47,7 @@ class Changefeed:
     format: str = "json"
     query: str | None = None
     functions: Mapping[str, str] = field(default_factory=dict)
+    table: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
     written: Mapping[str, Any] | None = field(default=None, compare=False)
@@ -63,6 +68,7 @@ class Changefeed:
         twice = {table for table in self.tables if self.tables.count(table) > 1}
         if twice:
             raise ConfigError(f"changefeed '{self.name}' lists table '{min(twice)}' twice")
+        self._check_sections()
         if not isinstance(self.source, str):
             sources = tuple(self.source)
             object.__setattr__(self, "source", sources[0] if len(sources) == 1 else sources)
@@ -96,8 +102,6 @@ class Changefeed:
             raise ConfigError(f"changefeed '{self.name}': query must be a string")
         if not all(isinstance(text, str) for text in self.functions.values()):
             raise ConfigError(f"changefeed '{self.name}': functions must be strings")
-        from cdc_core.queries.statement import parse_query  # sqlglot: only for queries, as every process imports this
-
         try:
             table = parse_query(self.query, tuple(self.functions.items())).table
         except ConfigError as error:
@@ -108,6 +112,19 @@ class Changefeed:
                 " 'tables'"
             )
         return (table,)
+
+    def _check_sections(self) -> None:
+        if not isinstance(self.table, Mapping):
+            raise ConfigError(f"changefeed '{self.name}': table must hold a section for each table that it names")
+        if self.table and self.query is not None:
+            raise ConfigError(
+                f"changefeed '{self.name}' has a query and a section of table {next(iter(self.table))}; put columns and"
+                " condition into the query, or list the table under 'tables'"
+            )
+        try:
+            TableQueries.of(self.query, self.table)
+        except ConfigError as error:
+            raise type(error)(f"changefeed '{self.name}', {error}") from None
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -244,6 +261,12 @@ class ChangefeedOptions:
     give_up_after: Duration = option(
         Duration(600.0), doc="How long after the first of these failures the changefeed tries again in any case."
     )
+    mask_key: str | None = option(
+        None,
+        doc="Key of the mask 'hash' of columns, at least 16 characters. Equal values have equal hashes in all"
+        " changefeeds with the same key.",
+        secret=True,
+    )
     executor_wait: Duration = option(
         Duration(60.0),
         doc="On a cluster: longest time without an executor. A run that gets none at its start ends then. Later it"
@@ -312,6 +335,8 @@ class ChangefeedOptions:
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"'{name}' must be at least 1")
+        if self.mask_key is not None and len(self.mask_key) < _LEAST_MASK_KEY:
+            raise ValueError(f"'mask_key' must have at least {_LEAST_MASK_KEY} characters: values could be guessed")
         if self.gc_protect_expires_after is not None and self.gc_protect_expires_after < _LEAST_PROTECTION_S:
             raise ValueError("'gc_protect_expires_after' must be at least 1m")
         if self.metrics_label is not None and not 0 < len(self.metrics_label.encode()) <= _MOST_LABEL_BYTES:

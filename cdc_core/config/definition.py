@@ -50,7 +50,7 @@ def changefeed_of(name: str, written: Mapping[str, Any], *, origin: str, environ
     Raises: ConfigError, which begins with *origin*.
     """
     place = f"{origin}: changefeed '{name}'"
-    for key in ("query", "functions"):
+    for key in ("query", "functions", "table"):
         if has_references(written.get(key)):
             raise ConfigError(
                 f"{place}: {key} cannot have references such as ${{VARIABLE}}, as it is stored and shown as it is;"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cdc_core.errors import ConfigError
+from cdc_core.queries.selection import Selection
 from cdc_core.timestamp import Timestamp
 from cdc_core.uris import place_of, same_server
 
@@ -39,6 +40,7 @@ def require_same_source(
                 f"changefeed '{name}' {was} function {function}, which cannot be changed: rows that were delivered"
                 f" would have another form; restore that, or {_REMEDY}"
             )
+    _require_same_sections(name, known, wanted)
     if not changes_tables and set(known["tables"]) != set(wanted["tables"]):
         raise ConfigError(
             f"changefeed '{name}' was started on the tables {', '.join(sorted(known['tables']))}, "
@@ -49,6 +51,34 @@ def require_same_source(
 def _query(definition: Mapping[str, Any]) -> str:
     query = definition.get("query")
     return "no query" if query is None else f"the query {' '.join(query.split())}"
+
+
+def _require_same_sections(name: str, known: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Return when the sections of all tables that both definitions watch are the same. Raises: ConfigError."""
+    before, now = known.get("selections", {}), wanted.get("selections", {})
+    for table in sorted({*before, *now}):
+        if before.get(table) == now.get(table):
+            continue
+        if all(_watches(definition["tables"], table) for definition in (known, wanted)):
+            raise ConfigError(
+                f"changefeed '{name}' was started with {_section(table, before)}, which cannot be changed: rows that"
+                f" were delivered would have another form; restore it, or {_REMEDY}"
+            )
+
+
+def _section(table: str, sections: Mapping[str, Any]) -> str:
+    section = sections.get(table)
+    if section is None:
+        return f"no section of table {table}"
+    return f"the section of table {table} ({Selection.parse(table, section).shown})"
+
+
+def _watches(tables: Sequence[str], table: str) -> bool:
+    """Return whether a list of tables may mean *table*. A pattern may; an exclusion means that it does not."""
+    section = Selection(table=table)
+    if any(section.names_table_of(entry.strip()[1:]) for entry in tables if entry.strip().startswith("!")):
+        return False
+    return any(section.names_table_of(entry) or set(entry) & set("*?") for entry in tables)
 
 
 def same_sources(known: str | Sequence[str], wanted: str | Sequence[str]) -> bool:

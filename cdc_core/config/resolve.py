@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -21,7 +21,9 @@ from cdc_core.masking import secret_texts, uri_secrets
 from cdc_core.options import did_you_mean, option_names, parse_options, secret_values
 from cdc_core.plugins.host import PluginHost
 from cdc_core.queries.names import called_names
+from cdc_core.queries.selection import Selection
 from cdc_core.queries.statement import parse_query
+from cdc_core.queries.table_queries import TableQueries
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration, SinkRegistration
 from cdc_core.uris import place_of, split_parameters
 
@@ -119,6 +121,8 @@ def _resolved(
         raise OptionError(f"{owner}: source '{rangefeed.name}' keeps no replicas; remove option 'placement'")
     _refuse_impossible(owner, options, encoder.registration, sink.registration, host)
     _refuse_pointless(owner, options, given)
+    selections = TableQueries.of(changefeed.query, changefeed.table).selections
+    _check_mask_key(owner, options, selections)
     _refuse_about_topics(owner, changefeed, given, sink.registration)
     letters = None if options.dead_letter is None else _dead_letters(changefeed, options.dead_letter, host, rangefeed)
     frequency = options.min_checkpoint_frequency
@@ -135,6 +139,7 @@ def _resolved(
         query=changefeed.query,
         functions=changefeed.functions,
         installed_functions=_functions(changefeed, host),
+        selections=selections,
         min_checkpoint_frequency_s=sink.registration.min_checkpoint_frequency_s if frequency is None else frequency,
         spark=changefeed.spark,
         plain_secrets=secrets | (letters.plain_secrets if letters else frozenset()),
@@ -142,7 +147,7 @@ def _resolved(
     )
     resolved.envelope().check(owner)
     try:
-        resolved.parsed_query()
+        resolved.queries().refers_to("column")  # parses it
     except ConfigError as error:
         raise type(error)(f"{owner}: {error}") from None
     return resolved
@@ -254,6 +259,17 @@ def _refuse_pointless(owner: str, options: ChangefeedOptions, given: Mapping[str
                 f"{owner}: option '{name}' has no effect without dead letters; remove it, or set on_error ="
                 " 'dead_letter'"
             )
+
+
+def _check_mask_key(owner: str, options: ChangefeedOptions, selections: Sequence[Selection]) -> None:
+    hashed = next((selection for selection in selections if selection.hashes), None)
+    if hashed is not None and options.mask_key is None:
+        raise OptionError(
+            f"{owner}, table {hashed.table}: a mask hashes values, which needs a key; set the option mask_key ="
+            " '${MASK_KEY}', and the environment variable"
+        )
+    if hashed is None and options.mask_key is not None:
+        raise OptionError(f"{owner}: option 'mask_key' has no effect, because no mask hashes values; remove it")
 
 
 def _refuse_about_topics(owner: str, changefeed: Changefeed, given: Mapping[str, Any], sink: SinkRegistration) -> None:

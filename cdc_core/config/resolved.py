@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -22,9 +21,8 @@ from cdc_core.masking import masked_uri, secret_forms, uri_secrets
 from cdc_core.options import place_values
 from cdc_core.placement import PlacementRules
 from cdc_core.queries.functions import MVCC_COLUMN
-from cdc_core.queries.query import Query
-from cdc_core.queries.restricting import restriction_of
-from cdc_core.queries.statement import parse_query
+from cdc_core.queries.selection import Selection
+from cdc_core.queries.table_queries import TableQueries
 from cdc_core.rangefeed import Rangefeed, RangefeedContext
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
 from cdc_core.resolved_sink import ResolvedSink
@@ -70,6 +68,8 @@ class ResolvedChangefeed:
     """Those that the query may call, as texts by their names."""
     installed_functions: tuple[FunctionRegistration, ...] = ()
     """The Python functions that it calls."""
+    selections: tuple[Selection, ...] = ()
+    """The sections of tables."""
     min_checkpoint_frequency_s: float = 0.0
     """Least time between two steps: the user's, otherwise the sink's."""
     spark: Mapping[str, str] = field(default_factory=dict)
@@ -127,29 +127,37 @@ class ResolvedChangefeed:
         properties = tuple(sorted(set(self.options.enriched_properties)))
         return Envelope(name=self.options.envelope, enriched_properties=properties, **wanted)
 
-    def parsed_query(self) -> Query | None:
-        """Return what is selected of each change; None where whole rows are delivered."""
-        if self.query is None:
-            return None
-        return parse_query(self.query, tuple(self.functions.items()), self.installed_functions)
+    def queries(self) -> TableQueries:
+        """Return what is selected of each table."""
+        return TableQueries(
+            query=self.query,
+            functions=tuple(self.functions.items()),
+            installed=self.installed_functions,
+            selections=self.selections,
+            diff=self.envelope().diff,
+        )
+
+    @property
+    def mask_key(self) -> bytes:
+        """The key of masks that hash; empty where there are none."""
+        return (self.options.mask_key or "").encode()
 
     @property
     def routes(self) -> bool:
         """Whether the query gives each row its topic."""
-        query = self.parsed_query()
-        return query is not None and query.routes
+        return self.queries().routes
 
     def rangefeed_context(self) -> RangefeedContext:
         """Return what every part of the rangefeed is built from."""
-        envelope, query = self.envelope(), self.parsed_query()
+        envelope, queries = self.envelope(), self.queries()
         return RangefeedContext(
             changefeed=self.name,
             feed_id=self.feed_id,
             uri=self.sources[0],
             tables=self.tables,
             options=self.rangefeed.parsed(),
-            diff=envelope.diff or (query is not None and query.refers_to("previous column", "previous row")),
-            mvcc=envelope.mvcc_timestamp or (query is not None and query.refers_to("column", name=MVCC_COLUMN)),
+            diff=envelope.diff or queries.refers_to("previous column", "previous row"),
+            mvcc=envelope.mvcc_timestamp or queries.refers_to("column", name=MVCC_COLUMN),
             initial_scan=self.options.initial_scan != "no",
             cursor=self.options.cursor,
             schema_changes=SchemaChangeRules(
@@ -162,8 +170,8 @@ class ResolvedChangefeed:
             parallelism=self.parallelism,
             locality=self.locality,
             saved=None if self.saved is None else dict(self.saved),
-            restriction=unrestricted if query is None else partial(restriction_of, query),
             temporary=self.temporary,
+            restriction=queries.restriction_of if queries.exist else unrestricted,
         )
 
     def open_rangefeed(self, *, initial_scans: Mapping[str, bool] = MappingProxyType({})) -> Rangefeed:
@@ -267,6 +275,7 @@ class ResolvedChangefeed:
             "tables": list(self.tables),
             **({} if self.query is None else {"query": self.query}),
             **({"functions": dict(self.functions)} if self.functions else {}),
+            **({"selections": self._sections()} if self.selections else {}),
             "sink": self.shown_destination,
             "format": self.encoder.name,
             "place": self.sink_place(),
@@ -291,6 +300,7 @@ class ResolvedChangefeed:
             "query": self.query,
             "functions": dict(self.functions),
             "installed_functions": [function.to_json() for function in self.installed_functions],
+            "selections": self._sections(),
             "min_checkpoint_frequency_s": self.min_checkpoint_frequency_s,
             "spark": dict(self.spark),
             "plain_secrets": sorted(self.plain_secrets),
@@ -312,6 +322,7 @@ class ResolvedChangefeed:
         fields["sources"] = tuple(fields["sources"])
         fields["installed_functions"] = tuple(map(FunctionRegistration.from_json, fields["installed_functions"]))
         fields["tables"] = tuple(fields["tables"])
+        fields["selections"] = tuple(Selection.parse(*section) for section in fields["selections"].items())
         fields["locality"] = Locality.parse(fields["locality"])
         fields["dead_letter"] = None if fields["dead_letter"] is None else cls.from_json(fields["dead_letter"])
         fields["table_names"] = tuple(TableName(*name) for name in fields["table_names"])
@@ -323,6 +334,9 @@ class ResolvedChangefeed:
             f"destination={self.shown_destination!r}, rangefeed={self.rangefeed.name!r}, "
             f"encoder={self.encoder.name!r}, sink={self.sink.name!r}, feed_id={self.feed_id!r}, epoch={self.epoch})"
         )
+
+    def _sections(self) -> dict[str, Any]:
+        return {selection.table: selection.to_json() for selection in self.selections}
 
     def _topics_of_dead_letters(self) -> frozenset[str]:
         """Return the topics of the dead letters, if they are at the destination of the rows."""

@@ -18,9 +18,17 @@ from cdc_core.options import did_you_mean
 
 __all__ = ["changefeed_names", "find_name", "read_changefeed"]
 
-_KEYS = ("source", "tables", "query", "functions", "sink", "format", "options", "spark")
+_KEYS = ("source", "tables", "table", "query", "functions", "sink", "format", "options", "spark")
 _REQUIRED = ("source", "sink")
-_TYPES = {"query": str, "functions": dict, "sink": str, "format": str, "options": dict, "spark": dict}
+_TYPES = {
+    "table": dict,
+    "query": str,
+    "functions": dict,
+    "sink": str,
+    "format": str,
+    "options": dict,
+    "spark": dict,
+}
 _AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 
 
@@ -105,6 +113,8 @@ def _changefeed(path: Path, name: str, table: dict[str, Any], environ: Mapping[s
     if not isinstance(tables, list) or not all(isinstance(entry, str) for entry in tables):
         raise ConfigError(f"{place}: 'tables' must be a list of table names, such as ['public.orders']")
     written = {**table, "options": _plain(table.get("options", {})), "spark": _spark(place, table.get("spark", {}))}
+    if "table" in table:
+        written["table"] = _plain(table["table"])
     return changefeed_of(name, with_absolute_files(written, path.absolute().parent), origin=str(path), environ=environ)
 
 

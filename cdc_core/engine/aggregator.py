@@ -52,13 +52,15 @@ def read_slice(
     again: bool = False,
     max_row_bytes: int | None = None,
     pack: Callable[[RowBatch], Iterator[pa.RecordBatch]] = pack,
+    shown: Callable[[RowBatch], RowBatch] = lambda rows: rows,
 ) -> Iterator[pa.RecordBatch]:
     """Yield a slice in the packed layout, with rows as *pack* gives them.
 
     Only a slice that was read to its end gets its `end` row.
     *blocked* are the keys, as (full table name, key in JSON), whose rows must wait; they reach the writer this way.
     Only rows *within* this range are yielded, and no mark passes it. *again*: an earlier attempt began the step. Of a
-    row of more than *max_row_bytes*, the writer gets the key and the reason.
+    row of more than *max_row_bytes*, the writer gets the key and the reason. *shown* returns rows as people may see
+    them: columns of a table may be masked.
 
     Raises: ContractError, before the rows in question are passed on, for a row below the slice's lower bound: it could
     be older than what is resolved. Likewise for a row above its table's marks. TerminalError: see `TimeRange.of_rows`.
@@ -83,7 +85,7 @@ def read_slice(
         if isinstance(item, SpanMark):
             marks.append(item)
             continue
-        _refuse_late_rows(owner, item, info.lower)
+        _refuse_late_rows(owner, item, info.lower, shown)
         table = item.schema.name.full
         newest = item.latest()
         latest[table] = max(latest.get(table, Timestamp()), newest)
@@ -93,7 +95,7 @@ def read_slice(
             continue
         for part in divided(rows, most_bytes=max_row_bytes):
             if part.nbytes > max_row_bytes:
-                yield note(REFUSED, refusal_of(part, max_row_bytes))
+                yield note(REFUSED, refusal_of(part, max_row_bytes, shown=shown(part)))
             else:
                 yield from pack(part)
     if not marks:
@@ -200,11 +202,12 @@ def _require_inside(info: SliceInfo | None, end: object) -> None:
         raise ContractError("engine: rows outside of a slice")
 
 
-def _refuse_late_rows(owner: str, rows: RowBatch, lower: Timestamp) -> None:
+def _refuse_late_rows(owner: str, rows: RowBatch, lower: Timestamp, shown: Callable[[RowBatch], RowBatch]) -> None:
     late = rows.row_below(lower)
     if late is not None:
         updated = Timestamp(**rows.column("updated")[late].as_py())
+        key = shown(rows.slice(late, 1)).shown_key(0)
         raise ContractError(
-            f"{owner} broke its contract: the row of table {rows.schema.name} with key {rows.shown_key(late)} is from"
+            f"{owner} broke its contract: the row of table {rows.schema.name} with key {key} is from"
             f" {updated}, below {lower} where its slice begins; a later timestamp may be resolved already"
         )

@@ -1,4 +1,4 @@
-"""The plans of a changefeed's query, one for each version of its table that the run has met."""
+"""The plans of a changefeed's query or sections, one for each version of their tables that the run has met."""
 
 from __future__ import annotations
 
@@ -8,35 +8,36 @@ from contextlib import contextmanager
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.query_host import QueryHost
 from cdc_core.errors import ConfigError, UnplannedSchemaError
-from cdc_core.queries.binding import QueryPlan, bind
+from cdc_core.queries.binding import BoundQuery, QueryPlan
+from cdc_core.queries.outputs import output_schema
 from cdc_core.schema import TableSchema
 
 __all__ = ["PlannedQueries", "check_query"]
 
 
 def check_query(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:
-    """Return when the query, if there is one, fits its table, as far as one can tell without Spark.
+    """Return when the query or the sections, if there are any, fit their tables, as far as one can tell without Spark.
 
-    Raises: OptionError.
+    *schemas* are all tables that are watched. Raises: ConfigError.
     """
-    query = feed.parsed_query()
-    if query is not None:
-        with _of_changefeed(feed):
-            for schema in schemas:
-                bind(query, schema)
+    queries = feed.queries()
+    with _of_changefeed(feed):
+        queries.require_tables(schemas)
+        for schema in schemas:
+            queries.bind(schema)
 
 
 @contextmanager
 def _of_changefeed(feed: ResolvedChangefeed) -> Iterator[None]:
-    """Say of errors of a query whose it is."""
+    """Say of errors of a query or a section whose it is."""
     try:
         yield
     except ConfigError as error:
-        raise type(error)(f"changefeed '{feed.name}': {error}") from None
+        raise type(error)(f"changefeed '{feed.name}'{':' if feed.query is not None else ','} {error}") from None
 
 
 class PlannedQueries:
-    """What the attempts of a run know of a query. Without one there are no plans.
+    """What the attempts of a run know of a query or of sections. Without them there are no plans.
 
     Rows of several versions may be in one slice, before and after a change of the table. So all versions that were met
     stay planned side by side, and an attempt that meets another one ends for the next to know it too.
@@ -46,28 +47,43 @@ class PlannedQueries:
         """*hold* returns when *host* can plan."""
         self._feed = feed
         self._hold = hold
-        self._query = feed.parsed_query()
+        self._queries = feed.queries()
         self._host = host
         self._plans: list[QueryPlan] = []
         self._met: list[TableSchema] = []
 
     def plans(self, schemas: Sequence[TableSchema]) -> tuple[QueryPlan, ...]:
-        """Return the plans for the version in *schemas* and those met before. Raises: OptionError, QueryHostError."""
-        if self._query is None:
-            return ()
-        for schema in (*self._met, *schemas):
-            if not any(plan.query.schema.has_shape_of(schema) for plan in self._plans):
+        """Return the plans for the versions in *schemas* and those met before. Raises: ConfigError, QueryHostError."""
+        for schema in (*self._met, *schemas) if self._queries.exist else ():
+            if self._plan_of(schema) is None:
                 with _of_changefeed(self._feed):
-                    query = bind(self._query, schema, number=len(self._plans))
-                    self._plans.append(self._host.plan(query))
+                    query = self._queries.bind(schema, number=len(self._plans))
+                    if query is not None:
+                        self._plans.append(self._planned(query))
         return tuple(self._plans)
 
     def delivered(self, schemas: Sequence[TableSchema]) -> Sequence[TableSchema]:
-        """Return the columns of the rows that are delivered of tables with *schemas*. Raises: as `plans`."""
-        if self._query is None:
+        """Return the columns of the rows that are delivered of all tables, with *schemas*. Raises: as `plans`."""
+        if not self._queries.exist:
             return schemas
-        self._hold()
-        return [plan.schema for plan in self.plans(schemas)]
+        check_query(self._feed, schemas)
+        if any(query.by_spark for query in map(self._queries.bind, schemas) if query is not None):
+            self._hold()
+        self.plans(schemas)
+        plans = [self._plan_of(schema) for schema in schemas]
+        return [schema if plan is None else plan.schema for schema, plan in zip(schemas, plans, strict=True)]
+
+    def _plan_of(self, schema: TableSchema) -> QueryPlan | None:
+        return next((plan for plan in self._plans if plan.query.schema.has_shape_of(schema)), None)
+
+    def _planned(self, query: BoundQuery) -> QueryPlan:
+        """Return *query* planned, by Spark where it is to evaluate something. Raises: ConfigError, QueryHostError."""
+        if not query.by_spark:
+            return QueryPlan(query=query, schema=output_schema(query, {}))
+        try:
+            return self._host.plan(query)
+        except ConfigError as error:
+            raise type(error)(f"table {query.schema.name}: {error}" if query.section else str(error)) from None
 
     def learn(self, error: Exception) -> None:
         """Note the version of the table that ended an attempt with *error*, if that is why."""

@@ -20,10 +20,13 @@ _KEPT_BYTES = 8192
 """Values of at most this size stay in a row that is too large."""
 
 
-def refusal_of(row: RowBatch, limit: int) -> dict[str, Any]:
-    """Return what the writer is told about *row*, a batch of one row with more than *limit* bytes: JSON values."""
+def refusal_of(row: RowBatch, limit: int, *, shown: RowBatch | None = None) -> dict[str, Any]:
+    """Return what the writer is told about *row*, a batch of one row with more than *limit* bytes: JSON values.
+
+    *shown* is the row as people may see it, if that is another.
+    """
     reason = f"it has {row.nbytes:,} bytes, more than max_row_bytes ({format_bytes(limit)})"
-    return refusal_for(row, reason, stage=SOURCE)
+    return refusal_for(row if shown is None else shown, reason, stage=SOURCE)
 
 
 def refusal_for(row: RowBatch, reason: str, *, stage: str) -> dict[str, Any]:

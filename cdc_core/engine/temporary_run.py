@@ -59,6 +59,9 @@ class Evaluation(Protocol):
     def of(self, rows: RowBatch) -> Iterator[Arriving]:
         """Yield what is delivered of *rows*, in order."""
 
+    def shown(self, rows: RowBatch) -> RowBatch:
+        """Return *rows* as people may see those that are refused: see `read_slice`."""
+
 
 class WholeRows:
     """Evaluation without a query."""
@@ -68,6 +71,9 @@ class WholeRows:
 
     def of(self, rows: RowBatch) -> Iterator[Arriving]:
         yield ROWS, rows
+
+    def shown(self, rows: RowBatch) -> RowBatch:
+        return rows
 
 
 def temporary(feed: ResolvedChangefeed) -> ResolvedChangefeed:
@@ -180,6 +186,7 @@ class TemporaryRun:
                 within=TimeRange.of(options),
                 max_row_bytes=options.max_row_bytes,
                 pack=self._evaluation.of,
+                shown=self._evaluation.shown,
             )
             for kind, value in unpack(packed):
                 if isinstance(value, RowBatch | BadRow):

@@ -15,8 +15,10 @@ from cdc_core.errors import ConfigError
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.options import did_you_mean
 from cdc_core.queries.functions import EVENT_FUNCTIONS, MVCC_COLUMN, TOPIC_COLUMN
+from cdc_core.queries.masks import Mask
 from cdc_core.queries.query import Fragment, Item, Query, Reference
 from cdc_core.queries.refusals import refusal
+from cdc_core.rows import Op
 from cdc_core.schema import ColumnType, Kind, TableSchema
 
 __all__ = ["BoundQuery", "Output", "PythonCall", "QueryPlan", "bind"]
@@ -99,6 +101,35 @@ class BoundQuery:
     condition: Output | None
     calls: tuple[PythonCall, ...] = ()
     topic: Output | None = None
+    section: bool = False
+    """Whether it is the section of a table: all outputs are columns under their own names."""
+    diff: bool = False
+    """Whether its rows have `before`, of the same columns."""
+    masks: tuple[tuple[str, Mask], ...] = ()
+    deletes_pass: bool = False
+    """Whether the condition is not for deleted rows."""
+
+    @property
+    def by_spark(self) -> bool:
+        """Whether rows travel in the columns layout, for Spark to evaluate something."""
+        return not self.section or self.condition is not None
+
+    @property
+    def condition_sql(self) -> str:
+        """The SQL of the condition as it is evaluated. There must be one."""
+        assert self.condition is not None
+        if not self.deletes_pass:
+            return self.condition.sql
+        return f"(CASE WHEN `op` = {Op.DELETE:d} THEN true ELSE (\n{self.condition.sql}\n) END)"
+
+    @property
+    def masked(self) -> TableSchema:
+        """The table's version, with the types of masked values."""
+        masks = dict(self.masks)
+        if not masks:
+            return self.schema
+        columns = (masks[each.name].column(each) if each.name in masks else each for each in self.schema.columns)
+        return replace(self.schema, columns=tuple(columns))
 
     @property
     def raw(self) -> tuple[str, ...]:
@@ -119,6 +150,10 @@ class BoundQuery:
             "previous": list(self.previous),
             "condition": None if self.condition is None else self.condition.to_json(),
             "calls": [call.to_json() for call in self.calls],
+            "section": self.section,
+            "diff": self.diff,
+            "masks": [[name, mask.to_json()] for name, mask in self.masks],
+            "deletes_pass": self.deletes_pass,
             "topic": None if self.topic is None else self.topic.to_json(),
         }
 
@@ -133,6 +168,10 @@ class BoundQuery:
             previous=tuple(value["previous"]),
             condition=None if value["condition"] is None else Output.from_json(value["condition"]),
             calls=tuple(map(PythonCall.from_json, value["calls"])),
+            section=value["section"],
+            diff=value["diff"],
+            masks=tuple((name, Mask.parse(mask)) for name, mask in value["masks"]),
+            deletes_pass=value["deletes_pass"],
             topic=None if value["topic"] is None else Output.from_json(value["topic"]),
         )
 

@@ -11,15 +11,19 @@ first. Of a change, `version` is that of its table. What follows belongs to chan
     vN                        for version N, null for other changes: a struct of
         key                     the key as it is
         raw                     columns that are passed on as they are: dates and times as their numbers
+        old                     the same columns before the change, for a section of a table with `diff`
         typed, previous         columns that expressions use, after and before the change, in Spark's types, but for
                                 decimals, which are texts
+
+Of a section of a table, `key`, `raw` and `old` are masked already; only what its condition uses is not. Tables that are
+delivered whole, and sections without a condition, travel in the packed layout, as notes among the others.
 
 A deleted row has its key in `raw` and `typed`, and nulls elsewhere, as in CockroachDB.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -31,12 +35,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from cdc_core.delivery.dead_letters import BadRow
-from cdc_core.engine.packing import REFUSED, ROWS, Arriving, divided, note
+from cdc_core.engine.packing import REFUSED, ROWS, Arriving, divided, note, pack
 from cdc_core.engine.row_limit import refusal_for
 from cdc_core.errors import UnplannedSchemaError
 from cdc_core.queries.binding import BoundQuery, QueryPlan
+from cdc_core.queries.outputs import delivered_rows
 from cdc_core.rows import TIMESTAMP_TYPE, UNAVAILABLE_TYPE, Op, RowBatch
-from cdc_core.schema import Column, ColumnType, Kind, TableSchema
+from cdc_core.schema import Column, ColumnType, Kind, TableName, TableSchema
 from cdc_core.spark.column_types import cast
 from cdc_core.telemetry.stages import QUERY
 from cdc_core.unavailable import unavailable_by_column, unavailable_column
@@ -47,8 +52,8 @@ __all__ = [
     "columns_schema",
     "noted",
     "opened",
-    "output_schema",
     "packed_columns",
+    "query_for",
     "spark_schema",
 ]
 
@@ -71,8 +76,8 @@ BATCH_ROWS = 4096
 
 
 def columns_schema(queries: Sequence[BoundQuery]) -> pa.Schema:
-    """Return the columns that travel through Spark for *queries*, one for each version of the table."""
-    versions = [(f"v{query.number}", _version_type(query)) for query in queries]
+    """Return the columns that travel through Spark for *queries*, one for each version of a table that needs it."""
+    versions = [(f"v{query.number}", _version_type(query)) for query in queries if query.by_spark]
     return pa.schema([*_NOTE, *_CHANGE, *versions])
 
 
@@ -90,32 +95,58 @@ def noted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*batch.columns, plan, *rest], schema=schema)
 
 
-def packed_columns(rows: RowBatch, *, queries: Sequence[BoundQuery], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def packed_columns(
+    rows: RowBatch,
+    *,
+    queries: Sequence[BoundQuery],
+    schema: pa.Schema,
+    selects: Callable[[TableName], bool] = lambda _: True,
+    mask_key: bytes = b"",
+) -> Iterator[pa.RecordBatch]:
     """Yield *rows* in the columns of *schema*; a row that lacks a value which the query uses becomes a `refused` note.
+
+    Rows of a table of which nothing is selected are packed whole, and those of a section without a condition as it
+    delivers them; *selects* tells the tables apart.
 
     Raises: UnplannedSchemaError when *rows* have a version of their table that is not among *queries*.
     """
+    if not selects(rows.schema.name):
+        yield from _packed(rows, schema)
+        return
+    query = query_for(rows, queries)
+    if not query.by_spark:
+        yield from _packed(delivered_rows(rows, query, key=mask_key), schema)
+        return
+    for part in divided(rows):
+        delivered = delivered_rows(part, query, key=mask_key) if query.section else part
+        bad = _incomplete(part, query)
+        start = 0
+        for index in (*sorted(bad), len(part)):
+            if index > start:
+                yield _batch(part.slice(start, index - start), delivered.slice(start, index - start), query, schema)
+            if index < len(part):
+                refused = refusal_for(delivered.slice(index, 1), bad[index], stage=QUERY)
+                yield noted(note(REFUSED, refused), schema)
+            start = index + 1
+        yield from _fillers(part.nbytes // ROW_BYTES - len(part), schema)
+
+
+def query_for(rows: RowBatch, queries: Sequence[BoundQuery]) -> BoundQuery:
+    """Return that of *queries* which is bound to the version of *rows*. Raises: UnplannedSchemaError."""
     query = next((query for query in queries if query.schema.has_shape_of(rows.schema)), None)
     if query is None:
         raise UnplannedSchemaError(
             f"table {rows.schema.name} has another version than the query is planned for; it is planned again",
             schema=rows.schema.to_json(),
         )
-    for part in divided(rows):
-        bad = _incomplete(part, query)
-        if not bad:
-            yield _batch(part, query, schema)
-            yield from _fillers(part.nbytes // ROW_BYTES - len(part), schema)
-            continue
-        start = 0
-        for index in sorted(bad):
-            if index > start:
-                yield from packed_columns(part.slice(start, index - start), queries=queries, schema=schema)
-            refused = refusal_for(part.slice(index, 1), bad[index], stage=QUERY)
-            yield noted(note(REFUSED, refused), schema)
-            start = index + 1
-        if start < len(part):
-            yield from packed_columns(part.slice(start), queries=queries, schema=schema)
+    return query
+
+
+def _packed(rows: RowBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield *rows* in the packed layout, each row of Spark followed by as many fillers as it is too large."""
+    for packed in pack(rows):
+        yield noted(packed, schema)
+        yield from _fillers(packed.nbytes // ROW_BYTES - 1, schema)
 
 
 def _fillers(count: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -169,10 +200,12 @@ def _raw_type(type_: pa.DataType) -> pa.DataType:
 
 
 def _version_type(query: BoundQuery) -> pa.StructType:
-    schema = query.schema
+    schema, delivered = query.schema, query.masked
+    raw = [(name, _raw_type(delivered.column(name).type.arrow)) for name in query.raw]
     fields = {
-        "key": [(column.name, _raw_type(column.type.arrow)) for column in schema.key_columns],
-        "raw": [(name, _raw_type(schema.column(name).type.arrow)) for name in query.raw],
+        "key": [(column.name, _raw_type(column.type.arrow)) for column in delivered.key_columns],
+        "raw": raw,
+        "old": raw if query.diff else [],
         "typed": [(name, _typed_as(schema.column(name).type)) for name in query.typed],
         "previous": [(name, _typed_as(schema.column(name).type)) for name in query.previous],
     }
@@ -180,26 +213,41 @@ def _version_type(query: BoundQuery) -> pa.StructType:
     return pa.struct(structs)
 
 
-def _version(rows: RowBatch, query: BoundQuery) -> pa.StructArray:
-    """Return the column of the version."""
+def _version(rows: RowBatch, delivered: RowBatch, query: BoundQuery) -> pa.StructArray:
+    """Return the column of the version, of *rows* that are *delivered* so: themselves for a query."""
     type_ = _version_type(query)
-    after, key = rows.column("after"), rows.column("key")
-    images = _by_name(after)
-    if after.null_count:
-        for name, values in _by_name(key).items():
-            images[name] = pc.coalesce(images[name], values)
-    fields = {
-        "key": [_viewed(values) for values in key.flatten()],
-        "raw": [_viewed(images[name]) for name in query.raw],
+    images = _images(rows)
+    passed = images if delivered is rows else _images(delivered)
+    columns = {
+        "key": [_viewed(values) for values in delivered.column("key").flatten()],
+        "raw": [_viewed(passed[name]) for name in query.raw],
         "typed": [cast(images[name], _typed_as(rows.schema.column(name).type)) for name in query.typed],
     }
-    arrays = [RowBatch.struct(field.type, fields[field.name]) for field in type_ if field.name != "previous"]
+    arrays = {name: RowBatch.struct(type_.field(name).type, inner) for name, inner in columns.items() if inner}
+    if query.diff:
+        old = _before(delivered)
+        arrays["old"] = RowBatch.struct(type_.field("old").type, list(map(_viewed, old.flatten())), old.is_null())
     if query.previous:
-        before = rows.column("before") if rows.has_before else pa.nulls(len(rows), rows.schema.after_type)
+        before = _before(rows)
         values = _by_name(before)
-        columns = [cast(values[name], _typed_as(rows.schema.column(name).type)) for name in query.previous]
-        arrays.append(RowBatch.struct(type_.field("previous").type, columns, before.is_null()))
-    return RowBatch.struct(type_, arrays)
+        inner = [cast(values[name], _typed_as(rows.schema.column(name).type)) for name in query.previous]
+        arrays["previous"] = RowBatch.struct(type_.field("previous").type, inner, before.is_null())
+    return RowBatch.struct(type_, [arrays[field.name] for field in type_])
+
+
+def _images(rows: RowBatch) -> dict[str, pa.Array]:
+    """Return the columns of `after`, of a deleted row its key and nulls."""
+    after = rows.column("after")
+    images = _by_name(after)
+    if after.null_count:
+        for name, values in _by_name(rows.column("key")).items():
+            if name in images:
+                images[name] = pc.coalesce(images[name], values)
+    return images
+
+
+def _before(rows: RowBatch) -> pa.StructArray:
+    return rows.column("before") if rows.has_before else pa.nulls(len(rows), rows.schema.after_type)
 
 
 def _by_name(structs: pa.StructArray) -> dict[str, pa.Array]:
@@ -223,7 +271,7 @@ def _viewed(values: pa.Array) -> pa.Array:
     return values.view(_raw_type(values.type)) if _raw_type(values.type) != values.type else values
 
 
-def _batch(rows: RowBatch, query: BoundQuery, schema: pa.Schema) -> pa.RecordBatch:
+def _batch(rows: RowBatch, delivered: RowBatch, query: BoundQuery, schema: pa.Schema) -> pa.RecordBatch:
     length = len(rows)
     wall, logical = rows.column("updated").flatten()
     has_mvcc = "mvcc" in rows.batch.schema.names
@@ -237,10 +285,10 @@ def _batch(rows: RowBatch, query: BoundQuery, schema: pa.Schema) -> pa.RecordBat
         "logical": logical,
         "mvcc_wall": mvcc[0],
         "mvcc_logical": mvcc[1],
-        f"v{query.number}": _version(rows, query),
+        f"v{query.number}": _version(rows, delivered, query),
     }
-    if rows.has_unavailable:
-        columns["unavailable"] = rows.column("unavailable")
+    if delivered.has_unavailable:
+        columns["unavailable"] = delivered.column("unavailable")
     arrays = [columns[field.name] if field.name in columns else pa.nulls(length, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -289,6 +337,7 @@ def _evaluated(
         mvcc=mvcc,
         key=RowBatch.struct(schema.key_type, key),
         after=RowBatch.struct(schema.after_type, arrays, mask),
+        before=_old(fields["old"], schema) if query.diff else None,
         unavailable=unavailable_column(lacking) if lacking else None,
         topic=None if query.topic is None else fields["topic"].flatten()[0].cast(pa.string()),
     )
@@ -300,6 +349,12 @@ def _evaluated(
         start = index + 1
     if start < len(rows):
         yield ROWS, rows.slice(start)
+
+
+def _old(old: pa.StructArray, schema: TableSchema) -> pa.StructArray:
+    """Return the column `before` of a section's rows."""
+    arrays = [_restored(values, column) for values, column in zip(old.flatten(), schema.columns, strict=True)]
+    return RowBatch.struct(schema.after_type, arrays, old.is_null())
 
 
 def _unknown(batch: pa.RecordBatch, query: BoundQuery) -> dict[str, npt.NDArray[np.bool_]]:
@@ -335,19 +390,3 @@ def _restored(values: pa.Array, column: Column) -> pa.Array:
     if values.type == _raw_type(type_):
         return values.view(type_)
     return values.cast(type_)
-
-
-def output_schema(query: BoundQuery, computed: dict[str, ColumnType]) -> TableSchema:
-    """Return the columns of the rows that *query* gives; *computed* has the types of its expressions by name."""
-    source = query.schema
-    columns = tuple(
-        Column(name=output.name, type=source.column(output.column).type, nullable=source.column(output.column).nullable)
-        if output.column
-        else Column(name=output.name, type=computed[output.name])
-        for output in query.outputs
-    )
-    passed = {output.name for output in query.outputs if output.column == output.name}
-    hidden = () if passed >= set(source.primary_key) else source.key_columns
-    return TableSchema(
-        name=source.name, version=source.version, columns=columns, primary_key=source.primary_key, key=hidden
-    )

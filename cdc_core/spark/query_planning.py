@@ -40,9 +40,10 @@ from pyspark.sql.types import (
 from cdc_core.delivery.called_function import CalledFunction
 from cdc_core.queries.binding import BoundQuery, Output, PythonCall, QueryPlan
 from cdc_core.queries.functions import TOPIC_COLUMN
+from cdc_core.queries.outputs import output_schema
 from cdc_core.queries.refusals import refusal
 from cdc_core.schema import ColumnType, Kind
-from cdc_core.spark.columns import BATCH_ROWS, output_schema, spark_schema
+from cdc_core.spark.columns import BATCH_ROWS, spark_schema
 from cdc_core.spark.python_functions import call_fields, called
 
 __all__ = ["evaluated", "explain_query", "plan_query", "query_session"]
@@ -157,7 +158,7 @@ def explain_query(session: SparkSession, query: BoundQuery) -> str:
     """Return Catalyst's optimized plan of *query*, which `plan_query` accepts, in the query's names. Runs nothing."""
     rows = _empty(session, query)
     if query.condition is not None:
-        rows = rows.where(f.expr(_on_one_line(query.condition.sql)))
+        rows = rows.where(f.expr(_on_one_line(query.condition_sql)))
     raw = f.col(f"v{query.number}").getField("raw") if query.raw else None
     items = [
         (f.expr(_on_one_line(output.sql)) if raw is None or not output.column else raw.getField(output.column)).alias(
@@ -178,10 +179,10 @@ def explain_query(session: SparkSession, query: BoundQuery) -> str:
 def evaluated(rows: DataFrame, plans: Sequence[QueryPlan]) -> DataFrame:
     """Return what the queries of all versions give for *rows*, in the columns layout.
 
-    In place of `vN` there is `oN`, a struct of `key`, `raw`, for each expression `cI` by the number of its output a
-    struct of its value or null where it failed, and `topic` and `condition` likewise. Where Python functions are
-    called, `eI`, `topic_error` and `condition_error` say why they failed. Rows that a condition refuses are
-    left out; those for which it failed are not, and notes neither.
+    In place of `vN` there is `oN`, a struct of `key`, `raw`, `old`, for each expression `cI` by the number of its
+    output a struct of its value or null where it failed, and `topic` and `condition` likewise. Where Python functions
+    are called, `eI`, `topic_error` and `condition_error` say why they failed. Rows that a condition refuses are left
+    out; those for which it failed are not, and notes neither.
     """
     passed = [name for name in rows.columns if not re.fullmatch(r"v\d+", name)]
     for plan in plans:
@@ -196,10 +197,14 @@ def evaluated(rows: DataFrame, plans: Sequence[QueryPlan]) -> DataFrame:
     results = []
     for plan in plans:
         query = plan.query
+        if not query.by_spark:
+            continue
         version = f.col(f"v{query.number}")
         fields = [version.getField("key").alias("key")]
         if query.raw:
             fields.append(version.getField("raw").alias("raw"))
+        if query.diff:
+            fields.append(version.getField("old").alias("old"))
         for index, output in enumerate(query.outputs):
             if not output.column:
                 fields.append(_tried(rows, _value(output, plan)).alias(f"c{index}"))
@@ -209,7 +214,7 @@ def evaluated(rows: DataFrame, plans: Sequence[QueryPlan]) -> DataFrame:
             fields += _errors(query.topic, "topic_error")
         condition = f.lit(True)
         if query.condition is not None:
-            held = _tried(rows, query.condition.sql)
+            held = _tried(rows, query.condition_sql)
             fields += [held.alias("condition"), *_errors(query.condition, "condition_error")]
             condition = held.isNull() | f.coalesce(held.getField("value"), f.lit(False))
         kept = kept | ((f.col("plan") == query.number) & condition)

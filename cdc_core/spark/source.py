@@ -26,10 +26,11 @@ from cdc_core.engine.stop_flag import StopFlag
 from cdc_core.engine.time_range import TimeRange
 from cdc_core.engine.worker_cache import WorkerCache
 from cdc_core.placement import executor_locality
+from cdc_core.queries.outputs import delivered_rows
 from cdc_core.rows import RowBatch
 from cdc_core.sink import SliceInfo
 from cdc_core.slice_reader import SliceReader
-from cdc_core.spark.columns import columns_schema, noted, packed_columns
+from cdc_core.spark.columns import columns_schema, noted, packed_columns, query_for
 from cdc_core.telemetry.activity import PLANNER, at_stages
 from cdc_core.telemetry.stages import SOURCE
 from cdc_core.timestamp import Timestamp
@@ -114,11 +115,21 @@ class RangefeedReader(DataSourceStreamReader):
             return
         queries = [plan.query for plan in self._config.plans]
         schema = columns_schema(queries)
-        for batch in self._read(partition, partial(packed_columns, queries=queries, schema=schema)):
+        selects, key = self._config.feed.queries().selects, self._config.feed.mask_key
+
+        def shown(rows: RowBatch) -> RowBatch:
+            query = query_for(rows, queries) if selects(rows.schema.name) else None
+            return delivered_rows(rows, query, key=key) if query is not None and query.section else rows
+
+        packed = partial(packed_columns, queries=queries, schema=schema, selects=selects, mask_key=key)
+        for batch in self._read(partition, packed, shown):
             yield noted(batch, schema)
 
     def _read(
-        self, partition: InputPartition, packed: Callable[[RowBatch], Iterator[pa.RecordBatch]]
+        self,
+        partition: InputPartition,
+        packed: Callable[[RowBatch], Iterator[pa.RecordBatch]],
+        shown: Callable[[RowBatch], RowBatch] = lambda rows: rows,
     ) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SlicePartition)
         config = self._config
@@ -144,6 +155,7 @@ class RangefeedReader(DataSourceStreamReader):
                     again=planned.again,
                     max_row_bytes=config.feed.options.max_row_bytes,
                     pack=packed,
+                    shown=shown,
                 )
         except MaskedError as error:
             # Raising here would cost a task attempt, repeated at once. The writer passes it to the coordinator.

@@ -19,6 +19,7 @@ from cdc_core.timestamp import Timestamp
 __all__ = ["Report", "protected_since", "report", "reports"]
 
 _TOTALS = (metrics.STEPS, metrics.ROWS, metrics.ROWS_REPEATED, metrics.MESSAGES, metrics.BYTES, metrics.FILES)
+_SELECTED = ("query", "selections")
 _OF_A_RUN = ("notice", "rows_per_s", "waiting_on", "waiting_for", "next_attempt_at")
 """What a status says of the moment; it means nothing when the run has ended."""
 
@@ -88,7 +89,7 @@ class Report:
         return {
             "name": known.name,
             "state": self.state,
-            **{name: known.definition.get(name) for name in ("source", "tables", "sink", "format")},
+            **{name: known.definition.get(name) for name in ("source", "tables", "sink", "format", *_SELECTED)},
             "high_water": str(mark) if mark else None,
             "high_water_at": mark.to_datetime().isoformat() if mark else None,
             "behind_s": self.behind_s,

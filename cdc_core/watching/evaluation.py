@@ -16,11 +16,12 @@ __all__ = ["evaluation_of"]
 
 @contextmanager
 def evaluation_of(feed: ResolvedChangefeed) -> Iterator[Evaluation]:
-    """Yield the evaluation of *feed*. Spark runs during the block if there is a query, and otherwise is not loaded.
+    """Yield the evaluation of *feed*. Spark runs during the block if it evaluates something. It is not loaded for whole
+    rows.
 
     Raises: ConfigError when Spark is needed and not installed.
     """
-    if feed.query is None:
+    if not feed.queries().exist:
         yield WholeRows()
         return
     try:

@@ -41,7 +41,7 @@ class Feed:
     """A changefeed in a directory of its own: its TOML file, its state, its files, its log.
 
     Runs are started and ended one after another; the log holds all of them. Leaving the context kills what runs.
-    Progress is kept in its state directory, or in the *store* with this URL.
+    Progress is kept in its state directory, or in the *store* with this URL. *sections* are those of tables, in TOML.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class Feed:
         tables: Sequence[str] = (),
         *,
         query: str | None = None,
+        sections: str = "",
         options: Mapping[str, object] | None = None,
         spark: Mapping[str, str] | None = None,
         sink: str | None = None,
@@ -72,6 +73,7 @@ class Feed:
             *([] if format_ is None else [f"format = {_toml(format_)}"]),
             f"tables = [{', '.join(_toml(table) for table in tables)}]" if query is None else f"query = {_toml(query)}",
             f"sink = {_toml(sink or f'file://{self.files}')}",
+            sections,
             "[changefeed.test.options]",
             *(f"{name} = {_toml(value)}" for name, value in chosen.items()),
             "[changefeed.test.spark]",

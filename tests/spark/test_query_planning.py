@@ -19,8 +19,9 @@ from cdc_core.errors import OptionError, UnplannedSchemaError
 from cdc_core.queries.binding import QueryPlan
 from cdc_core.queries.builtin_functions import BUILTIN_FUNCTIONS
 from cdc_core.queries.functions import refused_name
+from cdc_core.queries.selection import Selection
 from cdc_core.spark.columns import ROW_BYTES, columns_schema, packed_columns
-from cdc_core.spark.query_planning import query_session
+from cdc_core.spark.query_planning import plan_query, query_session
 
 COLUMNS = {
     "id": ColumnType(kind=Kind.INT, source="integer", bits=32),
@@ -379,6 +380,31 @@ def test_decimals_keep_their_scale(session: SparkSession) -> None:
 def test_an_updated_timestamp_is_the_one_of_the_change(session: SparkSession) -> None:
     found = one(session, "SELECT id FROM orders", rows([{}]))
     assert found.latest() == Timestamp(1_700_000_000_000_000_001, 7)
+
+
+def test_a_section_filters_new_rows_and_keeps_deletes_and_the_row_before(session: SparkSession) -> None:
+    given = rows(
+        [{"Name": "ann", "day": NO_DAY}, {"Name": "bob"}, {"Name": None}, None],
+        before=[{"id": 0, "Name": "old", "day": -NO_DAY}, {"id": 1}, None, {"id": 3, "Name": "gone"}],
+    )
+    section = {"columns": {"exclude": ["price"]}, "mask": {"Name": {"truncate": 2}}}
+    ((kept, deleted), *others) = (
+        _of_section(session, {**section, "where": where}, given) for where in ("name = 'ann'", "id = 0", "id = 3")
+    )
+    assert kept.column("after").field("Name").to_pylist() == ["an"]
+    assert {field.name for field in kept.schema.after_type} == COLUMNS.keys() - {"price"}
+    assert kept.column("after").field("day").cast(pa.int32()).to_pylist() == [NO_DAY]
+    assert kept.column("before").field("day").cast(pa.int32()).to_pylist() == [-NO_DAY]
+    assert [row.column("before").field("Name").to_pylist() for row in (kept, deleted)] == [["ol"], ["go"]]
+    assert deleted.column("after").to_pylist() == [None]
+    assert [[row.column("op").to_pylist() for row in found] for found in others] == [[[Op.UPDATE]], [[Op.DELETE]]]
+
+
+def _of_section(session: SparkSession, section: dict[str, Any], given: RowBatch) -> list[RowBatch]:
+    """Return what a section gives, a batch for each row."""
+    query = Selection.parse("orders", section).bind(given.schema, number=0, diff=True)
+    found = answers(session, [plan_query(session, query)], given, deletes_as_rows=False)
+    return [part.slice(index, 1) for part in found if isinstance(part, RowBatch) for index in range(len(part))]
 
 
 def test_a_query_gives_topics_that_are_no_columns(session: SparkSession) -> None:

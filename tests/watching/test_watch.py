@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hmac
 import json
 import os
 import signal
@@ -25,6 +26,7 @@ from cdc_testing.runs import eventually
 from cdc_core import Changefeed, ConfigError, HistoryLostError, OptionError, watch
 from cdc_core.config.resolve import resolve_without_sink
 from cdc_core.engine.temporary_run import TemporaryRun, WholeRows, temporary
+from cdc_core.errors import BadRowError
 from cdc_core.plugins.host import PluginHost
 from cdc_core.watching.watch import Watch, WatchedRow
 
@@ -320,3 +322,18 @@ def test_a_watch_that_was_never_started_reads_nothing() -> None:
     assert isinstance(rows, Watch)
     rows.close()
     assert list(rows) == []
+
+
+def test_a_section_masks_what_is_watched_without_spark(database: str, sql: Sql) -> None:
+    sections = {"t": {"columns": {"include": ["id", "v"]}, "mask": {"v": "hash"}}}
+    options = {**ONLY, "mask_key": "a-key-of-many-characters"}
+    changefeed = Changefeed(name="c", source=database, tables=("t",), table=sections, options=options)
+    with watch(changefeed) as rows:
+        found = [json.loads(row.value)["after"] for row in rows]
+    digest = hmac.new(b"a-key-of-many-characters", b"a", "sha256").hexdigest()
+    assert found == [{"id": number, "v": digest} for number in (1, 2, 3)]
+    options["max_row_bytes"] = "1KB"
+    sql.execute("UPDATE t SET v = repeat('SECRET', 1000) WHERE id = 1")
+    with pytest.raises(BadRowError) as refused, watch(changefeed) as rows:
+        list(rows)
+    assert "SECRET" not in str(refused.value)
