@@ -3,7 +3,7 @@
 The order is fixed: the destination can take the topic, then the store has it, durably and under the attempt's epoch,
 then its first row may be delivered. Whatever dies in between, every topic that has rows is in the store, and so gets
 all later resolved marks, although a later attempt may never give that topic again: a scan that begins anew reads newer
-rows. The other way round is harmless: a topic without rows gets marks, or one was created that nobody uses.
+rows. The other way round is harmless: a topic without rows gets marks, or was created and stays empty.
 """
 
 from __future__ import annotations

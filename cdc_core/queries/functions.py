@@ -55,7 +55,7 @@ _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("input_file_block_length", "input_file_block_start"), _PLACE),
     **dict.fromkeys(("session_window", "window", "window_time"), "puts rows together, and a query sees one at a time"),
     "identifier": "names something by a value; write the name",
-    **dict.fromkeys(("java_method", "reflect", "try_reflect"), "calls code that nobody has declared deterministic"),
+    **dict.fromkeys(("java_method", "reflect", "try_reflect"), "calls code that is not declared deterministic"),
     **dict.fromkeys(("changefeed_creation_timestamp", "event_schema_timestamp"), _UNKNOWN_TIME),
 }
 

@@ -1,4 +1,4 @@
-"""Masks: what is delivered in place of the values of a column that nobody downstream may read.
+"""Masks: what is delivered in place of the values of a confidential column.
 
     hash          the HMAC-SHA-256 of the value's UTF-8 text, or of its bytes, as 64 hexadecimal digits
     redact        `***` for texts, null for values of any other type

@@ -144,7 +144,7 @@ class Reading:
 
 
 def is_complete(text: str) -> bool:
-    """Return whether *text* ends with a semicolon that ends a statement, and so does not go on in another line."""
+    """Return whether *text* ends with a semicolon that ends a statement, and so does not continue on the next line."""
     try:
         tokens = tokens_of(text)
     except OptionError:  # a quotation mark is open

@@ -1,4 +1,4 @@
-"""What of a statement may be shown in an error: a statement may hold secrets, and nobody knows yet which."""
+"""What of a statement may be shown in an error: it may hold secrets, and which ones is not known yet."""
 
 from __future__ import annotations
 

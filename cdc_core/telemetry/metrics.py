@@ -139,7 +139,7 @@ LAG = _feed(
     "gauge",
     "seconds",
     "End to end: how far the high-water mark is behind the clock; before the first mark, the age of the changefeed."
-    " It grows while the changefeed is paused, has failed, or nobody runs it.",
+    " It grows while the changefeed is paused, has failed, or runs nowhere.",
 )
 SOURCE_LAG = _feed(
     "source_lag_seconds",

@@ -67,7 +67,7 @@ class Watched:
     """Reads the store at *url* when it is asked for samples, at most once a second. Safe with several threads.
 
     Of a node, *node* says what it exposes; otherwise these are the changefeeds *names*. While the store cannot be read,
-    ages and lags of what was read last go on, and `cdc_store_up` is 0.
+    ages and lags still grow, and `cdc_store_up` is 0.
     """
 
     def __init__(self, url: str, *, names: frozenset[str] = frozenset(), node: NodeView | None = None) -> None:

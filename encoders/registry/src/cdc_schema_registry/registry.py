@@ -31,7 +31,7 @@ _INCOMPATIBLE, _INVALID = 409, 422
 _ids: dict[tuple[RegistryAddress, str, SchemaType, str], int] = {}
 """The ids of schemas that this process has registered. They never change, so entries are never removed."""
 _provisional: dict[tuple[RegistryAddress, str, SchemaType, str], int] = {}
-"""The ids of schemas that are not registered, for messages that nobody keeps: counted down from the last one."""
+"""The ids of schemas that are not registered, for messages that are only shown: counted down from the last one."""
 _LAST_ID = 2**31 - 1
 _texts: dict[tuple[RegistryAddress, int], str] = {}
 """The schemas that this process has looked up by id."""

@@ -113,7 +113,7 @@ class Closing(RangefeedSuite):
     ) -> None:
         """With `temporary` in the context, the source is as before when the parts are closed, and no row is missing.
 
-        `cdc watch` and `cdc preview` only look. Nobody would drop what they leave behind.
+        `cdc watch` and `cdc preview` only look. What they leave behind would never be dropped.
         """
         if not registration.temporary:
             does_not_apply("its registration does not say that it can run without leaving something behind")
