@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import traceback
 from collections.abc import Sequence
 
@@ -99,7 +98,7 @@ def main(args: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as exit_:
         return exit_.exit_code
     except (click.Abort, KeyboardInterrupt):
-        _say("interrupted")
+        session.say_error("interrupted")
         return 130
     except click.ClickException as error:
         error.show()
@@ -121,7 +120,3 @@ def main(args: Sequence[str] | None = None) -> int:
 def _report(error: Exception, session: CliSession) -> None:
     if session.debug:
         session.say_error("".join(traceback.format_exception(error)).rstrip())
-
-
-def _say(text: str) -> None:
-    click.echo(text, file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 from collections.abc import Callable, Iterable
@@ -19,6 +20,8 @@ from cdc_core.web.exposition import SampleCollector
 
 __all__ = ["MetricsServer"]
 
+log = logging.getLogger(__name__)
+
 _Start = Callable[..., Any]
 
 
@@ -34,7 +37,7 @@ class MetricsServer:
         registry.register(SampleCollector(collect))
         self._address = address
         self._metrics = make_wsgi_app(registry)
-        server = _V6Server if ":" in address.host else ThreadingWSGIServer
+        server = _V6Server if ":" in address.host else _Server
         try:
             self._server = make_server(address.host, address.port, self._answer, server, _QuietHandler)
         except OSError as error:
@@ -74,7 +77,13 @@ class MetricsServer:
         return answer
 
 
-class _V6Server(ThreadingWSGIServer):
+class _Server(ThreadingWSGIServer):
+    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002
+        """Log why a connection ended without an answer: it was idle for too long, or its client reset it."""
+        log.debug("closed the connection of %s", client_address, exc_info=True)
+
+
+class _V6Server(_Server):
     address_family = socket.AF_INET6
 
 

@@ -62,3 +62,15 @@ def test_lines_of_json_are_all_that_a_run_prints(
         "changefeed 'orders': no access with ***",
         "error: the password *** is wrong",
     ]
+
+
+def test_an_interrupt_is_a_line_of_json_too(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cdc_core.cli.run.make_state_directory", interrupt)
+    assert main(["run", str(file), "--log-format", "json"]) == 130
+    *_, last = filter(None, capsys.readouterr().err.splitlines())
+    assert json.loads(last)["message"] == "interrupted"

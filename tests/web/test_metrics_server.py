@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import socket
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -185,3 +186,22 @@ def test_a_port_that_is_taken_is_named() -> None:
         f"--metrics {where}: this process cannot listen there: Address already in use; choose another address with"
         " --metrics=HOST:PORT"
     )
+
+
+def test_a_connection_that_is_idle_or_reset_prints_nothing(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("cdc_core.web.metrics_server._QuietHandler.timeout", 0.05)
+    caplog.set_level("DEBUG", "cdc_core.web.metrics_server")
+    with MetricsServer(LOOPBACK, list) as server:
+        idle = socket.create_connection(("127.0.0.1", server.address.port), timeout=30)
+        assert idle.recv(1) == b""
+        idle.close()
+        reset = socket.create_connection(("127.0.0.1", server.address.port), timeout=30)
+        reset.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        reset.send(b"GET")
+        reset.close()
+        assert get(server)[0] == 200
+    assert capfd.readouterr() == ("", "")
+    assert caplog.records
+    assert {record.levelname for record in caplog.records} == {"DEBUG"}
