@@ -91,8 +91,9 @@ class Sink(ABC):
     def admit(self, topic: str) -> str | None:  # noqa: ARG002
         """Return when rows that a query gives *topic* can follow; or why none ever can, which makes them bad rows.
 
-        Once for each topic, before its first row, if the registration says `routes`. Create it here if need be. Only
-        what will not pass is such a reason; all other trouble is an error. By default every topic can be written.
+        Once for each topic, before its first row, if the registration says `routes`; one with a reason is asked for
+        again half a minute later. Create it here if need be. Only what will not pass by itself is such a reason; all
+        other trouble is an error. By default every topic can be written.
         """
         return None
 

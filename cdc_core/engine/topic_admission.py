@@ -8,7 +8,9 @@ rows. The other way round is harmless: a topic without rows gets marks, or was c
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -20,25 +22,38 @@ if TYPE_CHECKING:
 __all__ = ["TopicAdmission"]
 
 _MOST_REFUSED = 10_000
+_ASK_AGAIN_S = 30.0
+"""How long a refusal holds: the user may get a missing right, or someone may create the topic."""
 
 
 class TopicAdmission:
     """The topics that attempt *epoch* of changefeed *name* may write, as far as one process knows them.
 
-    A topic costs one call of each sink and one of the store, not one for each batch. *most* is what max_topics allows.
+    A topic costs one call of each sink and one of the store, not one for each batch; one that was refused costs a call
+    of the sink again after half a minute. *most* is what max_topics allows. *clock* returns seconds.
     """
 
-    def __init__(self, store: ProgressStore, *, name: str, epoch: int, most: int) -> None:
+    def __init__(
+        self,
+        store: ProgressStore,
+        *,
+        name: str,
+        epoch: int,
+        most: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store = store
         self._name = name
         self._epoch = epoch
         self._most = most
         self._saved: set[str] | None = None
-        self._refused: OrderedDict[str, str] = OrderedDict()
+        self._clock = clock
+        self._refused: OrderedDict[str, tuple[str, float]] = OrderedDict()
+        """Reasons, and when each ends, the earliest first."""
         self._admitted: WeakKeyDictionary[Sink, set[str]] = WeakKeyDictionary()
 
     def admit(self, topic: str, *, sink: Sink, fenced: Sink) -> str | None:
-        """Return when rows can be delivered to *topic*; or the sink's reason why they never can.
+        """Return when rows can be delivered to *topic*; or the sink's reason why they cannot.
 
         *fenced* is *sink* as long as the attempt may emit. Raises: TerminalError when there would be too many topics;
         FencedError; RetryableError; whatever the sink raises.
@@ -46,18 +61,21 @@ class TopicAdmission:
         admitted = self._admitted.setdefault(sink, set())
         if topic in admitted:
             return None
-        if topic in self._refused:
-            return self._refused[topic]
+        now = self._clock()
+        reason, ends = self._refused.get(topic, ("", now))
+        if now < ends:
+            return reason
+        self._refused.pop(topic, None)
         if self._saved is None:
             self._saved = set(self._store.topics(self._name))
         if topic not in self._saved and len(self._saved) >= self._most:
             self._save(topic)  # raises, unless another process has added it
-        reason = fenced.admit(topic)
-        if reason is not None:
-            self._refused[topic] = reason
+        refusal = fenced.admit(topic)
+        if refusal is not None:
+            self._refused[topic] = (refusal, self._clock() + _ASK_AGAIN_S)
             if len(self._refused) > _MOST_REFUSED:
                 self._refused.popitem(last=False)
-            return reason
+            return refusal
         if topic not in self._saved:
             self._save(topic)
         admitted.add(topic)

@@ -140,6 +140,32 @@ def test_a_sink_that_is_opened_anew_admits_its_topics_again(
     assert later == [("admit", "a"), ("emit", "a")]
 
 
+def test_a_topic_whose_refusal_was_cured_is_admitted_after_a_while(
+    sink: RecordingSink, store: CountingStore, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    admission = TopicAdmission(store, name="orders", epoch=1, most=3, clock=lambda: now[0])
+    assert len(deliver(admission, sink, ["no"])) == 1
+    monkeypatch.setattr(RecordingSink, "admit", lambda _, topic: events.append(("cured", topic)))
+    for seconds, bad in ((29.0, 1), (2.0, 0)):
+        now[0] += seconds
+        assert len(deliver(admission, sink, ["no"])) == bad
+    assert events == [("admit", "no"), ("cured", "no"), ("emit", "no")]
+    assert store.topics("orders") == ["no"]
+
+
+def test_a_refusal_that_lasts_is_asked_for_again_only_after_a_while(
+    sink: RecordingSink, store: CountingStore, events: Events
+) -> None:
+    now = [0.0]
+    admission = TopicAdmission(store, name="orders", epoch=1, most=3, clock=lambda: now[0])
+    for _ in range(7):
+        assert len(deliver(admission, sink, ["no"])) == 1
+        now[0] += 10.0
+    assert events == [("admit", "no")] * 3
+    assert store.topics("orders") == []
+
+
 def test_a_refused_topic_is_asked_for_once_and_never_saved(
     admission: TopicAdmission, sink: RecordingSink, store: CountingStore, events: Events
 ) -> None:
