@@ -113,6 +113,19 @@ def test_the_avro_schema_of_keys_is_of_the_column(rows: RowBatch) -> None:
     assert [field["name"] for field in key["fields"]] == ["id"]
 
 
+@pytest.mark.parametrize(
+    ("column", "definition"), [("city", "city text"), ("id", "id bigint NOT NULL"), (None, "id bigint NOT NULL")]
+)
+def test_the_avro_schema_of_keys_says_not_null_only_of_the_primary_key(
+    rows: RowBatch, column: str | None, definition: str
+) -> None:
+    options = AvroOptions(confluent_schema_registry="http://nowhere.invalid")
+    encoder = _Alone(EncoderContext(changefeed="feed", envelope=Envelope(), options=options, key_column=column))
+    encoder.encode(rows, topic="orders")
+    (field,) = json.loads(encoder.registered["orders-key"])["fields"]
+    assert field["__crdb__"] == definition
+
+
 @pytest.mark.parametrize(("diff", "key"), [(True, b'["Rome"]'), (False, b"[null]")])
 def test_a_deleted_row_has_the_value_that_it_had_if_that_is_known(
     make_rows: Any, row: Any, diff: bool, key: bytes

@@ -43,9 +43,9 @@ _BARE_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 """Names that need no quotes in SQL."""
 
 
-def key_schema(schema: TableSchema, options: AvroOptions) -> dict[str, Any]:
-    """Return the record of the primary key, in key order."""
-    return _Records(schema, options).key("")
+def key_schema(schema: TableSchema, options: AvroOptions, *, required: bool = True) -> dict[str, Any]:
+    """Return the record of the key, in key order. *required*: its columns are never null, as in a primary key."""
+    return _Records(schema, options).key("", required=required)
 
 
 def row_field(envelope: Envelope) -> str | None:
@@ -110,9 +110,9 @@ class _Records:
             return self._record("", self._schema.columns)
         return self._record("_before", self._schema.columns) if name == "before" else "string"
 
-    def key(self, suffix: str) -> dict[str, Any]:
-        """Return the record of the primary key. In a value it has another name than the record of the row."""
-        return self._record(suffix, self._schema.key_columns, required=True)
+    def key(self, suffix: str, *, required: bool = True) -> dict[str, Any]:
+        """Return the record of the key. In a value it has another name than the record of the row."""
+        return self._record(suffix, self._schema.key_columns, required=required)
 
     def source(self, envelope: Envelope) -> dict[str, Any]:
         """Return the record that says where rows come from."""
