@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from cdc_core import Destination, MessageBatch, RowBatch, SinkContext, TableName, TableSchema
+from cdc_core import ConfigError, Destination, MessageBatch, RowBatch, SinkContext, TableName, TableSchema
 from cdc_sink_kafka.clients import Settings
 from cdc_sink_kafka.headers import Headers
 from cdc_sink_kafka.tombstones import deleted_rows, with_tombstones
@@ -29,6 +29,7 @@ class KafkaDestination(Destination):
             self._settings.topics.check_routed()
         else:
             self._settings.topics.check(self.context.tables)
+        self._check_tombstones()
         Headers(self._settings.options)
         with self._settings.administrator() as administrator:
             administrator.check(self._settings.producer(), self._settings.topic_names)
@@ -41,6 +42,14 @@ class KafkaDestination(Destination):
     def topic(self, table: TableName) -> str:
         """Return the topic of *table*: prefix and name, or `topic_name`, escaped as CockroachDB does."""
         return self._settings.topics.of(table)
+
+    def _check_tombstones(self) -> None:
+        column = self.context.encoder.context.key_column
+        if self._settings.options.tombstones_on_delete and column is not None:
+            raise ConfigError(
+                f"sink 'kafka': tombstones_on_delete with key_column '{column}' would remove the other rows that have"
+                " the same value from a compacted topic; remove one of the two options"
+            )
 
     def longest_call_s(self) -> float:
         """Return flush_timeout, and the time in which brokers take in what was on its way to them."""

@@ -43,7 +43,8 @@ class KafkaOptions:
     tombstones_on_delete: bool = option(
         False,
         doc="Write a second message for each deleted row, with its key and without a value, directly behind the first."
-        " A compacted topic then removes the key. Without effect in an envelope whose deletes are tombstones anyway.",
+        " A compacted topic then removes the key. Without effect in an envelope whose deletes are tombstones anyway."
+        " Excludes key_column.",
     )
     kafka_sink_config: dict[str, Any] = option(
         None, doc="Batches, acknowledgements and compression. The README of the sink lists the keys."
