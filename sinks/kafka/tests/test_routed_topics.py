@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+
 import pyarrow as pa
 import pytest
-from cdc_sink_kafka.admin import _reason
+from cdc_sink_kafka.admin import Administrator, _reason
+from cdc_sink_kafka.resolved_sink import KafkaResolvedSink
 from cdc_sink_kafka.sink import KafkaSink
 from cdc_sink_kafka.topics import Topics
 from cdc_testing import kafka_reading
@@ -12,7 +16,7 @@ from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows
 from confluent_kafka import KafkaError
 
-from cdc_core import ConfigError, RetryableSinkError, RowBatch, Timestamp, TopicNames
+from cdc_core import ConfigError, RetryableSinkError, RowBatch, TerminalSinkError, Timestamp, TopicNames
 
 ROUTED = {"routed": True}
 
@@ -97,6 +101,64 @@ def test_only_a_fixed_list_of_errors_says_something_of_a_topic() -> None:
         except RetryableSinkError:
             continue
     assert refusing == OF_THE_NAME
+
+
+@pytest.fixture
+def unreached() -> Iterator[KafkaRig]:
+    """A rig at brokers that no test of its own may ask."""
+    with ExitStack() as opened:
+        yield KafkaRig("127.0.0.1:9", "p.", opened)
+
+
+@pytest.mark.parametrize("where", ["lookup", "creation"])
+@pytest.mark.parametrize(
+    "name", sorted({"INVALID_REPLICATION_FACTOR", "LEADER_NOT_AVAILABLE", "INVALID_CONFIG", *OF_THE_NAME})
+)
+def test_only_errors_about_a_topic_end_a_changefeed_that_writes_marks(
+    unreached: KafkaRig, monkeypatch: pytest.MonkeyPatch, name: str, where: str
+) -> None:
+    missing = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+    error = KafkaError(CODES[name])
+    found = error if where == "lookup" else missing
+    monkeypatch.setattr(Administrator, "_describe", lambda _, topics, **__: dict.fromkeys(topics, found))
+    monkeypatch.setattr(Administrator, "_creation_errors", lambda _, topics, **__: dict.fromkeys(topics, error))
+    marks = KafkaResolvedSink(unreached.context(**ROUTED))
+    expected = TerminalSinkError if name in OF_THE_NAME else RetryableSinkError
+    with pytest.raises(expected, match=r"topic 'p\.a' cannot be"):
+        marks.add_topics(["a"])
+    monkeypatch.setattr(Administrator, "_describe", lambda *_, **__: {})
+    marks.add_topics(["a"])  # what was refused is asked for again
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (None, None),
+        *((name, None) for name in sorted(OF_THE_NAME)),
+        ("INVALID_REPLICATION_FACTOR", "cannot be created with these topic_partitions, topic_replication_factor"),
+        ("INVALID_CONFIG", "cannot be created with these topic_partitions, topic_replication_factor"),
+        ("REQUEST_TIMED_OUT", "sink 'kafka' cannot be checked"),
+    ],
+)
+@pytest.mark.parametrize("create", ["explicit", "auto", "off"])
+def test_the_settings_of_topics_to_come_are_checked_at_the_start(
+    unreached: KafkaRig, monkeypatch: pytest.MonkeyPatch, create: str, name: str | None, told: str | None
+) -> None:
+    asked: list[tuple[list[str], bool]] = []
+
+    def refuse(_: Administrator, topics: Sequence[str], *, validate_only: bool) -> dict[str, KafkaError]:
+        asked.append((list(topics), validate_only))
+        return {} if name is None else dict.fromkeys(topics, KafkaError(CODES[name]))
+
+    monkeypatch.setattr(Administrator, "_connect", lambda *_: None)
+    monkeypatch.setattr(Administrator, "_creation_errors", refuse)
+    destination = unreached.destination({"create_kafka_topics": create}, **ROUTED)
+    if told is None or create != "explicit":
+        destination.check()
+    else:
+        with pytest.raises(ConfigError, match=told):
+            destination.check()
+    assert asked == ([(["p.cdc-check"], True)] if create == "explicit" else [])
 
 
 def test_a_new_topic_with_a_smaller_limit_gets_smaller_batches(kafka: KafkaRig, sink: KafkaSink) -> None:

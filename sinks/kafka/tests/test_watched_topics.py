@@ -104,7 +104,7 @@ class Upgraded:
     """Settings and administrator of brokers whose answers are given: no broker here changes its version."""
 
     options = KafkaOptions()
-    topic_names = ("t",)
+    topic_names: tuple[str, ...] = ("t",)
 
     def __init__(self) -> None:
         self.answer: str | None = None
@@ -125,4 +125,23 @@ def test_brokers_that_begin_to_tell_ids_do_not_end_the_changefeed() -> None:
         watched.check(now=True)
     brokers.answer = second
     with pytest.raises(TerminalSinkError, match="topic 't' was deleted and created again"):
+        watched.check(now=True)
+
+
+def test_a_topic_of_an_earlier_run_that_is_missing_is_not_said_to_be_deleted_during_this_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cdc_sink_kafka.watched_topics._SURE_AFTER_S", 0.0)
+    monkeypatch.setattr("cdc_sink_kafka.watched_topics._ASK_S", 0.0)
+    brokers = Upgraded()
+    brokers.topic_names = ()
+    watched = WatchedTopics(cast(Any, brokers))
+    watched.add(["old"], seen=False)
+    told = r"^topic 'old' does not exist, although the changefeed has written to it, .* Create the topic, then run"
+    with pytest.raises(TerminalSinkError, match=told):
+        watched.check(now=True)
+    brokers.answer = str(Uuid(0, 1))
+    watched.check(now=True)
+    brokers.answer = None
+    with pytest.raises(TerminalSinkError, match="topic 'old' was deleted while the changefeed was running"):
         watched.check(now=True)

@@ -16,7 +16,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._topic import TopicDescription
 from confluent_kafka.cimpl import NewTopic
 
-from cdc_core import ConfigError, RetryableSinkError
+from cdc_core import CdcError, ConfigError, RetryableSinkError, TerminalSinkError
 from cdc_sink_kafka.client_log import ClientLog, plain
 from cdc_sink_kafka.closing import release
 from cdc_sink_kafka.options import KafkaOptions
@@ -47,11 +47,15 @@ _RETRYABLE = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_T
 
 
 class Administrator:
-    """A connection for administration. A context manager."""
+    """A connection for administration. A context manager.
 
-    def __init__(self, properties: Mapping[str, Any], options: KafkaOptions) -> None:
+    While a changefeed is *running*, an error of the brokers that says nothing of a topic may pass, and is retried.
+    """
+
+    def __init__(self, properties: Mapping[str, Any], options: KafkaOptions, *, running: bool = False) -> None:
         self._properties = properties
         self._options = options
+        self._running = running
         self._log = ClientLog(level=logging.INFO)
         self._clients: list[AdminClient] = []
 
@@ -80,8 +84,27 @@ class Administrator:
         except RetryableSinkError as error:
             raise ConfigError(f"sink 'kafka' cannot be checked: {error}") from None
 
+    def check_creation(self, topic: str) -> None:
+        """Return when the settings of new topics are valid, as far as they do not depend on the name.
+
+        *topic* is a name that no topic has. Raises: ConfigError.
+        """
+        if self._options.create_kafka_topics != "explicit":
+            return
+        error = self._creation_errors([topic], validate_only=True).get(topic)
+        if error is not None and error.code() in _RETRYABLE:
+            raise ConfigError(f"sink 'kafka' cannot be checked: {plain(error.str())}")
+        if error is not None and error.code() not in _ABOUT_THE_NAME:
+            raise ConfigError(
+                "sink 'kafka': topics cannot be created with these topic_partitions, topic_replication_factor and"
+                f" topic_configs: {plain(error.str())}; change them"
+            )
+
     def prepare(self, topics: Sequence[str]) -> None:
-        """Create missing topics if the options say so. Raises: ConfigError, RetryableSinkError."""
+        """Create missing topics if the options say so.
+
+        Raises: ConfigError, or TerminalSinkError for a running changefeed; RetryableSinkError.
+        """
         if self._options.create_kafka_topics != "explicit":
             return
         missing = self._missing(topics)
@@ -194,7 +217,7 @@ class Administrator:
             if not isinstance(found, KafkaError):
                 continue
             if found.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise _refusal(found, f"topic '{topic}' cannot be looked up")
+                raise self._refusal(found, f"topic '{topic}' cannot be looked up")
             missing.append(topic)
         return missing
 
@@ -221,7 +244,7 @@ class Administrator:
 
     def _create(self, topics: Sequence[str], *, validate_only: bool) -> None:
         for topic, error in self._creation_errors(topics, validate_only=validate_only).items():
-            raise _refusal(error, f"topic '{topic}' cannot be created")
+            raise self._refusal(error, f"topic '{topic}' cannot be created")
 
     def _creation_errors(self, topics: Sequence[str], *, validate_only: bool) -> dict[str, KafkaError]:
         """Create *topics*, and return the errors of those that do not exist now."""
@@ -243,6 +266,12 @@ class Administrator:
             if error is not None and error.code() != KafkaError.TOPIC_ALREADY_EXISTS
         }
 
+    def _refusal(self, error: KafkaError, what: str) -> CdcError:
+        text = f"{what}: {plain(error.str())}"
+        if self._running:
+            return TerminalSinkError(text) if error.code() in _ABOUT_THE_NAME else RetryableSinkError(text)
+        return RetryableSinkError(text) if error.code() in _RETRYABLE else ConfigError(text)
+
 
 def _error_of(future: Future[Any]) -> KafkaError | None:
     try:
@@ -258,9 +287,3 @@ def _reason(error: KafkaError, topic: str) -> str:
     if error.code() not in _ABOUT_THE_NAME:
         raise RetryableSinkError(f"topic '{topic}' cannot be looked up or created: {plain(error.str())}")
     return f"{_ABOUT_THE_NAME[error.code()]}: {plain(error.str())}"
-
-
-def _refusal(error: KafkaError, what: str) -> ConfigError | RetryableSinkError:
-    if error.code() in _RETRYABLE:
-        return RetryableSinkError(f"{what}: {plain(error.str())}")
-    return ConfigError(f"{what}: {plain(error.str())}")

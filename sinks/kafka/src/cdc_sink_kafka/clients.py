@@ -48,9 +48,9 @@ class Settings:
         """Return the properties that a producer needs besides those of `client`. Raises: ConfigError."""
         return producer_properties(self.options)
 
-    def administrator(self) -> Administrator:
-        """Return a new administrator. Raises: ConfigError."""
-        return Administrator(self.client(), self.options)
+    def administrator(self, *, running: bool = False) -> Administrator:
+        """Return a new administrator, of a changefeed that is *running* or not. Raises: ConfigError."""
+        return Administrator(self.client(), self.options, running=running)
 
     def open_producer(
         self,

@@ -14,6 +14,8 @@ from cdc_sink_kafka.tombstones import deleted_rows, with_tombstones
 __all__ = ["KafkaDestination"]
 
 _ON_THE_WAY_S = 10.0
+_NO_TOPIC = "cdc-check"
+"""A name for topics that a query could give, to have their settings checked."""
 
 
 class KafkaDestination(Destination):
@@ -33,6 +35,8 @@ class KafkaDestination(Destination):
         Headers(self._settings.options)
         with self._settings.administrator() as administrator:
             administrator.check(self._settings.producer(), self._settings.topic_names)
+            if self.context.routed:
+                administrator.check_creation(self._settings.topics.routed(_NO_TOPIC))
 
     def prepare(self) -> None:
         """Create the missing topics, if `create_kafka_topics` is explicit."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from cdc_core import ConfigError, ResolvedSink, SinkContext, TerminalSinkError, Timestamp
+from cdc_core import ResolvedSink, SinkContext, TerminalSinkError, Timestamp
 from cdc_sink_kafka.clients import Settings
 from cdc_sink_kafka.headers import Headers
 from cdc_sink_kafka.ordered_producer import OrderedProducer
@@ -35,11 +35,11 @@ class KafkaResolvedSink(ResolvedSink):
         if not new:
             return
         try:
-            with self._settings.administrator() as administrator:
+            with self._settings.administrator(running=True) as administrator:
                 administrator.prepare(sorted(new))
-        except ConfigError as error:
+        except TerminalSinkError as error:
             raise TerminalSinkError(f"a resolved mark cannot be written: {error}") from None
-        self._topics.add(new)
+        self._topics.add(new, seen=False)
         self._routed |= new
 
     def emit_resolved(self, timestamp: Timestamp) -> None:

@@ -56,5 +56,5 @@ class RoutedTopics:
 
     def _connected(self) -> Administrator:
         if self._administrator is None:
-            self._administrator = self._settings.administrator()
+            self._administrator = self._settings.administrator(running=True)
         return self._administrator

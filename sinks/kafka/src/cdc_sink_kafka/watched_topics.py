@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from confluent_kafka import Uuid
 
@@ -35,12 +35,18 @@ class WatchedTopics:
         self._may_be_missing = settings.options.create_kafka_topics == "auto"
         self._administrator: Administrator | None = None
         self._added: set[str] = set()
+        self._unseen: set[str] = set()
         self._ids: dict[str, str] = {}
         self._next = float("-inf")
 
-    def add(self, topics: Iterable[str]) -> None:
-        """Watch *topics*, which exist or are created on demand, besides those that tables name."""
+    def add(self, topics: Collection[str], *, seen: bool = True) -> None:
+        """Watch *topics*, which exist or are created on demand, besides those that tables name.
+
+        Without *seen* they had rows before, and may have been deleted while the changefeed did not run.
+        """
         self._added.update(topics)
+        if not seen:
+            self._unseen.update(topics)
 
     def check(self, *, now: bool = False) -> None:
         """Return when each topic is the one that was seen first, as far as the brokers say. Asks once a second at most.
@@ -53,9 +59,14 @@ class WatchedTopics:
         deadline = time.monotonic() + _SURE_AFTER_S
         while missing := self._missing():
             if time.monotonic() > deadline:
+                happened = (
+                    "does not exist, although the changefeed has written to it, so the rows in it are gone"
+                    if missing in self._unseen and missing not in self._ids
+                    else "was deleted while the changefeed was running, and the rows in it are gone"
+                )
                 raise TerminalSinkError(
-                    f"topic '{missing}' was deleted while the changefeed was running, and the rows in it are gone."
-                    f" Create the topic, then run the changefeed again to continue without them. {_ALL_AGAIN}"
+                    f"topic '{missing}' {happened}. Create the topic, then run the changefeed again to continue without"
+                    f" them. {_ALL_AGAIN}"
                 )
             time.sleep(_ASK_S)
         self._next = time.monotonic() + _EVERY_S
