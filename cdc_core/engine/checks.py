@@ -32,6 +32,9 @@ __all__ = [
     "with_saved",
 ]
 
+_NO_TOPIC = "cdc-check"
+"""Stands for the topics that a query gives to rows. A registry has no subject of it."""
+
 
 def check_and_prepare(
     feed: ResolvedChangefeed,
@@ -117,9 +120,18 @@ def end_of_once(feed: ResolvedChangefeed, store: ProgressStore) -> Timestamp:
 
 
 def check_encoder(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:
-    """Return when rows of *schemas* can be encoded. Raises: ConfigError when they cannot."""
+    """Return when rows of *schemas* can be encoded. Raises: ConfigError when they cannot.
+
+    The topics that a query gives to rows are unknown. Then what a schema registry holds is no reason to refuse.
+    """
     with closing(_for_tables(feed, schemas).open_destination()) as destination:
-        tables = [(destination.payload(schema), destination.topic(schema.name)) for schema in schemas]
+        tables = [
+            (
+                destination.payload(schema),
+                destination.topic(replace(schema.name, table=_NO_TOPIC) if feed.routes else schema.name),
+            )
+            for schema in schemas
+        ]
     feed.open_encoder().check(tables)
 
 

@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cdc_encoder_json.encoder import JsonEncoder
 from cdc_testing.components import encoder, host, rangefeed, sink
 from cdc_testing.engine import counter_feed
 
-from cdc_core import Changefeed, ConfigError, TableName, TableSchema, Timestamp
+from cdc_core import Changefeed, Column, ColumnType, ConfigError, Kind, TableName, TableSchema, Timestamp
 from cdc_core.config.resolve import resolve
-from cdc_core.engine.checks import check_sink, check_time_range
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.checks import check_encoder, check_sink, check_time_range
+from cdc_core.plugins.host import PluginHost
+
+ORDERS = TableSchema(
+    name=TableName("shop", "public", "orders"),
+    version=1,
+    columns=(
+        Column(name="id", type=ColumnType(kind=Kind.INT, source="bigint", bits=64), nullable=False),
+        Column(name="status", type=ColumnType(kind=Kind.STRING, source="text")),
+    ),
+    primary_key=("id",),
+)
+
+
+def orders(query: str, *, options: dict[str, Any]) -> ResolvedChangefeed:
+    """Return a changefeed with *query* into Kafka."""
+    feed = Changefeed(name="f", source="postgresql://h/shop", query=query, sink="kafka://b", options=options)
+    return resolve(feed, PluginHost.load())
 
 
 def test_tables_that_would_share_a_topic_are_refused_unless_they_get_full_names() -> None:
@@ -50,6 +70,22 @@ def test_tables_share_a_topic_where_its_pattern_has_no_placeholder(topic: str) -
         return
     with pytest.raises(ConfigError, match=r"share the topic 'orders'; write \{schema\} into the option topic, or put"):
         check_sink(resolve(feed, plugins), schemas)
+
+
+@pytest.mark.parametrize(
+    ("query", "topic"),
+    [
+        ("SELECT id FROM orders", "p.orders"),
+        ("SELECT id, concat('orders-', id) AS cdc_topic FROM orders", "p.cdc-check"),
+    ],
+)
+def test_an_encoder_is_not_asked_about_a_topic_that_is_never_written(
+    query: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(JsonEncoder, "check", lambda _, tables: asked.extend(topic for _, topic in tables))
+    check_encoder(orders(query, options={"topic_prefix": "p."}), [ORDERS])
+    assert asked == [topic]
 
 
 def test_a_changefeed_ends_after_its_start(tmp_path: Path) -> None:
