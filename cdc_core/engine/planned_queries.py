@@ -10,6 +10,7 @@ from cdc_core.engine.query_host import QueryHost
 from cdc_core.errors import ConfigError, UnplannedSchemaError
 from cdc_core.queries.binding import BoundQuery, QueryPlan
 from cdc_core.queries.outputs import output_schema
+from cdc_core.queries.refusals import refusal
 from cdc_core.schema import TableSchema
 
 __all__ = ["PlannedQueries", "check_query"]
@@ -24,7 +25,24 @@ def check_query(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> Non
     with _of_changefeed(feed):
         queries.require_tables(schemas)
         for schema in schemas:
-            queries.bind(schema)
+            _check_key_column(queries.bind(schema), feed.options.key_column)
+
+
+def _check_key_column(query: BoundQuery | None, column: str | None) -> None:
+    """Raise an OptionError when *column* is an output that has the name of a key column and another value.
+
+    A deleted row has only its key, and so could not have the key that its other messages have.
+    """
+    if query is None or column not in query.schema.primary_key:
+        return
+    output = next((output for output in query.outputs if output.name == column), None)
+    if output is not None and output.column != column:
+        raise refusal(
+            query.text,
+            output.at,
+            f"key_column cannot name '{column}', because it is another value than the primary key's column of that name"
+            "; give it another name, which key_column then names",
+        )
 
 
 @contextmanager
@@ -59,6 +77,7 @@ class PlannedQueries:
                 with _of_changefeed(self._feed):
                     query = self._queries.bind(schema, number=len(self._plans))
                     if query is not None:
+                        _check_key_column(query, self._feed.options.key_column)
                         self._plans.append(self._planned(query))
         return tuple(self._plans)
 

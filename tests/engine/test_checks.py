@@ -14,6 +14,7 @@ from cdc_core import Changefeed, Column, ColumnType, ConfigError, Kind, TableNam
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.checks import check_encoder, check_sink, check_time_range
+from cdc_core.engine.planned_queries import check_query
 from cdc_core.plugins.host import PluginHost
 
 ORDERS = TableSchema(
@@ -86,6 +87,28 @@ def test_an_encoder_is_not_asked_about_a_topic_that_is_never_written(
     monkeypatch.setattr(JsonEncoder, "check", lambda _, tables: asked.extend(topic for _, topic in tables))
     check_encoder(orders(query, options={"topic_prefix": "p."}), [ORDERS])
     assert asked == [topic]
+
+
+@pytest.mark.parametrize(
+    ("query", "refused"),
+    [
+        ("SELECT * FROM orders", None),
+        ("SELECT id, upper(status) AS status FROM orders", None),
+        ("SELECT cast(id AS string) AS id FROM orders", 8),
+        ("SELECT status AS id FROM orders", 8),
+    ],
+)
+@pytest.mark.parametrize("column", ["id", None])
+def test_a_key_column_that_only_looks_like_the_primary_key_is_refused(
+    query: str, refused: int | None, column: str | None
+) -> None:
+    feed = orders(query, options={"unordered": True, "key_column": column} if column else {})
+    if refused is None or column is None:
+        check_query(feed, [ORDERS])
+        return
+    told = rf"line 1, column {refused}: key_column cannot name 'id', because it is another value than the primary key's"
+    with pytest.raises(ConfigError, match=told):
+        check_query(feed, [ORDERS])
 
 
 def test_a_changefeed_ends_after_its_start(tmp_path: Path) -> None:
