@@ -27,6 +27,7 @@ _TEXT = ColumnType(kind=Kind.STRING, source="text")
 _NAMES = ("hash", "redact", "truncate")
 _WITHOUT_HASH = (Kind.BOOL, Kind.FLOAT, Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
 """Kinds with few values, or without one text for each value."""
+_REMEDY = "use 'redact', or exclude the column"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +55,16 @@ class Mask:
         """Return the value for `parse`."""
         return {"truncate": self.characters} if self.kind == "truncate" else self.kind
 
-    def refusal(self, type_: ColumnType) -> str | None:
-        """Return why values of *type_* cannot be masked so, with a remedy; None when they can."""
+    def refusal(self, type_: ColumnType, *, in_key: bool = False) -> str | None:
+        """Return why values of *type_* cannot be masked so, with a remedy; None when they can.
+
+        *in_key*: the column is part of the key, which messages show even if the column is excluded.
+        """
+        remedy = "every message shows the key, so remove the mask, or leave out the table" if in_key else _REMEDY
         if self.kind == "hash" and type_.kind in _WITHOUT_HASH:
-            return f"hash is not for values of the type {type_.source}; use 'redact', or exclude the column"
+            return f"hash is not for values of the type {type_.source}; {remedy}"
         if self.kind == "truncate" and type_.kind is not Kind.STRING:
-            return f"truncate is for texts, and the type is {type_.source}; use 'redact', or exclude the column"
+            return f"truncate is for texts, and the type is {type_.source}; {remedy}"
         return None
 
     def column(self, column: Column) -> Column:

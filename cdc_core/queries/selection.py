@@ -56,9 +56,6 @@ class Selection:
             raise _refused(table, "'mask' must be a table, such as { email = \"hash\" }")
         lists = _lists(table, value.get("columns"))
         found = cls(table=table, where=where, masks=_masks(table, masks), **lists)
-        for name, _ in found.masks:
-            if name in found.exclude or (found.include and name not in found.include):
-                raise _refused(table, f"mask.{name}: the column is not delivered; remove the mask")
         _ = found.conditional  # refused by itself, or fit for any columns
         return found
 
@@ -141,7 +138,10 @@ class Selection:
                 f"mask.{name}: {mask.kind} would give different rows one key, as the column is part of the key; use"
                 " 'hash', or leave it as it is",
             )
-        refusal = mask.refusal(column.type)
+        delivered = name not in self.exclude and (not self.include or name in self.include)
+        if not delivered and name not in schema.primary_key:  # messages have a key without its columns too
+            raise _refused(self.table, f"mask.{name}: the column is not delivered; remove the mask")
+        refusal = mask.refusal(column.type, in_key=name in schema.primary_key)
         if refusal is not None:
             raise _refused(self.table, f"mask.{name}: {refusal}")
 

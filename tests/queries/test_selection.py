@@ -88,6 +88,7 @@ def test_a_condition_is_for_deletes_only_on_the_key(where: str, passes: bool) ->
         ({"mask": {"email": "hsah"}}, "mask.email has no meaning"),
         ({"mask": {"flag": "hash"}}, "mask.flag: hash is not for values of the type boolean"),
         ({"mask": {"id": "redact"}}, "mask.id: redact would give different rows one key"),
+        ({"mask": {"id": "redact"}, "columns": {"exclude": ["id"]}}, "mask.id: redact would give different rows one"),
         ({"mask": {"email": "hash"}, "columns": {"exclude": ["email"]}}, "mask.email: the column is not delivered"),
         ({"mask": {"email": "hash"}, "columns": {"include": ["id"]}}, "mask.email: the column is not delivered"),
     ],
@@ -161,6 +162,23 @@ def test_key_before_and_after_are_masked_alike() -> None:
     assert found.column("before").to_pylist() == [{"email": hashed["email"], ODD: "ab", "flag": None}] * 2
     assert (found.schema.version, found.schema.primary_key) == (3, ("email", "id"))
     assert "before" not in delivered_rows(rows(schema), bound(section, schema), key=b"").batch.schema.names
+
+
+@pytest.mark.parametrize("columns", [{"exclude": ["email"]}, {"include": ["flag"]}])
+def test_a_key_column_that_is_not_delivered_is_masked_in_the_key(columns: Any) -> None:
+    schema = table(key=("email", "id"))
+    query = bound({"columns": columns, "mask": {"email": "hash"}}, schema)
+    plain, found = rows(schema), delivered_rows(rows(schema), query, key=KEY.encode())
+    assert "email" not in found.schema.after_type.names
+    assert [key["email"] for key in plain.column("key").to_pylist()] == ["e", "e"]
+    assert [len(key["email"]) for key in found.column("key").to_pylist()] == [64, 64]
+
+
+def test_no_advice_leaves_a_key_in_plain_sight() -> None:
+    with pytest.raises(OptionError, match=r"mask\.flag: hash is not for .* boolean; every message shows the key") as told:
+        bound({"mask": {"flag": "hash"}}, table(key=("flag",)))
+    assert "redact" not in str(told.value)
+    assert "exclude" not in str(told.value)
 
 
 HASHED = {"public.users": {"mask": {"email": "hash"}}}
