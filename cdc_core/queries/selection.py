@@ -125,7 +125,7 @@ class Selection:
             raise _refused(self.table, "a section cannot deliver a column named cdc_topic; exclude it")
         for name, mask in self.masks:
             self._check_mask(name, mask, schema)
-        on_key_alone = set(bound.typed) <= set(schema.primary_key)
+        on_key_alone = not bound.previous and set(bound.typed) <= set(schema.primary_key)
         return replace(bound, section=True, diff=diff, masks=self.masks, deletes_pass=not on_key_alone)
 
     def _check_mask(self, name: str, mask: Mask, schema: TableSchema) -> None:

@@ -61,7 +61,15 @@ def test_a_new_column_is_delivered_under_exclude_alone() -> None:
 
 @pytest.mark.parametrize(
     ("where", "passes"),
-    [("flag", True), ("id > 3", False), ("id > 3 AND flag", True), ("event_op() <> 'delete'", False)],
+    [
+        ("flag", True),
+        ("id > 3", False),
+        ("id > 3 AND flag", True),
+        ("event_op() <> 'delete'", False),
+        ("cdc_prev.email = 'e'", True),
+        ("id > 3 AND cdc_prev IS NOT NULL", True),
+        ("cdc_prev.id > 3", True),
+    ],
 )
 def test_a_condition_is_for_deletes_only_on_the_key(where: str, passes: bool) -> None:
     assert bound({"where": where}).deletes_pass is passes
@@ -175,7 +183,7 @@ def test_a_key_column_that_is_not_delivered_is_masked_in_the_key(columns: Any) -
 
 
 def test_no_advice_leaves_a_key_in_plain_sight() -> None:
-    with pytest.raises(OptionError, match=r"mask\.flag: hash is not for .* boolean; every message shows the key") as told:
+    with pytest.raises(OptionError, match=r"hash is not for .* boolean; every message shows the key") as told:
         bound({"mask": {"flag": "hash"}}, table(key=("flag",)))
     assert "redact" not in str(told.value)
     assert "exclude" not in str(told.value)
