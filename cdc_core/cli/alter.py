@@ -109,8 +109,9 @@ def alter(
             raise ConfigError(f"changefeed '{feed.name}' has not begun yet; change 'tables' in its file")
         if not feed.rangefeed.registration.changes_tables:
             raise ConfigError(f"{feed.rangefeed.owner} cannot change the tables of a changefeed that has begun")
-        tables = changed_tables(known.definition["tables"], add, drop)
-        feed = resolved(session, _with_tables(changefeed, tables, drop))
+        before = known.definition["tables"]
+        tables = changed_tables(before, add, drop)
+        feed = resolved(session, _with_tables(changefeed, before, tables))
         schemas = check_source(with_saved(feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch), progress))
         check_query(feed, schemas)
         chosen = {table: wanted for table, wanted in progress.initial_scans(feed.name).items() if table not in drop}
@@ -123,10 +124,10 @@ def alter(
     return 0
 
 
-def _with_tables(changefeed: Changefeed, tables: Sequence[str], drop: Sequence[str]) -> Changefeed:
-    sections, written = remaining_sections(changefeed.table, tables, drop), changefeed.written
+def _with_tables(changefeed: Changefeed, before: Sequence[str], tables: Sequence[str]) -> Changefeed:
+    sections, written = remaining_sections(changefeed.table, before, tables), changefeed.written
     if written is not None:
         written = {**written, "tables": escaped(list(tables))}
         if "table" in written:
-            written["table"] = remaining_sections(written["table"], tables, drop)
+            written["table"] = remaining_sections(written["table"], before, tables)
     return replace(changefeed, tables=tuple(tables), table=sections, written=written)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cdc_core.config.interpolation import escaped
+from cdc_core.config.listed_tables import namesakes, watches
 from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
-from cdc_core.queries.selection import Selection
 
 __all__ = ["Alteration", "changed_tables", "remaining_sections"]
 
@@ -74,7 +74,7 @@ class Alteration:
             remaining = changed_tables(tables, self.add, self.drop)
             changed["tables"] = escaped(remaining)
             if "table" in changed:
-                changed["table"] = remaining_sections(changed["table"], remaining, self.drop)
+                changed["table"] = remaining_sections(changed["table"], tables, remaining)
         for name in self.unset:
             table = spark if _is_spark(name) else options
             if not _remove(table, name):
@@ -109,13 +109,14 @@ def changed_tables(tables: Sequence[str], add: Sequence[str], drop: Sequence[str
     return changed
 
 
-def remaining_sections(sections: Mapping[str, Any], tables: Sequence[str], drop: Sequence[str]) -> dict[str, Any]:
-    """Return the sections of tables without those of tables in *drop*; *tables* remain."""
+def remaining_sections(sections: Mapping[str, Any], before: Sequence[str], now: Sequence[str]) -> dict[str, Any]:
+    """Return the sections of tables without those of tables that were watched *before*, and are not watched *now*."""
 
-    def named(table: str, listed: Sequence[str]) -> bool:
-        return any(Selection(table=table).names_table_of(entry) for entry in listed)
+    def stays(table: str) -> bool:
+        others = namesakes(before, table)
+        return watches(now, table, but=others) or not watches(before, table, but=others)
 
-    return {table: section for table, section in sections.items() if named(table, tables) or not named(table, drop)}
+    return {table: section for table, section in sections.items() if stays(table)}
 
 
 def _require_alterable(name: str) -> None:

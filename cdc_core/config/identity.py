@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cdc_core.config.listed_tables import namesakes, watches
 from cdc_core.errors import ConfigError
 from cdc_core.queries.selection import Selection
 from cdc_core.timestamp import Timestamp
@@ -59,7 +60,8 @@ def _require_same_sections(name: str, known: Mapping[str, Any], wanted: Mapping[
     for table in sorted({*before, *now}):
         if before.get(table) == now.get(table):
             continue
-        if all(_watches(definition["tables"], table) for definition in (known, wanted)):
+        others = namesakes(known["tables"], table)
+        if all(watches(definition["tables"], table, but=others) for definition in (known, wanted)):
             raise ConfigError(
                 f"changefeed '{name}' was started with {_section(table, before)}, which cannot be changed: rows that"
                 f" were delivered would have another form; restore it, or {_REMEDY}"
@@ -71,14 +73,6 @@ def _section(table: str, sections: Mapping[str, Any]) -> str:
     if section is None:
         return f"no section of table {table}"
     return f"the section of table {table} ({Selection.parse(table, section).shown})"
-
-
-def _watches(tables: Sequence[str], table: str) -> bool:
-    """Return whether a list of tables may mean *table*. A pattern may; an exclusion means that it does not."""
-    section = Selection(table=table)
-    if any(section.names_table_of(entry.strip()[1:]) for entry in tables if entry.strip().startswith("!")):
-        return False
-    return any(section.names_table_of(entry) or set(entry) & set("*?") for entry in tables)
 
 
 def same_sources(known: str | Sequence[str], wanted: str | Sequence[str]) -> bool:

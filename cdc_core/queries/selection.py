@@ -90,18 +90,15 @@ class Selection:
         """A query with the same condition, whatever the columns."""
         return self._query(["*"])
 
+    @property
+    def name(self) -> tuple[str, ...]:
+        """The parts of the table's name that the user wrote."""
+        return self.conditional.names[0]
+
     def matches(self, name: TableName) -> bool:
         """Return whether *name* is that of the table, as far as the user wrote it."""
-        parts = self.conditional.names[0]
+        parts = self.name
         return (name.database, name.schema, name.table)[-len(parts) :] == parts
-
-    def names_table_of(self, text: str) -> bool:
-        """Return whether an entry of `tables` names the same table, as far as one can tell by the names."""
-        try:
-            mine, other = (parse_query(f"SELECT * FROM {each}").names[0] for each in (self.table, text))
-        except ConfigError:
-            return False
-        return mine[-len(other) :] == other or other[-len(mine) :] == mine
 
     def query_of(self, schema: TableSchema) -> Query:
         """Return the query that the section stands for, of version *schema*. Raises: OptionError."""

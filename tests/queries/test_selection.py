@@ -11,7 +11,7 @@ import pytest
 from cdc_testing.local_engine import resolved_feed
 
 from cdc_core import Changefeed, Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema, unavailable_column
-from cdc_core.config.alteration import Alteration
+from cdc_core.config.alteration import Alteration, remaining_sections
 from cdc_core.config.identity import require_same_source
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
@@ -32,6 +32,7 @@ COLUMNS = {
 }
 KEY = "a-key-of-many-characters"
 ODD = 'Odd "name"'
+SOURCE = "postgresql://u@h/d"
 
 
 def table(name: str = "users", key: tuple[str, ...] = ("id",), **more: ColumnType) -> TableSchema:
@@ -255,6 +256,47 @@ def test_a_section_of_a_table_that_stays_cannot_be_changed() -> None:
     with pytest.raises(ConfigError, match="cannot be changed"):
         require_same_source("c", patterns, without, changes_tables=True)
     require_same_source("c", patterns, excluded, changes_tables=True)
+
+
+@pytest.mark.parametrize(
+    ("section", "tables", "wanted"),
+    [
+        ('public."my-table"', ["public.my-table"], ["public.my-table"]),
+        ('"2024_orders"', ["2024_orders"], ["2024_orders"]),
+        ("public.users", ["a form of another source"], ["a form of another source"]),
+        ('"Users"', ["Users"], ["Users"]),
+        ("users", ["public.*", "audit.*"], ["public.*", "audit.*", "!audit.users"]),
+        ("users", ["public.*", "audit.*"], ["public.*", "audit.*", "!users"]),
+        ("audit.users", ["audit.*"], ["audit.*", "!users"]),
+        ("public.users", ["public.users", "public.*"], ["public.users", "public.*", "!public.users"]),
+        ('public."a*"', ['public."a*"', "public.*"], ['public."a*"', "public.*", '!public."a*"']),
+    ],
+)
+def test_a_section_cannot_go_while_its_table_may_be_watched(section: str, tables: list[str], wanted: list[str]) -> None:
+    before: dict[str, Any] = {"source": SOURCE, "selections": {section: {"where": "a"}}, "tables": tables}
+    now = {"source": SOURCE, "tables": wanted}
+    assert remaining_sections(before["selections"], tables, wanted) == before["selections"]
+    for known, other in ((before, now), (now, before)):
+        with pytest.raises(ConfigError, match="which cannot be changed"):
+            require_same_source("c", known, other, changes_tables=True)
+
+
+@pytest.mark.parametrize(
+    ("section", "tables", "wanted"),
+    [
+        ("public.users", ["public.users", "public.my-table"], ["public.my-table"]),
+        ("public.users", ["public.*"], ["public.*", "!public.users"]),
+        ("sales.users", ["sales.users", "users"], ["users"]),
+        ("users", ["sales.users", "users"], ["sales.users"]),
+        ("sales.users", ["sales.users", "public.*"], ["public.*"]),
+        ("sales.users", ["sales.*", "public.*"], ["public.*"]),
+    ],
+)
+def test_a_section_goes_with_its_table(section: str, tables: list[str], wanted: list[str]) -> None:
+    sections = {section: {"where": "a"}}
+    assert remaining_sections(sections, tables, wanted) == {}
+    before = {"source": SOURCE, "selections": sections, "tables": tables}
+    require_same_source("c", before, {"source": SOURCE, "tables": wanted}, changes_tables=True)
 
 
 def test_a_dropped_table_takes_its_section_with_it() -> None:

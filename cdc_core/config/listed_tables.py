@@ -1,0 +1,84 @@
+"""Which tables the entries of `tables` may mean, as far as one can tell by the names alone.
+
+Sections of tables are compared with them: one may not disappear while its table may still be watched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from cdc_core.errors import ConfigError
+from cdc_core.queries.selection import Selection
+
+__all__ = ["namesakes", "watches"]
+
+_PART = re.compile(r'"((?:[^"]|"")+)"|([^".\s]+)')
+_WILD = {"*": ".*", "?": "."}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """An entry of `tables`. `parts` are None when its form is not known here: it may mean any table then."""
+
+    excludes: bool
+    pattern: bool
+    parts: tuple[str, ...] | None
+    regexes: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, written: str) -> Self:
+        excludes, text = written.strip().startswith("!"), written.strip().removeprefix("!").strip()
+        matches = list(_PART.finditer(text))
+        parts = [match[1].replace('""', '"') if match[1] is not None else match[2].lower() for match in matches]
+        wild = [{} if match[2] is None else _WILD for match in matches]
+        return cls(
+            excludes=excludes,
+            pattern=any(set(part) & set(each) for part, each in zip(parts, wild, strict=True)),
+            parts=tuple(parts) if ".".join(match[0] for match in matches) == text else None,
+            regexes=tuple(
+                "".join(each.get(letter) or re.escape(letter) for letter in part)
+                for part, each in zip(parts, wild, strict=True)
+            ),
+        )
+
+    def is_spelled(self, table: str) -> bool:
+        """Return whether it is the name of *table*, written with as many parts."""
+        return not self.pattern and self.parts is not None and self.parts == _parts(table)
+
+    def may_mean(self, table: str) -> bool:
+        """Return whether *table* may be one that it names or matches. Upper case does not tell tables apart."""
+        if self.parts is None:
+            return True
+        pairs = zip(reversed(self.regexes), reversed(_parts(table)), strict=False)
+        return all(re.fullmatch(regex, part, re.DOTALL | re.IGNORECASE) for regex, part in pairs)
+
+
+def watches(tables: Sequence[str], table: str, *, but: Collection[str] = ()) -> bool:
+    """Return whether a list of tables may mean *table*, the name of a section. The entries *but* mean others.
+
+    Only an exclusion of exactly this table says that patterns do not mean it. Exclusions are not for listed names.
+    """
+    entries = [_Entry.parse(text) for text in tables if text not in but]
+    meant = [entry for entry in entries if not entry.excludes and entry.may_mean(table)]
+    in_schema = len(_parts(table)) > 1  # a name alone is that of tables in several schemas
+    excluded = in_schema and any(entry.excludes and entry.is_spelled(table) for entry in entries)
+    return any(not entry.pattern or not excluded for entry in meant)
+
+
+def namesakes(tables: Sequence[str], table: str) -> set[str]:
+    """Return the names in *tables* which may mean *table*, and do not, as another one is spelled as it is."""
+    entries = {text: _Entry.parse(text) for text in tables}
+    named = {text for text, entry in entries.items() if not entry.excludes and not entry.pattern}
+    spelled = {text for text in named if entries[text].is_spelled(table)}
+    return {text for text in named - spelled if entries[text].may_mean(table)} if spelled else set()
+
+
+def _parts(table: str) -> tuple[str, ...]:
+    """Return the name of the table of a section; an empty one, which may be any, when it is none."""
+    try:
+        return Selection(table=table).name
+    except ConfigError:
+        return ()
