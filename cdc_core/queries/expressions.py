@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from cdc_core.options import counted
 from cdc_core.queries.dialect import parsed, place_of
-from cdc_core.queries.functions import EVENT_FUNCTIONS, NO_PARENTHESES, PREVIOUS, refused_function
+from cdc_core.queries.functions import EVENT_FUNCTIONS, NO_PARENTHESES, PREVIOUS, RANDOM, refused_function
 from cdc_core.queries.names import folded
 from cdc_core.queries.query import Fragment, Reference
 from cdc_core.queries.refusals import refusal
@@ -59,6 +59,8 @@ class Expressions:
         for index, token in enumerate(tokens):
             self._refuse_function(token, tokens[index + 1 : index + 3])
             self._refuse_clock_word(token, tokens[index + 1 :])
+            if token.text.lower() == "aes_encrypt" and index + 1 < len(tokens):
+                self._refuse_random_start(first + index, last)
         tree = self.tree(first, last)
         references = [*self._columns(tree, start), *self._variables(tree, start), *self._event_functions(tokens)]
         references += [*_texts(tokens), *self._comments(tokens)]
@@ -144,6 +146,21 @@ class Expressions:
             text = "".join(each.text for each in takewhile(lambda each: each.token_type is TokenType.STRING, following))
             if _CLOCK_WORDS.fullmatch(text):
                 raise self.refused(token, _clock(text))
+
+    def _refuse_random_start(self, place: int, last: int) -> None:
+        """Refuse a call of aes_encrypt which lets Spark choose the bytes to start with."""
+        if self.tokens[place + 1].token_type is not TokenType.L_PAREN:
+            return
+        closing = next((n for n in range(place + 2, last) if self.depths[n] == self.depths[place]), last)
+        between = self.between_commas(place + 2, closing) if place + 2 < closing else ()
+        given = [self.tokens[begin:end] for begin, end in between]
+        texts = [[token.text for token in each if token.token_type is TokenType.STRING] for each in given]
+        mode, iv = 2, 4
+        has_iv = len(given) > iv and "" not in texts[iv]
+        if has_iv or (len(given) > mode and len(given[mode]) == 1 and "ECB" in map(str.upper, texts[mode])):
+            return
+        reason = f"{RANDOM} unless it is given an iv, its fifth argument, or the mode 'ECB'"
+        raise self.refused(self.tokens[place], f"a query cannot call {self.tokens[place].text}: it {reason}")
 
     def _columns(self, tree: exp.Expr, start: int) -> Iterator[Reference]:
         for node in tree.walk():

@@ -14,6 +14,7 @@ __all__ = [
     "MVCC_COLUMN",
     "NO_PARENTHESES",
     "PREVIOUS",
+    "RANDOM",
     "TOPIC_COLUMN",
     "refused_function",
     "refused_name",
@@ -41,14 +42,14 @@ NO_PARENTHESES = frozenset(
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
 _CLOCK = "reads the clock; the time of the commit is statement_timestamp()"
-_RANDOM = "gives another value each time it is called, and a change may be delivered more than once"
+RANDOM = "gives another value each time it is called, and a change may be delivered more than once"
 _SESSION = "depends on the session, and every change must give the same row whoever runs the changefeed"
 _PLACE = "depends on where a row is read, and every change must give the same row wherever that is"
 _UNKNOWN_TIME = "is not known here; the time of the commit is statement_timestamp()"
 _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("now", "curdate", *sorted(NO_PARENTHESES - {"current_user", "session_user"})), _CLOCK),
     **dict.fromkeys(("clock_timestamp", "localtime"), _CLOCK),
-    **dict.fromkeys(("rand", "randn", "random", "randstr", "shuffle", "uniform", "uuid", "gen_random_uuid"), _RANDOM),
+    **dict.fromkeys(("rand", "randn", "random", "randstr", "shuffle", "uniform", "uuid", "gen_random_uuid"), RANDOM),
     **dict.fromkeys(("current_catalog", "current_database", "current_path", "current_schema"), _SESSION),
     **dict.fromkeys(("current_timezone", "current_user", "session_user", "user", "version"), _SESSION),
     **dict.fromkeys(("monotonically_increasing_id", "spark_partition_id", "input_file_name"), _PLACE),

@@ -74,6 +74,11 @@ REFUSED = {
     "SELECT a FROM t WHERE d < current_date": (27, "a query cannot call current_date"),
     "SELECT unix_timestamp() AS n FROM t": (8, "a query cannot call unix_timestamp"),
     "SELECT uuid() AS n FROM t": (8, "a query cannot call uuid: it gives another value each time"),
+    "SELECT aes_encrypt(a, b) AS c FROM t": (8, "a query cannot call aes_encrypt: it gives another value each time"),
+    "SELECT 1 + `AES_ENCRYPT`((a), b, 'GCM', 'DEFAULT') AS c FROM t": (12, "a query cannot call AES_ENCRYPT: it gives"),
+    "SELECT aes_encrypt(a, b, 'CBC', 'PKCS', '') AS c FROM t": (8, "a query cannot call aes_encrypt: it gives"),
+    "SELECT aes_encrypt(a, b, 'GCM', 'DEFAULT', unhex('')) AS c FROM t": (8, "a query cannot call aes_"),
+    "SELECT aes_encrypt(a, b, mode) AS c FROM t": (8, "a query cannot call aes_encrypt: it gives"),
     "SELECT current_user AS u FROM t": (8, "a query cannot call current_user: it depends on the session"),
     "SELECT input_file_name() AS f FROM t": (8, "a query cannot call input_file_name"),
     "SELECT changefeed_creation_timestamp() AS c FROM t": (8, "a query cannot call changefeed_creation_timestamp"),
@@ -103,6 +108,20 @@ def test_what_is_refused_is_named_with_its_place(text: str) -> None:
     first, line, caret = str(refused.value).splitlines()
     assert first.startswith(f"query, line 1, column {column}: {reason}")
     assert (line, caret) == (f"  {text}", f"  {' ' * (column - 1)}^")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "aes_encrypt(a, substr('0123456789abcdef', 1, 16), 'ECB')",
+        "aes_encrypt(a, b, 'ECB', 'PKCS')",
+        "aes_encrypt(a, b, 'CBC', 'PKCS', unhex(left(md5(a), 32)))",
+        "base64(aes_encrypt(a, b, 'GCM', 'DEFAULT', iv, aad))",
+        "aes_encrypt",
+    ],
+)
+def test_a_cipher_without_chance_can_be_called(call: str) -> None:
+    parse_query(f"SELECT {call} AS c FROM t")
 
 
 def test_the_caret_is_below_the_line_that_it_is_about() -> None:
