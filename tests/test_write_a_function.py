@@ -43,6 +43,18 @@ def test_the_example_is_called_with_many_rows_and_fails_for_the_bad_one_only(exa
     assert failures == {3: "ValueError: a latitude is beyond a pole"}
 
 
+def failing(values: pa.Array) -> pa.Array:
+    raise ValueError(f"odd {chr(0xD800)} {values[0]}")
+
+
+def test_any_text_of_an_error_can_be_kept(example: FunctionRegistration) -> None:
+    function = f"{__name__}:failing"
+    registration = dataclasses.replace(example, function=function, arguments=(pa.string(),), returns=pa.int64())
+    values, failures = CalledFunction(registration).values([pa.array(["é"])])
+    assert values.to_pylist() == [None]
+    assert pa.array(failures.values(), pa.string()).to_pylist() == ["ValueError: odd \\ud800 é"]
+
+
 def test_a_registration_crosses_a_process_border(example: FunctionRegistration) -> None:
     assert FunctionRegistration.from_json(json.loads(json.dumps(example.to_json()))) == example
     missing = dataclasses.replace(example, function="cdc_nowhere:f", install_hint="pip install cdc-nowhere")

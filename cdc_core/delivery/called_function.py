@@ -46,7 +46,8 @@ class CalledFunction:
                 if len(part) > 1:
                     waiting += [half for (half,) in reversed(list(divided([part], 2)))]
                     continue
-                failures[place] = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+                reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+                failures[place] = reason.encode("utf-8", "backslashreplace").decode()  # half of a surrogate pair
                 values = pa.nulls(1, self._returns)
             found.append(self._checked(values, len(part)))
             place += len(part)
