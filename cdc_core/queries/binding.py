@@ -252,7 +252,7 @@ class _Binder:
         if item.fragment is None:
             self._require_table(item.qualifier, item.start)
             yield from (Output(name=name, column=name, at=item.start) for name in self._names)
-        elif item.column is not None and item.column.name != MVCC_COLUMN:
+        elif item.column is not None and (item.column.quoted or item.column.name != MVCC_COLUMN):
             yield Output(name=item.name, column=self._column(item.column), at=item.start)
         else:
             yield self._computed(item.fragment, item.name)

@@ -38,6 +38,12 @@ def test_columns_are_passed_on_and_expressions_computed() -> None:
     assert query.condition.sql == "`v0`.`typed`.`id` > '3'"
 
 
+def test_a_quoted_name_is_that_of_a_column_of_the_table() -> None:
+    query = bound('SELECT "crdb_internal_mvcc_timestamp", id FROM orders', "id", "crdb_internal_mvcc_timestamp")
+    assert query.raw == ("crdb_internal_mvcc_timestamp", "id")
+    assert bound("SELECT crdb_internal_mvcc_timestamp AS at FROM orders").raw == ()
+
+
 def test_only_columns_of_the_row_before_that_are_used_are_needed() -> None:
     query = bound("SELECT cdc_prev.status AS old FROM orders")
     assert (query.raw, query.typed, query.previous) == ((), (), ("status",))
