@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
 
+import psycopg
+import pytest
+from cdc_rangefeed_postgres import restricted_scan
+from cdc_rangefeed_postgres.blocks import Density, Piece
+from cdc_rangefeed_postgres.restricted_scan import Estimates
+from cdc_rangefeed_postgres.scan_slice import _wrong as wrong
 from cdc_testing.feeding import feed_of
 from cdc_testing.postgres import Sql
 
+from cdc_core import Restriction
 from cdc_core.queries.restricting import restriction_of
 from cdc_core.queries.statement import parse_query
 
@@ -42,3 +51,30 @@ def test_steps_of_a_scan_grow_with_what_a_query_leaves_out(database: str, sql: S
             assert len(feed.changes) == (40 if "WHERE" in text else 4000)
     assert steps[0] > 8 * steps[1], steps
     assert steps[0] > 8 * steps[2], steps
+
+
+def test_a_table_that_is_read_whole_leaves_the_estimates_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = ("public.whole", "public.part", "public.other")
+    monkeypatch.setattr(restricted_scan, "_share", lambda *_: Density(0.5, 0.25))
+    parts = [SimpleNamespace(table=table, oid=oid, detached=None) for oid, table in enumerate(tables)]
+    lists = {table: [SimpleNamespace(schema=table)] for table in tables}
+    estimates = Estimates(
+        lambda schema: Restriction() if cast(Any, schema) == tables[0] else Restriction(columns=frozenset({"id"}))
+    )
+    found = estimates.delivered(
+        cast(Any, None),
+        cast(Any, SimpleNamespace(round=1, parts=parts)),
+        dict.fromkeys(range(3), Density(60.0, 8192.0)),
+        cast(Any, SimpleNamespace(tables=dict.fromkeys(tables))),
+        cast(Any, SimpleNamespace(lists=lists)),
+    )
+    assert found == {0: Density(60.0, 8192.0), 1: Density(30.0, 2048.0), 2: Density(30.0, 2048.0)}
+
+
+def test_a_predicate_that_fails_for_a_row_does_not_show_its_value() -> None:
+    piece = Piece(table="public.t", leaf="t", oid=1, filenode=1, first=0, end=1, where="email::int > 1")
+    of_row = str(wrong(piece, psycopg.errors.InvalidTextRepresentation('invalid input for integer: "me@home"')))
+    assert "me@home" not in of_row
+    assert "table public.t: its rescan has the predicate 'email::int > 1', which fails for values of rows" in of_row
+    of_table = str(wrong(piece, psycopg.errors.UndefinedColumn('column "email" does not exist')))
+    assert 'which fails: column "email" does not exist. To continue' in of_table

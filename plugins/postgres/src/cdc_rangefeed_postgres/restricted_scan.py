@@ -24,6 +24,7 @@ _TEXTS = {25, 1043}
 """text and varchar. Others compare in ways of their own, such as char(n), for which blanks at the end do not count."""
 
 
+_WHOLE = Density(1.0, 1.0)
 _LEAST_SHARE = 1 / 16
 """However little of a table is read, a step looks at so much more of it at most: estimates can be wrong."""
 
@@ -52,9 +53,11 @@ class Estimates:
             if part.table not in self._shares and versions.lists[part.table]:
                 version = versions.lists[part.table][0]
                 restriction = self._restricted(version.schema)
-                if restriction.columns is None and not restriction.comparisons:
-                    return densities  # there is no query, which has one table
-                self._shares[part.table] = _share(connection, catalog.tables[part.table], version, restriction)
+                self._shares[part.table] = (
+                    _WHOLE
+                    if restriction.columns is None and not restriction.comparisons
+                    else _share(connection, catalog.tables[part.table], version, restriction)
+                )
             share = self._shares.get(part.table)
             if share is not None and part.oid in densities and part.detached is None:
                 whole = densities[part.oid]
@@ -70,7 +73,7 @@ def _share(connection: Connection, table: Table, version: TableVersion, restrict
         whole_rows, whole_width = _estimated(connection, f"SELECT * FROM {table.sql} AS l")
         rows, width = _estimated(connection, f"SELECT {columns} FROM {table.sql} AS l WHERE {where}")
     except (psycopg.ProgrammingError, psycopg.errors.LockNotAvailable):
-        return Density(1.0, 1.0)  # the table is being changed
+        return _WHOLE  # the table is being changed
     rows_share = max(rows / max(whole_rows, 1), _LEAST_SHARE)
     return Density(min(rows_share, 1.0), min(max(rows_share * width / max(whole_width, 1), _LEAST_SHARE), 1.0))
 
