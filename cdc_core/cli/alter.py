@@ -14,13 +14,14 @@ from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.stopped import stopped
 from cdc_core.cli.stored import require_known, require_one_name, store_option
-from cdc_core.config.alteration import Alteration, changed_tables, remaining_sections
+from cdc_core.config.alteration import Alteration, changed_tables, remaining_sections, without_option
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.interpolation import escaped
 from cdc_core.engine.checks import check_source, with_saved
 from cdc_core.engine.planned_queries import check_query
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
+from cdc_core.queries.selection import Selection
 from cdc_core.store.progress import ProgressStore
 
 __all__ = ["alter"]
@@ -125,9 +126,14 @@ def alter(
 
 
 def _with_tables(changefeed: Changefeed, before: Sequence[str], tables: Sequence[str]) -> Changefeed:
+    """Return *changefeed* with *tables*, and without what was for others: sections, and the key of their masks."""
     sections, written = remaining_sections(changefeed.table, before, tables), changefeed.written
+    hashed = any(Selection.parse(table, section).hashes for table, section in sections.items())
+    options = changefeed.options if hashed else without_option(changefeed.options, "mask_key")
     if written is not None:
         written = {**written, "tables": escaped(list(tables))}
         if "table" in written:
             written["table"] = remaining_sections(written["table"], before, tables)
-    return replace(changefeed, tables=tuple(tables), table=sections, written=written)
+        if "options" in written and not hashed:
+            written["options"] = without_option(written["options"], "mask_key")
+    return replace(changefeed, tables=tuple(tables), table=sections, options=options, written=written)

@@ -11,7 +11,7 @@ from cdc_core.config.listed_tables import namesakes, watches
 from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
 
-__all__ = ["Alteration", "changed_tables", "remaining_sections"]
+__all__ = ["Alteration", "changed_tables", "remaining_sections", "without_option"]
 
 _FIXED = ("cursor", "end_time", "initial_scan")
 """Options by which earlier steps have left out rows."""
@@ -117,6 +117,13 @@ def remaining_sections(sections: Mapping[str, Any], before: Sequence[str], now: 
         return watches(now, table, but=others) or not watches(before, table, but=others)
 
     return {table: section for table, section in sections.items() if stays(table)}
+
+
+def without_option(options: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return *options* without *name*, however it is spelled."""
+    remaining = dict(options)
+    _remove(remaining, name)
+    return remaining
 
 
 def _require_alterable(name: str) -> None:

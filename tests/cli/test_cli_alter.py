@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from cdc_testing.components import encoder, host, rangefeed, sink
 
+from cdc_core.cli.alter import _with_tables as with_tables
 from cdc_core.cli.main import main
 from cdc_core.cli.run import find_changefeed
 from cdc_core.config.resolve import resolve
@@ -75,6 +76,25 @@ def test_a_file_that_lists_other_tables_is_named(file: Path, store: ProgressStor
     file.write_text(file.read_text().replace('["public.counter"]', '["public.counter", "public.a", "public.b"]'))
     assert main(["alter", str(file), "--add", "public.b"]) == 0
     assert "lists others" not in capsys.readouterr().out
+
+
+def test_the_last_table_with_a_hash_takes_the_key_with_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASK_KEY", "a-key-of-many-characters")
+    text = file.read_text().replace('["public.counter"]', '["public.counter", "public.users"]')
+    options = "[changefeed.orders.options]"
+    assert options in text
+    section = '[changefeed.orders.table."public.users"]\nmask = { email = "hash" }\n'
+    file.write_text(text.replace(options, f'{section}{options}\nmask_key = "${{MASK_KEY}}"'))
+    changefeed, _ = find_changefeed(str(file), None)
+    plugins_ = PluginHost.load()
+    before, kept = resolve(changefeed, plugins_).definition(), ["public.counter"]
+    altered = with_tables(changefeed, changefeed.tables, kept)
+    after = resolve(altered, plugins_).definition()
+    assert (before["written"]["options"]["mask_key"], after["tables"]) == ("${MASK_KEY}", kept)
+    assert "mask_key" not in after["written"]["options"]
+    assert "selections" not in after
+    both = resolve(with_tables(changefeed, changefeed.tables, [*changefeed.tables, "c"]), plugins_).definition()
+    assert both["written"]["options"] == before["written"]["options"]
 
 
 @pytest.mark.parametrize(
