@@ -48,6 +48,15 @@ class _Entry:
         """Return whether it is the name of *table*, written with as many parts."""
         return not self.pattern and self.parts is not None and self.parts == _parts(table)
 
+    def name_of(self, table: str) -> tuple[str, ...]:
+        """Return the name of *table* as the pattern writes it; an empty one when it could be in several schemas."""
+        if self.parts is None:
+            return ()
+        own, parts = _parts(table), self.parts
+        front = max(len(parts) - len(own), 0)
+        wild = any(regex != re.escape(part) for regex, part in zip(self.regexes[:front], parts, strict=False))
+        return () if wild else (*parts[:front], *own)
+
     def may_mean(self, table: str) -> bool:
         """Return whether *table* may be one that it names or matches. Upper case does not tell tables apart."""
         if self.parts is None:
@@ -59,13 +68,12 @@ class _Entry:
 def watches(tables: Sequence[str], table: str, *, but: Collection[str] = ()) -> bool:
     """Return whether a list of tables may mean *table*, the name of a section. The entries *but* mean others.
 
-    Only an exclusion of exactly this table says that patterns do not mean it. Exclusions are not for listed names.
+    Only an exclusion of exactly this table says that a pattern does not mean it. Exclusions are not for listed names.
     """
     entries = [_Entry.parse(text) for text in tables if text not in but]
+    exclusions = {entry.parts for entry in entries if entry.excludes and not entry.pattern and entry.parts}
     meant = [entry for entry in entries if not entry.excludes and entry.may_mean(table)]
-    in_schema = len(_parts(table)) > 1  # a name alone is that of tables in several schemas
-    excluded = in_schema and any(entry.excludes and entry.is_spelled(table) for entry in entries)
-    return any(not entry.pattern or not excluded for entry in meant)
+    return any(not entry.pattern or entry.name_of(table) not in exclusions for entry in meant)
 
 
 def namesakes(tables: Sequence[str], table: str) -> set[str]:

@@ -92,7 +92,7 @@ class TableQueries:
                 hint = did_you_mean(selection.table, [schema.name.qualified for schema in schemas])
                 raise ConfigError(
                     f"table {selection.table} has a section, but is not watched{hint}; fix the name of the section, or"
-                    " remove it"
+                    f" remove it. If the table was dropped, add '!{selection.table}', with its schema, to 'tables' too"
                 )
             if len(found) > 1:
                 raise ConfigError(

@@ -268,6 +268,7 @@ def test_a_section_of_a_table_that_stays_cannot_be_changed() -> None:
         ("users", ["public.*", "audit.*"], ["public.*", "audit.*", "!audit.users"]),
         ("users", ["public.*", "audit.*"], ["public.*", "audit.*", "!users"]),
         ("audit.users", ["audit.*"], ["audit.*", "!users"]),
+        ("users", ["*.users"], ["*.users", "!public.users"]),
         ("public.users", ["public.users", "public.*"], ["public.users", "public.*", "!public.users"]),
         ('public."a*"', ['public."a*"', "public.*"], ['public."a*"', "public.*", '!public."a*"']),
     ],
@@ -286,6 +287,8 @@ def test_a_section_cannot_go_while_its_table_may_be_watched(section: str, tables
     [
         ("public.users", ["public.users", "public.my-table"], ["public.my-table"]),
         ("public.users", ["public.*"], ["public.*", "!public.users"]),
+        ("users", ["public.*", "audit.it*"], ["public.*", "audit.it*", "!public.users"]),
+        ("users", ["u*"], ["u*", "!users"]),
         ("sales.users", ["sales.users", "users"], ["users"]),
         ("users", ["sales.users", "users"], ["sales.users"]),
         ("sales.users", ["sales.users", "public.*"], ["public.*"]),
@@ -297,6 +300,18 @@ def test_a_section_goes_with_its_table(section: str, tables: list[str], wanted: 
     assert remaining_sections(sections, tables, wanted) == {}
     before = {"source": SOURCE, "selections": sections, "tables": tables}
     require_same_source("c", before, {"source": SOURCE, "tables": wanted}, changes_tables=True)
+
+
+def test_a_table_that_is_gone_from_the_database_can_be_excluded_with_its_section() -> None:
+    sections, tables = {"public.users": {"where": "id > 1"}}, ["public.*"]
+    begun = feed(sections, tables=tuple(tables))
+    with pytest.raises(ConfigError, match=r"If the table was dropped, add '!public\.users', with its schema"):
+        begun.queries().require_tables([table("items")])
+    alteration = Alteration.parse(add=["!public.users"], drop=[], assignments=[], unset=[])
+    changed = alteration.applied({"tables": tables, "table": sections}, tables)
+    now = feed(changed["table"], tables=tuple(changed["tables"]))
+    require_same_source("c", begun.definition(), now.definition(), changes_tables=True)
+    now.queries().require_tables([table("items")])
 
 
 def test_a_dropped_table_takes_its_section_with_it() -> None:
