@@ -27,10 +27,10 @@ class _Dialect(Spark):
         COMMANDS: ClassVar = set()  # what follows SHOW would be one text otherwise
 
 
-def tokens_of(text: str, *, what: str = "query") -> Sequence[Token]:
+def tokens_of(text: str, *, what: str = "query", shown: str | None = None) -> Sequence[Token]:
     """Return the tokens of *text*; `start` and `end` of each are offsets of its first and last character.
 
-    *what* the text is, for the error.
+    *what* the text is, for the error, which shows *shown* in place of the text.
 
     Raises: OptionError.
     """
@@ -38,7 +38,7 @@ def tokens_of(text: str, *, what: str = "query") -> Sequence[Token]:
         tokens: Sequence[Token] = _Dialect().tokenize(text)
     except TokenError:
         at = max(text.rfind("'"), text.rfind('"'), text.rfind("`"), 0)
-        raise refusal(text, at, "a quotation mark is not closed", what=what) from None
+        raise refusal(text if shown is None else shown, at, "a quotation mark is not closed", what=what) from None
     return tokens
 
 

@@ -45,7 +45,7 @@ def _statements(reading: Reading, now: datetime) -> Iterator[Parsed]:
         line = reading.text.count("\n", 0, reading.at) + 1
         statement = _statement(reading, now)
         if reading.token is not None and not reading.at_end:
-            raise reading.refused(f"{reading.token.text} is not expected here; end the statement with ;")
+            raise reading.refused(f"{reading.shown} is not expected here; end the statement with ;")
         yield Parsed(line=line, statement=statement)
 
 

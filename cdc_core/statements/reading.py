@@ -10,7 +10,7 @@ from cdc_core.errors import OptionError
 from cdc_core.queries.dialect import tokens_of
 from cdc_core.queries.names import folded, listed
 from cdc_core.queries.refusals import refusal
-from cdc_core.statements.secrets import without_secrets
+from cdc_core.statements.secrets import all_hidden, without_secrets
 
 __all__ = ["Reading", "is_complete"]
 
@@ -25,12 +25,8 @@ class Reading:
     def __init__(self, text: str) -> None:
         """Raises: OptionError when a quotation mark is not closed."""
         self.text = text
-        self._hidden = without_secrets(text)
-        try:
-            self._tokens: Sequence[Token] = tokens_of(text, what=_WHAT)
-        except OptionError:
-            tokens_of(self._hidden, what=_WHAT)
-            raise
+        self._tokens: Sequence[Token] = tokens_of(text, what=_WHAT, shown=all_hidden(text))
+        self._hidden = without_secrets(text, self._tokens)
         self._place = 0
 
     @property
@@ -42,6 +38,12 @@ class Reading:
     def at(self) -> int:
         """The offset of the next token."""
         return len(self.text) if self.token is None else self.token.start
+
+    @property
+    def shown(self) -> str:
+        """The next token as it may be shown. Not at the end of the text."""
+        token = self._tokens[self._place]
+        return self._hidden[token.start : token.end + 1]
 
     @property
     def at_end(self) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from cdc_core.masking import masked_uri
-
 __all__ = ["translated_sink"]
 
 _FILES = "files are not sent over HTTP; for requests to an endpoint write webhook-https://"
@@ -26,5 +24,5 @@ def translated_sink(uri: str) -> str:
     scheme = uri.partition("://")[0].lower()
     reason = _REFUSED.get(scheme) if "://" in uri else None
     if reason is not None:
-        raise ValueError(f"'{masked_uri(uri)}' cannot be a sink: {reason}")
+        raise ValueError(f"a URI with the scheme '{scheme}' cannot be a sink: {reason}")
     return uri
