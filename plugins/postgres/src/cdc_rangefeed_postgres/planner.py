@@ -351,10 +351,10 @@ class PostgresPlanner(StepPlanner):
         snapshot = replace(scan.snapshot, at=max(scan.snapshot.at, Timestamp(after.wall + 1000)))
         scan = replace(scan, snapshot=snapshot)
         start = replace(start, scan=scan, clock=None)
-        if not is_quiet(self._server, connection, self._slot, start=start.lsn, end=snapshot.lsn):
+        altered = start.lsn < snapshot.lsn and (self._catalog is None or self._catalog.fingerprint != start.catalog)
+        if altered or not is_quiet(self._server, connection, self._slot, start=start.lsn, end=snapshot.lsn):
             return self._towards(connection, start, snapshot, limit)
-        start = replace(start, lsn=snapshot.lsn)
-        return self._scan_step(connection, start, scan, limit)
+        return self._scan_step(connection, replace(start, lsn=snapshot.lsn), scan, limit)
 
     def _towards(
         self, connection: Connection, start: PostgresToken, snapshot: Snapshot, limit: StepLimit
