@@ -97,6 +97,15 @@ def test_the_statement_of_a_stored_definition_gives_the_definition_again(stateme
     assert statement_text(again) == text
 
 
+def test_a_statement_says_what_it_leaves_out() -> None:
+    written = {"sink": "file:///o", "table": {"t": {"columns": ["id"]}}}
+    text = statement_text({"written": written, "tables": ["t"]})
+    assert text == "CREATE CHANGEFEED FOR TABLE t INTO 'file:///o' /* with sections of tables: see cdc show */"
+    written = {"sink": "file:///o", "query": "SELECT f(v) FROM t -- f", "functions": {"f": "SELECT 1"}}
+    text = statement_text({"written": written, "tables": ["t"]})
+    assert text.endswith(" AS SELECT f(v) FROM t -- f\n /* with functions: see cdc show */")
+
+
 def test_paths_in_references_are_relative_to_the_place_of_the_statement(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("hunter2\n")
     changefeed = made(
