@@ -70,7 +70,7 @@ def watch(
 
 def print_messages(feed: ResolvedChangefeed, *, as_json: bool) -> None:
     """Print the messages of *feed* as they come, until it ends. Raises: as `Watch`."""
-    with closing(Watch(feed)) as watched:
+    with closing(Watch(feed, looked_at=True)) as watched:
         if not as_json:
             click.echo("table,key,value")
         for batch in watched.batches():  # echo flushes
@@ -133,9 +133,22 @@ def _csv_lines(batch: Sequence[WatchedRow]) -> str:
 def _json_lines(batch: Sequence[WatchedRow], *, embedded: bool) -> str:
     def shown(value: bytes | None) -> str:
         text = text_or_hex(value)
-        return text if embedded and text is not None else json.dumps(text, ensure_ascii=False)
+        return text if embedded and text and _is_json(text) else json.dumps(text or None, ensure_ascii=False)
 
     return "".join(
         f'{{"table": {json.dumps(table, ensure_ascii=False)}, "key": {shown(key)}, "value": {shown(value)}}}\n'
         for table, key, value in batch
     )
+
+
+def _is_json(text: str) -> bool:
+    """Return whether *text* is JSON in one line, as a message of the encoder json is without a schema registry."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    try:
+        json.loads(text, parse_constant=refuse)
+    except (ValueError, RecursionError):
+        return False
+    return "\n" not in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -46,9 +47,12 @@ class Watch(Iterator[WatchedRow]):
     process ends it. Used by one thread, except for `close`.
     """
 
-    def __init__(self, feed: ResolvedChangefeed) -> None:
-        """Raises: ConfigError when the source cannot be watched."""
-        self._run = _Run(temporary(feed))
+    def __init__(self, feed: ResolvedChangefeed, *, looked_at: bool = False) -> None:
+        """With *looked_at*, people look at the messages and no program reads them, so a schema registry is only asked.
+
+        Raises: ConfigError when the source cannot be watched.
+        """
+        self._run = _Run(temporary(feed), looked_at=looked_at)
         self._batches = self._run.batches()
         self._rows = self._each()
         self._finalizer = weakref.finalize(self, _end, self._run, self._batches)
@@ -93,7 +97,8 @@ def watch(
     The changefeed is *changefeed*, whose sink is not used, or that of *tables* or a *query* at *source*. It begins with
     the rows that the tables hold, unless the option `initial_scan` says otherwise, and ends by itself with
     `initial_scan = "only"` or an `end_time`. After a failure that a retry cures, rows may come again. Nothing remains
-    of it at the source. A query needs Spark; whole tables do not.
+    of it at the source. With a schema registry, schemas are registered, for good: otherwise no reader could decode the
+    messages. A query needs Spark; whole tables do not.
 
     Raises: ConfigError at once, for options that cannot work; with the first row, for what only the source can tell.
     Later, BadRowError or EncodeError for a row that cannot be delivered, and the source's errors.
@@ -113,10 +118,11 @@ def watch(
 class _Run:
     """The run of one watch. It does not know the watch, so that the watch can be forgotten while it runs."""
 
-    def __init__(self, feed: ResolvedChangefeed) -> None:
+    def __init__(self, feed: ResolvedChangefeed, *, looked_at: bool) -> None:
         self._feed = feed
+        self._context = replace(feed.encoder_context(), preview=looked_at)
         self._topics = feed.sink_context().topics()
-        self._encoder: Encoder | None = None
+        self._first_topic = ""
         self._run: TemporaryRun | None = None
         self.stopped = False
 
@@ -126,7 +132,7 @@ class _Run:
             self._run.stop()
 
     def batches(self) -> Generator[Sequence[WatchedRow]]:
-        encoder, routing = self._feed.open_encoder(), Routing(_any_topic)
+        encoder, routing = self._opened_encoder(), Routing(_any_topic)
         with evaluation_of(self._feed) as evaluation:
             self._run = run = TemporaryRun(self._feed, evaluation=evaluation, check=self._check)
             if self.stopped:
@@ -134,7 +140,7 @@ class _Run:
             with closing(run.items()) as items:
                 for item in items:
                     if isinstance(item, Timestamp):
-                        yield [WatchedRow(None, None, encoder.encode_resolved("", item))]
+                        yield [WatchedRow(None, None, encoder.encode_resolved(self._first_topic, item))]
                         continue
                     for part in routing.parted(item) if isinstance(item, RowBatch) else (item,):
                         if isinstance(part, BadRow):
@@ -161,7 +167,12 @@ class _Run:
                 raise ConfigError(
                     f"tables {other.name} and {schema.name} could not be told apart; {self._topics.remedy}"
                 )
-        self._feed.open_encoder().check(named)
+        self._first_topic = named[0][1]
+        self._opened_encoder().check(named)
+
+    def _opened_encoder(self) -> Encoder:
+        opened: Encoder = self._feed.encoder.load("encoder", Encoder)(self._context)
+        return opened
 
 
 def _any_topic(_: str) -> None:

@@ -13,11 +13,16 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from cdc_schema_registry import Registry
 from cdc_testing.postgres import Sql
 from cdc_testing.runs import eventually
 
+import cdc_core
 from cdc_core.cli.main import main
+from cdc_core.cli.watch import _json_lines
+from cdc_core.errors import ConfigError
 from cdc_core.plugins.host import PluginHost
+from cdc_core.watching.watch import WatchedRow
 
 ONLY = ("--set", "initial_scan=only")
 LEFT = "SELECT pubname FROM pg_publication UNION ALL SELECT slot_name FROM pg_replication_slots"
@@ -56,6 +61,42 @@ def test_json_lines_have_the_messages_themselves(database: str, sql: Sql, capsys
     assert json.loads(capsys.readouterr().out) == {"table": "office_dogs", "key": [1], "value": value}
     assert main([*command, "--format", "csv"]) == 0
     assert json.loads(capsys.readouterr().out)["value"] == "1,Petee"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (b"", None),
+        (None, None),
+        (b'{"a": 1}', {"a": 1}),
+        (b'\0\0\0\0\x07{"a": 1}', "\\x00000000077b2261223a20317d"),
+        (b'{"a": NaN}', '{"a": NaN}'),
+        (b'{"a":\n1}', '{"a":\n1}'),
+    ],
+)
+def test_a_json_line_is_json_whatever_the_message_is(value: bytes | None, shown: object) -> None:
+    line = _json_lines([WatchedRow("t", b"[1]", value)], embedded=True)
+    assert line.count("\n") == 1
+    assert json.loads(line) == {"table": "t", "key": [1], "value": shown}
+
+
+def test_a_schema_registry_is_only_asked_when_people_look_at_the_messages(
+    database: str, sql: Sql, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def opened(address: str, *, owner: str, read_only: bool = False) -> None:
+        raise ConfigError(f"read only: {read_only}")
+
+    monkeypatch.setattr(Registry, "of", opened)
+    registry = "confluent_schema_registry=http://localhost:1"
+    command = ["watch", "--source", database, "--table", "office_dogs", "--format", "avro", "--set", registry]
+    assert main(command) == 2
+    assert "read only: True" in capsys.readouterr().err
+    options = {"confluent_schema_registry": "http://localhost:1"}
+    with (
+        cdc_core.watch(source=database, tables=["office_dogs"], format="avro", options=options) as rows,
+        pytest.raises(ConfigError, match="read only: False"),
+    ):
+        next(rows)
 
 
 def test_a_changefeed_of_a_file_is_watched_without_its_sink(
