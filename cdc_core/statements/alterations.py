@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 
 from sqlglot.tokenizer_core import TokenType
@@ -27,10 +28,10 @@ def alter_changefeed(reading: Reading, now: datetime) -> AlterChangefeed:
     while not reading.at_end:
         at = reading.at
         if reading.has("ADD"):
-            tables = targets(reading)
+            tables = _new(reading, add, drop, at)
             add |= dict.fromkeys(tables, _scan(reading, now))
         elif reading.has("DROP"):
-            drop += targets(reading)
+            drop += _new(reading, add, drop, at)
         elif reading.has("SET"):
             found = {name: "true" if value is True else str(value) for name, value in _assigned(reading, now).items()}
             twice = min(found.keys() & given.keys(), default=None)
@@ -44,6 +45,15 @@ def alter_changefeed(reading: Reading, now: datetime) -> AlterChangefeed:
     if not (add or drop or given or unset):
         raise reading.unexpected("what to alter is missing", _SHAPE)
     return AlterChangefeed(job=job, add=add, drop=tuple(drop), set=given, unset=tuple(unset))
+
+
+def _new(reading: Reading, add: Collection[str], drop: Collection[str], at: int) -> tuple[str, ...]:
+    """Take the tables of a clause. Raises: OptionError when one of them was there before."""
+    tables = targets(reading)
+    for index, table in enumerate(tables):
+        if table in add or table in drop or table in tables[:index]:
+            raise reading.refused(f"table {table} is there twice; name each table in one clause", at)
+    return tables
 
 
 def _scan(reading: Reading, now: datetime) -> bool | None:
