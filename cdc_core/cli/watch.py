@@ -17,6 +17,7 @@ from cdc_core.cli.stored import store_option
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.resolve import resolve_without_sink
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.config.sinkless import refuse_unused
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.plugins.host import PluginHost
@@ -61,7 +62,9 @@ def watch(
     are CSV: a resolved mark has NULL in place of table and key.
     """
     changefeed = _chosen(session, file, name, source=source, tables=tables, query=query, store=store)
-    options = {**changefeed.options, **assigned(assignments)}
+    given = assigned(assignments)
+    refuse_unused(given, owner="--set")
+    options = {**changefeed.options, **given}
     changefeed = replace(changefeed, options=options, format=format_ or changefeed.format)
     session.start_logging(quiet=True)
     print_messages(resolved_to_watch(session, changefeed), as_json=as_json)

@@ -13,7 +13,7 @@ from cdc_core.config.component import Component
 from cdc_core.config.dead_letters import dead_letter_changefeed, dead_letter_table
 from cdc_core.config.definition import stored_definition
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.config.sinkless import SINKLESS
+from cdc_core.config.sinkless import SINKLESS, refuse_unused
 from cdc_core.errors import ConfigError, OptionError
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.locality import Locality
@@ -50,8 +50,11 @@ def resolve(changefeed: Changefeed, host: PluginHost) -> ResolvedChangefeed:
 def resolve_without_sink(changefeed: Changefeed, host: PluginHost) -> ResolvedChangefeed:
     """Return *changefeed* resolved for someone who takes its messages directly; a sink that it has is not used.
 
-    Then its messages have nothing that only the sink asks for, and there are no dead letters. Raises: as `resolve`.
+    Then its messages have nothing that only the sink asks for, and there are no dead letters. Raises: as `resolve`;
+    OptionError when it has no sink, and an option that needs one.
     """
+    if not changefeed.sink:
+        refuse_unused([*changefeed.options, *changefeed.spark], owner=f"changefeed '{changefeed.name}'")
     resolved = resolve(changefeed, host) if changefeed.sink else _resolved(changefeed, host)
     options = dataclasses.replace(resolved.options, on_error="fail", dead_letter=None)
     _refuse_impossible(f"changefeed '{changefeed.name}'", options, resolved.encoder.registration, SINKLESS, host)

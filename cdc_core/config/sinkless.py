@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from cdc_core.errors import OptionError
 from cdc_core.registrations import SinkRegistration
 
-__all__ = ["SINKLESS", "SinklessOptions"]
+__all__ = ["SINKLESS", "SinklessOptions", "refuse_unused"]
+
+_UNUSED = (
+    *("on_error", "dead_letter", "metrics_label", "gc_protect_expires_after"),
+    *("execution_locality", "master"),
+)
+"""Options about how a changefeed runs, which has nothing of that when its messages are taken directly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,3 +33,12 @@ SINKLESS = SinkRegistration(
     routes=True,
     summary="no sink: the messages are taken directly",
 )
+
+
+def refuse_unused(names: Iterable[str], *, owner: str) -> None:
+    """Return when options of *names* can have an effect without a sink. Raises: OptionError, beginning with *owner*."""
+    for name in names:
+        if name.lower() in _UNUSED or name.lower().startswith("spark."):
+            raise OptionError(
+                f"{owner}: option '{name}' has no effect without a sink, as the messages are taken directly; remove it"
+            )

@@ -138,6 +138,13 @@ def test_an_interrupt_ends_it_and_leaves_nothing(database: str, sql: Sql) -> Non
         (("--source", "postgresql://a@b/c", "--table", "t", "--set", "updated"), "write --set NAME=VALUE"),
         (("--source", "postgresql://a@b/c", "--table", "t", "--set", "colour=1"), "does not know option 'colour'"),
         (("--source", "postgresql://a:hush@b/c", "--table", "t", "--store", "x"), "remove --store or --source"),
+        *(
+            (
+                ("--source", "postgresql://a@b/c", "--table", "t", "--set", f"{name}=x"),
+                f"'{name}' has no effect without",
+            )
+            for name in ("on_error", "DEAD_LETTER", "metrics_label", "gc_protect_expires_after", "spark.ui.port")
+        ),
     ],
 )
 def test_mistakes_are_named(arguments: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:

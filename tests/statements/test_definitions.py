@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from cdc_core.config.changefeed import Changefeed
-from cdc_core.config.resolve import resolve
+from cdc_core.config.resolve import resolve, resolve_without_sink
 from cdc_core.config.toml_file import read_changefeed
-from cdc_core.errors import ConfigError
+from cdc_core.errors import ConfigError, OptionError
 from cdc_core.plugins.host import PluginHost
 from cdc_core.statements.definitions import changefeed_of_statement, derived_name
 from cdc_core.statements.parsing import parse
@@ -104,6 +104,15 @@ def test_a_statement_says_what_it_leaves_out() -> None:
     written = {"sink": "file:///o", "query": "SELECT f(v) FROM t -- f", "functions": {"f": "SELECT 1"}}
     text = statement_text({"written": written, "tables": ["t"]})
     assert text.endswith(" AS SELECT f(v) FROM t -- f\n /* with functions: see cdc show */")
+
+
+@pytest.mark.parametrize(
+    "option", ["on_error = pause", "execution_locality = 'a=b'", "master = 'local[2]'", "spark.x = 1"]
+)
+def test_options_that_have_no_effect_without_a_sink_are_refused(option: str) -> None:
+    with pytest.raises(OptionError, match=f"option '{option.split()[0]}' has no effect without a sink"):
+        resolve_without_sink(made(f"CREATE CHANGEFEED FOR t WITH {option}"), PluginHost.load())
+    resolve_without_sink(made(f"CREATE CHANGEFEED FOR t INTO 'file:///o' WITH {option}"), PluginHost.load())
 
 
 def test_paths_in_references_are_relative_to_the_place_of_the_statement(tmp_path: Path) -> None:
