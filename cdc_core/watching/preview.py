@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.decoder import DecodedRow, Decoder
@@ -17,7 +18,7 @@ from cdc_core.destination import Destination
 from cdc_core.encoder import Encoder
 from cdc_core.engine.temporary_run import TemporaryRun, temporary
 from cdc_core.errors import ConfigError, EncodeError
-from cdc_core.rows import RowBatch
+from cdc_core.rows import Op, RowBatch
 from cdc_core.schema import TableSchema
 from cdc_core.telemetry.stages import ENCODE
 from cdc_core.timestamp import Timestamp
@@ -71,14 +72,20 @@ def _previewed(feed: ResolvedChangefeed, count: int, *, live: bool) -> Generator
                 if isinstance(item, Timestamp):
                     continue
                 if isinstance(item, BadRow):
-                    yield messages.of_bad_row(item)
-                    left -= 1
+                    if live or len(_scanned(item.row)):
+                        yield messages.of_bad_row(item)
+                        left -= 1
                 else:
-                    taken = item.slice(0, left)
+                    taken = (item if live else _scanned(item)).slice(0, left)
                     yield from messages.of(taken)
                     left -= len(taken)
                 if left <= 0:
                     return
+
+
+def _scanned(rows: RowBatch) -> RowBatch:
+    """Return those of *rows* that the tables held, without the changes that came during the scan."""
+    return replace(rows, batch=rows.batch.filter(pc.equal(rows.column("op"), pa.scalar(Op.SCAN, pa.uint8()))))
 
 
 class _Messages:

@@ -6,10 +6,12 @@ import json
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 import pytest
 from cdc_schema_registry import Registry
 from cdc_testing.kafka_fixtures import Registry as Server
@@ -19,7 +21,10 @@ from cdc_testing.runs import eventually
 from cdc_core import Changefeed
 from cdc_core.cli.main import main
 from cdc_core.config.resolve import resolve
+from cdc_core.delivery.dead_letters import BadRow
+from cdc_core.engine.temporary_run import Item, TemporaryRun
 from cdc_core.plugins.host import PluginHost
+from cdc_core.rows import Op, RowBatch
 from cdc_core.watching.preview import Previewed, preview
 
 LEFT = "SELECT pubname FROM pg_publication UNION ALL SELECT slot_name FROM pg_replication_slots"
@@ -67,6 +72,26 @@ def test_a_preview_ends_after_the_rows_or_with_the_scan(database: str, sql: Sql)
     assert len(previewed(database, "kafka://127.0.0.1:1", rows=2)) == 2
     sql.execute("DELETE FROM orders")
     assert previewed(database, "kafka://127.0.0.1:1", initial_scan="no") == []
+
+
+def test_changes_that_come_during_the_scan_are_left_out(
+    database: str, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items = TemporaryRun.items
+
+    def with_changes(run: TemporaryRun) -> Iterator[Item]:
+        for item in items(run):
+            if isinstance(item, RowBatch):
+                updates = pa.array([Op.UPDATE] * len(item), pa.uint8())
+                place = item.batch.schema.get_field_index("op")
+                changed = replace(item, batch=item.batch.set_column(place, item.batch.schema.field(place), updates))
+                yield changed
+                yield BadRow(row=changed.slice(0, 1), stage="encode", reason="too large")
+            yield item
+
+    monkeypatch.setattr(TemporaryRun, "items", with_changes)
+    found = previewed(database, "kafka://127.0.0.1:1", rows=2)
+    assert [(message.key, message.error) for message in found] == [("[1]", None), ("[2]", None)]
 
 
 def test_live_shows_the_next_changes_and_their_tombstones(database: str, sql: Sql) -> None:
