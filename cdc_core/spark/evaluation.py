@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Lock
 
 import pyarrow as pa
+from pyspark import SparkContext
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.packing import ROWS, Arriving
 from cdc_core.engine.planned_queries import PlannedQueries
 from cdc_core.envelope import DeleteForm
+from cdc_core.errors import ConfigError
 from cdc_core.queries.binding import BoundQuery
 from cdc_core.queries.outputs import delivered_rows
 from cdc_core.rows import RowBatch
@@ -20,18 +25,66 @@ from cdc_core.spark.host import SparkHost
 
 __all__ = ["SparkEvaluation"]
 
-_USER = "watch"
+_NAME = "watch"
+
+
+class _SharedHost:
+    """The host of all evaluations of this process: Spark has one JVM in a process. Used by any thread."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._host: SparkHost | None = None
+        self._directory: TemporaryDirectory[str] | None = None
+        self._users: set[str] = set()
+
+    def of(self, user: str) -> SparkHost:
+        """Return the host, which *user* may hold until `let_go`. Raises: ConfigError."""
+        with self._lock:
+            if self._host is None:
+                directory = TemporaryDirectory(prefix="cdc-watch-", ignore_cleanup_errors=True)
+                self._host, self._directory = SparkHost(_NAME, {}, state_dir=Path(directory.name)), directory
+            self._users.add(user)
+            return self._host
+
+    def hold(self, user: str) -> None:
+        """Open the session for *user* unless it is open. Raises: ConfigError when the process has another one."""
+        with self._lock:
+            assert self._host is not None
+            active = SparkContext._active_spark_context
+            if active is not None and not self._host.owns(active):
+                raise ConfigError(
+                    "this process has a Spark session already, which would end with this query; stop that session, or"
+                    " watch in another process"
+                )
+            self._host.hold(user)
+
+    def let_go(self, user: str) -> None:
+        """End the session unless another user holds it; with the last user, nothing remains. May be called twice."""
+        with self._lock:
+            if self._host is None:
+                return
+            self._host.let_go(user)
+            self._users.discard(user)
+            if not self._users and self._directory is not None:
+                self._directory.cleanup()
+                self._host = self._directory = None
+
+
+_shared = _SharedHost()
 
 
 class SparkEvaluation:
-    """See `cdc_core.engine.temporary_run.Evaluation`. Spark starts when it has to plan something.
+    """See `cdc_core.engine.temporary_run.Evaluation`. Spark starts when it has to plan something, and ends with the
+    last evaluation of this process that uses it.
 
-    *directory* is for Spark's log. Raises: ConfigError when there is no Java that Spark can run on.
+    Raises: ConfigError when there is no Java that Spark can run on; with the first plan, when this process has a Spark
+    session of its own.
     """
 
-    def __init__(self, feed: ResolvedChangefeed, directory: Path) -> None:
-        self._host = SparkHost(_USER, {}, state_dir=directory)
-        self._queries = PlannedQueries(feed, self._host, hold=lambda: self._host.hold(_USER))
+    def __init__(self, feed: ResolvedChangefeed) -> None:
+        self._user = f"{_NAME}-{secrets.token_hex(6)}"
+        self._host = _shared.of(self._user)
+        self._queries = PlannedQueries(feed, self._host, hold=lambda: _shared.hold(self._user))
         self._selects, self._mask_key = feed.queries().selects, feed.mask_key
         self._deletes_as_rows = feed.envelope().delete is DeleteForm.KEY_AND_NULLS
 
@@ -66,4 +119,4 @@ class SparkEvaluation:
         return delivered_rows(rows, query, key=self._mask_key)
 
     def close(self) -> None:
-        self._host.let_go(_USER)
+        _shared.let_go(self._user)

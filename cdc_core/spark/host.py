@@ -9,6 +9,7 @@ from threading import Lock
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -71,6 +72,11 @@ class SparkHost:
     def is_alive(self) -> bool:
         session = self._session
         return session is not None and is_alive(session)
+
+    def owns(self, context: SparkContext) -> bool:
+        """Return whether *context* is that of this host's session."""
+        session = self._session
+        return session is not None and session.sparkContext is context
 
     def hold(self, user: str) -> int:
         with self._lock, _spark_errors():

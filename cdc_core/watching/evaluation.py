@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.temporary_run import Evaluation, WholeRows
@@ -30,9 +28,8 @@ def evaluation_of(feed: ResolvedChangefeed) -> Iterator[Evaluation]:
         if (error.name or "").partition(".")[0] in ("pyspark", "py4j"):
             raise ConfigError("evaluating a query needs Spark: pip install 'cdc-core[spark]'") from error
         raise
-    with TemporaryDirectory(prefix="cdc-watch-", ignore_cleanup_errors=True) as directory:
-        evaluation = SparkEvaluation(feed, Path(directory))
-        try:
-            yield evaluation
-        finally:
-            evaluation.close()
+    evaluation = SparkEvaluation(feed)
+    try:
+        yield evaluation
+    finally:
+        evaluation.close()
