@@ -76,6 +76,15 @@ def test_an_enriched_envelope_has_the_source_the_time_and_the_operation() -> Non
     assert record["fields"] == [{"name": name, **union(type_)} for name, type_ in types.items()]
 
 
+def test_a_table_may_be_called_as_the_record_of_the_source() -> None:
+    envelope = Envelope(name="enriched", enriched_properties=("source",), key_in_value=True)
+    schema = table({"a": INT, "b": TEXT}, name="source")
+    found = envelope_schema(schema, "source", envelope=envelope, options=AvroOptions(), resolved=True)
+    fastavro.parse_schema(found)
+    records = {field["name"]: field["type"][1]["name"] for field in found["fields"] if "fields" in field["type"][1]}
+    assert records == {"after": "source", "source": "source_source", "key": "source_key"}
+
+
 def test_a_bare_envelope_has_the_field_record_instead_of_after() -> None:
     bare = Envelope(name="bare", updated=True)
     found = envelope_schema(FOO, "foo", envelope=bare, options=AvroOptions(), resolved=True)

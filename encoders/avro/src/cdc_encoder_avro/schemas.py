@@ -39,6 +39,8 @@ _FIELDS = (
     *("key", "topic", UNAVAILABLE_MEMBER),
 )
 """Every field that the record of an envelope can have, in CockroachDB's order. The last three are our own."""
+_SOURCE = "source"
+"""Name of the record that says where rows come from."""
 _BARE_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 """Names that need no quotes in SQL."""
 
@@ -115,9 +117,10 @@ class _Records:
         return self._record(suffix, self._schema.key_columns, required=required)
 
     def source(self, envelope: Envelope) -> dict[str, Any]:
-        """Return the record that says where rows come from."""
+        """Return the record that says where rows come from: `source`, which the record of a table may be called too."""
+        taken = avro_name(self._schema.name.table) == _SOURCE
         return {
-            **_named({"type": "record"}, "source", suffix="", options=self._options),
+            **_named({"type": "record"}, _SOURCE, suffix=f"_{_SOURCE}" if taken else "", options=self._options),
             "fields": source_fields(envelope),
         }
 
