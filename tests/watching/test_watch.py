@@ -258,6 +258,14 @@ def test_a_slot_that_was_made_beforehand_is_read_and_stays_where_it_is(database:
             assert next(rows).key == b"[4]"
             sql.execute("INSERT INTO t VALUES (5, 'e')")
             assert next(rows).key == b"[5]"
+        cursors = {
+            "0/1": "the position of replication slot mine,",
+            "2020-01-01T00:00:00Z": "that replication slot mine has,",
+        }
+        for cursor, words in cursors.items():
+            early = watch(source=database, tables=["t"], options=options | {"cursor": cursor})
+            with early, pytest.raises(ConfigError, match=words):
+                next(early)
         eventually("the end of the copy", lambda: sorted(left(sql)) == ["mine", "mine"], limit_s=20)
         assert sql.execute("SELECT confirmed_flush_lsn FROM pg_replication_slots").fetchall() == before
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -305,3 +306,12 @@ def test_a_reader_waits_for_a_slot_in_use(database: str, sql: Sql) -> None:
         half_read.close()  # type: ignore[attr-defined]  # it is a generator
         feed.catch_up()
         assert len(feed.rows("public.t")) == 100 + 59001
+
+
+def test_lost_history_of_a_run_that_leaves_nothing_is_cured_by_another_start(sql: Sql) -> None:
+    publication = Publication(name="p", given=False, own="p", changefeed="orders", nulls=False)
+    slot = Slot(name="s", given=False, own="s", failover=False, publication=publication, feed_id="x")
+    with pytest.raises(HistoryLostError, match="cdc rescan FILE NAME --all --new-slot"):
+        slot.require(sql, needed=1)
+    with pytest.raises(HistoryLostError, match=r"changes after 0/1 are lost\. Start again$"):
+        replace(slot, temporary=True).require(sql, needed=1)

@@ -60,13 +60,13 @@ def cursor_position(connection: Connection, slot: Slot, context: RangefeedContex
     begin, first = lsn_text(position), _first_commit(connection, slot)
     if first is None:
         raise ConfigError(
-            f"cursor {cursor} is a time, and replication slot {slot.name} has no transaction yet that shows how far"
+            f"cursor {cursor} is a time, and replication slot {slot.shown} has no transaction yet that shows how far"
             f' back in time it reaches. Set cursor = "{begin}", the position of the slot, to begin with all that it has'
         )
     if first > at:
         raise ConfigError(
             f"cursor {cursor} is earlier than {first} ({first.to_datetime().isoformat()}), the first transaction that"
-            f" replication slot {slot.name} has, so changes before it may be missing. Set that time or a later one, or"
+            f" replication slot {slot.shown} has, so changes before it may be missing. Set that time or a later one, or"
             f' cursor = "{begin}", the position of the slot, to begin with all that it has'
         )
     return position
@@ -76,8 +76,8 @@ def _within_log(connection: Connection, slot: Slot, lsn: int, *, begin: int) -> 
     row: Any = connection.execute(_END).fetchone()
     if lsn < begin:
         raise ConfigError(
-            f"cursor {lsn_text(lsn)} is before {lsn_text(begin)}, the position of replication slot {slot.name}, and the"
-            f' changes between them are gone. Set cursor = "{lsn_text(begin)}" or a later one'
+            f"cursor {lsn_text(lsn)} is before {lsn_text(begin)}, the position of replication slot {slot.shown}, and"
+            f' the changes between them are gone. Set cursor = "{lsn_text(begin)}" or a later one'
         )
     if lsn > parse_lsn(row[0]):
         raise ConfigError(f"cursor {lsn_text(lsn)} is after the end of the log, {row[0]}. Set an earlier one")

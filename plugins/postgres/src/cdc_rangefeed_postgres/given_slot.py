@@ -123,7 +123,7 @@ def _require_older_publication(connection: Connection, slot: Slot) -> None:
         connection.remove_notice_handler(note)
     if missing:
         raise ConfigError(
-            f"publication {slot.publication.name} is newer than changes that replication slot {slot.name} still has, "
-            f"so they cannot be read. Run SELECT pg_drop_replication_slot('{slot.name}'); and SELECT "
-            f"pg_create_logical_replication_slot('{slot.name}', '{PLUGIN}');"
+            f"publication {slot.publication.name} is newer than changes that replication slot {slot.shown} still has, "
+            f"so they cannot be read. Run SELECT pg_drop_replication_slot('{slot.shown}'); and SELECT "
+            f"pg_create_logical_replication_slot('{slot.shown}', '{PLUGIN}');"
         )

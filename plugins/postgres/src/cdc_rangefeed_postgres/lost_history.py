@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from cdc_core import TerminalRangefeedError
 from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate
 from cdc_rangefeed_postgres.connection import Server
-from cdc_rangefeed_postgres.remedies import NEW_SLOT
 from cdc_rangefeed_postgres.slot import Slot
 
 __all__ = ["explain", "explained"]
@@ -41,5 +40,5 @@ def explain(server: Server, slot: Slot, *, needed: int) -> None:
         connection.close()
     if row is None:
         raise TerminalRangefeedError(
-            f"publication {slot.publication.name} was dropped, so the log can no longer be read. {NEW_SLOT}"
+            f"publication {slot.publication.name} was dropped, so the log can no longer be read. {slot.remedy}"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["NEW_SLOT", "READ_ANEW"]
+__all__ = ["NEW_SLOT", "READ_ANEW", "START_AGAIN"]
 
 NEW_SLOT = (
     "To continue under this name, ask for all tables and a new slot with `cdc rescan FILE NAME --all --new-slot`, and"
@@ -15,3 +15,6 @@ READ_ANEW = (
     "destination are not deleted there. To read all tables anew, use `cdc rescan FILE NAME --all --new-slot`"
 )
 """A sentence without its full stop."""
+
+START_AGAIN = "Start again"
+"""The remedy for lost history of a run that leaves nothing behind: a sentence without its full stop."""

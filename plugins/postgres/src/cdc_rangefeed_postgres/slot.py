@@ -17,7 +17,7 @@ from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
 from cdc_rangefeed_postgres.names import TEMPORARY, feed_applications, object_name, quoted, temporary_name
 from cdc_rangefeed_postgres.publication import Publication
-from cdc_rangefeed_postgres.remedies import NEW_SLOT
+from cdc_rangefeed_postgres.remedies import NEW_SLOT, START_AGAIN
 from cdc_rangefeed_postgres.standby import is_standby
 
 __all__ = ["PLUGIN", "Slot", "SlotState", "cancelled_after", "why_waiting"]
@@ -121,6 +121,16 @@ class Slot:
             origin=context.options.slot_name if publication.given else None,
         )
 
+    @property
+    def shown(self) -> str:
+        """The name of the slot that a user can do something about: of a copy, the one that was made beforehand."""
+        return self.origin or self.name
+
+    @property
+    def remedy(self) -> str:
+        """What to do when history is lost. A temporary slot ends with its run, and nothing of that remains."""
+        return START_AGAIN if self.temporary else NEW_SLOT
+
     def state(self, connection: Connection) -> SlotState | None:
         """Return the slot's state; None when the slot does not exist."""
         row = connection.execute(_STATE, [self.name]).fetchone()
@@ -167,28 +177,30 @@ class Slot:
             raise HistoryLostError(
                 f"the server's log ends at {row[0]}, but changes up to {lsn_text(needed)} were delivered: the server "
                 "was restored from a backup, or is a standby that was promoted before it had received them. "
-                f"{NEW_SLOT}"
+                f"{self.remedy}"
             )
         state = self.state(connection)
         if state is None:
             raise HistoryLostError(
-                f"replication slot {self.name} no longer exists: changes after {lsn_text(needed)} are lost. {NEW_SLOT}"
+                f"replication slot {self.name} no longer exists: changes after {lsn_text(needed)} are lost. "
+                f"{self.remedy}"
             )
         row = connection.execute("SELECT current_database()::text").fetchone()
         if state.plugin != PLUGIN or row is None or state.database != row[0]:
             raise HistoryLostError(
                 f"replication slot {self.name} does not belong to this changefeed: it uses "
-                f"{state.plugin or 'no plugin'} in database {state.database or '(none)'}. {START_OVER}"
+                f"{state.plugin or 'no plugin'} in database {state.database or '(none)'}. "
+                f"{START_AGAIN if self.temporary else START_OVER}"
             )
         if state.invalid is not None:
             raise HistoryLostError(
                 f"replication slot {self.name} was invalidated ({state.invalid}): changes after {lsn_text(needed)} are "
-                f"lost. {_AGAINST.get(state.invalid, 'Raise max_slot_wal_keep_size')}. {NEW_SLOT}"
+                f"lost. {_AGAINST.get(state.invalid, 'Raise max_slot_wal_keep_size')}. {self.remedy}"
             )
         if state.confirmed > needed:
             raise HistoryLostError(
                 f"replication slot {self.name} was moved to {lsn_text(state.confirmed)} by another program: changes "
-                f"after {lsn_text(needed)} are lost. {NEW_SLOT}"
+                f"after {lsn_text(needed)} are lost. {self.remedy}"
             )
 
     def require_failover(self, state: SlotState) -> None:

@@ -24,6 +24,7 @@ from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate
 from cdc_rangefeed_postgres.connection import Connection, Server
 from cdc_rangefeed_postgres.names import TEMPORARY
 from cdc_rangefeed_postgres.primary import Primary
+from cdc_rangefeed_postgres.remedies import START_AGAIN
 from cdc_rangefeed_postgres.slot import Slot
 
 __all__ = ["TemporaryObjects", "readable", "refuse_without_copy"]
@@ -95,7 +96,7 @@ class TemporaryObjects:
         if found is None or found.owner.closed:
             raise HistoryLostError(
                 f"the connection that held the temporary replication slot {slot.name} was lost, and with it the changes"
-                " that were not read yet. Start again"
+                f" that were not read yet. {START_AGAIN}"
             )
         return found
 
