@@ -39,12 +39,13 @@ from cdc_core.step_planner import StepLimit, StepPlanner
 from cdc_core.store.values import Progress
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Evaluation", "Item", "TemporaryRun", "WholeRows", "temporary"]
+__all__ = ["Evaluation", "Item", "Retries", "TemporaryRun", "WholeRows", "temporary"]
 
 log = logging.getLogger(__name__)
 
 _IDLE_S = 0.05
 _PARALLELISM = 1
+_MOST_DOUBLINGS = 30
 
 Item = RowBatch | BadRow | Timestamp
 """Rows, a row that cannot be delivered, or a resolved mark."""
@@ -86,6 +87,37 @@ def temporary(feed: ResolvedChangefeed) -> ResolvedChangefeed:
     return replace(feed, feed_id=secrets.token_hex(6), epoch=1, parallelism=_PARALLELISM, temporary=True)
 
 
+class Retries:
+    """The waits between attempts at the same thing. They end when *stop* is set."""
+
+    def __init__(self, feed: ResolvedChangefeed, stop: threading.Event) -> None:
+        self._feed = feed
+        self._stop = stop
+        self._waits = 0
+        self._failures = 0
+
+    @property
+    def stopped(self) -> bool:
+        return self._stop.is_set()
+
+    def succeeded(self) -> None:
+        self._waits = self._failures = 0
+
+    def wait(self, error: RetryableError) -> None:
+        """Wait before the next attempt. Raises: *error* after max_attempts failures; outages are no failures."""
+        options = self._feed.options
+        if isinstance(error, RestartError):
+            return
+        self._failures += not error.outage
+        if self._failures >= options.max_attempts:
+            raise error
+        wait_s = min(options.retry_backoff * 2 ** min(self._waits, _MOST_DOUBLINGS), options.max_retry_backoff)
+        wait_s = max(wait_s, error.retry_after_s or 0.0)
+        self._waits += 1
+        log.warning("changefeed '%s': %s; next attempt in %.1f s", self._feed.name, _shown(self._feed, error), wait_s)
+        self._stop.wait(wait_s)
+
+
 class TemporaryRun:
     """One run of *feed*, which `temporary` has returned. `items` is called once; `stop` from any thread.
 
@@ -109,7 +141,11 @@ class TemporaryRun:
         self._progress = Progress(token={})
         self._emitted = Timestamp()
         self._steps = 0
-        self._failures = 0
+        self._retries = Retries(feed, self._stop)
+
+    def retries(self) -> Retries:
+        """Return new waits between attempts at what is done with the items; `stop` ends them too."""
+        return Retries(self._feed, self._stop)
 
     def stop(self) -> None:
         """End the run soon: `items` ends before its next step."""
@@ -126,16 +162,20 @@ class TemporaryRun:
             rangefeed.check()
             self._check(self._evaluation.delivered(rangefeed.schemas()))
             check_time_range(feed)
-            token = rangefeed.start(None, _forget)
-            spans = [Span(schema.name.full) for schema in rangefeed.schemas()]
-            self._progress = Progress(token=token, frontier=Frontier(spans))
-            while True:
+            begun = False
+            while not self._stop.is_set():
                 try:
+                    if not begun:
+                        token = rangefeed.start(None, _forget)
+                        spans = [Span(schema.name.full) for schema in rangefeed.schemas()]
+                        self._progress = Progress(token=token, frontier=Frontier(spans))
+                        begun = True
                     yield from self._attempt()
                     break
                 except RetryableError as error:
-                    self._wait(error)
-                    self._start_again(rangefeed)
+                    self._retries.wait(error)
+                    if begun:
+                        self._start_again(rangefeed)
 
     def _attempt(self) -> Iterator[Item]:
         with ExitStack() as parts:
@@ -148,7 +188,7 @@ class TemporaryRun:
                 if not (yield from self._step(planner, reader)):
                     self._stop.wait(_IDLE_S)
                     continue
-                self._failures = 0
+                self._retries.succeeded()
                 yield from self._mark()
                 self._release(history)
                 if self._progress.resolved > resolved and not self._complete:
@@ -229,20 +269,9 @@ class TemporaryRun:
         try:
             history.release(self._progress.token)
         except RetryableError as error:
-            log.warning("the source did not release its history; the next step tries again: %s", self._shown(error))
-
-    def _wait(self, error: RetryableError) -> None:
-        """Wait before the next attempt. Raises: *error* after max_attempts failures of the same step."""
-        options = self._feed.options
-        if isinstance(error, RestartError):
-            return
-        self._failures += 1
-        if self._failures >= options.max_attempts:
-            raise error
-        wait_s = min(options.retry_backoff * 2 ** (self._failures - 1), options.max_retry_backoff)
-        wait_s = max(wait_s, error.retry_after_s or 0.0)
-        log.warning("changefeed '%s': %s; next attempt in %.1f s", self._feed.name, self._shown(error), wait_s)
-        self._stop.wait(wait_s)
+            log.warning(
+                "the source did not release its history; the next step tries again: %s", _shown(self._feed, error)
+            )
 
     def _start_again(self, rangefeed: Rangefeed) -> None:
         while not self._stop.is_set():
@@ -252,10 +281,11 @@ class TemporaryRun:
                 self._progress = replace(self._progress, token=token, frontier=self._progress.frontier.watching(spans))
                 return
             except RetryableError as error:
-                self._wait(error)
+                self._retries.wait(error)
 
-    def _shown(self, error: Exception) -> str:
-        return mask(one_line(error), self._feed.secrets())
+
+def _shown(feed: ResolvedChangefeed, error: Exception) -> str:
+    return mask(one_line(error), feed.secrets())
 
 
 def _forget(intent: Token) -> None:

@@ -17,6 +17,8 @@ from typing import Any
 import psycopg
 import pytest
 from cdc_conformance.simulated import SimulatedDatabase
+from cdc_encoder_json.encoder import JsonEncoder
+from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_rangefeed_postgres.scan_rounds import ScanRounds
 from cdc_rangefeed_postgres.snapshot import SnapshotMaker
 from cdc_testing.imports import loaded_by
@@ -26,7 +28,7 @@ from cdc_testing.runs import eventually
 from cdc_core import Changefeed, ConfigError, HistoryLostError, OptionError, watch
 from cdc_core.config.resolve import resolve_without_sink
 from cdc_core.engine.temporary_run import TemporaryRun, WholeRows, temporary
-from cdc_core.errors import BadRowError
+from cdc_core.errors import BadRowError, RetryableError
 from cdc_core.plugins.host import PluginHost
 from cdc_core.watching.watch import Watch, WatchedRow
 
@@ -231,6 +233,27 @@ def test_a_failure_that_a_retry_cures_repeats_the_step(
     options = {**ONLY, "retry_backoff": "10ms"}
     assert state_of(list(watch(source=database, tables=["t"], options=options))).keys() == {(1,), (2,), (3,)}
     assert failed
+
+
+def test_a_failure_of_the_first_start_or_of_the_encoder_is_retried_and_outages_do_not_count(
+    database: str, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = {"start": 3, "encode": 3}
+
+    def failing_at_first(what: str, original: Any) -> Any:
+        def attempt(*args: Any, **named: Any) -> Any:
+            if failing[what]:
+                failing[what] -= 1
+                raise RetryableError(f"{what} fails")
+            return original(*args, **named)
+
+        return attempt
+
+    monkeypatch.setattr(PostgresRangefeed, "start", failing_at_first("start", PostgresRangefeed.start))
+    monkeypatch.setattr(JsonEncoder, "encode", failing_at_first("encode", JsonEncoder.encode))
+    options = {**ONLY, "retry_backoff": "1ms", "max_attempts": 2}
+    assert len(list(watch(source=database, tables=["t"], options=options))) == 3
+    assert failing == {"start": 0, "encode": 0}
 
 
 def test_a_lost_slot_is_an_error_and_not_a_gap(database: str, sql: Sql) -> None:
