@@ -218,18 +218,18 @@ def test_a_failure_that_a_retry_cures_repeats_the_step(
     database: str, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed: list[bool] = []
-    over = ScanRounds.over
+    use = ScanRounds.use
 
-    def lose_the_connections(rounds: ScanRounds) -> bool:
+    def lose_the_connections(rounds: ScanRounds) -> None:
         if not failed:
             failed.append(True)
             sql.execute(
                 "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database()"
                 " AND application_name ~ '/(planner|scan)$'"
             )
-        return over(rounds)
+        use(rounds)
 
-    monkeypatch.setattr(ScanRounds, "over", lose_the_connections)
+    monkeypatch.setattr(ScanRounds, "use", lose_the_connections)
     options = {**ONLY, "retry_backoff": "10ms"}
     assert state_of(list(watch(source=database, tables=["t"], options=options))).keys() == {(1,), (2,), (3,)}
     assert failed
