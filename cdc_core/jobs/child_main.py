@@ -41,11 +41,17 @@ class _Node:
         self.stop = threading.Event()
         self.abandon = threading.Event()
         self._until = float("inf")
+        self._over = False
         threading.Thread(target=self._listen, name="orders of the node", daemon=True).start()
         self._job.wait()
 
     def say(self, **values: Any) -> None:
-        """Send one line. A node that does not listen any more is about to be noticed."""
+        """Send one line. A node that does not listen any more is about to be noticed.
+
+        Does not return once this process ends itself: the node must not hear what the kills bring about.
+        """
+        if self._over:
+            threading.Event().wait()
         content = line(**values)
         with self._sending:
             try:
@@ -60,13 +66,19 @@ class _Node:
         while True:
             left_s = self._until - lease_clock()
             if left_s <= 0:
-                _die()
+                self._die()
             if waiting.poll(min(left_s, LOOK_S) * 1000):
                 piece = os.read(self._orders, _READ_BYTES)
                 if not piece:
-                    _die()
+                    self._die()
                 for values in self._lines.add(piece):
                     self._obey(values)
+
+    def _die(self) -> NoReturn:
+        """End this process and all that it has started, at once: nothing of them may emit any more."""
+        self._over = True
+        kill_session(os.getpid(), but=os.getpid())
+        os._exit(1)
 
     def _obey(self, values: dict[str, Any]) -> None:
         self._until = values.get("until", self._until)
@@ -144,12 +156,6 @@ def _run(node: _Node, feed: ResolvedChangefeed) -> Outcome:
             said, due = status, lease_clock() + _STATUS_S
         if outcome is not None:
             return outcome
-
-
-def _die() -> NoReturn:
-    """End this process and all that it has started, at once: nothing of them may emit any more."""
-    kill_session(os.getpid(), but=os.getpid())
-    os._exit(1)
 
 
 if __name__ == "__main__":

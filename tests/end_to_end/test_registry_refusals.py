@@ -118,7 +118,7 @@ def test_an_unknown_parameter_is_refused_with_a_suggestion(refused: Refused, fee
     [
         ({"envelope": "row", "updated": True}, "envelope 'row' has no place for 'updated'; use 'wrapped' or 'bare'"),
         ({"envelope": "key_only", "key_in_value": True}, "envelope 'key_only' has no place for 'key_in_value'"),
-        ({"envelope": "enriched"}, "option 'envelope' is 'enriched': must be one of wrapped, bare, "),
+        ({"envelope": "debezium"}, "option 'envelope' is 'debezium': must be one of wrapped, bare, "),
     ],
 )
 def test_options_without_a_place_in_the_envelope_are_refused(
