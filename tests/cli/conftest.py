@@ -29,6 +29,12 @@ Run = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True)
+def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands lock changefeeds in `.cdc` where they are called, and other processes test the same names."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
 def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scripted components, in place of the installed ones."""
     scripted = host(
