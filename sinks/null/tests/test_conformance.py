@@ -1,4 +1,4 @@
-"""The conformance suite, as far as a sink can be tested that nobody can read."""
+"""The conformance suite, without the promises that need a reader."""
 
 from __future__ import annotations
 
