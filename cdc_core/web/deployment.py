@@ -1,0 +1,55 @@
+"""What handlers work with: the store of the jobs and the installed plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Protocol
+
+from starlette.requests import Request
+
+from cdc_core.masking import mask, secret_forms, uri_secrets
+from cdc_core.plugins.host import PluginHost
+from cdc_core.store.progress import ProgressStore
+
+__all__ = ["Deployment", "deployment_of"]
+
+
+class KeepsSecrets(Protocol):
+    """Told of every secret, so that logs mask it."""
+
+    def __call__(self, secrets: frozenset[str], /) -> None: ...
+
+
+class Deployment:
+    """The changefeeds of one store, for all requests of a server. Safe with several threads.
+
+    *environ* is where references of new definitions are looked up. *keep_secret* is called with secrets before they are
+    used. `started` is when the server began.
+    """
+
+    def __init__(
+        self, store: ProgressStore, plugins: PluginHost, *, environ: Mapping[str, str], keep_secret: KeepsSecrets
+    ) -> None:
+        self.store, self.plugins, self.environ = store, plugins, environ
+        self.started = datetime.now(UTC)
+        self._keep_secret = keep_secret
+        self._secrets: frozenset[str] = frozenset()
+        self.add_secrets(uri_secrets(store.url))
+
+    def add_secrets(self, secrets: Iterable[str]) -> None:
+        """Mask *secrets* from now on."""
+        forms = secret_forms(secrets)
+        if not forms <= self._secrets:
+            self._secrets |= forms
+            self._keep_secret(forms)
+
+    def masked(self, text: str) -> str:
+        """Return *text* without the secrets that are known."""
+        return mask(text, self._secrets)
+
+
+def deployment_of(request: Request) -> Deployment:
+    """Return what the handler of *request* works with."""
+    deployment: Deployment = request.app.state.deployment
+    return deployment

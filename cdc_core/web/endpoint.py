@@ -1,0 +1,85 @@
+"""What the server answers: one value for each method of a path, from which routes, roles and documentation are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Literal
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+__all__ = ["Answer", "Body", "Endpoint", "Parameter", "Refusal", "Role", "Schema"]
+
+Schema = Mapping[str, Any]
+"""A JSON Schema (2020-12), as OpenAPI 3.1 has it. `{"$ref": "#/components/schemas/Name"}` refers to a named shape."""
+
+
+class Role(IntEnum):
+    """What a caller may do. A role may do what the smaller ones may."""
+
+    VIEW = 1
+    OPERATE = 2
+    ADMIN = 3
+
+
+class Refusal(Exception):  # noqa: N818
+    """A request that is not granted: the status of the answer, and why, for people. Raised by a handler."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """A parameter in the path or the query of a URL."""
+
+    name: str
+    doc: str
+    place: Literal["path", "query"] = "query"
+    schema: Schema = field(default_factory=lambda: {"type": "string"})
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """What a request holds: JSON."""
+
+    schema: Schema
+    doc: str = ""
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a request may be answered with, other than the error body. Without a *schema* the answer is empty."""
+
+    status: int
+    doc: str
+    schema: Schema | None = None
+    media: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Documentation of headers by their names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One method of a path.
+
+    `path` is Starlette's template, such as `/connectors/{name}/status`; a slash at its end is accepted too. `role` is
+    the least one that may call it. `handle` is called in a thread, with `request.state.body` (bytes), `.role` and
+    `.user`, and `request.app.state.deployment`. It may raise CdcError or Refusal, which become error bodies.
+    `errors` are the statuses of these. An endpoint without `answers` is not documented in OpenAPI.
+    """
+
+    method: str
+    path: str
+    role: Role
+    handle: Callable[[Request], Response]
+    summary: str = ""
+    parameters: Sequence[Parameter] = ()
+    body: Body | None = None
+    answers: Sequence[Answer] = ()
+    errors: Sequence[int] = ()

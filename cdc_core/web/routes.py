@@ -1,0 +1,84 @@
+"""From endpoints to routes: dispatch by method, the body, and errors as Kafka Connect words them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from cdc_core.errors import CdcError, ConfigError, RetryableError
+from cdc_core.web.deployment import deployment_of
+from cdc_core.web.endpoint import Endpoint, Refusal
+
+__all__ = ["Allow", "error_answer", "http_error", "routes"]
+
+log = logging.getLogger(__name__)
+
+Allow = Callable[[Request, Endpoint], None]
+"""Returns when the caller may use the endpoint. Raises: Refusal."""
+
+
+def routes(endpoints: Iterable[Endpoint], *, allow: Allow) -> list[Route]:
+    """Return the routes of *endpoints*, in their order. Each request is *allowed* before its body is read."""
+    by_path: dict[str, dict[str, Endpoint]] = {}
+    for endpoint in endpoints:
+        methods = by_path.setdefault(endpoint.path, {})
+        assert endpoint.method not in methods, f"{endpoint.method} {endpoint.path} twice"
+        methods[endpoint.method] = endpoint
+    found = []
+    for path, methods in by_path.items():
+        answer = _dispatcher(methods, allow)
+        every = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"]
+        paths = [path] if path.endswith("/") else [path, f"{path}/"]
+        found += [Route(each, answer, methods=every, include_in_schema=False) for each in paths]
+    return found
+
+
+def _dispatcher(methods: Mapping[str, Endpoint], allow: Allow) -> Callable[[Request], object]:
+    allowed = ", ".join(sorted(methods) + (["HEAD"] if "GET" in methods else []))
+
+    async def answer(request: Request) -> Response:
+        endpoint = methods.get("GET" if request.method == "HEAD" else request.method)
+        if endpoint is None:
+            answer = error_answer(405, "HTTP 405 Method Not Allowed")
+            answer.headers["Allow"] = allowed
+            return answer
+        try:
+            allow(request, endpoint)
+            request.state.body = await request.body()
+            return await run_in_threadpool(endpoint.handle, request)
+        except Refusal as refusal:
+            return error_answer(refusal.status, deployment_of(request).masked(str(refusal)))
+        except CdcError as error:
+            return error_answer(_status_of(error), deployment_of(request).masked(str(error)))
+        except HTTPException:
+            raise
+        except Exception:
+            log.exception("%s %s could not be answered", request.method, endpoint.path)
+            return error_answer(500, "the server could not answer this request; its log says why")
+
+    return answer
+
+
+def error_answer(status: int, message: str) -> Response:
+    """Return the body that every error has."""
+    return JSONResponse({"error_code": status, "message": message}, status_code=status)
+
+
+async def http_error(_request: Request, error: Exception) -> Response:
+    """Return the answer to what Starlette refuses itself, such as an unknown path. For `exception_handlers`."""
+    assert isinstance(error, HTTPException)
+    answer = error_answer(error.status_code, f"HTTP {error.status_code} {error.detail}")
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+def _status_of(error: CdcError) -> int:
+    if isinstance(error, ConfigError):
+        return 400
+    return 503 if isinstance(error, RetryableError) else 500
