@@ -89,7 +89,10 @@ class QueryHost(Protocol):
         """
 
     def let_go(self, user: str) -> None:
-        """Close the session and end its JVM unless another changefeed holds it."""
+        """Close the session and end its JVM unless another changefeed holds it.
+
+        A `hold` that is still waiting for Spark raises Stopped then.
+        """
 
     def warm_up(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
         """Get ready what the first step needs. Return earlier when *stopped* becomes true. Raises: CdcError."""

@@ -145,7 +145,11 @@ class Run:
             with ThreadPoolExecutor(1, thread_name_prefix=f"opening Spark for {self._feed.name}") as pool:
                 self._say(phase="starting Spark")
                 self._opening = pool.submit(self._host.hold, self._feed.name)
-                check_and_prepare(self._feed, self._store, self._check_executors, self._queries.delivered)
+                try:
+                    check_and_prepare(self._feed, self._store, self._check_executors, self._queries.delivered)
+                except BaseException:
+                    self._host.let_go(self._feed.name)  # a refusal does not wait for Spark
+                    raise
             ending = self._attempts()
             self._keep_pause()
             return ending

@@ -79,13 +79,17 @@ class SparkHost:
         return session is not None and session.sparkContext is context
 
     def hold(self, user: str) -> int:
+        self._users.add(user)
         with self._lock, _spark_errors():
-            self._users.add(user)
             if self._session is not None and not is_alive(self._session):
                 self._end()
             if self._session is None:
                 self._session = open_session(
-                    self._name, self._spark, log_path=self._log_path, changefeeds=self._changefeeds
+                    self._name,
+                    self._spark,
+                    log_path=self._log_path,
+                    changefeeds=self._changefeeds,
+                    wanted=lambda: bool(self._users),
                 )
             return max(1, self._session.sparkContext.defaultParallelism)
 
@@ -96,8 +100,10 @@ class SparkHost:
             rehearse(session, self._log_path.with_suffix(".rehearsal"), tasks=tasks, stopped=stopped)
 
     def let_go(self, user: str) -> None:
+        self._users.discard(user)  # before the lock, which is held while a session opens: that ends if nobody wants it
+        if self._users:
+            return
         with self._lock:
-            self._users.discard(user)
             if not self._users:
                 self._end()
 

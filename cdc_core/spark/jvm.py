@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from cdc_core.engine.orders import Stopped
 from cdc_core.errors import TerminalError
 from cdc_core.spark.log_file import open_log
 
@@ -28,7 +29,12 @@ _CONNECTING = threading.Lock()
 
 
 def start_jvm(
-    settings: Mapping[str, str], *, home: Path | None, log_path: Path, python_path: Sequence[str] = ()
+    settings: Mapping[str, str],
+    *,
+    home: Path | None,
+    log_path: Path,
+    python_path: Sequence[str] = (),
+    wanted: Callable[[], bool] = lambda: True,
 ) -> None:
     """Start the JVM with *settings*, and give it to pyspark for all sessions of this process.
 
@@ -36,7 +42,7 @@ def start_jvm(
     for packages in *python_path* too. Called from any thread. When this
     raises, whatever it raises, the JVM has ended: pyspark's own way leaves one that is still starting to itself.
 
-    Raises: TerminalError when the JVM ends before it is ready.
+    Raises: TerminalError when the JVM ends before it is ready; Stopped when it is no longer *wanted* before.
     """
     spark_home = str(home or os.environ.get("SPARK_HOME") or _find_spark_home())
     # Ctrl-C at a terminal is for this process, which ends the running step first.
@@ -53,6 +59,8 @@ def start_jvm(
         jvm = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env={**os.environ, **own})
         try:
             while not connection.exists():
+                if not wanted():
+                    raise Stopped
                 with suppress(subprocess.TimeoutExpired):
                     status = jvm.wait(_POLL_S)
                     raise TerminalError(

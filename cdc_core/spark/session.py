@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from sysconfig import get_path
@@ -100,14 +100,21 @@ def require_java() -> None:
         raise ConfigError(f"Spark needs Java {_JAVA_AT_LEAST} or newer, and '{java}' is {first}; {remedy}")
 
 
-def open_session(name: str, spark: Mapping[str, str], *, log_path: Path, changefeeds: int = 1) -> SparkSession:
+def open_session(
+    name: str,
+    spark: Mapping[str, str],
+    *,
+    log_path: Path,
+    changefeeds: int = 1,
+    wanted: Callable[[], bool] = lambda: True,
+) -> SparkSession:
     """Return the session of application *name*, with the settings *spark* over ours.
 
     Without a master among them there is a task slot for each core and each of *changefeeds*.
     The output of the JVM and the Python workers goes to *log_path*, and their temporary files into a directory beside
     it, which is emptied first. Called from any thread, by one at a time. When it raises, no JVM is left.
 
-    Raises: TerminalError when Spark cannot start.
+    Raises: TerminalError when Spark cannot start; Stopped when it is no longer *wanted* before its JVM is ready.
     """
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYSPARK_PYTHON"] = _python(spark)
@@ -132,7 +139,7 @@ def open_session(name: str, spark: Mapping[str, str], *, log_path: Path, changef
         if SparkContext._gateway is None:
             # Every user of this host can read the command line. The session gets all settings.
             shown = {key: value for key, value in settings.items() if not is_secret_name(key)}
-            start_jvm(shown, home=home, log_path=log_path, python_path=_python_path(spark))
+            start_jvm(shown, home=home, log_path=log_path, python_path=_python_path(spark), wanted=wanted)
         session = _builder(settings).getOrCreate()
         # Pyspark would print a traceback on standard error when the JVM dies; the run reports it in a sentence.
         session.sparkContext._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]

@@ -12,7 +12,9 @@ import pytest
 from cdc_testing.engine import eventually
 from cdc_testing.kept_spark import KeptSpark
 
+from cdc_core.engine.orders import Stopped
 from cdc_core.errors import ConfigError, TerminalError
+from cdc_core.spark.host import SparkHost
 from cdc_core.spark.session import DEFAULT_MASTER, close_session, is_alive, open_session, require_java
 
 
@@ -129,6 +131,24 @@ def test_an_interrupted_start_leaves_no_jvm(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(KeyboardInterrupt):
         open_session("t", {}, log_path=tmp_path / "log")
     thread.join()
+    assert set(psutil.Process().children()) <= before
+
+
+@pytest.mark.usefixtures("no_session")
+def test_a_start_that_nobody_waits_for_any_more_ends_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changefeed that is refused while Spark starts does not wait for it."""
+    home = submit(tmp_path / "spark", f"touch {tmp_path}/begun; sleep 999")
+    before = set(psutil.Process().children())
+    host = SparkHost("t", {}, state_dir=tmp_path)
+    monkeypatch.setenv("SPARK_HOME", str(home))
+    with ThreadPoolExecutor(2) as pool:
+        opening = [pool.submit(host.hold, user) for user in ("first", "second")]
+        eventually((tmp_path / "begun").exists, what="the JVM")
+        eventually(lambda: host.is_shared, what="both wait")
+        host.let_go("first")
+        assert not any(each.done() for each in opening)  # the other one still wants it
+        host.let_go("second")
+        assert [type(each.exception()) for each in opening] == [Stopped, Stopped]
     assert set(psutil.Process().children()) <= before
 
 
