@@ -18,6 +18,8 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
+from pages import main
+
 from cdc_core.config.changefeed import ChangefeedOptions
 from cdc_core.options import OptionDoc, describe
 from cdc_core.plugins.classes import load_class
@@ -96,15 +98,6 @@ def _capabilities(found: re.Match[str]) -> str:
     return "\n".join([f"{found[1]}| capability | what it means |", "|---|---|", *lines, found[4]])
 
 
-def main(arguments: Sequence[str]) -> int:
-    stale = [(path, text) for path, text in generated() if not path.exists() or path.read_text() != text]
-    for path, text in stale:
-        sys.stderr.write(f"{path.relative_to(ROOT)} {'is not up to date' if arguments else 'written'}\n")
-        if not arguments:
-            path.write_text(text)
-    return 1 if arguments and stale else 0
-
-
 def _members(root: Path) -> Iterator[tuple[str, Path]]:
     for kind in ("encoders", "sinks", "plugins"):
         for project in sorted(root.glob(f"{kind}/*/pyproject.toml")):
@@ -118,4 +111,4 @@ def _heading(listed: Listing) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(generated()))

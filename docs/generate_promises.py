@@ -9,12 +9,13 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from cdc_conformance.components import SUITES, suite_for
 from cdc_conformance.promises import APPLIES, REQUIRES, promises_of, words
+from pages import main
 
 PAGE = Path(__file__).with_name("promises.md")
 _HEAD = """\
@@ -78,15 +79,5 @@ def _first(documented: Any) -> str:
     return " ".join(text.partition("\n\n")[0].split()).replace("|", "\\|").replace("<", "&lt;")
 
 
-def main(arguments: Sequence[str]) -> int:
-    text = generated()
-    stale = not PAGE.exists() or PAGE.read_text() != text
-    if stale:
-        sys.stderr.write(f"docs/{PAGE.name} {'is not up to date' if arguments else 'written'}\n")
-    if stale and not arguments:
-        PAGE.write_text(text)
-    return 1 if arguments and stale else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main([(PAGE, generated())]))

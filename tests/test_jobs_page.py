@@ -1,11 +1,9 @@
-"""docs/jobs.md: its table of states is the code's, and its commands print what it shows."""
+"""The commands of docs/jobs.md print what it shows."""
 
 from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,13 +23,6 @@ from cdc_core.store.job_values import NodeRecord
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 
 PAGE = (ROOT / "docs" / "jobs.md").read_text()
-
-
-def test_the_table_of_states_is_up_to_date() -> None:
-    done = subprocess.run(
-        [sys.executable, "docs/generate_jobs.py", "--check"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, f"{done.stderr}run: python docs/generate_jobs.py"
 
 
 def adopt(store: ProgressStore, eu: NodeRecord) -> None:

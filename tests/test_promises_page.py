@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 from cdc_conformance.components import SUITES, suite_for
 from cdc_conformance.promises import promises_of
 from cdc_testing.imports import ROOT
-
-
-def test_the_page_is_up_to_date() -> None:
-    done = subprocess.run(
-        [sys.executable, "docs/generate_promises.py", "--check"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, f"{done.stderr}run: python docs/generate_promises.py"
 
 
 def test_every_promise_is_on_the_page_once_with_its_meaning() -> None:

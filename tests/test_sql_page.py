@@ -1,10 +1,8 @@
-"""docs/sql.md: its table of options is the code's, and its statements run."""
+"""The statements of docs/sql.md run."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import psycopg
@@ -23,11 +21,6 @@ TABLES = """
     CREATE TABLE customers (id int PRIMARY KEY, name text);
     CREATE TABLE returns (id int PRIMARY KEY, reason text);
 """
-
-
-def test_the_table_of_options_is_up_to_date() -> None:
-    done = subprocess.run([sys.executable, "docs/generate_sql.py", "--check"], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, f"{done.stderr}run: python docs/generate_sql.py"
 
 
 @pytest.fixture
