@@ -29,9 +29,11 @@ from cdc_core.cli.rescan import rescan
 from cdc_core.cli.resume import resume
 from cdc_core.cli.run import check, run
 from cdc_core.cli.schedule import schedule
+from cdc_core.cli.serve import serve
 from cdc_core.cli.session import CliSession
 from cdc_core.cli.show import show
 from cdc_core.cli.sql import sql
+from cdc_core.cli.token import token
 from cdc_core.cli.watch import watch
 from cdc_core.errors import CdcError
 
@@ -83,7 +85,7 @@ for command in (
     demo,
 ):
     cdc.add_command(command)
-for command in (create, jobs, pause, cancel, nodes, drain, owner, sql):
+for command in (create, jobs, pause, cancel, nodes, drain, owner, sql, serve, token):
     cdc.add_command(command)
 
 

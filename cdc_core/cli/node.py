@@ -4,55 +4,39 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
+from cdc_core.cli.declared_options import declared_options, given_options
 from cdc_core.cli.metrics import metrics_option, serving_metrics
 from cdc_core.cli.run import make_state_directory, state_of
+from cdc_core.cli.serving import listen_options, serving
 from cdc_core.cli.session import CliSession, debug_option, log_format_option
 from cdc_core.errors import ConfigError
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.masking import secret_forms, uri_secrets
-from cdc_core.options import describe, parse_options
+from cdc_core.options import parse_options
 from cdc_core.plugins.host import PluginHost
 from cdc_core.web.watched import NodeView
 
 __all__ = ["node"]
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 _FROM_ENVIRONMENT = {"store": "CDC_STORE", "locality": "CDC_LOCALITY"}
 
 
-def _node_options(command: F) -> F:
-    """Give a command an option for each of `NodeSettings`."""
-    for row in reversed(describe(NodeSettings)):
-        default = "" if row.default in ("(required)", "(none)", '""') else f" Default: {row.default}."
-        variable = _FROM_ENVIRONMENT.get(row.name)
-        command = click.option(
-            f"--{row.name.replace('_', '-')}",
-            row.name,
-            metavar="NAME=VALUE" if row.name == "spark" else row.type.upper().split()[0],
-            multiple=row.name == "spark",
-            envvar=variable,
-            help=row.doc + default + (f" Also from the environment variable {variable}." if variable else ""),
-        )(command)
-    return command
-
-
 @click.command(short_help="Run jobs as a node, until it is drained.")
-@_node_options
+@declared_options(NodeSettings, variables=_FROM_ENVIRONMENT, repeated="spark")
+@listen_options("Serve the REST interface, the page and metrics there.", default=None)
 @metrics_option
 @log_format_option
 @debug_option
 @click.pass_obj
-def node(session: CliSession, /, metrics: str | None, **given: Any) -> int:
+def node(session: CliSession, /, listen: str | None, metrics: str | None, **given: Any) -> int:
     """Run a node: it adopts jobs of the store, coordinates and executes them, and takes over those of nodes that fail.
 
     A node needs the plugins of its jobs, and the variables and files that their definitions refer to. SIGTERM and
@@ -71,16 +55,21 @@ def node(session: CliSession, /, metrics: str | None, **given: Any) -> int:
         raise
     make_state_directory(settings.home)
     host = SparkHost("node", settings.spark or {}, state_dir=settings.home, changefeeds=settings.max_jobs)
-    running = Node(settings, host, PluginHost.load(), keep_secret=session.add_secrets)
+    plugins = PluginHost.load()
+    running = Node(settings, host, plugins, keep_secret=session.add_secrets)
     view = NodeView(name=settings.name, samples=running.counts.samples)
-    with serving_metrics(metrics, settings.store, node=view), _drained_by_signals(running):
+    with (
+        serving_metrics(metrics, settings.store, node=view),
+        serving(session, listen, given, store=settings.store, plugins=plugins, node=view),
+        _drained_by_signals(running),
+    ):
         running.run()
     return 0
 
 
 def _settings(given: dict[str, Any]) -> NodeSettings:
     """Return the node's settings from the command line. Raises: ConfigError."""
-    values = {field.name: given[field.name] for field in fields(NodeSettings) if given[field.name] is not None}
+    values = given_options(NodeSettings, given)
     if "store" not in values:
         raise ConfigError("say which progress store the node joins: --store URL, or the variable CDC_STORE")
     values["store"] = state_of(Path(), values["store"])[1]

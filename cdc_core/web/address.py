@@ -40,6 +40,11 @@ class Address:
     def is_everywhere(self) -> bool:
         return self.host in _EVERYWHERE
 
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only processes of this host can connect. A name other than `localhost` may mean any address."""
+        return _is_loopback(self.host.lower())
+
     def answers_to(self, host_header: str) -> bool:
         """Return whether a request with this header may be served.
 

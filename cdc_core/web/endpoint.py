@@ -17,8 +17,9 @@ Schema = Mapping[str, Any]
 
 
 class Role(IntEnum):
-    """What a caller may do. A role may do what the smaller ones may."""
+    """What a caller may do. A role may do what the smaller ones may; ANYONE needs no token."""
 
+    ANYONE = 0
     VIEW = 1
     OPERATE = 2
     ADMIN = 3

@@ -1,0 +1,55 @@
+"""`cdc token`."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+import click
+
+from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.errors import ConfigError
+
+__all__ = ["token"]
+
+_BYTES = 32
+_HEADING = "# Who may ask a server of cdc: NAME ROLE PROOF. `cdc docs security` explains it.\n"
+
+
+@click.command(short_help="Make a token for a server.")
+@click.argument("name")
+@click.option("--role", type=click.Choice(["view", "operate", "admin"]), required=True, help="What its owner may do.")
+@click.option("--tokens", metavar="FILE", envvar="CDC_TOKENS", required=True, help="The file of the server's tokens.")
+@debug_option
+@click.pass_obj
+def token(session: CliSession, name: str, role: str, tokens: str) -> int:  # noqa: ARG001
+    """Add NAME to the file of tokens, and print the new token, which is stored nowhere.
+
+    The file gets only a hash of it. Running servers notice at once. To take a token back, delete its line.
+    """
+    try:
+        from cdc_core.web.access.callers import is_caller_name, read_callers, token_hash
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] == "starlette":
+            raise ConfigError("a server needs more libraries: pip install 'cdc-core[serve]'") from error
+        raise
+    path = Path(tokens)
+    if not is_caller_name(name):
+        raise ConfigError(f"'{name}' is not a name; use 1 to 64 of the characters A-Z a-z 0-9 _ . @ -")
+    known = read_callers(path) if path.exists() else []
+    if any(caller.name == name for caller in known):
+        raise ConfigError(f"--tokens {path}: '{name}' is there already; delete its line first, or choose another name")
+    made = f"cdc_{secrets.token_urlsafe(_BYTES)}"
+    _append(path, f"{name} {role} {token_hash(made)}\n")
+    click.echo(made)
+    return 0
+
+
+def _append(path: Path, line: str) -> None:
+    try:
+        with open(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o640), "r+", encoding="utf-8") as file:
+            text = file.read()
+            file.write((_HEADING if not text else "" if text.endswith("\n") else "\n") + line)
+    except OSError as error:
+        raise ConfigError(f"--tokens {path}: this file cannot be written: {error.strerror}; choose another") from error

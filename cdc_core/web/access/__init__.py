@@ -1,0 +1,1 @@
+"""Who may ask a server what, and how much."""

@@ -1,0 +1,53 @@
+"""What the operator of a server decides about access."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from cdc_core.options import ByteSize, Duration, option
+
+__all__ = ["AccessSettings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessSettings:
+    """The options of `cdc serve`, and of `cdc node --listen`, about access. Parsed by `parse_options`."""
+
+    tokens: str | None = option(
+        None,
+        doc="File that says who may ask, with which role; `cdc token` writes it. Changes take effect at once.",
+    )
+    tls_cert: str | None = option(None, doc="Certificate of the server, with its chain, as a PEM file.")
+    tls_key: str | None = option(None, doc="Private key of the certificate, unencrypted, as a PEM file.")
+    tls_client_ca: str | None = option(
+        None, doc="Authorities, as a PEM file, whose client certificates are accepted in place of a token."
+    )
+    public_url: tuple[str, ...] = option(
+        (),
+        doc="URLs, separated by commas, under which a reverse proxy serves this server, such as https://cdc.example.",
+    )
+    trusted_network: bool = option(
+        False, doc="Listen without TLS where other hosts can connect, because something else encrypts the way here."
+    )
+    max_body: ByteSize = option(ByteSize(1024 * 1024), doc="Size of the largest body of a request.")
+    max_rate: float = option(50.0, doc="Requests a second of one client; twice as many may come at once.")
+    max_connections: int = option(256, doc="Connections at a time. Clients at one address get at most half of them.")
+    request_timeout: Duration = option(
+        Duration(10.0), doc="How long a client may take to send the head of a request, and again to send its body."
+    )
+
+    def __post_init__(self) -> None:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("'tls_cert' and 'tls_key' belong together; give both")
+        if self.tls_client_ca is not None and (self.tls_cert is None or self.tokens is None):
+            raise ValueError(
+                "'tls_client_ca' needs 'tls_cert' and 'tls_key', and 'tokens' with the roles of the certificates"
+            )
+        for url in self.public_url:
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query:
+                raise ValueError(f"'public_url' has {url}, which is not like https://cdc.example; give scheme and host")
+        for name in ("max_body", "max_rate", "max_connections", "request_timeout"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"'{name}' must be above zero")
