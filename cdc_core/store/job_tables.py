@@ -31,8 +31,11 @@ JOBS = sa.Table(
     sa.Column("created", sa.Double, nullable=False),
     sa.Column("started", sa.Double),
     sa.Column("finished", sa.Double),
+    sa.Column("paused_for", sa.String(10)),
+    sa.Column("pending", sa.Text),
 )
-"""`ends_as` is the state that follows `reverting`. `clean`: no node has run the job since it was settled last."""
+"""`ends_as` is the state that follows `reverting`. `clean`: no node has run the job since it was settled last.
+`paused_for` is a `PausedFor`, and `pending` the `Pending` definition that the job gets when it is paused."""
 JOB_EVENTS = sa.Table(
     "cdc_job_events",
     METADATA,

@@ -22,6 +22,8 @@ __all__ = [
     "JobState",
     "NodeRecord",
     "Overview",
+    "PausedFor",
+    "Pending",
     "job_event",
     "job_record",
     "moment",
@@ -63,6 +65,10 @@ Ended = Literal["stopped", "succeeded", "failed", "paused", "reverted", "not rev
 """How a node's work on a job has ended: a run that stopped, delivered everything, failed, or is to be paused for its
 error; what the job held at its source was dropped, or could not be."""
 
+PausedFor = Literal["stop", "restart", "error"]
+"""Why a job is paused, or is to be, if not just because someone wants that: to be stopped, as Kafka Connect says; to
+run again at once; or because something is wrong."""
+
 
 def next_state(state: JobState, ends_as: JobState | None, ended: Ended) -> tuple[JobState, JobState | None]:
     """Return the state, and what ends it if it is `reverting`, of a job in *state* after a node's work on it."""
@@ -79,6 +85,32 @@ def next_state(state: JobState, ends_as: JobState | None, ended: Ended) -> tuple
     if ended == "failed":
         return "reverting", "failed"
     return ("paused", None) if ended == "paused" or state == "pause-requested" else (state, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """A definition, as of `ResolvedChangefeed`, that a job is to have, with what follows from it.
+
+    `initial_scans` is as in `choose_initial_scans`; `why` says in the history what has changed.
+    """
+
+    definition: Mapping[str, Any]
+    locality: Locality
+    initial_scans: Mapping[str, bool]
+    why: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values, for `from_json`."""
+        return {
+            "definition": dict(self.definition),
+            "locality": str(self.locality),
+            "initial_scans": dict(self.initial_scans),
+            "why": self.why,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Pending:
+        return cls(**{**value, "locality": Locality.parse(value["locality"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +136,8 @@ class JobRecord:
     schedule: str | None = None
     started: float | None = None
     finished: float | None = None
+    paused_for: PausedFor | None = None
+    pending: Pending | None = field(default=None, repr=False)
     epoch: int = 0
 
 
@@ -182,6 +216,8 @@ def job_record(row: Any, *, alive: Mapping[str, str]) -> JobRecord:
         schedule=row.schedule,
         started=row.started,
         finished=row.finished,
+        paused_for=row.paused_for,
+        pending=None if row.pending is None else Pending.from_json(json.loads(row.pending)),
         epoch=row.epoch or 0,
     )
 

@@ -14,6 +14,7 @@ from cdc_core.store.rescans import Rescans
 from cdc_core.store.saved_progress import SavedProgress
 from cdc_core.store.schedules import Schedules
 from cdc_core.store.statuses import Statuses
+from cdc_core.store.steering import Steering
 from cdc_core.store.topics import Topics
 from cdc_core.store.values import (
     ChangefeedRecord,
@@ -42,7 +43,7 @@ __all__ = [
 
 
 class ProgressStore(
-    Schedules, Nodes, SavedProgress, Records, Plans, Pauses, DeadLetters, Statuses, Rescans, Claims, Topics
+    Steering, Schedules, Nodes, SavedProgress, Records, Plans, Pauses, DeadLetters, Statuses, Rescans, Claims, Topics
 ):
     """One database with everything that is kept of changefeeds: each base class is one kind of thing."""
 

@@ -20,7 +20,7 @@ __all__ = [
     "update",
 ]
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 """Version of the tables below: the newest of those in migrations/versions."""
 
 METADATA = sa.MetaData()

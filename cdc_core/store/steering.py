@@ -1,0 +1,122 @@
+"""Requests about jobs that may come in any state of the job, and twice: what a server is asked to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import sqlalchemy as sa
+
+from cdc_core.config.identity import require_same_range, require_same_source
+from cdc_core.errors import ConfigError
+from cdc_core.store.forgetting import forget
+from cdc_core.store.job_rows import change_job, known_job, of_job, record_event
+from cdc_core.store.job_values import FINISHED, REVERTED, JobRecord, Pending
+from cdc_core.store.jobs import Jobs
+from cdc_core.store.nodes import alive_sessions, require_match
+from cdc_core.store.tables import CHANGEFEEDS, update
+from cdc_core.store.values import dump, timestamp_of
+
+__all__ = ["Steering"]
+
+
+class Steering(Jobs):
+    """Each request is one transaction; nodes do the rest, whatever becomes of who asked.
+
+    Raises, everywhere: ConfigError when there is no such job, it has ended, or is to end; nothing is changed then.
+    """
+
+    def rest_job(self, name: str, kind: Literal["pause", "stop"], reason: str) -> JobRecord:
+        """Have the job paused, or stopped: that is paused with `paused_for` "stop". One that rests for an error is only
+        changed to be stopped.
+        """
+        paused_for = "stop" if kind == "stop" else None
+        with self._transaction() as connection:
+            job = _steered(connection, name)
+            if job.state == "running":
+                if job.node is not None:
+                    change_job(connection, job, "pause-requested", reason=reason, paused_for=paused_for)
+                else:  # its node is dead, or frozen: fence it
+                    gone: dict[str, Any] = {"node_id": None, "waiting_since": None}
+                    change_job(connection, job, "paused", reason=reason, paused_for=paused_for, **gone)
+                    connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
+            elif job.paused_for != paused_for and (kind == "stop" or job.paused_for != "error"):
+                connection.execute(of_job(name).values(paused_for=paused_for, reason=reason))
+                record_event(connection, name, job.state, reason, None)
+            return known_job(connection, name)
+
+    def go_on(self, name: str) -> JobRecord:
+        """Have the job run: at once, or when the pause is over that was asked for. Raises: also if no node matches."""
+        with self._transaction() as connection:
+            job = _steered(connection, name)
+            if job.state == "paused":
+                require_match(name, job.locality, alive_sessions(connection))
+                change_job(connection, job, "running", reason="resumed", waiting_since=None, paused_for=None)
+                connection.execute(update(name).values(paused=None))
+            elif job.state == "pause-requested" and job.paused_for != "restart":
+                connection.execute(of_job(name).values(paused_for="restart"))
+                record_event(connection, name, job.state, "resumed", None)
+            return known_job(connection, name)
+
+    def restart_job(self, name: str, reason: str) -> JobRecord:
+        """Have what runs of the job end with its step and begin anew; one that rests for an error runs again.
+
+        A job that someone has paused, or that no node runs, stays as it is.
+        """
+        with self._transaction() as connection:
+            job = _steered(connection, name)
+            if job.state == "running" and job.node is not None:
+                change_job(connection, job, "pause-requested", reason=reason, paused_for="restart")
+            elif job.state == "paused" and job.paused_for == "error":
+                require_match(name, job.locality, alive_sessions(connection))
+                change_job(connection, job, "running", reason=reason, waiting_since=None, paused_for=None)
+                connection.execute(update(name).values(paused=None))
+            return known_job(connection, name)
+
+    def configure_job(self, name: str, wanted: Pending, *, before: Mapping[str, Any]) -> JobRecord:
+        """Give the job another definition: at once, or when its node has finished the running step; then it goes on.
+
+        A job that someone has paused, or that rests for an error, stays so. *before* is the definition that was
+        changed, the pending one if there was one. Raises: also when that is not the last one, or a changefeed that has
+        begun cannot have *wanted*.
+        """
+        with self._transaction() as connection:
+            job = _steered(connection, name)
+            mine = sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)
+            row = connection.execute(mine).one()
+            last = row.definition if job.pending is None else dump(job.pending.definition)
+            if last != dump(before):
+                raise ConfigError(f"job '{name}' has been changed meanwhile; look at it, and repeat the request")
+            if job.state == "paused" or job.node is None:
+                if job.state == "running":  # its node is dead, or frozen: fence it
+                    connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
+                    connection.execute(of_job(name).values(node_id=None))
+                connection.execute(of_job(name).values(pending=None))
+                self._define(connection, name, wanted)
+                return known_job(connection, name)
+            if row.token is not None:
+                stored = json.loads(row.definition)
+                require_same_source(name, stored, wanted.definition, changes_tables=True)
+                require_same_range(name, stored, wanted.definition, latest=timestamp_of(row.latest))
+            if job.state == "running":
+                change_job(connection, job, "pause-requested", reason=wanted.why, paused_for="restart")
+            connection.execute(of_job(name).values(pending=dump(wanted.to_json())))
+            return known_job(connection, name)
+
+    def forget_ended_job(self, name: str) -> bool:
+        """Forget the job if it has ended and left nothing at its source; return whether it was so."""
+        with self._transaction() as connection:
+            job = known_job(connection, name, locked=True)
+            if job.state in REVERTED:
+                forget(connection, name)
+            return job.state in REVERTED
+
+
+def _steered(connection: sa.Connection, name: str) -> JobRecord:
+    job = known_job(connection, name, locked=True)
+    if job.state in FINISHED:
+        raise ConfigError(f"job '{name}' has ended ({job.state}): {job.reason or 'everything is delivered'}")
+    if job.state not in ("running", "pause-requested", "paused"):
+        raise ConfigError(f"job '{name}' is about to end ({job.state})")
+    return job

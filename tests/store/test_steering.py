@@ -1,0 +1,173 @@
+"""Requests that may come in any state and twice: nothing undoes what an operator or an error has decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cdc_testing.stored import DEFINITION, die, node, progress
+
+from cdc_core.errors import ConfigError
+from cdc_core.locality import Locality
+from cdc_core.store.job_values import JobRecord, NodeRecord, Pending
+from cdc_core.store.opening import store_url
+from cdc_core.store.progress import ProgressStore
+
+WIDER = DEFINITION | {"tables": [*DEFINITION["tables"], "public.more"]}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ProgressStore]:
+    store = ProgressStore(store_url(tmp_path))
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def one(store: ProgressStore) -> NodeRecord:
+    """A node that runs the job `orders`."""
+    node_ = store.join(node("one"), lease_s=60)
+    store.create_job("orders", DEFINITION, owner="ann", locality=Locality())
+    assert store.adopt("orders", node_) is not None
+    return node_
+
+
+def wider(**changes: object) -> Pending:
+    values = {"definition": WIDER, "locality": Locality(), "initial_scans": {}, "why": "altered", **changes}
+    return Pending(**values)  # type: ignore[arg-type]
+
+
+def tables(store: ProgressStore) -> object:
+    known = store.find("orders")
+    assert known is not None
+    return known.definition["tables"]
+
+
+def look(store: ProgressStore) -> tuple[str, str | None]:
+    job = store.find_job("orders")
+    assert job is not None
+    return job.state, job.paused_for
+
+
+def test_a_restart_is_finished_by_the_node_alone(store: ProgressStore, one: NodeRecord) -> None:
+    for _ in range(2):
+        assert store.restart_job("orders", "restart").state == "pause-requested"
+    assert store.settle("orders", one, "stopped") == "running"
+    again = store.adopt("orders", one)
+    assert again is not None
+    assert (again.epoch, again.clean) == (2, True)
+
+
+def test_a_pause_that_comes_after_a_restart_holds(store: ProgressStore, one: NodeRecord) -> None:
+    store.restart_job("orders", "restart")
+    store.pause_job("orders", "maintenance")
+    assert store.settle("orders", one, "stopped") == "paused"
+    assert store.restart_job("orders", "restart").state == "paused"
+
+
+def test_a_resume_that_comes_before_the_pause_is_over_holds(store: ProgressStore, one: NodeRecord) -> None:
+    store.pause_job("orders", "maintenance")
+    store.go_on("orders")
+    assert store.settle("orders", one, "stopped") == "running"
+
+
+def test_stop_and_pause_replace_each_other_and_resume_ends_both(store: ProgressStore, one: NodeRecord) -> None:
+    store.rest_job("orders", "stop", "stop")
+    assert store.settle("orders", one, "stopped") == "paused"
+    assert look(store) == ("paused", "stop")
+    store.rest_job("orders", "pause", "pause")
+    assert look(store) == ("paused", None)
+    store.rest_job("orders", "stop", "stop")
+    assert store.go_on("orders").state == "running"
+    assert look(store) == ("running", None)
+
+
+def test_a_job_without_a_living_node_is_paused_at_once_and_its_node_is_fenced(
+    store: ProgressStore, one: NodeRecord
+) -> None:
+    die(store, one)
+    job = store.rest_job("orders", "stop", "stop")
+    assert (job.state, job.epoch) == ("paused", 2)
+
+
+def test_a_new_definition_waits_for_the_running_step(store: ProgressStore, one: NodeRecord) -> None:
+    job = store.configure_job("orders", wider(), before=DEFINITION)
+    assert (job.state, tables(store)) == ("pause-requested", DEFINITION["tables"])
+    assert job.pending is not None
+    assert job.pending.definition == WIDER
+    store.register("orders", DEFINITION, epoch=1)  # the old run begins another attempt
+    assert store.settle("orders", one, "stopped") == "running"
+    assert tables(store) == WIDER["tables"]
+    assert look(store) == ("running", None)
+
+
+@pytest.mark.parametrize("kind", ["pause", "stop"])
+def test_a_new_definition_does_not_undo_a_pause(store: ProgressStore, one: NodeRecord, kind: str) -> None:
+    store.rest_job("orders", kind, "maintenance")  # type: ignore[arg-type]
+    store.configure_job("orders", wider(), before=DEFINITION)
+    assert store.settle("orders", one, "stopped") == "paused"
+    assert tables(store) == WIDER["tables"]
+    store.configure_job("orders", wider(definition=DEFINITION), before=WIDER)
+    assert look(store) == ("paused", "stop" if kind == "stop" else None)
+    assert tables(store) == DEFINITION["tables"]
+
+
+def test_neither_a_new_definition_nor_a_pause_hides_an_error_and_a_restart_ends_it(
+    store: ProgressStore, one: NodeRecord
+) -> None:
+    store.settle("orders", one, "paused", "the sink refuses")
+    store.configure_job("orders", wider(), before=DEFINITION)
+    job = store.rest_job("orders", "pause", "pause")
+    assert (job.state, job.paused_for, job.reason) == ("paused", "error", "the sink refuses")
+    assert store.restart_job("orders", "restart").state == "running"
+    assert look(store) == ("running", None)
+
+
+def test_a_definition_that_was_changed_meanwhile_is_not_overwritten(store: ProgressStore, one: NodeRecord) -> None:
+    store.configure_job("orders", wider(), before=DEFINITION)
+    with pytest.raises(ConfigError, match="changed meanwhile"):
+        store.configure_job("orders", wider(), before=DEFINITION)
+    store.configure_job("orders", wider(definition=DEFINITION), before=WIDER)
+    assert store.settle("orders", one, "stopped") == "running"
+    assert tables(store) == DEFINITION["tables"]
+
+
+def test_another_source_is_refused_while_the_job_runs_and_nothing_has_changed(
+    store: ProgressStore, one: NodeRecord
+) -> None:
+    store.save("orders", 1, progress(50))
+    other = DEFINITION | {"source": "postgresql://elsewhere/shop"}
+    with pytest.raises(ConfigError, match="source"):
+        store.configure_job("orders", wider(definition=other), before=DEFINITION)
+    job = store.find_job("orders")
+    assert job is not None
+    assert (job.state, job.pending) == ("running", None)
+
+
+def test_a_job_may_be_created_paused(store: ProgressStore, one: NodeRecord) -> None:
+    store.create_job("later", DEFINITION, owner="ann", locality=Locality(), paused_for="stop")
+    job = store.find_job("later")
+    assert job is not None
+    assert (job.state, job.paused_for) == ("paused", "stop")
+    assert store.adopt("later", one) is None
+
+
+def test_a_job_that_has_ended_or_is_to_end_takes_no_request(store: ProgressStore, one: NodeRecord) -> None:
+    store.cancel_job("orders", "over")
+    requests: list[Callable[[], JobRecord]] = [
+        lambda: store.rest_job("orders", "pause", ""),
+        lambda: store.go_on("orders"),
+        lambda: store.restart_job("orders", ""),
+        lambda: store.configure_job("orders", wider(), before=DEFINITION),
+    ]
+    for request in requests:
+        with pytest.raises(ConfigError, match="about to end"):
+            request()
+    assert not store.forget_ended_job("orders")
+    store.settle("orders", one, "stopped")
+    store.settle("orders", one, "reverted")
+    with pytest.raises(ConfigError, match=r"has ended \(canceled\)"):
+        store.go_on("orders")
+    assert store.forget_ended_job("orders")
+    assert store.find_job("orders") is None
