@@ -36,6 +36,10 @@ class Listener:
         listening.setblocking(False)
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
+    def __len__(self) -> int:
+        """The number of connections."""
+        return len(self._connections)
+
     def close(self) -> None:
         """Accept nothing more."""
         self._accepting.cancel()
@@ -56,7 +60,7 @@ class Listener:
             if self._is_full(client):
                 self._refuse(connection)
                 continue
-            task = loop.create_task(self._begin(connection, client))
+            task = loop.create_task(self._begin(connection, self._counted(client)))
             self._starting.add(task)
             task.add_done_callback(self._starting.discard)
 
@@ -73,7 +77,8 @@ class Listener:
         finally:
             connection.close()
 
-    async def _begin(self, connection: socket.socket, client: str) -> None:
+    def _counted(self, client: str) -> Callable[[], None]:
+        """Count a connection of *client*, and return what is to be called, once or more, when it has ended."""
         key = object()
         self._connections[key] = client
         self._of_client[client] += 1
@@ -84,6 +89,9 @@ class Listener:
                 if not self._of_client[client]:
                     del self._of_client[client]
 
+        return end
+
+    async def _begin(self, connection: socket.socket, end: Callable[[], None]) -> None:
         tls = self._access.tls
         within_s = self._access.settings.request_timeout
         try:

@@ -18,7 +18,7 @@ from starlette.middleware import Middleware
 
 from cdc_core.errors import ConfigError
 from cdc_core.web.access.access import Access
-from cdc_core.web.access.guard import Guard
+from cdc_core.web.access.guard import MAX_HEAD, Guard
 from cdc_core.web.address import Address
 from cdc_core.web.connection import GuardedConnection
 from cdc_core.web.deployment import Deployment
@@ -66,6 +66,7 @@ class WebServer:
             access_log=False,
             proxy_headers=False,
             server_header=False,
+            h11_max_incomplete_event_size=MAX_HEAD,
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=_LAST_ANSWERS_S,
         )
@@ -82,6 +83,11 @@ class WebServer:
         if host.is_everywhere:
             host = Address("localhost", host.port)
         return f"{self._scheme}://{host}"
+
+    @property
+    def connections(self) -> int:
+        """How many there are now."""
+        return self._server.connections
 
     def close(self) -> None:
         """Stop listening. Return when no further request is answered."""
@@ -106,6 +112,10 @@ class _Uvicorn(uvicorn.Server):
         self.servers = []
         self._listening, self._access = listening, access
         self._listener: Listener | None = None
+
+    @property
+    def connections(self) -> int:
+        return 0 if self._listener is None else len(self._listener)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002
         state = self.lifespan.state

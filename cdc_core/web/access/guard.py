@@ -17,12 +17,14 @@ from cdc_core.web.access.tls import subject_of
 from cdc_core.web.endpoint import Refusal, Role
 from cdc_core.web.routes import error_answer
 
-__all__ = ["COOKIE", "Guard"]
+__all__ = ["COOKIE", "MAX_HEAD", "Guard"]
 
 log = logging.getLogger(__name__)
 
 COOKIE = "cdc_token"
 """Holds the token of a browser. Set with HttpOnly and SameSite=Strict, and Secure if `request.state.secure`."""
+MAX_HEAD = 32 * 1024
+"""Bytes of the path, the query and all headers of a request."""
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _ONCE = ("authorization", "content-length", "content-type", "host", "origin", "transfer-encoding")
 _POLICY = (
@@ -191,7 +193,11 @@ def _require_sound(scope: Scope, headers: Headers) -> None:
             raise Refusal(400, f"the header {name} is there more than once")
     if "transfer-encoding" in headers and "content-length" in headers:
         raise Refusal(400, "the request has both Content-Length and Transfer-Encoding")
+    if scope["http_version"] not in ("1.0", "1.1"):
+        raise Refusal(505, "this server speaks HTTP/1.1")
     raw = scope.get("raw_path") or b""
+    if len(raw) + len(scope["query_string"]) + sum(len(name) + len(value) for name, value in headers.raw) > MAX_HEAD:
+        raise Refusal(431, f"the head of the request is larger than {MAX_HEAD} bytes")
     try:
         path = unquote_to_bytes(raw).decode("utf-8")
     except UnicodeDecodeError:

@@ -23,9 +23,7 @@ class Origins:
 
     def answers_to(self, host: str) -> bool:
         """Return whether a request with this header Host may be served. See `Address.answers_to`."""
-        if any(_origin(url) == _origin(f"{urlsplit(url).scheme}://{host}") for url in self.public):
-            return True
-        return self.address.answers_to(host)
+        return self._is_public(host) or self.address.answers_to(host)
 
     def allows_change(self, *, host: str, origin: str | None, site: str | None) -> bool:
         """Return whether a request that changes something may come from the page at *origin*.
@@ -36,14 +34,20 @@ class Origins:
             return False
         if origin is None:
             return True
+        allowed = set(map(_origin, self.public))
+        if not self._is_public(host):
+            allowed.add(_origin(f"{self.scheme}://{host}"))
         found = _origin(origin)
-        return found is not None and found in {_origin(f"{self.scheme}://{host}"), *map(_origin, self.public)}
+        return found is not None and found in allowed
 
     def is_secure(self, host: str) -> bool:
         """Return whether a browser that sent this *host* reaches the server by HTTPS."""
         return self.scheme == "https" or any(
             url.startswith("https:") and _origin(url) == _origin(f"https://{host}") for url in self.public
         )
+
+    def _is_public(self, host: str) -> bool:
+        return any(_origin(url) == _origin(f"{urlsplit(url).scheme}://{host}") for url in self.public)
 
 
 def _origin(url: str) -> tuple[str, str, int] | None:

@@ -1,0 +1,381 @@
+"""Wrong and hostile requests over real connections: each is refused, and the server goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cdc_testing.web_rig import SECRET, TOKENS, Reply, Web, read_reply, serving
+
+MAX_BODY = 4096
+SLOW_S = 0.4
+VIEW, OPERATE, ADMIN = TOKENS.values()
+OF_PAGES = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    limits: dict[str, Any] = {
+        "max_body": MAX_BODY,
+        "request_timeout": SLOW_S,
+        "max_rate": 1000.0,
+        "max_connections": 40,
+    }
+    with serving(tmp_path_factory.mktemp("web"), **limits) as found:
+        yield found
+        assert found.ask(token=VIEW).status == 200
+
+
+def refused(reply: Reply, status: int, why: str) -> None:
+    """Check an answer: the status, the reason, the headers that every answer has, and that it tells no secret."""
+    assert (reply.status, why in reply.message) == (status, True), reply
+    assert reply.headers.items() >= OF_PAGES.items()
+    assert "script-src 'self'" in reply.headers["content-security-policy"]
+    assert "unsafe" not in reply.headers["content-security-policy"]
+    assert "server" not in reply.headers
+    assert not [name for name in reply.headers if name.startswith("access-control-")]
+    for secret in (*TOKENS.values(), SECRET):
+        assert secret.encode() not in reply.body
+
+
+# Who asks
+
+
+def test_without_a_token(web: Web) -> None:
+    reply = web.ask()
+    refused(reply, 401, "a token is missing; send Authorization: Bearer TOKEN")
+    assert reply.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "Bearer nonsense",
+        "Bearer",
+        "Bearer token-view-",
+        "Basic dXNlcjpwYXNz",
+        "token-view",
+        "Bearer \xff\xfe",
+        "bearer  ",
+    ],
+)
+def test_with_a_wrong_token(web: Web, given: str) -> None:
+    refused(web.ask(headers=[("Authorization", given)]), 401, "the token or certificate is not known here")
+
+
+def test_with_a_token_in_the_query_where_logs_would_keep_it(web: Web) -> None:
+    refused(web.ask(f"/view?token={VIEW}&access_token={VIEW}"), 401, "a token is missing")
+
+
+def test_with_the_hash_from_the_file_as_a_token(web: Web) -> None:
+    assert web.access.settings.tokens is not None
+    line = next(line for line in Path(web.access.settings.tokens).read_text().splitlines() if "boss" in line)
+    for token in (line.split()[2], line.split(":")[1]):
+        refused(web.ask(token=token), 401, "not known here")
+
+
+def test_with_a_role_that_is_too_small(web: Web) -> None:
+    refused(web.ask("/operate", method="POST", token=VIEW, body=b"{}"), 403, "'viewer' has the role view, and this")
+    refused(web.ask("/admin", method="DELETE", token=OPERATE), 403, "this takes the role admin")
+    assert web.ask("/admin", method="DELETE", token=ADMIN).status == 200
+
+
+# The size and the time of a request
+
+
+def test_a_declared_body_that_is_huge_is_not_waited_for(web: Web) -> None:
+    head = [("Content-Length", str(10**12))]
+    reply = web.ask("/operate", method="POST", token=OPERATE, headers=head, body=b"x" * (MAX_BODY + 1))
+    refused(reply, 413, "larger than 4096 bytes")
+    assert reply.headers["connection"] == "close"
+
+
+def test_a_chunked_body_that_is_huge_is_cut_off(web: Web) -> None:
+    chunk = b"400\r\n" + b"x" * 1024 + b"\r\n"
+    reply = web.ask(
+        "/operate", method="POST", token=OPERATE, headers=[("Transfer-Encoding", "chunked")], body=chunk * 5
+    )
+    refused(reply, 413, "larger than 4096 bytes")
+    assert reply.headers["connection"] == "close"
+
+
+def test_a_body_is_not_read_before_its_sender_is_known(web: Web) -> None:
+    with web.connect() as connection:
+        connection.sendall(
+            f"POST /operate HTTP/1.1\r\nHost: 127.0.0.1:{web.port}\r\nContent-Length: 4000\r\n"
+            "Expect: 100-continue\r\n\r\n".encode()
+        )
+        reply = read_reply(connection)
+        refused(reply, 401, "a token is missing")
+        assert connection.recv(1) == b""
+
+
+def test_a_head_that_is_huge(web: Web) -> None:
+    refused(web.ask(headers=[("X-Long", "x" * 33_000)], token=VIEW), 431, "larger than 32768 bytes")
+    refused(web.ask(f"/view?{'x' * 33_000}", token=VIEW), 431, "larger than 32768 bytes")
+    with (
+        web.connect() as connection,
+        trickling(connection, b"GET /view HTTP/1.1\r\n", b"X: " + b"x" * 32_000 + b"\r\n"),
+    ):
+        assert read_reply(connection).status == 400
+        assert_closed(connection)
+
+
+def test_a_head_that_comes_slowly(web: Web) -> None:
+    began = time.monotonic()
+    with web.connect() as connection, trickling(connection, b"GET /view HTTP/1.1\r\nHost: 127.0.0.1\r\n", b"X: y\r\n"):
+        assert read_reply(connection).status == 408
+        assert_closed(connection)
+    assert time.monotonic() - began < 20
+
+
+def test_a_connection_that_never_says_anything(web: Web) -> None:
+    with web.connect() as connection:
+        assert read_reply(connection).status == 408
+        assert connection.recv(1) == b""
+
+
+def test_a_second_head_that_comes_slowly(web: Web) -> None:
+    with web.connect() as connection:
+        request = f"GET /view HTTP/1.1\r\nHost: 127.0.0.1:{web.port}\r\nAuthorization: Bearer {VIEW}\r\n\r\n".encode()
+        connection.sendall(request)
+        assert read_reply(connection).status == 200
+        connection.sendall(request[:-3])
+        assert read_reply(connection).status == 408
+        assert connection.recv(1) == b""
+
+
+def test_a_body_that_comes_slowly(web: Web) -> None:
+    head = (
+        f"POST /operate HTTP/1.1\r\nHost: 127.0.0.1:{web.port}\r\nAuthorization: Bearer {OPERATE}\r\n"
+        "Content-Length: 4000\r\n\r\n"
+    ).encode()
+    with web.connect() as connection, trickling(connection, head, b"x"):
+        reply = read_reply(connection)
+        refused(reply, 408, "the body of the request took longer than 0.4 s")
+        assert_closed(connection)
+
+
+def test_an_answer_that_is_not_read(web: Web) -> None:
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(30)
+        connection.connect(("127.0.0.1", web.port))
+        connection.sendall(f"GET /large HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {VIEW}\r\n\r\n".encode())
+        eventually_empty(web)
+        read = 0
+        with contextlib.suppress(ConnectionResetError):
+            while found := connection.recv(1 << 20):
+                read += len(found)
+        assert read < 64 * 1024 * 1024
+
+
+def test_more_connections_than_there_may_be(web: Web) -> None:
+    """One address gets half of them, so that it cannot keep out all others."""
+    held = [web.connect() for _ in range(20)]
+    try:
+        reply = web.ask(token=VIEW)
+        assert (reply.status, reply.body, reply.headers["retry-after"]) == (503, b"too many connections\n", "1")
+    finally:
+        for connection in held:
+            connection.close()
+    eventually_empty(web)
+    assert web.ask(token=VIEW).status == 200
+
+
+# Where a request comes from
+
+
+@pytest.mark.parametrize(
+    "host", ["rebound.example", "rebound.example:80", "127.0.0.1.example", "169.254.169.254", "", "@"]
+)
+def test_for_another_name(web: Web, host: str) -> None:
+    refused(web.ask(headers=[("Host", host)], token=ADMIN), 421, "this server does not answer to the name")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        ("Origin", "https://evil.example"),
+        ("Origin", "null"),
+        ("Origin", "http://127.0.0.1:1"),
+        ("Origin", "http://127.0.0.1.evil.example"),
+        ("Origin", "https://127.0.0.1"),
+        ("Origin", "http://[::1"),
+        ("Sec-Fetch-Site", "cross-site"),
+        ("Sec-Fetch-Site", "same-site"),
+    ],
+)
+def test_from_a_page_of_another_site(web: Web, header: tuple[str, str]) -> None:
+    for proof in (("Authorization", f"Bearer {ADMIN}"), ("Cookie", f"cdc_token={ADMIN}")):
+        reply = web.ask("/admin", method="DELETE", headers=[proof, header])
+        refused(reply, 403, "this request comes from a page of another site")
+
+
+def test_by_a_cookie_without_the_page_it_comes_from(web: Web) -> None:
+    cookie = ("Cookie", f"other=1; cdc_token={ADMIN}")
+    refused(web.ask("/admin", method="DELETE", headers=[cookie]), 403, "from a page of another site")
+    own = ("Origin", f"http://127.0.0.1:{web.port}")
+    assert web.ask("/admin", method="DELETE", headers=[cookie, own]).status == 200
+    assert web.ask(headers=[cookie]).status == 200
+
+
+def test_a_page_of_another_site_may_not_read_answers_either(web: Web) -> None:
+    asked = [("Origin", "https://evil.example"), ("Access-Control-Request-Method", "DELETE")]
+    reply = web.ask("/admin", method="OPTIONS", headers=asked, token=ADMIN)
+    refused(reply, 405, "Method Not Allowed")
+
+
+# What two programs could read differently
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        "Content-Length: 5\r\nContent-Length: 6\r\n",
+        "Content-Length: -5\r\n",
+        "Transfer-Encoding: gzip, chunked\r\n",
+        "Transfer-Encoding : chunked\r\n",
+        "X: a\r\n b: c\r\n\x00: y\r\n",
+        "X: a\x00b\r\n",
+        "Host: other\r\n",
+    ],
+)
+def test_framing_that_smuggles_a_request(web: Web, head: str) -> None:
+    head = f"POST /operate HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {OPERATE}\r\n{head}\r\n"
+    with web.connect() as connection:
+        connection.sendall(head.encode("latin-1") + b"0\r\n\r\nDELETE /admin HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        reply = read_reply(connection)
+        assert reply.status in (400, 501)
+        assert_closed(connection)
+
+
+@pytest.mark.parametrize("request_line", ["GET /view", "\x16\x03\x01", "GET /a b HTTP/1.1"])
+def test_what_is_not_http(web: Web, request_line: str) -> None:
+    assert web.send(f"{request_line}\r\nHost: 127.0.0.1\r\n\r\n".encode("latin-1")).status == 400
+
+
+def test_another_version_of_http(web: Web) -> None:
+    for line in ("GET /view HTTP/9.9", "PRI * HTTP/2.0"):
+        reply = web.send(f"{line}\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        refused(reply, 505, "this server speaks HTTP/1.1")
+
+
+def test_two_tokens(web: Web) -> None:
+    two = [("Authorization", f"Bearer {ADMIN}"), ("Authorization", f"Bearer {VIEW}")]
+    refused(web.ask(headers=two), 400, "the header authorization is there more than once")
+
+
+# The path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/view/../admin",
+        "/view/..%2fadmin",
+        "/view/%2e%2e/admin",
+        "/../../etc/passwd",
+        "/ui/static/..%2f..%2f..%2fetc/passwd",
+        "/./view",
+    ],
+)
+def test_a_path_that_leads_upwards(web: Web, path: str) -> None:
+    refused(web.ask(path, token=ADMIN), 400, "leads upwards")
+
+
+@pytest.mark.parametrize("path", ["/view/%00", "/view/a%0d%0aSet-Cookie:%20x=y", "/view/%1b[31m", "/view/%7f"])
+def test_a_path_with_control_characters(web: Web, path: str) -> None:
+    reply = web.ask(path, token=ADMIN)
+    refused(reply, 400, "the path has a control character")
+    assert "set-cookie" not in reply.headers
+
+
+@pytest.mark.parametrize("path", ["/view/%ff", "/view/%c3%28", "/view/%ed%a0%80"])
+def test_a_path_that_is_not_utf8(web: Web, path: str) -> None:
+    refused(web.ask(path, token=ADMIN), 400, "the path is not UTF-8")
+
+
+def test_the_path_of_a_proxy_request(web: Web) -> None:
+    refused(web.ask("http://evil.example/view", token=ADMIN), 400, "the path is not absolute")
+
+
+def test_a_script_in_a_name_stays_text(web: Web) -> None:
+    reply = web.ask("/view/%3Cscript%3Ealert(1)%3C%2Fscript%3E", token=VIEW)
+    assert reply.headers["content-type"] == "application/json"
+    assert reply.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("method", ["TRACE", "CONNECT", "PUT", "BREW"])
+def test_a_method_that_is_not_there(web: Web, method: str) -> None:
+    assert web.ask(method=method, token=ADMIN).status in (400, 405)
+
+
+# What is told
+
+
+def test_an_error_with_a_secret_is_told_nobody(web: Web) -> None:
+    refused(web.ask("/broken", token=VIEW), 500, "the server could not answer this request; its log says why")
+
+
+def test_the_log_says_who_changed_what_and_no_token(web: Web, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    web.ask("/operate?x=%0aforged", method="POST", token=OPERATE, body=b"{}")
+    web.ask("/admin", method="DELETE", token="gue55ed-token")
+    web.ask("/a%0aforged", method="DELETE")
+    text = "\n".join(record.getMessage() for record in caplog.records)
+    assert "POST /operate by operator: status 200" in text
+    assert "DELETE /admin by an unknown caller: status 401" in text
+    assert "DELETE /a%0aforged by an unknown caller: status 400" in text
+    for secret in (*TOKENS.values(), "gue55ed"):
+        assert secret not in text
+
+
+# Helpers
+
+
+@contextlib.contextmanager
+def trickling(connection: socket.socket, first: bytes, rest: bytes) -> Iterator[None]:
+    """Send *first*, and then *rest* every tenth of the time that is allowed, until the block ends."""
+    ended = threading.Event()
+
+    def send() -> None:
+        with contextlib.suppress(OSError):
+            connection.sendall(first)
+            while not ended.wait(SLOW_S / 10):
+                connection.sendall(rest)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def assert_closed(connection: socket.socket) -> None:
+    with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+        assert connection.recv(1) == b""
+
+
+def eventually_empty(web: Web) -> None:
+    """Return when the server has noticed that all connections have ended, or that they are stuck."""
+    deadline = time.monotonic() + 30
+    while web.server.connections and time.monotonic() < deadline:
+        threading.Event().wait(0.02)
+    assert not web.server.connections

@@ -1,0 +1,129 @@
+"""A server that runs in a thread: where it listens, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from cdc_testing.web_rig import LOOPBACK, Web, serving
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from cdc_core.errors import ConfigError
+from cdc_core.telemetry import metrics
+from cdc_core.telemetry.metric import Sample
+from cdc_core.web.access.access import Access
+from cdc_core.web.access.settings import AccessSettings
+from cdc_core.web.address import Address
+from cdc_core.web.endpoint import Endpoint, Role
+from cdc_core.web.metrics_endpoint import metrics_endpoint
+from cdc_core.web.server import WebServer
+
+
+def test_nothing_is_answered_once_it_is_closed(tmp_path: Path) -> None:
+    with serving(tmp_path, tokens=False) as web:
+        kept = http.client.HTTPConnection("127.0.0.1", web.port, timeout=30)
+        for _ in range(2):  # on one connection
+            kept.request("GET", "/view")
+            assert kept.getresponse().read()
+        assert web.server.url == f"http://127.0.0.1:{web.port}"
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", web.port), timeout=30)
+    assert kept.sock.recv(1) == b""
+    kept.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == "web"]
+
+
+def test_an_answer_that_has_begun_is_finished_before_it_closes(tmp_path: Path) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def slow(_request: Request) -> Response:
+        begun.set()
+        assert goes_on.wait(30)
+        return JSONResponse("done")
+
+    endpoint = Endpoint(method="GET", path="/slow", role=Role.VIEW, handle=slow)
+    answers = []
+    with serving(tmp_path, tokens=False, endpoints=[endpoint]) as web:
+        asking = threading.Thread(target=lambda: answers.append(web.ask("/slow").body))
+        asking.start()
+        assert begun.wait(30)
+        closing = threading.Thread(target=web.server.close)
+        closing.start()
+        goes_on.set()
+        closing.join()
+        asking.join()
+    assert answers == [b'"done"']
+
+
+def test_a_stream_without_end_does_not_keep_it_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cdc_core.web.server._LAST_ANSWERS_S", 0.2)
+
+    async def events() -> object:
+        while True:
+            yield b"data: x\n\n"
+            await asyncio.sleep(0.01)
+
+    def stream(_request: Request) -> Response:
+        return StreamingResponse(events(), media_type="text/event-stream")  # type: ignore[arg-type]
+
+    endpoint = Endpoint(method="GET", path="/events", role=Role.VIEW, handle=stream)
+    with serving(tmp_path, tokens=False, endpoints=[endpoint]) as web, web.connect() as connection:
+        connection.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert connection.recv(10_000)
+        web.server.close()
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.1", web.port), timeout=30)
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    from starlette.applications import Starlette
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ConfigError) as raised:
+            WebServer(Starlette(), Access(Address.parse(where, option="--listen"), AccessSettings()))
+    assert str(raised.value) == (
+        f"--listen {where}: this process cannot listen there: Address already in use; choose another address with"
+        " --listen=HOST:PORT"
+    )
+
+
+def test_it_listens_at_ipv6_too(tmp_path: Path) -> None:
+    with serving(tmp_path, tokens=False, address=Address("::1", 0)) as web:
+        kept = http.client.HTTPConnection("::1", web.port, timeout=30)
+        kept.request("GET", "/view")
+        assert kept.getresponse().status == 200
+        kept.close()
+
+
+def test_metrics_are_answered_in_the_format_that_is_asked_for(tmp_path: Path) -> None:
+    endpoint = metrics_endpoint(lambda: [Sample(metrics.STORE_UP, 1.0)])
+    with serving(tmp_path, endpoints=[endpoint]) as web:
+        assert web.ask("/metrics").status == 401
+        plain = ask_metrics(web, "text/plain")
+        [family] = text_string_to_metric_families(plain[1])
+        assert [(sample.name, sample.value) for sample in family.samples] == [("cdc_store_up", 1.0)]
+        open_metrics = ask_metrics(web, "application/openmetrics-text; version=1.0.0")
+        assert open_metrics[0].startswith("application/openmetrics-text")
+        assert open_metrics[1].endswith("# EOF\n")
+
+
+def ask_metrics(web: Web, accept: str) -> tuple[str, str]:
+    reply = web.ask("/metrics", token="token-view", headers=[("Accept", accept)])
+    assert reply.status == 200
+    return reply.headers["content-type"], reply.body.decode()
+
+
+def test_a_free_port_is_taken_if_none_is_named(tmp_path: Path) -> None:
+    assert LOOPBACK.port == 0
+    with serving(tmp_path) as one, serving(tmp_path) as other:
+        assert 0 not in (one.port, other.port)
+        assert one.port != other.port
