@@ -72,7 +72,8 @@ class Endpoint:
     `path` is Starlette's template, such as `/connectors/{name}/status`; a slash at its end is accepted too. `role` is
     the least one that may call it. `handle` is called in a thread, with `request.state.body` (bytes), `.role` and
     `.user`, and `request.app.state.deployment`. It may raise CdcError or Refusal, which become error bodies.
-    `errors` are the statuses of these. An endpoint without `answers` is not documented in OpenAPI.
+    `errors` are the statuses of these. `refused` makes the answer of a status and a reason, in place of an error body.
+    An endpoint without `answers` is not documented in OpenAPI.
     """
 
     method: str
@@ -84,3 +85,4 @@ class Endpoint:
     body: Body | None = None
     answers: Sequence[Answer] = ()
     errors: Sequence[int] = ()
+    refused: Callable[[Request, int, str], Response] | None = None

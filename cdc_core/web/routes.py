@@ -53,16 +53,21 @@ def _dispatcher(methods: Mapping[str, Endpoint], allow: Allow) -> Callable[[Requ
             request.state.body = await request.body()
             return await run_in_threadpool(endpoint.handle, request)
         except Refusal as refusal:
-            return error_answer(refusal.status, deployment_of(request).masked(str(refusal)))
+            return _refused(endpoint, request, refusal.status, str(refusal))
         except CdcError as error:
-            return error_answer(_status_of(error), deployment_of(request).masked(str(error)))
+            return _refused(endpoint, request, _status_of(error), str(error))
         except HTTPException:
             raise
         except Exception:
             log.exception("%s %s could not be answered", request.method, endpoint.path)
-            return error_answer(500, "the server could not answer this request; its log says why")
+            return _refused(endpoint, request, 500, "the server could not answer this request; its log says why")
 
     return answer
+
+
+def _refused(endpoint: Endpoint, request: Request, status: int, message: str) -> Response:
+    masked = deployment_of(request).masked(message)
+    return error_answer(status, masked) if endpoint.refused is None else endpoint.refused(request, status, masked)
 
 
 def error_answer(status: int, message: str) -> Response:

@@ -1,0 +1,311 @@
+"""One changefeed: its strip from source to sink, charts, spans, history, definition and dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from cdc_core.masking import MASK, is_secret_name, masked_uri
+from cdc_core.store.job_values import moment
+from cdc_core.store.progress import DeadLetter
+from cdc_core.store.reports import Report
+from cdc_core.telemetry import metrics
+from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE
+from cdc_core.web.page.measurements import Measurement
+from cdc_core.web.page.stage_bars import StageBar, stage_bar
+from cdc_core.web.page.states import Tone, actions_of, note_of, tone_of
+from cdc_core.web.page.texts import (
+    UNKNOWN,
+    age_text,
+    bytes_text,
+    clock_text,
+    moment_text,
+    number_text,
+    rate_text,
+    share_text,
+)
+
+__all__ = ["ChangefeedView", "DeadLetterRow", "Fact", "Reading", "SpanRow", "Station", "changefeed_view"]
+
+_SPANS = 50
+_EVENTS = 50
+_LETTERS = 50
+_ORDER = ("source", "tables", "query", "functions", "table", "sink", "format", "options", "spark")
+_NOT_WRITTEN = ("literal_secrets", "plugins", "written")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A name and what belongs to it."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Station:
+    """A stage on the way of a row. `waits` says what is waited for there; mostly it is empty."""
+
+    stage: str
+    title: str
+    place: str
+    share: str
+    waits: str
+    tone: Tone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a chart shows, as of now: readable without the chart."""
+
+    chart: str
+    title: str
+    value: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanRow:
+    table: str
+    keys: str
+    resolved: str
+    lag: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRow:
+    at: str
+    state: str
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterRow:
+    number: int
+    at: str
+    table: str
+    key: str
+    updated: str
+    stage: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangefeedView:
+    """What the page of one changefeed shows. Holds no secret."""
+
+    name: str
+    state: str
+    tone: Tone
+    note: str
+    doing: str
+    actions: Sequence[str]
+    stations: Sequence[Station]
+    delivered: str
+    oldest: str
+    bar: StageBar
+    readings: Sequence[Reading]
+    facts: Sequence[Fact]
+    spans: Sequence[SpanRow]
+    more_spans: str
+    retries: Sequence[Fact]
+    events: Sequence[EventRow]
+    definition: Sequence[Fact]
+    letters: Sequence[DeadLetterRow]
+    letters_total: str
+    more_letters: str
+
+
+def changefeed_view(report: Report, measured: Measurement, letters: Sequence[DeadLetter]) -> ChangefeedView:
+    """Return the view of *report*, which has its history, with its dead letters."""
+    spans = _spans(report)
+    return ChangefeedView(
+        name=report.known.name,
+        state=report.state,
+        tone=tone_of(report),
+        note=note_of(report),
+        doing=_doing(report),
+        actions=actions_of(report),
+        stations=_stations(report, measured),
+        delivered=_delivered(report),
+        oldest=_oldest(report),
+        bar=stage_bar(measured.shares),
+        readings=_readings(report, measured),
+        facts=list(_facts(report)),
+        spans=spans[:_SPANS],
+        more_spans=number_text(len(spans) - _SPANS) if len(spans) > _SPANS else "",
+        retries=_retries(report),
+        events=[_event(event) for event in list(report.history)[: -_EVENTS - 1 : -1]],
+        definition=list(_definition(report.known.definition)),
+        letters=[_letter(letter) for letter in letters[:_LETTERS]],
+        letters_total=number_text(len(letters)) if letters else "",
+        more_letters=number_text(len(letters) - _LETTERS) if len(letters) > _LETTERS else "",
+    )
+
+
+def _doing(report: Report) -> str:
+    """Return what is done for a job, or what it waits for; empty while it runs, as the strip says more then."""
+    text = "" if report.job is None else report.job.running_status
+    return "" if text.startswith("running") else text
+
+
+def _stations(report: Report, measured: Measurement) -> list[Station]:
+    status: Mapping[str, Any] = {} if report.status is None or not report.is_alive else report.status.values
+    definition, waits = report.known.definition, {}
+    waiting_on, waiting_for = str(status.get("waiting_on") or ""), str(status.get("waiting_for") or "")
+    if waiting_on or waiting_for:
+        waits[_stage_of(waiting_on)] = ": ".join(filter(None, (waiting_on, waiting_for)))
+    stations = []
+    for stage, place in (
+        (SOURCE, ", ".join(masked_uri(source) for source in report.known.sources)),
+        (ENCODE, str(definition.get("format") or "")),
+        (SINK, masked_uri(str(definition.get("sink") or "")) or "none"),
+    ):
+        waiting = waits.get(stage, "")
+        stations.append(
+            Station(
+                stage=stage,
+                title={ENCODE: "encoder"}.get(stage, stage),
+                place=place,
+                share=share_text(measured.shares[stage]) if stage in measured.shares else UNKNOWN,
+                waits=waiting,
+                tone="warn" if waiting and waiting_for else "good" if status else "rest",
+            )
+        )
+    return stations
+
+
+def _stage_of(waiting_on: str) -> str:
+    """Return the stage that a status waits at; what it does not name is the source's, as `changes` are."""
+    return next((stage for stage, word in ((SINK, "sink"), (ENCODE, "encoder")) if waiting_on.startswith(word)), SOURCE)
+
+
+def _delivered(report: Report) -> str:
+    mark = report.known.high_water
+    return clock_text(mark.to_datetime()) if mark else UNKNOWN
+
+
+def _oldest(report: Report) -> str:
+    """Return for how long at most a row has waited for delivery: none is older than the high-water mark."""
+    return age_text(report.behind_s) if report.state not in ("succeeded", "complete", "canceled") else UNKNOWN
+
+
+def _readings(report: Report, measured: Measurement) -> list[Reading]:
+    half, most, nearly_all = map(age_text, measured.latencies_s)
+    rows = report.tally.value(metrics.ROWS)
+    return [
+        Reading(chart="lag", title="Lag", value=age_text(measured.lag_s), detail="behind the clock, end to end"),
+        Reading(
+            chart="rate",
+            title="Rate",
+            value=f"{rate_text(measured.rows_per_s)} rows/s",
+            detail=f"{number_text(rows)} rows in all",
+        ),
+        Reading(
+            chart="latency",
+            title="Commit to durable",
+            value=most,
+            detail=f"95 %; half within {half}, 99 % within {nearly_all}",
+        ),
+        Reading(
+            chart="retained",
+            title="Retained log",
+            value=bytes_text(measured.retained_bytes),
+            detail="kept at the source for this changefeed",
+        ),
+    ]
+
+
+def _facts(report: Report) -> Iterator[Fact]:
+    tally, known = report.tally, report.known
+    job = None if report.job is None else report.job.job
+    status = {} if report.status is None else report.status.values
+    if job is not None:
+        yield Fact(name="node", value=job.node or UNKNOWN)
+        yield Fact(name="owner", value=job.owner)
+        yield Fact(name="locality", value=str(job.locality) or "any")
+    elif status:
+        yield Fact(name="process", value=f"{status.get('host')}, {status.get('pid')}")
+    yield Fact(name="attempts", value=number_text(known.epoch))
+    yield Fact(name="steps", value=number_text(tally.value(metrics.STEPS)))
+    yield Fact(name="rows", value=number_text(tally.value(metrics.ROWS)))
+    yield Fact(name="repeated", value=number_text(tally.value(metrics.ROWS_REPEATED)))
+    yield Fact(name="bytes", value=bytes_text(tally.value(metrics.BYTES)))
+    if files := tally.value(metrics.FILES):
+        yield Fact(name="files", value=number_text(files))
+    if scan := status.get("scan"):
+        yield Fact(name="scan", value=f"{scan['done']:,} of {scan['total']:,} {scan['unit']}")
+    yield Fact(name="saved", value=moment_text(known.saved_at))
+    yield Fact(name="created", value=moment_text(known.created))
+
+
+def _spans(report: Report) -> list[SpanRow]:
+    """Return the spans, those that are furthest behind first."""
+    if report.progress is None:
+        return []
+    now = report.now.timestamp()
+    found = sorted(report.progress.frontier, key=lambda entry: (entry[1], entry[0]))
+    return [
+        SpanRow(
+            table=span.table,
+            keys="all keys" if span.start == b"" and span.end is None else str(span).removeprefix(span.table),
+            resolved=moment_text(mark.to_datetime()) if mark else UNKNOWN,
+            lag=age_text(max(0.0, now - mark.wall / 1e9)) if mark else UNKNOWN,
+        )
+        for span, mark in found
+    ]
+
+
+def _retries(report: Report) -> list[Fact]:
+    status = {} if report.status is None else report.status.values
+    return [Fact(name=cause, value=number_text(count)) for cause, count in sorted(status.get("retries", {}).items())]
+
+
+def _event(event: Any) -> EventRow:
+    return EventRow(
+        at=moment_text(moment(event.at)), state=event.state, node=event.node or "", reason=event.reason or ""
+    )
+
+
+def _definition(definition: Mapping[str, Any]) -> Iterator[Fact]:
+    """Yield what the user wrote, in its order; references such as ${PASSWORD} are shown as they are."""
+    written = definition.get("written")
+    if written is None:
+        written = {name: value for name, value in definition.items() if name not in _NOT_WRITTEN}
+    ordered = {name: written[name] for name in _ORDER if name in written}
+    yield from _flattened("", {**ordered, **written})
+
+
+def _flattened(prefix: str, value: Any) -> Iterator[Fact]:
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _flattened(f"{prefix}.{name}" if prefix else str(name), inner)
+    elif isinstance(value, list | tuple):
+        if value:
+            yield Fact(name=prefix, value="\n".join(_shown(prefix, each) for each in value))
+    elif value is not None and value != "":
+        yield Fact(name=prefix, value=_shown(prefix, value))
+
+
+def _shown(name: str, value: Any) -> str:
+    """Return a value as text. The store holds no secret; one that an old version left there is masked all the same."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if "://" in text and "${" not in text:
+        return masked_uri(text)
+    return text if "${" in text or not is_secret_name(name.rpartition(".")[2]) else MASK
+
+
+def _letter(letter: DeadLetter) -> DeadLetterRow:
+    updated: datetime | None = letter.updated.to_datetime() if letter.updated else None
+    return DeadLetterRow(
+        number=letter.number,
+        at=moment_text(letter.refused_at),
+        table=letter.table,
+        key=letter.key,
+        updated=clock_text(updated),
+        stage=letter.stage,
+        error=letter.error,
+    )

@@ -1,0 +1,71 @@
+"""Every address of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cdc_core.web.endpoint import Endpoint, Role
+from cdc_core.web.page.actions import ask_to_drain, asking, doing, drain
+from cdc_core.web.page.errors import error_page
+from cdc_core.web.page.signing_in import ask_for_token, sign_in, sign_out
+from cdc_core.web.page.states import ACTIONS
+from cdc_core.web.page.static_files import static_file
+from cdc_core.web.page.views import (
+    show_changefeed,
+    show_nodes,
+    show_overview,
+    show_plugins,
+    stream_changefeed,
+    stream_nodes,
+    stream_overview,
+    the_points,
+)
+
+__all__ = ["page_endpoints"]
+
+_FEED = "/ui/changefeeds/{name}"
+
+
+def page_endpoints() -> list[Endpoint]:
+    """Return the endpoints of the page. They answer with HTML, also about errors."""
+    return [
+        *_public(),
+        _endpoint("GET", "/ui", Role.VIEW, show_overview),
+        _endpoint("GET", "/ui/live", Role.VIEW, stream_overview),
+        _endpoint("GET", "/ui/nodes", Role.VIEW, show_nodes),
+        _endpoint("GET", "/ui/nodes/live", Role.VIEW, stream_nodes),
+        _endpoint("GET", "/ui/plugins", Role.VIEW, show_plugins),
+        _endpoint("GET", _FEED, Role.VIEW, show_changefeed),
+        _endpoint("GET", f"{_FEED}/live", Role.VIEW, stream_changefeed),
+        _endpoint("GET", f"{_FEED}/points", Role.VIEW, the_points),
+        *_steering(),
+    ]
+
+
+def _public() -> list[Endpoint]:
+    return [
+        _endpoint("GET", "/ui/static/{path:path}", Role.ANYONE, static_file),
+        _endpoint("GET", "/ui/login", Role.ANYONE, ask_for_token),
+        _endpoint("POST", "/ui/login", Role.ANYONE, sign_in),
+        _endpoint("POST", "/ui/logout", Role.ANYONE, sign_out),
+    ]
+
+
+def _steering() -> list[Endpoint]:
+    found = []
+    for action in ACTIONS:
+        role = Role.ADMIN if action == "cancel" else Role.OPERATE
+        found.append(_endpoint("GET", f"{_FEED}/{action}", role, asking(action)))
+        found.append(_endpoint("POST", f"{_FEED}/{action}", role, doing(action)))
+    return [
+        *found,
+        _endpoint("GET", "/ui/nodes/{node}/drain", Role.ADMIN, ask_to_drain),
+        _endpoint("POST", "/ui/nodes/{node}/drain", Role.ADMIN, drain),
+    ]
+
+
+def _endpoint(method: str, path: str, role: Role, handle: Callable[[Request], Response]) -> Endpoint:
+    return Endpoint(method=method, path=path, role=role, handle=handle, refused=error_page)

@@ -1,0 +1,86 @@
+"""The latest measurements of each changefeed, kept in memory while somebody watches."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cdc_core.store.progress import ProgressStore
+from cdc_core.store.reports import Report, reports
+from cdc_core.web.page.measurements import Measurement, Moment, measure, moment_of
+
+__all__ = ["History", "Snapshot"]
+
+INTERVAL_S = 1.0
+_POINTS = 900
+_CHANGEFEEDS = 500
+"""Of more changefeeds than these, the others have no charts: the memory that is used has a limit."""
+_WINDOW_S = 10.0
+"""Rates and latencies are of about so much time: progress is saved only once a step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Every changefeed as of one moment. Holds no secret."""
+
+    reports: Sequence[Report]
+    measured: dict[str, Measurement]
+
+
+@dataclass(slots=True)
+class _Kept:
+    points: deque[Measurement] = field(default_factory=lambda: deque(maxlen=_POINTS))
+    moments: deque[Moment] = field(default_factory=deque)
+
+
+class History:
+    """Reads the store when it is asked, at most once a second, however many people watch. Safe with several threads."""
+
+    def __init__(self, store: ProgressStore) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._kept: dict[str, _Kept] = {}
+        self._read_at = float("-inf")
+        self._snapshot = Snapshot(reports=(), measured={})
+
+    def snapshot(self) -> Snapshot:
+        """Return all changefeeds, read within the last second. Raises: RetryableError from the store."""
+        with self._lock:
+            if time.monotonic() - self._read_at >= INTERVAL_S * 0.9:
+                self._read()
+                self._read_at = time.monotonic()
+            return self._snapshot
+
+    def points(self, name: str) -> list[Measurement]:
+        """Return the measurements of a changefeed, the oldest first."""
+        with self._lock:
+            kept = self._kept.get(name)
+            return [] if kept is None else list(kept.points)
+
+    def _read(self) -> None:
+        found = reports(self._store)
+        names = {report.known.name for report in found}
+        for gone in self._kept.keys() - names:
+            del self._kept[gone]
+        measured = {}
+        for report in found:
+            name, now = report.known.name, moment_of(report)
+            kept = self._kept.get(name)
+            if kept is None:
+                kept = _Kept()
+                if len(self._kept) < _CHANGEFEEDS:
+                    self._kept[name] = kept
+            measured[name] = point = measure(now, _before(kept.moments, now.at))
+            kept.points.append(point)
+            kept.moments.append(now)
+        self._snapshot = Snapshot(reports=found, measured=measured)
+
+
+def _before(moments: deque[Moment], now: float) -> Moment | None:
+    """Return the newest moment that the window does not cover any more, or the oldest one; forget what is older."""
+    while len(moments) > 1 and moments[1].at <= now - _WINDOW_S:
+        moments.popleft()
+    return moments[0] if moments else None

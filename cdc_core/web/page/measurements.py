@@ -1,0 +1,98 @@
+"""What the charts show of a changefeed at one moment, and what is computed from two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cdc_core.store.reports import Report
+from cdc_core.telemetry import metrics
+from cdc_core.telemetry.stages import STAGES
+
+__all__ = ["Measurement", "Moment", "measure", "moment_of", "quantile"]
+
+_RETAINED = "retained_bytes"
+_PERCENTILES = (0.5, 0.95, 0.99)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """What a changefeed has counted at a moment, in seconds since 1970. `lag_s` and `retained_bytes` are as of then."""
+
+    at: float
+    rows: float
+    stages: Mapping[str, float]
+    latency_counts: Sequence[float]
+    lag_s: float | None
+    retained_bytes: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """A point of the charts. Latencies and shares are None while no row was delivered in the time that they cover."""
+
+    at: float
+    lag_s: float | None
+    rows_per_s: float | None
+    latencies_s: Sequence[float | None]
+    """At the percentiles 50, 95 and 99."""
+    retained_bytes: float | None
+    shares: Mapping[str, float]
+    """The part of the time of tasks at each stage."""
+
+    def to_json(self) -> list[float | None]:
+        """Return the point as the charts take it."""
+        return [self.at, self.lag_s, self.rows_per_s, *self.latencies_s, self.retained_bytes]
+
+
+def moment_of(report: Report) -> Moment:
+    """Return what *report* says, for a later comparison."""
+    tally = report.tally
+    (latency,) = tally.samples(metrics.COMMIT_LATENCY)
+    return Moment(
+        at=report.now.timestamp(),
+        rows=tally.value(metrics.ROWS),
+        stages={stage: tally.value(metrics.STAGE_SECONDS, stage) for stage in STAGES},
+        latency_counts=tuple(latency.counts),
+        lag_s=report.behind_s,
+        retained_bytes=report.gauges.get(_RETAINED),
+    )
+
+
+def measure(now: Moment, before: Moment | None) -> Measurement:
+    """Return the point at *now*, with rates and latencies since *before*; without one, since the beginning."""
+    elapsed = None if before is None else now.at - before.at
+    rows = now.rows - (0.0 if before is None else before.rows)
+    counts = [
+        count - (0.0 if before is None else before.latency_counts[index])
+        for index, count in enumerate(now.latency_counts)
+    ]
+    spent = {
+        stage: max(0.0, seconds - (0.0 if before is None else before.stages[stage]))
+        for stage, seconds in now.stages.items()
+    }
+    total = sum(spent.values())
+    return Measurement(
+        at=now.at,
+        lag_s=now.lag_s,
+        rows_per_s=max(0.0, rows) / elapsed if elapsed else None,
+        latencies_s=[quantile(counts, metrics.COMMIT_LATENCY.buckets, share) for share in _PERCENTILES],
+        retained_bytes=now.retained_bytes,
+        shares={stage: seconds / total for stage, seconds in spent.items()} if total > 0 else {},
+    )
+
+
+def quantile(counts: Sequence[float], bounds: Sequence[float], share: float) -> float | None:
+    """Return the value below which *share* of what was counted lies, as Prometheus' `histogram_quantile` does.
+
+    *counts* are those of each bucket, the last one of those above all *bounds*, for which the last bound stands.
+    """
+    total = sum(counts)
+    if total <= 0:
+        return None
+    rank, below, lower = share * total, 0.0, 0.0
+    for count, bound in zip(counts, bounds, strict=False):
+        if count > 0 and below + count >= rank:
+            return lower + (bound - lower) * (rank - below) / count
+        below, lower = below + count, bound
+    return bounds[-1]

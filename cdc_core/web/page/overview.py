@@ -1,0 +1,143 @@
+"""The overview: every changefeed of the store in a table, and the nodes that are alive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cdc_core.masking import masked_uri
+from cdc_core.store.job_values import NodeRecord
+from cdc_core.store.reports import Report
+from cdc_core.telemetry.metrics import ROWS
+from cdc_core.uris import place_of
+from cdc_core.web.page.history import Snapshot
+from cdc_core.web.page.measurements import Measurement
+from cdc_core.web.page.stage_bars import StageBar, stage_bar
+from cdc_core.web.page.states import Tone, note_of, tone_of
+from cdc_core.web.page.texts import UNKNOWN, age_text, number_text, rate_text
+
+__all__ = ["FeedRow", "Filter", "Overview", "Tally", "overview"]
+
+_LAGGING = frozenset({"running", "pause-requested", "paused", "silent", "failed", "stopped", "unknown"})
+"""States in which more is to be delivered, so that a lag means something."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which changefeeds are listed: those whose name, source or sink has `text`, in a state of `tone`."""
+
+    text: str = ""
+    tone: str = ""
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self.text or self.tone)
+
+    def admits(self, row: FeedRow) -> bool:
+        wanted = self.text.lower()
+        return self.tone in ("", row.tone) and any(wanted in text.lower() for text in (row.name, row.source, row.sink))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedRow:
+    """One changefeed as a line of the table. Everything is text to show."""
+
+    name: str
+    state: str
+    tone: Tone
+    note: str
+    lag: str
+    rate: str
+    rows: str
+    source: str
+    sink: str
+    format: str
+    node: str
+    dead_letters: str
+    bar: StageBar
+
+    @property
+    def part(self) -> str:
+        """The id of the line in the page."""
+        return f"feed-{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """How many changefeeds are in states of a tone."""
+
+    tone: str
+    label: str
+    count: str
+    is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """What the overview shows. `total` counts changefeeds without regard to the filter."""
+
+    rows: Sequence[FeedRow]
+    tallies: Sequence[Tally]
+    filter: Filter
+    total: str
+    rate: str
+    worst_lag: str
+    worst_name: str
+    nodes: str
+
+    @property
+    def nothing(self) -> str:
+        """What the table says when it has no line; otherwise empty."""
+        if self.rows:
+            return ""
+        return "No changefeed matches." if self.filter.is_on else "The store knows no changefeed yet."
+
+
+_LABELS = {"": "all", "good": "running", "busy": "changing", "warn": "attention", "bad": "failed", "rest": "ended"}
+
+
+def overview(snapshot: Snapshot, nodes: Sequence[NodeRecord], chosen: Filter) -> Overview:
+    """Return the overview of *snapshot*."""
+    rows = [_row(report, snapshot.measured[report.known.name]) for report in snapshot.reports]
+    counts = {tone: sum(row.tone == tone for row in rows) for tone in _LABELS}
+    counts[""] = len(rows)
+    lags = [
+        (report.behind_s, report.known.name)
+        for report in snapshot.reports
+        if report.behind_s is not None and report.state in _LAGGING
+    ]
+    worst, name = max(lags, default=(None, ""))
+    rates = [point.rows_per_s or 0.0 for point in snapshot.measured.values()]
+    return Overview(
+        rows=[row for row in rows if chosen.admits(row)],
+        tallies=[
+            Tally(tone=tone, label=label, count=number_text(counts[tone]), is_chosen=tone == chosen.tone)
+            for tone, label in _LABELS.items()
+        ],
+        filter=chosen,
+        total=number_text(len(rows)),
+        rate=rate_text(sum(rates)),
+        worst_lag=age_text(worst),
+        worst_name=name,
+        nodes=number_text(len(nodes)),
+    )
+
+
+def _row(report: Report, measured: Measurement) -> FeedRow:
+    known = report.known
+    sources = [place_of(masked_uri(source)) for source in known.sources]
+    return FeedRow(
+        name=known.name,
+        state=report.state,
+        tone=tone_of(report),
+        note=note_of(report),
+        lag=age_text(report.behind_s) if report.state in _LAGGING else UNKNOWN,
+        rate=rate_text(measured.rows_per_s) if report.is_alive else UNKNOWN,
+        rows=number_text(report.tally.value(ROWS)),
+        source=sources[0] + (f" and {len(sources) - 1} more" if len(sources) > 1 else ""),
+        sink=masked_uri(str(known.definition.get("sink") or "")),
+        format=str(known.definition.get("format") or ""),
+        node="" if report.job is None else report.job.job.node or "",
+        dead_letters=number_text(report.dead_letters) if report.dead_letters else "",
+        bar=stage_bar(measured.shares),
+    )

@@ -1,0 +1,71 @@
+"""From view models to answers: templates, and what a browser may do with them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from cdc_core.web.access.guard import COOKIE
+from cdc_core.web.endpoint import Role
+
+__all__ = ["POLICY", "page", "part", "redirect", "secured"]
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self';"
+    " base-uri 'none'; frame-ancestors 'none'"
+)
+"""Nothing is loaded from elsewhere, and no script or style stands in the page itself."""
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+@functools.cache
+def _templates() -> Environment:
+    """Return the templates. Whatever they show is escaped, and what they name must be there."""
+    return Environment(
+        loader=PackageLoader("cdc_core.web.page"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def page(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
+    """Return a whole page for the caller, whose role decides what is offered."""
+    role: Role = request.state.role
+    known: Mapping[str, Any] = {
+        "signed_in": role >= Role.VIEW,
+        "can_sign_out": COOKIE in request.cookies,
+        "may_operate": role >= Role.OPERATE,
+        "may_administer": role >= Role.ADMIN,
+        "problem": "",
+    }
+    text = _templates().get_template(template).render({**known, **values})
+    return secured(HTMLResponse(text, status_code=status))
+
+
+def part(template: str, **values: Any) -> str:
+    """Return a part of a page as HTML: the same template that the whole page includes."""
+    return _templates().get_template(f"parts/{template}").render(values)
+
+
+def redirect(path: str) -> Response:
+    """Return the answer to a form that was obeyed: a browser then gets *path*, and a reload does nothing twice."""
+    return secured(RedirectResponse(path, status_code=303))
+
+
+def secured(answer: Response) -> Response:
+    """Return *answer* with the headers of every answer of the page."""
+    for name, value in _HEADERS.items():
+        answer.headers.setdefault(name, value)
+    return answer

@@ -1,0 +1,45 @@
+"""What requests of the page say."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+
+from cdc_core.errors import ConfigError
+from cdc_core.store.progress import ProgressStore
+from cdc_core.web.endpoint import Refusal
+
+__all__ = ["form_values", "known_name", "name_of"]
+
+_MOST_FIELDS = 1000
+_FORM = "application/x-www-form-urlencoded"
+
+
+def form_values(request: Request) -> dict[str, str]:
+    """Return the fields of the form that the request holds. Raises: Refusal when it holds no form."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body: bytes = request.state.body
+    if body and kind != _FORM:
+        raise Refusal(415, f"a form must be sent as {_FORM}")
+    try:
+        fields = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
+    except ValueError as error:
+        raise Refusal(400, "the form cannot be read: it is not UTF-8, or has too many fields") from error
+    return {name: value.replace("\r\n", "\n") for name, value in fields}
+
+
+def name_of(request: Request, parameter: str = "name") -> str:
+    """Return a name in the path. Raises: ConfigError when it is none."""
+    name: str = request.path_params[parameter]
+    if not name or len(name) > 200:
+        raise ConfigError("the address has no name")
+    return name
+
+
+def known_name(request: Request, store: ProgressStore) -> str:
+    """Return the name of a changefeed in the path. Raises: Refusal when the store does not know it."""
+    name = name_of(request)
+    if store.find(name) is None:
+        raise Refusal(404, f"the store knows no changefeed '{name}'")
+    return name

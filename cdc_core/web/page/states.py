@@ -1,0 +1,65 @@
+"""States as the page shows them: how urgent each is, and what may be done about it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from cdc_core.store.reports import Report
+
+__all__ = ["ACTIONS", "Tone", "actions_of", "note_of", "tone_of"]
+
+Tone = Literal["good", "busy", "rest", "warn", "bad"]
+
+_TONES: dict[str, Tone] = {
+    "running": "good",
+    "new": "busy",
+    "pause-requested": "busy",
+    "cancel-requested": "busy",
+    "reverting": "busy",
+    "paused": "warn",
+    "silent": "bad",
+    "failed": "bad",
+    "revert-failed": "bad",
+    "unknown": "warn",
+    "stopped": "rest",
+    "canceled": "rest",
+    "succeeded": "rest",
+    "complete": "rest",
+}
+ACTIONS = ("pause", "resume", "restart", "cancel")
+"""What people may ask for, in the order of the buttons."""
+_POSSIBLE: dict[str, tuple[str, ...]] = {
+    "running": ("pause", "restart", "cancel"),
+    "pause-requested": ("resume", "cancel"),
+    "paused": ("resume", "cancel"),
+    "revert-failed": ("cancel",),
+}
+
+
+def tone_of(report: Report) -> Tone:
+    """Return how urgent the state is: a running changefeed that retries, or that no node runs, is not well."""
+    tone = _TONES.get(report.state, "warn")
+    if tone != "good":
+        return tone
+    if report.is_alive:
+        return "warn" if report.status is not None and report.status.values.get("waiting_for") else "good"
+    return "busy"
+
+
+def actions_of(report: Report) -> tuple[str, ...]:
+    """Return what may be asked for now. Only jobs can be steered, except that any paused changefeed can be resumed."""
+    if report.job is None:
+        return ("resume",) if report.known.paused is not None else ()
+    return _POSSIBLE.get(report.state, ())
+
+
+def note_of(report: Report) -> str:
+    """Return in one line what a person should know beside the state; mostly nothing."""
+    status = {} if report.status is None else report.status.values
+    if report.job is not None and report.state not in ("running", "succeeded", "canceled"):
+        return report.job.job.reason or ""
+    if report.known.paused is not None:
+        return report.known.paused.reason
+    if report.is_alive:
+        return str(status.get("waiting_for") or status.get("notice") or "")
+    return str(status.get("error") or "") if report.state == "failed" else ""

@@ -1,0 +1,136 @@
+"""The pages that only show something, and the streams that keep them up to date."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cdc_core.store.reports import report
+from cdc_core.web.endpoint import Refusal
+from cdc_core.web.page.changefeed import ChangefeedView, changefeed_view
+from cdc_core.web.page.live import Frame, frames_answer
+from cdc_core.web.page.measurements import Measurement, measure, moment_of
+from cdc_core.web.page.node_views import NodeRow, node_rows
+from cdc_core.web.page.overview import Filter, Overview, overview
+from cdc_core.web.page.plugin_views import plugin_groups
+from cdc_core.web.page.rendering import page, part, secured
+from cdc_core.web.page.requests import name_of
+from cdc_core.web.page.site import Site, site_of
+
+__all__ = [
+    "seen_changefeed",
+    "show_changefeed",
+    "show_nodes",
+    "show_overview",
+    "show_plugins",
+    "stream_changefeed",
+    "stream_nodes",
+    "stream_overview",
+    "the_points",
+]
+
+_DONE = {
+    "pause": "It will be paused.",
+    "resume": "It is resumed.",
+    "restart": "It will be restarted.",
+    "cancel": "It will be cancelled.",
+    "create": "It is created.",
+    "replay": "The dead letters were replayed.",
+    "discard": "The dead letter was discarded.",
+    "drain": "The node hands over its jobs and ends.",
+}
+"""What a page says after a form was obeyed, by its parameter `done`."""
+
+
+def show_overview(request: Request) -> Response:
+    site, chosen = site_of(request), _filter_of(request)
+    return page(request, "overview.html", view=_overview(site, chosen), query=request.url.query, done=_done(request))
+
+
+def stream_overview(request: Request) -> Response:
+    site, chosen = site_of(request), _filter_of(request)
+
+    def read() -> Frame:
+        view = _overview(site, chosen)
+        parts = {row.part: part("feed_row.html", row=row) for row in view.rows}
+        return Frame(
+            parts={**parts, "totals": part("totals.html", view=view)},
+            members=tuple(parts),
+            group=lambda: part("feed_rows.html", view=view),
+        )
+
+    return frames_answer(read)
+
+
+def show_changefeed(request: Request) -> Response:
+    site, name = site_of(request), name_of(request)
+    view, _ = seen_changefeed(site, name)
+    return page(request, "changefeed.html", view=view, done=_done(request))
+
+
+def stream_changefeed(request: Request) -> Response:
+    site, name = site_of(request), name_of(request)
+    may = {"may_operate": request.state.role >= 2, "may_administer": request.state.role >= 3}
+
+    def read() -> Frame:
+        view, point = seen_changefeed(site, name)
+        names = ("head", "strip", "readings", "facts", "spans", "events", "letters")
+        return Frame(parts={each: part(f"{each}.html", view=view, **may) for each in names}, point=point.to_json())
+
+    return frames_answer(read)
+
+
+def the_points(request: Request) -> Response:
+    """Return what the charts of a changefeed show, as columns."""
+    site, name = site_of(request), name_of(request)
+    rows = [point.to_json() for point in site.history.points(name)]
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    return secured(Response(json.dumps(columns), media_type="application/json"))
+
+
+def show_nodes(request: Request) -> Response:
+    return page(request, "nodes.html", rows=_nodes(site_of(request)), done=_done(request))
+
+
+def stream_nodes(request: Request) -> Response:
+    site = site_of(request)
+    may = {"may_administer": request.state.role >= 3}
+    return frames_answer(lambda: Frame(parts={"nodes": part("node_rows.html", rows=_nodes(site), **may)}))
+
+
+def show_plugins(request: Request) -> Response:
+    return page(request, "plugins.html", groups=plugin_groups(site_of(request).deployment.plugins))
+
+
+def seen_changefeed(site: Site, name: str) -> tuple[ChangefeedView, Measurement]:
+    """Return the changefeed as of now, and the newest point of its charts. Raises: Refusal when it is unknown."""
+    store = site.deployment.store
+    measured = site.history.snapshot().measured.get(name)
+    known = store.find(name)
+    if known is None:
+        raise Refusal(404, f"the store knows no changefeed '{name}'")
+    found = report(store, known, now=datetime.now(UTC))
+    if measured is None:
+        measured = measure(moment_of(found), None)
+    return changefeed_view(found, measured, store.dead_letters(name)), measured
+
+
+def _overview(site: Site, chosen: Filter) -> Overview:
+    return overview(site.history.snapshot(), site.deployment.store.living_nodes(), chosen)
+
+
+def _nodes(site: Site) -> list[NodeRow]:
+    store = site.deployment.store
+    now, nodes = store.nodes()
+    return node_rows(nodes, store.jobs(), now=now)
+
+
+def _filter_of(request: Request) -> Filter:
+    return Filter(text=request.query_params.get("q", "").strip()[:100], tone=request.query_params.get("tone", ""))
+
+
+def _done(request: Request) -> str:
+    return _DONE.get(request.query_params.get("done", ""), "")

@@ -1,0 +1,307 @@
+"""The page as people without scripts get it: each view, each action, and nothing in it that could run."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cdc_testing.browsing import Answer, Browser
+from cdc_testing.page_rig import HOSTILE, Shown, deployment, served
+from cdc_testing.stored import DEFINITION
+
+from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core.web.access.callers import token_hash
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ProgressStore]:
+    store = ProgressStore(store_url(tmp_path))
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def shown(store: ProgressStore) -> Shown:
+    shown = Shown(store)
+    shown.job("orders")
+    shown.step("orders", rows=1234)
+    return shown
+
+
+@pytest.fixture
+def browser(shown: Shown) -> Iterator[Browser]:
+    with served(deployment(shown.store)) as server:
+        yield Browser(server.address.port)
+
+
+@pytest.fixture
+def guarded(shown: Shown, tmp_path: Path) -> Iterator[Browser]:
+    """A server that wants tokens: `view`, `operate` and `admin` have those roles."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("".join(f"{role} {role} {token_hash(role)}\n" for role in ("view", "operate", "admin")))
+    with served(deployment(shown.store), tokens=str(tokens)) as server:
+        yield Browser(server.address.port)
+
+
+def state(store: ProgressStore, name: str = "orders") -> str:
+    job = store.find_job(name)
+    assert job is not None
+    return job.state
+
+
+def stream(browser: Browser, path: str, *, until: Callable[[str], bool]) -> str:
+    """Return what a stream sends until that is enough."""
+    connection = http.client.HTTPConnection("127.0.0.1", browser.port, timeout=30)
+    connection.request("GET", path)
+    answer, found = connection.getresponse(), ""
+    assert answer.headers["Content-Type"].startswith("text/event-stream")
+    while not until(found):
+        found += answer.readline().decode()
+    connection.close()
+    return found
+
+
+def signed_in(browser: Browser, token: str) -> Answer:
+    return browser.post("/ui/login", token=token, next="/ui/nodes")
+
+
+def test_the_overview_lists_each_changefeed_with_state_rows_and_way(browser: Browser) -> None:
+    text = browser.get("/ui").page.text
+    assert "orders running" in text
+    assert "1,234" in text
+    assert "postgresql://db.example:5432/shop → json → kafka://broker-1:9092" in text
+
+
+def test_the_overview_can_be_narrowed_by_text_and_state(browser: Browser, shown: Shown) -> None:
+    shown.job("stock", sink="s3://lake/shop")
+    found = browser.get("/ui?q=lake").body
+    assert 'id="feed-stock"' in found
+    assert 'id="feed-orders"' not in found
+    assert "No changefeed matches." in browser.get("/ui?tone=bad").page.text
+
+
+def test_the_overview_of_an_empty_store_says_so(tmp_path: Path) -> None:
+    empty = ProgressStore(store_url(tmp_path))
+    empty.open()
+    with served(deployment(empty)) as server:
+        assert "The store knows no changefeed yet." in Browser(server.address.port).get("/ui").page.text
+    empty.close()
+
+
+def test_one_changefeed_shows_its_strip_measurements_spans_history_and_definition(browser: Browser) -> None:
+    text = browser.get("/ui/changefeeds/orders").page.text
+    for wanted in (
+        "source",
+        "encoder",
+        "sink",
+        "waits for changes",
+        "Oldest row not yet delivered: at most",
+        "Commit to durable",
+        "Retained log 50.4 MB",
+        "shop.public.customers all keys",
+        "adopted",
+        "options.resolved 1s",
+        "No row is among the dead letters.",
+    ):
+        assert wanted in text, wanted
+
+
+def test_secrets_are_references_or_masked_in_the_definition(browser: Browser, store: ProgressStore) -> None:
+    old = {**DEFINITION, "source": "postgresql://ann:hunter2@host/shop", "sink": "webhook-https://x/?token=hunter2"}
+    store.register("old", old)
+    assert "postgresql://cdc:${SHOP_PASSWORD}@db.example" in browser.get("/ui/changefeeds/orders").page.text
+    assert "hunter2" not in browser.get("/ui/changefeeds/old").body + browser.get("/ui").body
+
+
+def test_a_changefeed_that_waits_for_its_sink_says_so_at_the_sink(browser: Browser, shown: Shown) -> None:
+    shown.step("orders", rows=0, waiting_on="sink 'kafka'", waiting_for="the broker does not answer")
+    text = browser.get("/ui/changefeeds/orders").page.text
+    assert "kafka://broker-1:9092 waits for sink 'kafka': the broker does not answer" in text
+
+
+def test_an_unknown_changefeed_is_a_page_with_status_404(browser: Browser) -> None:
+    answer = browser.get("/ui/changefeeds/nothing")
+    assert answer.status == 404
+    assert "the store knows no changefeed 'nothing'" in answer.page.text
+
+
+def test_whatever_has_markup_is_shown_and_not_obeyed(browser: Browser, shown: Shown) -> None:
+    store = shown.store
+    store.register(HOSTILE, {**DEFINITION, "tables": [HOSTILE], "sink": f"file://{HOSTILE}"})
+    shown.step("orders", rows=0, letters=1, waiting_on=HOSTILE, waiting_for=HOSTILE, notice=HOSTILE)
+    store.pause_job("orders", HOSTILE)
+    pages = ["/ui", "/ui?q=" + "%3Cscript%3E", "/ui/nodes", "/ui/changefeeds/orders", "/ui/changefeeds/%3Cscript%3E"]
+    pages += ["/ui/login?next=%22%3E%3Cscript%3E", "/ui/changefeeds/orders/cancel"]
+    for path in pages:
+        answer = browser.get(path)
+        assert answer.page.active == [], path
+        assert "<script>" not in answer.body, path
+    assert HOSTILE in " ".join(browser.get("/ui").page.texts)
+    assert HOSTILE in " ".join(browser.get("/ui/changefeeds/orders").page.texts)
+    assert "<script>" not in stream(browser, "/ui/live", until=lambda sent: "feed-orders" in sent)
+    sent = stream(browser, "/ui/changefeeds/orders/live", until=lambda sent: "event: point" in sent)
+    assert "&lt;script&gt;" in sent
+
+
+def test_every_answer_forbids_what_is_not_of_this_server(browser: Browser) -> None:
+    for path in ("/ui", "/ui/changefeeds/orders", "/ui/changefeeds/none", "/ui/static/page.css", "/ui/static/none"):
+        policy = browser.get(path).headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+
+
+def test_static_files_are_those_of_the_package_and_no_others(browser: Browser) -> None:
+    answer = browser.get("/ui/static/vendor/uPlot.min.css")
+    assert answer.status == 200
+    assert answer.headers["content-type"].startswith("text/css")
+    assert (
+        browser.get(
+            "/ui/static/page.css", **{"If-None-Match": browser.get("/ui/static/page.css").headers["etag"]}
+        ).status
+        == 304
+    )
+    for path in ("/ui/static/../endpoints.py", "/ui/static/%2e%2e/endpoints.py", "/ui/static/vendor", "/ui/static/x"):
+        assert browser.get(path).status in (400, 404), path
+
+
+@pytest.mark.parametrize(
+    ("action", "after", "said"),
+    [
+        ("pause", "pause-requested", "It will be paused."),
+        ("restart", "pause-requested", "It will be restarted."),
+        ("cancel", "cancel-requested", "It will be cancelled."),
+    ],
+)
+def test_an_action_is_confirmed_on_a_page_and_then_asked_for(
+    browser: Browser, store: ProgressStore, action: str, after: str, said: str
+) -> None:
+    assert f"/ui/changefeeds/orders/{action}" in browser.get("/ui/changefeeds/orders").page.links
+    [form] = browser.get(f"/ui/changefeeds/orders/{action}").page.forms
+    assert state(store) == "running"
+    answer = browser.post(form.target, **{**form.fields, "reason": "for a test"})
+    assert answer.status == 303
+    assert state(store) == after
+    text = browser.get(answer.headers["location"]).page.text
+    assert said in text
+    assert action == "restart" or "for a test" in text
+
+
+def test_a_paused_job_is_resumed(browser: Browser, shown: Shown) -> None:
+    shown.store.pause_job("orders", "lunch")
+    shown.store.settle("orders", shown.nodes["ada"], "stopped")
+    assert "lunch" in browser.get("/ui").page.text
+    browser.post("/ui/changefeeds/orders/resume")
+    assert state(shown.store) == "running"
+
+
+def test_an_action_that_cannot_be_done_is_shown_again_with_the_reason(browser: Browser, shown: Shown) -> None:
+    shown.store.settle("orders", shown.nodes["ada"], "succeeded")
+    answer = browser.post("/ui/changefeeds/orders/pause", reason="no")
+    assert answer.status == 409
+    assert "has ended" in answer.page.text
+    assert [form.target for form in answer.page.forms] == ["/ui/changefeeds/orders/pause"]
+
+
+def test_nodes_are_shown_with_locality_and_jobs_and_can_be_drained(browser: Browser, store: ProgressStore) -> None:
+    page = browser.get("/ui/nodes").page
+    assert "ada alive region=eu-west-1 zone=a 1 of 9 orders" in page.text
+    [form] = browser.get("/ui/nodes/ada/drain").page.forms
+    assert browser.post(form.target).headers["location"] == "/ui/nodes?done=drain"
+    assert [node.draining for node in store.living_nodes() if node.name == "ada"] == [True]
+    assert browser.post("/ui/nodes/nobody/drain").status == 409
+
+
+def test_plugins_are_shown_with_their_options(browser: Browser) -> None:
+    text = browser.get("/ui/plugins").page.text
+    assert "kafka://" in text
+    assert "compression" in text
+
+
+def test_a_stream_sends_every_part_once_and_then_only_what_has_changed(browser: Browser) -> None:
+    def is_complete(sent: str) -> bool:
+        return sent.count("event: point") == 3
+
+    first, *later = stream(browser, "/ui/changefeeds/orders/live", until=is_complete).split("event: point")
+    for part in ("head", "strip", "readings", "facts", "spans", "events", "letters"):
+        assert f'id="{part}"' in first
+    assert 'id="strip"' in "".join(later)  # the oldest row has become older
+    assert 'id="events"' not in "".join(later)
+
+
+def test_the_stream_of_the_overview_sends_lines_and_all_of_them_when_one_comes(browser: Browser, shown: Shown) -> None:
+    added = False
+
+    def is_complete(sent: str) -> bool:
+        nonlocal added
+        if not added and 'id="feed-orders"' in sent:
+            shown.job("stock")
+            added = True
+        return sent.count('id="feed-stock"') == 1
+
+    sent = stream(browser, "/ui/live", until=is_complete)
+    assert sent.count('id="feeds"') == 2
+
+
+def test_charts_have_the_points_of_everybody_who_looked(browser: Browser) -> None:
+    browser.get("/ui")
+    columns = json.loads(browser.get("/ui/changefeeds/orders/points").body)
+    assert [len(column) for column in columns] == [len(columns[0])] * 7
+    assert len(columns[0]) >= 1
+
+
+def test_whoever_has_not_signed_in_is_asked_to(guarded: Browser) -> None:
+    answer = guarded.get("/ui/nodes?x=1")
+    assert answer.status == 303
+    assert answer.headers["location"] == "/ui/login?next=%2Fui%2Fnodes%3Fx%3D1"
+    assert "Sign in" in guarded.get(answer.headers["location"]).page.text
+    assert guarded.get("/ui/static/page.css").status == 200
+
+
+def test_a_token_signs_in_and_signing_out_ends_that(guarded: Browser) -> None:
+    wrong = signed_in(guarded, "nonsense")
+    assert wrong.status == 401
+    assert "This token is not known here." in wrong.page.text
+    answer = signed_in(guarded, "view")
+    assert answer.headers["location"] == "/ui/nodes"
+    assert {"HttpOnly", "SameSite=strict"} <= set(answer.headers["set-cookie"].split("; "))
+    assert guarded.get("/ui/nodes").status == 200
+    guarded.post("/ui/logout")
+    assert guarded.get("/ui/nodes").status == 303
+
+
+def test_signing_in_leads_nowhere_else(guarded: Browser) -> None:
+    for elsewhere in ("https://evil.example/", "//evil.example", "/ui/../x\\@evil", "javascript:1", "/metrics"):
+        answer = guarded.post("/ui/login", token="view", next=elsewhere)
+        assert answer.headers["location"].startswith("/ui"), elsewhere
+
+
+def test_a_role_is_offered_what_it_may_do_and_no_more(guarded: Browser, store: ProgressStore) -> None:
+    signed_in(guarded, "view")
+    assert "/ui/changefeeds/orders/pause" not in guarded.get("/ui/changefeeds/orders").page.links
+    assert guarded.post("/ui/changefeeds/orders/pause").status == 403
+    signed_in(guarded, "operate")
+    links = guarded.get("/ui/changefeeds/orders").page.links
+    assert "/ui/changefeeds/orders/pause" in links
+    assert "/ui/changefeeds/orders/cancel" not in links
+    assert guarded.post("/ui/changefeeds/orders/cancel").status == 403
+    assert guarded.post("/ui/nodes/ada/drain").status == 403
+    assert state(store) == "running"
+    signed_in(guarded, "admin")
+    assert guarded.post("/ui/changefeeds/orders/cancel").status == 303
+
+
+def test_a_form_of_another_site_is_refused(guarded: Browser, store: ProgressStore) -> None:
+    signed_in(guarded, "admin")
+    connection = http.client.HTTPConnection("127.0.0.1", guarded.port, timeout=30)
+    connection.request(
+        "POST",
+        "/ui/changefeeds/orders/cancel",
+        body="",
+        headers={"Cookie": guarded.cookie, "Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"},
+    )
+    assert connection.getresponse().status == 403
+    connection.close()
+    assert state(store) == "running"
