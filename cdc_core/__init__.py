@@ -6,6 +6,7 @@ Importing this module imports neither pyspark nor any plugin or client library.
 
 from typing import TYPE_CHECKING, Any
 
+from cdc_core.cloudevents import EVENT_TYPE, EVENTS_TYPE, Attributes, CloudEvents, each_event
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.decoder import DecodedRow, Decoder, plain_value
 from cdc_core.destination import Destination
@@ -88,16 +89,20 @@ from cdc_core.unavailable import (
 )
 
 __all__ = [
+    "EVENTS_TYPE",
+    "EVENT_TYPE",
     "MB",
     "METADATA_MEMBER",
     "SOURCE_MEMBERS",
     "START_OVER",
     "UNAVAILABLE_MEMBER",
+    "Attributes",
     "BadRowError",
     "ByteSize",
     "CdcError",
     "ChangeReader",
     "Changefeed",
+    "CloudEvents",
     "Column",
     "ColumnType",
     "Comparison",
@@ -183,6 +188,7 @@ __all__ = [
     "closest_replica",
     "counted",
     "did_you_mean",
+    "each_event",
     "executor_locality",
     "format_duration",
     "hookimpl",

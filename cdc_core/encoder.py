@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cdc_core.cloudevents import CloudEvents
 from cdc_core.enriched import SourceFacts
 from cdc_core.envelope import Envelope
 from cdc_core.file_body import FileBody, NewlineBody
@@ -36,6 +37,8 @@ class EncoderContext:
     """How to compress files, for an encoder whose registration says `compresses`; "none" for all others."""
     source: SourceFacts = field(default_factory=SourceFacts)
     """Where the rows come from, for the member `source` of envelope `enriched`."""
+    events: CloudEvents | None = None
+    """How messages are events in envelope `cloudevents`; None in any other."""
     key_column: str | None = None
     """The column that is the key of messages, of an encoder with `rekeys`; None for the primary key."""
     clock: Callable[[], int] = time.time_ns

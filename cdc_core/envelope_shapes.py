@@ -38,11 +38,15 @@ SOURCE_TIMES = {"mvcc_timestamp": ("mvcc_timestamp",), "updated": ("ts_hlc", "ts
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What an envelope is. `options` are those of `ENVELOPE_OPTIONS` that have a place in it."""
+    """What an envelope is. `options` are those of `ENVELOPE_OPTIONS` that have a place in it.
+
+    `events`: messages are those of CloudEvents, which need a content type, and may have attributes beside the value.
+    """
 
     row: RowPlace
     delete: DeleteForm
     options: tuple[str, ...] = ()
+    events: bool = False
 
 
 SHAPES = {
@@ -51,8 +55,9 @@ SHAPES = {
     "row": _Shape(RowPlace.MESSAGE, DeleteForm.TOMBSTONE),
     "key_only": _Shape(RowPlace.NOWHERE, DeleteForm.TOMBSTONE),
     "enriched": _Shape(RowPlace.MEMBER, DeleteForm.NULL_ROW, ENVELOPE_OPTIONS),
+    "cloudevents": _Shape(RowPlace.MEMBER, DeleteForm.NULL_ROW, ENVELOPE_OPTIONS, events=True),
 }
-"""Every envelope, by its name."""
+"""Every envelope, by its name. The data of `cloudevents` is what `wrapped` has."""
 ENVELOPES = tuple(SHAPES)
 """Every envelope that a changefeed may ask for."""
 

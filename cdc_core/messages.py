@@ -8,6 +8,7 @@ from typing import cast
 
 import pyarrow as pa
 
+from cdc_core.cloudevents import Attributes
 from cdc_core.rows import RowBatch
 from cdc_core.schema import TableName
 
@@ -21,7 +22,8 @@ class MessageBatch:
     """The encoded rows of one `RowBatch`, in the same order, for one topic.
 
     `key` and `value` are Arrow arrays, large_binary or binary. A null value is a tombstone. `updated` is the column of
-    the rows. `headers` is a map<string, binary> array, or None without headers.
+    the rows. `headers` is a map<string, binary> array, or None without headers. `attributes` are those of the events in
+    mode "binary" of envelope `cloudevents`, of which `value` is the data; None otherwise.
     """
 
     topic: str
@@ -29,6 +31,7 @@ class MessageBatch:
     value: pa.Array
     updated: pa.StructArray
     headers: pa.MapArray | None = None
+    attributes: Attributes | None = None
 
     def __len__(self) -> int:
         return len(self.value)

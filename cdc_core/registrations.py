@@ -91,9 +91,9 @@ class SinkRegistration(Registration):
     flushes whenever they take 32 MB. `records`: `ResolvedSink.record` needs what `Flushed.delivered` said.
     `min_checkpoint_frequency_s`: least time between two steps unless the user says otherwise; more than 0 where a step
     makes a file. `forced`: envelope options that are always on, as key_in_value where the key has no other place.
-    `envelopes`: those it accepts, all when None. `compression_option`: the option that says how files are compressed,
-    which an encoder may have to do. `reader`: its `SinkReader`, which sees what a consumer sees. `history`: its
-    `StoredHistory`. `secret_path`: path and user of the URI are never shown. `routes`: it obeys `RowBatch.topic`.
+    `envelopes`: those it accepts; None: all but `cloudevents`. `compression_option`: the option that says how files are
+    compressed, which an encoder may have to do. `reader`: its `SinkReader`, which sees what a consumer sees. `history`:
+    its `StoredHistory`. `secret_path`: path and user of the URI are never shown. `routes`: it obeys `RowBatch.topic`.
     """
 
     KIND: ClassVar[str] = "sink"

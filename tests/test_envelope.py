@@ -36,6 +36,7 @@ def members(value: typing.Any) -> Json | None:
         ("row", RowPlace.MESSAGE, DeleteForm.TOMBSTONE),
         ("key_only", RowPlace.NOWHERE, DeleteForm.TOMBSTONE),
         ("enriched", RowPlace.MEMBER, DeleteForm.NULL_ROW),
+        ("cloudevents", RowPlace.MEMBER, DeleteForm.NULL_ROW),
     ],
 )
 def test_an_envelope_has_a_place_for_rows_and_a_form_of_deletes(name: str, row: RowPlace, delete: DeleteForm) -> None:
@@ -58,9 +59,9 @@ def test_members_are_images_and_then_metadata_in_alphabetical_order() -> None:
     ("name", "options", "fit"),
     [
         ("wrapped", [], ""),
-        ("bare", ["diff"], "'wrapped' or 'enriched'"),
-        ("row", ENVELOPE_OPTIONS, "'wrapped' or 'bare' or 'enriched'"),
-        ("key_only", ENVELOPE_OPTIONS, "'wrapped' or 'bare' or 'enriched'"),
+        ("bare", ["diff"], "'wrapped' or 'enriched' or 'cloudevents'"),
+        ("row", ENVELOPE_OPTIONS, "'wrapped' or 'bare' or 'enriched' or 'cloudevents'"),
+        ("key_only", ENVELOPE_OPTIONS, "'wrapped' or 'bare' or 'enriched' or 'cloudevents'"),
     ],
 )
 def test_an_option_without_a_place_is_refused_with_the_envelopes_that_fit(
@@ -74,7 +75,7 @@ def test_an_option_without_a_place_is_refused_with_the_envelopes_that_fit(
             continue
         with pytest.raises(OptionError) as refused:
             envelope.check("encoder 'x'")
-        fitting = "'wrapped' or 'enriched'" if option == "diff" else fit
+        fitting = "'wrapped' or 'enriched' or 'cloudevents'" if option == "diff" else fit
         assert str(refused.value) == f"encoder 'x': envelope '{name}' has no place for '{option}'; use {fitting}"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from cdc_core.cloudevents import CloudEvents
 from cdc_core.errors import ConfigError
 from cdc_core.masking import has_unencoded_password, is_secret_name, masked_uri
 from cdc_core.messages import topic_placeholders
@@ -158,13 +159,26 @@ class Changefeed:
 class ChangefeedOptions:
     """The options that every changefeed has, whatever its plugins."""
 
-    envelope: Literal["wrapped", "bare", "key_only", "row", "enriched"] = option(
+    envelope: Literal["wrapped", "bare", "key_only", "row", "enriched", "cloudevents"] = option(
         "wrapped", doc="Shape of the messages. An encoder may support only some of them."
     )
     enriched_properties: tuple[Literal["source", "schema"], ...] = option(
         (),
         doc="What to add to messages in envelope `enriched`: `source`, where the row comes from; `schema`, a Kafka"
         " Connect schema of each key and value.",
+    )
+    cloudevents_mode: Literal["structured", "binary"] = option(
+        "structured",
+        doc="Where the attributes of envelope `cloudevents` are: beside the data in one JSON object, or in headers.",
+    )
+    cloudevents_source: str | None = option(
+        None,
+        doc="Beginning of the attribute `source`, a URI: the parts of the table's name follow it. Default:"
+        " `/cdc/` and the name of the changefeed.",
+    )
+    cloudevents_type_prefix: str = option(
+        "cdc.",
+        doc="Beginning of the attribute `type`: `insert`, `update`, `delete`, `scan` or `resolved` follows it.",
     )
     updated: bool = option(False, doc="Add to each row the timestamp of the commit that wrote it.")
     diff: bool = option(False, doc="Add the row as it was before the change.")
@@ -319,6 +333,10 @@ class ChangefeedOptions:
             raise ValueError("on_error='dead_letter' and the option 'dead_letter' (the URI of a sink) need each other")
         if self.max_row_bytes > _MOST_ROW_BYTES:
             raise ValueError(f"'max_row_bytes' must be at most {format_bytes(_MOST_ROW_BYTES)}")
+        CloudEvents(
+            source="/" if self.cloudevents_source is None else self.cloudevents_source,
+            type_prefix=self.cloudevents_type_prefix,
+        )  # checks both
         if self.topic is not None:
             topic_placeholders(self.topic)
             if not self.topic:

@@ -14,6 +14,7 @@ from cdc_core.config.dead_letters import dead_letter_changefeed, dead_letter_tab
 from cdc_core.config.definition import stored_definition
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.config.sinkless import SINKLESS, refuse_unused
+from cdc_core.envelope_shapes import SHAPES
 from cdc_core.errors import ConfigError, OptionError
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.locality import Locality
@@ -58,6 +59,11 @@ def resolve_without_sink(changefeed: Changefeed, host: PluginHost) -> ResolvedCh
     resolved = resolve(changefeed, host) if changefeed.sink else _resolved(changefeed, host)
     options = dataclasses.replace(resolved.options, on_error="fail", dead_letter=None)
     _refuse_impossible(f"changefeed '{changefeed.name}'", options, resolved.encoder.registration, SINKLESS, host)
+    if SHAPES[options.envelope].events and options.cloudevents_mode == "binary":
+        raise OptionError(
+            f"changefeed '{changefeed.name}': cloudevents_mode 'binary' has attributes in headers, which messages that"
+            " are taken directly do not have; set cloudevents_mode = 'structured'"
+        )
     return dataclasses.replace(
         resolved,
         sink=Component(registration=SINKLESS),
@@ -242,10 +248,13 @@ def _refuse_impossible(
             f"{owner}: encoder '{encoder.name}' gives messages the primary key as their key and no other; remove option"
             " 'key_column', or choose another format"
         )
-    if sink.envelopes is not None and options.envelope not in sink.envelopes:
+    accepted = sink.envelopes
+    if accepted is None:
+        accepted = frozenset(name for name, shape in SHAPES.items() if not shape.events)
+    if options.envelope not in accepted:
         raise OptionError(
             f"{owner}: sink '{sink.name}' does not accept envelope '{options.envelope}'; "
-            f"it accepts {', '.join(sorted(sink.envelopes))}"
+            f"it accepts {', '.join(sorted(accepted))}"
         )
     if options.envelope not in encoder.envelopes:
         raise OptionError(
@@ -256,6 +265,9 @@ def _refuse_impossible(
 
 def _refuse_pointless(owner: str, options: ChangefeedOptions, given: Mapping[str, Any]) -> None:
     """Raise an OptionError for an option that would have no effect."""
+    for name in ("cloudevents_mode", "cloudevents_source", "cloudevents_type_prefix"):
+        if name in given and not SHAPES[options.envelope].events:
+            raise OptionError(f"{owner}: option '{name}' requires envelope 'cloudevents'; remove it")
     for name in ("dead_letter_max", "dead_letter_order"):
         if name in given and options.on_error != "dead_letter":
             raise OptionError(

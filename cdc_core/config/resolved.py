@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from cdc_core.cloudevents import CloudEvents
 from cdc_core.config.changefeed import ChangefeedOptions
 from cdc_core.config.component import Component
 from cdc_core.destination import Destination
 from cdc_core.encoder import Encoder, EncoderContext
 from cdc_core.enriched import SourceFacts
 from cdc_core.envelope import ENVELOPE_OPTIONS, Envelope
+from cdc_core.envelope_shapes import SHAPES
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.locality import Locality
 from cdc_core.masking import masked_uri, secret_forms, uri_secrets
@@ -127,6 +129,14 @@ class ResolvedChangefeed:
         properties = tuple(sorted(set(self.options.enriched_properties)))
         return Envelope(name=self.options.envelope, enriched_properties=properties, **wanted)
 
+    def events(self) -> CloudEvents | None:
+        """Return how messages are events; None unless the envelope is `cloudevents`."""
+        options = self.options
+        if not SHAPES[options.envelope].events:
+            return None
+        source = options.cloudevents_source or f"/cdc/{self.name}"
+        return CloudEvents(source=source, type_prefix=options.cloudevents_type_prefix, mode=options.cloudevents_mode)
+
     def queries(self) -> TableQueries:
         """Return what is selected of each table."""
         return TableQueries(
@@ -205,6 +215,7 @@ class ResolvedChangefeed:
             output=self.output,
             compression=self._compression() if self.encoder.registration.compresses else "none",
             key_column=self.options.key_column,
+            events=self.events(),
             source=SourceFacts(
                 changefeed_sink=self.sink.name,
                 job_id=self.name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from cdc_core.envelope import ENVELOPES
 from cdc_core.errors import OptionError
 from cdc_core.registrations import SinkRegistration
 
@@ -31,6 +32,7 @@ SINKLESS = SinkRegistration(
     options="cdc_core.config.sinkless:SinklessOptions",
     output="messages",
     routes=True,
+    envelopes=frozenset(ENVELOPES),
     summary="no sink: the messages are taken directly",
 )
 

@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("timestamp", "span", "locality", "schema", "errors", "masking"),
     ("frontier", "rows", "uris", "schema_change", "placement"),
-    ("messages", "options", "envelope_shapes", "enriched", "row_members"),
-    ("source_objects", "unavailable", "restriction"),
+    ("cloudevents", "options", "envelope_shapes", "enriched", "row_members"),
+    ("messages", "source_objects", "unavailable", "restriction"),
     ("envelope", "file_body", "message_keys", "registrations", "rangefeed", "source_writer"),
     ("function_registration",),
     ("queries", "step_planner", "source_history", "encoder", "hookspecs"),

@@ -30,14 +30,16 @@ __all__ = ["JsonDecoder"]
 class JsonDecoder(Decoder):
     """Reads messages and files of lines. It skips the schema ids of a registry and looks up no schema.
 
-    In envelope `bare`, a deleted row is read as it is written: its key, and nulls elsewhere.
+    In envelope `bare`, a deleted row is read as it is written: its key, and nulls elsewhere. Of an event in mode
+    "binary", only the data is read.
     """
 
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)
         options: JsonOptions = context.options
-        self._framed = options.confluent_schema_registry is not None
+        self._framed = options.confluent_schema_registry is not None and context.events is None
         self._described = context.envelope.has_schema
+        self._events = None if context.events is None or context.events.binary else context.events
 
     def message(self, schema: TableSchema, key: bytes | None, value: bytes | None) -> DecodedRow:
         replaced = self.context.key_column is not None
@@ -59,6 +61,8 @@ class JsonDecoder(Decoder):
 
     def resolved(self, value: bytes | None) -> Timestamp | None:
         members = split_object(self._text(value)) if value else {}
+        if self._events is not None and "data" in members:
+            members = split_object(members["data"])
         if len(members) != 1:
             return None
         metadata = self.context.envelope.split(members, lambda text: split_object(text) if text[0] == "{" else None)[2]
@@ -73,7 +77,11 @@ class JsonDecoder(Decoder):
         return payload.decode()
 
     def _row(self, schema: TableSchema, key: tuple[Any, ...] | None, text: str) -> DecodedRow:
-        *images, metadata = self.context.envelope.split(split_object(text), _members)
+        members = split_object(text)
+        type_ = None
+        if self._events is not None:
+            members, type_ = split_object(members["data"]), self._events.op_of(string(members["type"]))
+        *images, metadata = self.context.envelope.split(members, _members)
         after, before = (None if image is None else self._values(schema, image) for image in images)
         key_in_value = self._key(schema, metadata["key"]) if "key" in metadata else None
         return DecodedRow(
@@ -85,7 +93,7 @@ class JsonDecoder(Decoder):
             key_in_value=key_in_value,
             topic_in_value=string(metadata["topic"]) if "topic" in metadata else None,
             unavailable=tuple(string(name) for name in split_array(metadata.get(UNAVAILABLE_MEMBER, "[]"))),
-            op=op_of(string(metadata["op"])) if "op" in metadata else None,
+            op=op_of(string(metadata["op"])) if "op" in metadata else type_,
         )
 
     def _key(self, schema: TableSchema, text: str, *, with_schema: bool = False) -> tuple[Any, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from cdc_column_texts import Piece, joined, joined_bytes
+from cdc_column_texts import joined, joined_bytes
 
 from cdc_core import (
     METADATA_MEMBER,
@@ -24,6 +24,7 @@ from cdc_core import (
     Timestamp,
     joined_values,
 )
+from cdc_encoder_json.events import EventTexts
 from cdc_encoder_json.options import JsonOptions
 from cdc_encoder_json.value_texts import ValueTexts
 
@@ -39,7 +40,7 @@ class JsonEncoder(Encoder):
     """JSON messages in any envelope. A key is the array of the primary key's values, in `enriched` an object.
 
     The members of an object are in alphabetical order, separated by `": "` and `", "`. A message contains no line end.
-    With a schema registry, messages have its wire format.
+    With a schema registry, messages have its wire format, except events, which have the URL of their data's schema.
 
     Raises: OptionError for options that cannot be combined.
     """
@@ -49,6 +50,12 @@ class JsonEncoder(Encoder):
         options: JsonOptions = context.options
         context.envelope.check(_OWNER)
         self._texts = ValueTexts(context, null_as_object=options.encode_json_value_null_as_object)
+        self._events = None if context.events is None else EventTexts(context.events)
+        if self._events is not None and context.output != "messages":
+            raise OptionError(
+                f"{_OWNER}: envelope 'cloudevents' is for messages, because CloudEvents has no form for files of lines;"
+                " use envelope 'wrapped'"
+            )
         self._schemas = None
         if options.confluent_schema_registry is not None:
             if context.envelope.has_schema:
@@ -74,17 +81,32 @@ class JsonEncoder(Encoder):
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         keys = joined(self._texts.key(rows), len(rows))
-        value = joined_bytes(self._texts.value(rows, topic, [keys]), len(rows))
+        pieces = self._texts.value(rows, topic, [keys])
         keyed = self.keyed(rows)
-        own: list[Piece] = [keys] if keyed is rows else self._texts.key(keyed)
-        key = joined_bytes(self._texts.message_key(keyed.schema, own), len(rows))
-        if self._schemas is not None:
+        own = keys if keyed is rows else joined(self._texts.key(keyed), len(rows))
+        attributes = None
+        if self._events is not None:
+            url = None if self._schemas is None else self._schemas.url(rows.schema, topic)
+            if self._events.binary:
+                attributes = self._events.attributes(rows, key=keys, message_key=own, schema=url)
+            else:
+                pieces = self._events.structured(rows, pieces, key=keys, message_key=own, schema=url)
+        value = joined_bytes(pieces, len(rows))
+        key = joined_bytes(self._texts.message_key(keyed.schema, [own]), len(rows))
+        if self._schemas is not None and self._events is None:
             key, value = self._schemas.framed(rows.schema, topic, key=key, value=value)
-        return MessageBatch(topic=topic, key=key, value=value, updated=rows.column("updated"))
+        return MessageBatch(topic=topic, key=key, value=value, updated=rows.column("updated"), attributes=attributes)
 
     def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:
-        payload = self._texts.resolved(timestamp).encode()
-        return payload if self._schemas is None else self._schemas.framed_resolved(topic, payload)
+        text = self._texts.resolved(timestamp)
+        if self._events is not None and not self._events.binary:
+            text = self._events.resolved(timestamp, text)
+        payload = text.encode()
+        return (
+            payload
+            if self._schemas is None or self._events is not None
+            else self._schemas.framed_resolved(topic, payload)
+        )
 
     def open_body(self, topic: str) -> FileBody:
         return _LinesBody(self, topic)
@@ -127,4 +149,8 @@ def _schemas_in(registry: str, encoder: Encoder) -> RegisteredSchemas:
             "pip install 'cdc-encoder-json[registry]'"
         ) from error
     client = Registry.of(registry, owner=_OWNER, read_only=encoder.context.preview)
-    return RegisteredSchemas(client, encoder.context.envelope, keyed=encoder.keyed_schema)
+    return RegisteredSchemas(
+        client,
+        encoder.context.envelope,
+        keyed=None if encoder.context.events is not None else encoder.keyed_schema,
+    )

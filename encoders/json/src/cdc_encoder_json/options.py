@@ -21,7 +21,7 @@ class JsonOptions:
         None,
         doc="URL of a schema registry, `https://key:secret@host:443?timeout=30s&ca_cert=&client_cert=&client_key=`. The"
         " encoder registers a JSON Schema of each topic's keys and values, and writes messages in the registry's wire"
-        " format. Needs the extra `registry`.",
+        " format; events of `cloudevents` have the URL of the schema instead. Needs the extra `registry`.",
         secret=True,
         uri=True,
     )

@@ -20,8 +20,10 @@ class RegisteredSchemas:
     Raises, while rows flow: RetryableError when the registry is unreachable, TerminalError when it refuses a schema.
     """
 
-    def __init__(self, registry: Registry, envelope: Envelope, *, keyed: Callable[[TableSchema], TableSchema]) -> None:
-        """*keyed* returns the schema whose key messages have."""
+    def __init__(
+        self, registry: Registry, envelope: Envelope, *, keyed: Callable[[TableSchema], TableSchema] | None
+    ) -> None:
+        """*keyed* returns the schema whose key messages have; None if keys are not in the registry."""
         self._registry = registry
         self._envelope = envelope
         self._keyed = keyed
@@ -36,7 +38,8 @@ class RegisteredSchemas:
         subjects: dict[str, dict[str, TableName]] = defaultdict(dict)
         for schema, topic in tables:
             value = value_schema(schema, self._envelope) or resolved_schema(self._envelope)
-            for subject, text in ((f"{topic}-key", self._key_schema(schema)), (f"{topic}-value", value)):
+            keys = {} if self._keyed is None else {f"{topic}-key": self._key_schema(schema, self._keyed)}
+            for subject, text in (keys | {f"{topic}-value": value}).items():
                 self._registry.check(subject, text, "JSON")
                 subjects[subject].setdefault(text, schema.name)
         for subject, schemas in subjects.items():
@@ -51,11 +54,13 @@ class RegisteredSchemas:
 
     def framed(self, schema: TableSchema, topic: str, *, key: pa.Array, value: pa.Array) -> tuple[pa.Array, pa.Array]:
         """Return *key* and *value* in the wire format. Tombstones and values that are always empty are not changed."""
-        known = self._ids.get((topic, schema.name))
-        if known is None or (known[0] is not schema and known[0] != schema):
-            known = self._ids[topic, schema.name] = self._registered(schema, topic)
-        _, key_id, value_id = known
+        key_id, value_id = self._ids_of(schema, topic)
         return frame(key, key_id), value if value_id is None else frame(value, value_id)
+
+    def url(self, schema: TableSchema, topic: str) -> str | None:
+        """Return the URL of the schema that values of *schema* have, which is registered now if need be."""
+        value_id = self._ids_of(schema, topic)[1]
+        return None if value_id is None else f"{self._registry}/schemas/ids/{value_id}"
 
     def framed_resolved(self, topic: str, payload: bytes) -> bytes:
         """Return *payload*, a resolved mark of *topic*, in the wire format.
@@ -73,14 +78,18 @@ class RegisteredSchemas:
             self._resolved_ids[topic] = schema_id
         return frame_one(payload, schema_id)
 
-    def _key_schema(self, schema: TableSchema) -> str:
-        keyed = self._keyed(schema)
-        return key_schema(keyed, self._envelope, nullable=keyed is not schema)
+    def _ids_of(self, schema: TableSchema, topic: str) -> tuple[int, int | None]:
+        """Return the ids of the schemas of keys and values; 0 for keys that have none."""
+        known = self._ids.get((topic, schema.name))
+        if known is None or (known[0] is not schema and known[0] != schema):
+            value = value_schema(schema, self._envelope)
+            key_id = 0
+            if self._keyed is not None:
+                key_id = self._registry.register(f"{topic}-key", self._key_schema(schema, self._keyed), "JSON")
+            value_id = None if value is None else self._registry.register(f"{topic}-value", value, "JSON")
+            known = self._ids[topic, schema.name] = (schema, key_id, value_id)
+        return known[1:]
 
-    def _registered(self, schema: TableSchema, topic: str) -> tuple[TableSchema, int, int | None]:
-        value = value_schema(schema, self._envelope)
-        return (
-            schema,
-            self._registry.register(f"{topic}-key", self._key_schema(schema), "JSON"),
-            None if value is None else self._registry.register(f"{topic}-value", value, "JSON"),
-        )
+    def _key_schema(self, schema: TableSchema, keyed: Callable[[TableSchema], TableSchema]) -> str:
+        of_key = keyed(schema)
+        return key_schema(of_key, self._envelope, nullable=of_key is not schema)

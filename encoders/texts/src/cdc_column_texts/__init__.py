@@ -7,7 +7,7 @@ from cdc_column_texts.floats import float_pieces
 from cdc_column_texts.item_texts import item_text
 from cdc_column_texts.json_members import Members, Spans
 from cdc_column_texts.json_splitting import split_arrays, structure
-from cdc_column_texts.json_strings import quoted
+from cdc_column_texts.json_strings import quoted, quoted_column
 from cdc_column_texts.json_values import JSON_NULL_OBJECT, json_pieces
 from cdc_column_texts.keyed_rows import columns_with_keys
 from cdc_column_texts.lists import list_bounds, list_texts
@@ -44,6 +44,7 @@ __all__ = [
     "or_null",
     "plain_texts",
     "quoted",
+    "quoted_column",
     "series",
     "split_arrays",
     "structure",

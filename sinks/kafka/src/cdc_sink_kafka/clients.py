@@ -10,6 +10,7 @@ from cdc_core import CdcError, SinkContext
 from cdc_sink_kafka.admin import Administrator
 from cdc_sink_kafka.client_log import ClientLog
 from cdc_sink_kafka.failures import Failure
+from cdc_sink_kafka.headers import Headers
 from cdc_sink_kafka.options import KafkaOptions
 from cdc_sink_kafka.ordered_producer import OrderedProducer
 from cdc_sink_kafka.producer_config import client_properties, producer_properties
@@ -39,6 +40,15 @@ class Settings:
     def topic_names(self) -> list[str]:
         """Every topic of the changefeed that a table names, each once: none when a query names them."""
         return [] if self.context.routed else self.topics.all(self.context.tables)
+
+    @property
+    def of_events(self) -> bool:
+        """Whether messages are events, as in envelope `cloudevents`."""
+        return self.context.encoder.context.events is not None
+
+    def headers(self) -> Headers:
+        """Return what makes the headers of messages. Raises: ConfigError."""
+        return Headers(self.options, self.context.encoder.context.events)
 
     def client(self) -> dict[str, Any]:
         """Return the properties that every connection needs. Raises: ConfigError."""

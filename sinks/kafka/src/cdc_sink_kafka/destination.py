@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from cdc_core import ConfigError, Destination, MessageBatch, RowBatch, SinkContext, TableName, TableSchema
 from cdc_sink_kafka.clients import Settings
-from cdc_sink_kafka.headers import Headers
 from cdc_sink_kafka.tombstones import deleted_rows, with_tombstones
 
 __all__ = ["KafkaDestination"]
@@ -32,7 +31,7 @@ class KafkaDestination(Destination):
         else:
             self._settings.topics.check(self.context.tables)
         self._check_tombstones()
-        Headers(self._settings.options)
+        self._settings.headers()
         with self._settings.administrator() as administrator:
             administrator.check(self._settings.producer(), self._settings.topic_names)
             if self.context.routed:
@@ -61,15 +60,15 @@ class KafkaDestination(Destination):
 
     def payload(self, schema: TableSchema) -> TableSchema:
         """Return *schema* without the column whose entries become headers."""
-        return Headers(self._settings.options).shape(schema)
+        return self._settings.headers().shape(schema)
 
     def preview(self, rows: RowBatch) -> MessageBatch:
         """Return the messages with their headers, and tombstones behind those of deleted rows if that is chosen."""
-        headers = Headers(self._settings.options)
+        headers = self._settings.headers()
         batch = self.context.encoder.encode(headers.payload(rows), topic=self.topic(rows.schema.name))
         found = headers.of(rows, batch)
         if self._settings.options.tombstones_on_delete and (deleted := deleted_rows(rows, batch)) is not None:
-            batch, found = with_tombstones(batch, found, deleted)
+            batch, found = with_tombstones(batch, found, deleted, of_events=self._settings.of_events)
         if found is None:
             return batch
         return replace(batch, headers=pa.array(found, pa.map_(pa.string(), pa.binary())))

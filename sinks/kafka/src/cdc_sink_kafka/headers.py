@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cdc_core import (
+    CloudEvents,
     ConfigError,
     EncodeError,
     Kind,
@@ -19,14 +20,14 @@ from cdc_core import (
     RowBatch,
     TableSchema,
     TerminalSinkError,
+    Timestamp,
     unavailable_by_column,
     unavailable_column,
 )
+from cdc_sink_kafka.event_headers import Header, constant_headers, event_headers, is_of_event, resolved_headers
 from cdc_sink_kafka.options import KafkaOptions
 
 __all__ = ["Header", "Headers", "sizes_of"]
-
-Header = tuple[str, bytes | None]
 
 _OVERHEAD = 5
 """The most bytes that a header takes besides name and value, unless it is very long."""
@@ -45,14 +46,20 @@ def _size_of(headers: list[Header]) -> int:
 
 
 class Headers:
-    """Makes the headers that the options ask for."""
+    """Makes the headers that the options ask for, and those of events."""
 
-    def __init__(self, options: KafkaOptions) -> None:
-        """Take the options about headers. Raises: ConfigError for extra headers that are not text."""
+    def __init__(self, options: KafkaOptions, events: CloudEvents | None = None) -> None:
+        """Take the options about headers, and how messages are *events*, if they are.
+
+        Raises: ConfigError for extra headers that are not text, and names that events use.
+        """
+        self._events = events
         self._column = options.headers_json_column_name
         self._updated = options.header_updated
         self._table = options.header_table
-        self.constant = _constant(options)
+        if events is not None:
+            _refuse_names_of_events(options)
+        self.constant = (*constant_headers(events), *_constant(options))
         """The headers of every message, resolved marks included."""
         self._reduced: dict[int, tuple[TableSchema, TableSchema]] = {}
 
@@ -98,12 +105,15 @@ class Headers:
 
         Raises: EncodeError when the column of headers holds anything but a JSON object, or is unavailable.
         """
-        if self._column is None and self._updated is None and batch.headers is None:
+        if self._column is None and self._updated is None and batch.headers is None and batch.attributes is None:
             shared = list(self.constant)
             if self._table is not None:
                 shared.append((self._table, rows.schema.name.full.encode()))
             return [shared] * len(batch) if shared else None
-        found = [list(self.constant) for _ in range(len(batch))]
+        if batch.attributes is None:
+            found = [list(self.constant) for _ in range(len(batch))]
+        else:
+            found = [[*headers, *self.constant] for headers in event_headers(batch.attributes, len(batch))]
         if self._table is not None:
             name = rows.schema.name.full.encode()
             for headers in found:
@@ -122,6 +132,11 @@ class Headers:
                 if text is not None:
                     found[index].extend(self._parsed(text, rows, index))
         return found
+
+    def of_mark(self, timestamp: Timestamp) -> list[Header]:
+        """Return the headers of the resolved mark of *timestamp*."""
+        event = self._events.resolved(timestamp) if self._events is not None and self._events.binary else {}
+        return [*resolved_headers(event), *self.constant]
 
     def _refuse_unavailable(self, rows: RowBatch, column: str) -> None:
         unknown = unavailable_by_column(rows).get(column)
@@ -146,6 +161,14 @@ class Headers:
                 f"column {self._column} of table {rows.schema.name}, which headers_json_column_name names, does not"
                 f" hold a JSON object in the row with key {rows.shown_key(index)}; correct the row, or name another"
                 " column",
+                row=index,
+            )
+        taken = None if self._events is None else next(filter(is_of_event, value), None)
+        if taken is not None:
+            raise EncodeError(
+                f"column {self._column} of table {rows.schema.name}, which headers_json_column_name names, holds the"
+                f" header '{taken}' in the row with key {rows.shown_key(index)}, which is one of events; correct the"
+                " row, or name another column",
                 row=index,
             )
         try:
@@ -185,6 +208,17 @@ def _constant(options: KafkaOptions) -> tuple[Header, ...]:
                 f"sink 'kafka': the header {name!r} of extra_headers contains a character that a header cannot contain"
             ) from None
     return tuple(found)
+
+
+def _refuse_names_of_events(options: KafkaOptions) -> None:
+    names = dict.fromkeys(options.extra_headers or {}, "extra_headers")
+    names |= {name: option for option in ("header_updated", "header_table") if (name := getattr(options, option))}
+    taken = next(filter(is_of_event, names), None)
+    if taken is not None:
+        raise ConfigError(
+            f"sink 'kafka': the header '{taken}' of {names[taken]} is one that envelope 'cloudevents' sets itself;"
+            " choose another name"
+        )
 
 
 def _usable(name: str) -> str:

@@ -15,6 +15,7 @@ def cdc_register_sinks() -> Iterator[SinkRegistration]:
         options="cdc_sink_kafka.options:KafkaOptions",
         schemes=("kafka", "confluent-cloud", "azure-event-hub"),
         output="messages",
+        envelopes=frozenset({"wrapped", "bare", "row", "key_only", "enriched", "cloudevents"}),
         routes=True,
         summary="Apache Kafka topics, with resolved marks in every partition",
         reader="cdc_sink_kafka.reader:KafkaReader",

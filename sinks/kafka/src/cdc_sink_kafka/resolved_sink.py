@@ -6,7 +6,6 @@ from collections.abc import Collection
 
 from cdc_core import ResolvedSink, SinkContext, TerminalSinkError, Timestamp
 from cdc_sink_kafka.clients import Settings
-from cdc_sink_kafka.headers import Headers
 from cdc_sink_kafka.ordered_producer import OrderedProducer
 from cdc_sink_kafka.partitions import Partitions
 from cdc_sink_kafka.watched_topics import WatchedTopics
@@ -50,7 +49,7 @@ class KafkaResolvedSink(ResolvedSink):
             self._producer = self._settings.open_producer(explain=self._topics.explain, watch=self._topics.check)
             self._partitions = Partitions(self._producer.client, watch=self._topics.check)
         self._topics.check()
-        headers = list(Headers(self._settings.options).constant)
+        headers = self._settings.headers().of_mark(timestamp)
         names = [*self._settings.topic_names, *sorted(self._routed)]
         for topic, partitions in self._partitions.of(names).items():
             payload = self.context.encoder.encode_resolved(topic, timestamp)

@@ -108,7 +108,7 @@ class KafkaSink(Sink):
         self._bytes += measured.nbytes
         if deleted is not None and deleted.true_count:
             self._bytes += pc.sum(pc.binary_length(batch.key.filter(deleted))).as_py()
-            batch, headers = with_tombstones(batch, headers, deleted)
+            batch, headers = with_tombstones(batch, headers, deleted, of_events=self._settings.of_events)
             sizes = None if headers is None else sizes_of(headers)
         self._messages += len(batch)
         with self._dropped_when_refused():
@@ -155,7 +155,7 @@ class KafkaSink(Sink):
             "buffer_size": properties["queue.buffering.max.kbytes"] * 1024,
         }
         sizes = SizeLimits(self._settings.client()["bootstrap.servers"], limits, options=own)
-        return sizes, Headers(self._settings.options)
+        return sizes, self._settings.headers()
 
     def _new_producer(self, sizes: SizeLimits) -> OrderedProducer:
         """Return a producer whose batches are small enough for every topic that *sizes* knows."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_core import MessageBatch, Op, RowBatch
-from cdc_sink_kafka.headers import Header
+from cdc_sink_kafka.event_headers import Header, is_of_event
 
 __all__ = ["deleted_rows", "with_tombstones"]
 
@@ -21,11 +21,12 @@ def deleted_rows(rows: RowBatch, batch: MessageBatch) -> pa.BooleanArray:
 
 
 def with_tombstones(
-    batch: MessageBatch, headers: Sequence[list[Header]] | None, deleted: pa.BooleanArray
+    batch: MessageBatch, headers: Sequence[list[Header]] | None, deleted: pa.BooleanArray, *, of_events: bool = False
 ) -> tuple[MessageBatch, list[list[Header]] | None]:
     """Return *batch* and *headers* with a message without a value directly behind each of those that are *deleted*.
 
-    It has the key and the headers of the message before it, and so its partition.
+    It has the key and the headers of the message before it, and so its partition. Where messages are those *of_events*,
+    it has only the headers that do not make it one.
     """
     times = 1 + np.asarray(deleted.to_numpy(zero_copy_only=False), np.int64)
     places = np.repeat(np.arange(len(batch)), times)
@@ -37,4 +38,10 @@ def with_tombstones(
         value=batch.value.take(taken),
         updated=batch.updated.take(pa.array(places)),
     )
-    return expanded, None if headers is None else [headers[place] for place in places.tolist()]
+    if headers is None:
+        return expanded, None
+    repeated = [headers[place] for place in places.tolist()]
+    if of_events:
+        for place in np.flatnonzero(second).tolist():
+            repeated[place] = [header for header in repeated[place] if not is_of_event(header[0])]
+    return expanded, repeated

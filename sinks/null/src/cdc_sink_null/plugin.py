@@ -16,5 +16,6 @@ def cdc_register_sinks() -> Iterator[SinkRegistration]:
         schemes=("null",),
         output="messages",
         summary="Delivers nothing: encodes messages and throws them away, to measure a changefeed",
+        envelopes=frozenset({"wrapped", "bare", "row", "key_only", "enriched", "cloudevents"}),
         refuses_rows=False,
     )

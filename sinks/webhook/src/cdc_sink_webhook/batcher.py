@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,8 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_core import MessageBatch, RowBatch
+from cdc_core import MessageBatch, RowBatch, each_event
 from cdc_sink_webhook.bodies import Format, compressed, decompressed
+from cdc_sink_webhook.event_headers import RequestHeaders, event_headers
 from cdc_sink_webhook.request import Request, request_id
 from cdc_sink_webhook.sink_config import FlushConfig
 
@@ -30,6 +31,7 @@ class _Piece:
     times: bytes
     row_numbers: npt.NDArray[np.int64]
     keys: frozenset[int]
+    headers: RequestHeaders
 
 
 @dataclass(slots=True)
@@ -86,6 +88,7 @@ class Batcher:
         keys = _key_hashes(rows, messages)
         times = _times(messages)
         row_numbers = np.arange(first, first + len(values), dtype=np.int64)
+        events = () if messages.attributes is None else [*each_event(messages.attributes, len(values))]
         start = 0
         while start < len(values):
             batch = self._open.setdefault(messages.topic, _OpenBatch(since=time.monotonic()))
@@ -102,6 +105,7 @@ class Batcher:
                     times=times[start:stop].tobytes(),
                     row_numbers=row_numbers[start:stop],
                     keys=frozenset(keys[start:stop]),
+                    headers=event_headers(events[start]) if events else (),  # then each row has its own request
                 )
             )
             batch.tables.add(rows.schema.name.full)
@@ -122,16 +126,17 @@ class Batcher:
         for topic in list(self._open):
             yield self._cut(topic)
 
-    def mark(self, payload: bytes) -> Request:
-        """Return the request for a resolved mark."""
+    def mark(self, payload: bytes, attributes: Mapping[str, str] | None = None) -> Request:
+        """Return the request for a resolved mark, an event with *attributes* if there are any."""
         nothing = np.empty(0, np.int64)
         return Request(
             id=request_id(self._feed, b"resolved", payload),
             topic="",
-            body=compressed(payload, self._compression),
+            body=compressed(self._format.mark(payload), self._compression),
             row_numbers=nothing,
             lengths=nothing,
             keys=frozenset(),
+            headers=event_headers(attributes or {}),
         )
 
     def halves(self, request: Request) -> tuple[Request, Request]:
@@ -163,13 +168,16 @@ class Batcher:
         body = self._format.body([piece.data for piece in pieces], batch.rows)
         times = b"".join(piece.times for piece in pieces)
         tables = "\0".join(sorted(batch.tables)).encode()
+        headers = pieces[0].headers
+        event = [b"".join(name + value for name, value in headers)] if headers else []
         return Request(
-            id=request_id(self._feed, topic.encode(), tables, times, body, self.replay.encode()),
+            id=request_id(self._feed, topic.encode(), tables, times, body, self.replay.encode(), *event),
             topic=topic,
             body=compressed(body, self._compression),
             row_numbers=pieces[0].row_numbers if one else np.concatenate([piece.row_numbers for piece in pieces]),
             lengths=pieces[0].lengths if one else np.concatenate([piece.lengths for piece in pieces]),
             keys=pieces[0].keys if one else frozenset().union(*(piece.keys for piece in pieces)),
+            headers=headers,
         )
 
 

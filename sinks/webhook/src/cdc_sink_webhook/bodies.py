@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import zstandard
 
-from cdc_core import ContractError, joined_values
+from cdc_core import EVENT_TYPE, EVENTS_TYPE, ContractError, joined_values
 
-__all__ = ["CSV", "JSON", "Format", "Values", "compressed", "decompressed"]
+__all__ = ["CSV", "EVENT", "EVENTS", "EVENT_DATA", "JSON", "Format", "Values", "compressed", "decompressed"]
 
 _GZIP_LEVEL = 4
 _GZIP_FORMAT = 31  # the largest window, with gzip's header; zlib leaves file name and time out of it
@@ -33,7 +33,11 @@ class Format:
     content_type: str
     head: bytes = b""
     separator: bytes
+    tail: bytes = b""
+    """The end of a body that is no lines; `%d` in it is the number of messages."""
     lines: bool = False
+    list_of_marks: bool = False
+    """Whether a resolved mark has a body like a row, and not one of its own."""
 
     def values(self, messages: pa.Array) -> Values:
         """Return *messages*, each with its separator. Raises: ContractError for a null, which a body cannot hold."""
@@ -44,8 +48,12 @@ class Format:
         """Return the body of *count* messages. *parts* together hold all of them, each with its separator."""
         if self.lines:
             return b"".join(parts)
-        end = b'],"length":%d}' % count
+        end = self.tail % count if b"%d" in self.tail else self.tail
         return b"".join((self.head, *parts[:-1], memoryview(parts[-1])[:-1], end))
+
+    def mark(self, payload: bytes) -> bytes:
+        """Return the body of a resolved mark."""
+        return self.body([payload + self.separator], 1) if self.list_of_marks else payload
 
     def data(self, body: bytes, nbytes: int) -> bytes:
         """Return the *nbytes* bytes that `body` was made from."""
@@ -54,8 +62,13 @@ class Format:
         return body[len(self.head) : len(self.head) + nbytes - 1] + self.separator
 
 
-JSON = Format(content_type="application/json", head=b'{"payload":[', separator=b",")
+JSON = Format(content_type="application/json", head=b'{"payload":[', separator=b",", tail=b'],"length":%d}')
 CSV = Format(content_type="text/csv", separator=b"\n", lines=True)
+EVENT = Format(content_type=EVENT_TYPE, separator=b"", lines=True)
+"""One event in each request."""
+EVENTS = Format(content_type=EVENTS_TYPE, head=b"[", separator=b",", tail=b"]", list_of_marks=True)
+EVENT_DATA = Format(content_type="application/json", separator=b"", lines=True)
+"""The data of one event, whose attributes are headers."""
 
 
 @dataclass(frozen=True, slots=True)

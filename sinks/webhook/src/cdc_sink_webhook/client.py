@@ -93,6 +93,7 @@ class Client:
         """Return the endpoint's answer to one attempt at *request*. Raises: NoAnswerError."""
         headers = [
             *self._headers,
+            *request.headers,
             (b"content-length", b"%d" % len(request.body)),
             (b"idempotency-key", b'"%b"' % request.id.encode()),
         ]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from cdc_core import CdcError, RefusedRow, RetryableSinkError, TerminalSinkError
 from cdc_sink_webhook.answers import Answer, Meaning
 from cdc_sink_webhook.client import Client, NoAnswerError
+from cdc_sink_webhook.event_headers import LARGE_HEADERS, MOST_HEADERS
 from cdc_sink_webhook.request import Request
 from cdc_sink_webhook.retries import PendingRetries
 from cdc_sink_webhook.sink_config import RetryConfig
@@ -24,6 +25,7 @@ _MIN_BACKOFF_S = 0.01
 _JITTER = 0.2
 _SLOW_DOWN = (429, 503)
 """After these statuses all requests wait, not only the one that was answered."""
+_HEADERS_TOO_LARGE = 431
 _MAX_WAIT_S = 60.0
 """When the endpoint asks for a longer wait, the engine waits instead, and shows it."""
 LONGEST_WAIT_S = _MAX_WAIT_S * (1.0 + _JITTER)
@@ -71,6 +73,8 @@ class Delivery:
 
         Raises: RetryableSinkError when all retries have failed; TerminalSinkError when a retry cannot help.
         """
+        if request.header_bytes > MOST_HEADERS and len(request.row_numbers):
+            return Delivered(refused=[RefusedRow(index=int(request.row_numbers[0]), reason=_too_long(request))])
         try:
             answer = await self._answer(request)
         finally:
@@ -108,7 +112,8 @@ class Delivery:
                     continue
                 failure = str(error)
             else:
-                if answer.meaning in (Meaning.DELIVERED, Meaning.REFUSED):
+                about_row = answer.status == _HEADERS_TOO_LARGE and request.header_bytes > LARGE_HEADERS
+                if answer.meaning in (Meaning.DELIVERED, Meaning.REFUSED) or about_row:
                     return answer
                 failure = f"answer {answer}"
             asked_s = 0.0 if answer is None else answer.retry_after_s or 0.0
@@ -145,6 +150,13 @@ class Delivery:
     def _failed(self, failure: str, *, attempts: int) -> str:
         times = f" {attempts} times" if attempts > 1 else ""
         return f"request to {self._endpoint} failed{times}: {failure}"
+
+
+def _too_long(request: Request) -> str:
+    return (
+        f"the attributes of its event have {request.header_bytes} bytes, and headers may have {MOST_HEADERS}; set"
+        " cloudevents_mode = 'structured'"
+    )
 
 
 def _now() -> float:

@@ -18,6 +18,6 @@ def cdc_register_sinks() -> Iterator[SinkRegistration]:
         routes=True,
         summary="An HTTPS endpoint: parallel requests that keep the order of each row's changes",
         forced=frozenset({"key_in_value", "topic_in_value"}),
-        envelopes=frozenset({"wrapped", "bare", "enriched"}),
+        envelopes=frozenset({"wrapped", "bare", "enriched", "cloudevents"}),
         secret_path=True,
     )

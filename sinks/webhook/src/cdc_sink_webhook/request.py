@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from cdc_sink_webhook.event_headers import RequestHeaders
+
 __all__ = ["Request", "request_id"]
 
 _ID_DIGITS = 32
@@ -29,11 +31,18 @@ class Request:
     row_numbers: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
     keys: frozenset[int]
+    headers: RequestHeaders = ()
+    """Headers that only this request has: the attributes of the event in it."""
+
+    @property
+    def header_bytes(self) -> int:
+        """How many bytes `headers` take."""
+        return sum(len(name) + len(value) for name, value in self.headers)
 
     @property
     def memory_bytes(self) -> int:
         """How much memory the request takes, estimated."""
-        return len(self.body) + _ROW_BYTES * len(self.row_numbers) + _REQUEST_BYTES
+        return len(self.body) + self.header_bytes + _ROW_BYTES * len(self.row_numbers) + _REQUEST_BYTES
 
 
 def request_id(*parts: bytes) -> str:

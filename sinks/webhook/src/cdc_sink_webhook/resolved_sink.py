@@ -27,7 +27,10 @@ class WebhookResolvedSink(ResolvedSink):
             settings = Settings.of(self.context)
             self._batcher = settings.batcher()
             self._outbox = settings.outbox(self._batcher, parallel=1)
-        self._outbox.send([self._batcher.mark(self.context.encoder.encode_resolved("", timestamp))])
+        encoder = self.context.encoder
+        events = encoder.context.events
+        attributes = events.resolved(timestamp) if events is not None and events.binary else {}
+        self._outbox.send([self._batcher.mark(encoder.encode_resolved("", timestamp), attributes)])
         self._outbox.flush()
 
     def close(self) -> None:

@@ -9,10 +9,11 @@ from functools import partial
 
 from cdc_core import ConfigError, Encoder, SinkContext, mask, secret_forms, secret_values, uri_secrets
 from cdc_sink_webhook.batcher import Batcher
-from cdc_sink_webhook.bodies import CSV, JSON, Format
+from cdc_sink_webhook.bodies import CSV, EVENT, EVENT_DATA, EVENTS, JSON, Format
 from cdc_sink_webhook.client import Client
 from cdc_sink_webhook.delivery import Delivery
 from cdc_sink_webhook.endpoint import Endpoint
+from cdc_sink_webhook.event_headers import refuse_names_of_events
 from cdc_sink_webhook.options import WebhookOptions
 from cdc_sink_webhook.outbox import Outbox
 from cdc_sink_webhook.sink_config import SinkConfig
@@ -42,11 +43,12 @@ class Settings:
         options: WebhookOptions = context.options
         endpoint = Endpoint.of(context.uri, options)
         secrets = secret_forms({*secret_values(options), *uri_secrets(context.uri), *endpoint.secrets()})
+        config = SinkConfig.of(options.webhook_sink_config)
         settings = cls(
             endpoint=endpoint,
             options=options,
-            config=SinkConfig.of(options.webhook_sink_config),
-            format=_format_of(context.encoder),
+            config=config,
+            format=_format_of(context.encoder, options, single=config.flush().single),
             feed=context.feed_id or context.changefeed,
             tls=tls_context(endpoint, options),
             mask=partial(mask, secrets=secrets),
@@ -83,8 +85,20 @@ class Settings:
         )
 
 
-def _format_of(encoder: Encoder) -> Format:
-    """Return how messages of *encoder* become bodies. Raises: ConfigError when they are neither JSON nor CSV."""
+def _format_of(encoder: Encoder, options: WebhookOptions, *, single: bool) -> Format:
+    """Return how messages of *encoder* become bodies, one message in each if *single*.
+
+    Raises: ConfigError when they are neither JSON nor CSV, and for options that cannot be combined with events.
+    """
+    events = encoder.context.events
+    if events is not None:
+        refuse_names_of_events(options.extra_headers or {})
+        if events.binary and not single:
+            raise ConfigError(
+                "sink 'webhook': cloudevents_mode 'binary' has one event in each request; remove Flush from"
+                " webhook_sink_config, or set cloudevents_mode = 'structured'"
+            )
+        return EVENT_DATA if events.binary else EVENT if single else EVENTS
     format_ = _FORMATS.get(encoder.file_extension)
     if format_ is None or getattr(encoder.context.options, "confluent_schema_registry", None) is not None:
         raise ConfigError(

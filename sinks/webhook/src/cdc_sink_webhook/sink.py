@@ -119,4 +119,10 @@ def _slice(messages: MessageBatch, start: int) -> MessageBatch:
         key=messages.key.slice(start, _CHUNK_ROWS),
         value=messages.value.slice(start, _CHUNK_ROWS),
         updated=messages.updated.slice(start, _CHUNK_ROWS),
+        attributes=None
+        if messages.attributes is None
+        else {
+            name: given if isinstance(given, str) else given.slice(start, _CHUNK_ROWS)
+            for name, given in messages.attributes.items()
+        },
     )

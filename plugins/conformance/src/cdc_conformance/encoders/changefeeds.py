@@ -19,7 +19,7 @@ from cdc_core import (
 )
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.envelope import ENVELOPE_OPTIONS
+from cdc_core.envelope import ENVELOPE_OPTIONS, ENVELOPES
 from cdc_core.plugins.entry_points import Published
 from cdc_core.plugins.host import PluginHost
 
@@ -79,7 +79,10 @@ def plugin_host(encoder: EncoderRegistration, *, file_envelopes: frozenset[str])
 
     @hookimpl
     def cdc_register_sinks() -> list[SinkRegistration]:
-        return [_sink("messages"), _sink("files", forced=frozenset({"key_in_value"}), envelopes=file_envelopes)]
+        return [
+            _sink("messages", envelopes=frozenset(ENVELOPES)),
+            _sink("files", forced=frozenset({"key_in_value"}), envelopes=file_envelopes),
+        ]
 
     @hookimpl
     def cdc_register_rangefeeds() -> list[RangefeedRegistration]:
