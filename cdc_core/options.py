@@ -45,6 +45,7 @@ __all__ = [
     "format_duration",
     "option",
     "option_names",
+    "option_problems",
     "parse_options",
     "place_values",
     "read_duration",
@@ -137,6 +138,31 @@ def parse_options(cls: type[T], values: Mapping[str, Any], *, owner: str) -> T:
         return cls(**parsed)
     except ValueError as error:
         raise OptionError(f"{owner}: {error}") from None
+
+
+def option_problems(cls: type, values: Mapping[str, Any]) -> dict[str, str]:
+    """Return by name what is wrong with single *values*, and which options are missing. Shows no value.
+
+    What is wrong with values together, only `parse_options` tells.
+    """
+    fields, hints = {field.name: field for field in dataclasses.fields(cls)}, _hints(cls)
+    found: dict[str, str] = {}
+    given = set()
+    for name, value in values.items():
+        head, dot, entry = name.partition(".")
+        field = fields.get(head if dot and _is_table(hints.get(head)) else name)
+        if field is None:
+            found[name] = f"is not known{did_you_mean(name, fields)}"
+            continue
+        given.add(field.name)
+        try:
+            _parse(hints[field.name], {entry: value} if dot else value, flag=field.metadata.get("flag", False))
+        except ValueError as error:
+            found[name] = str(error)
+    for name in fields.keys() - given:
+        if fields[name].default is dataclasses.MISSING:
+            found[name] = f'Missing required configuration "{name}" which has no default value.'
+    return found
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from cdc_core.cli.create import check_job, locality_of
 from cdc_core.cli.job_commands import by_user
 from cdc_core.cli.run import resolved
 from cdc_core.cli.session import CliSession
 from cdc_core.cli.stored import require_known
 from cdc_core.config.alteration import Alteration
 from cdc_core.config.definition import changefeed_from, changefeed_of, require_references
-from cdc_core.engine.checks import with_saved
 from cdc_core.errors import ConfigError
+from cdc_core.jobs.creation import locality_of
+from cdc_core.jobs.redefinition import require_redefinable
 from cdc_core.store.job_values import JobRecord
 from cdc_core.store.progress import ProgressStore
 
@@ -34,17 +34,9 @@ def alter_job(
     written = change.applied(known.definition["written"], changefeed.tables)
     after = resolved(session, changefeed_of(name, written, origin=origin, environ=os.environ))
     require_references(after.stored, name)
-    if after.sink.name != before.sink.name:
-        raise ConfigError(
-            f"job '{name}' delivers to sink '{before.sink.name}', not '{after.sink.name}', and the type of a sink"
-            " cannot be altered; create another job"
-        )
-    begun = store.load(name) is not None
-    if begun and (change.add or change.drop) and not after.rangefeed.registration.changes_tables:
-        raise ConfigError(f"{after.rangefeed.owner} cannot change the tables of a changefeed that has begun")
-    if scans and not begun:
+    require_redefinable(store, known, before, after)
+    if scans and store.load(name) is None:
         raise ConfigError(f"job '{name}' has not begun yet, and its option initial_scan is for all tables; set that")
-    check_job(with_saved(after.for_attempt(feed_id=known.feed_id, epoch=known.epoch), store))
     chosen = {table: wanted for table, wanted in store.initial_scans(name).items() if table not in change.drop}
     chosen |= scans
     altered = store.redefine_job(

@@ -7,9 +7,9 @@ import json
 import click
 
 from cdc_core.cli.job_commands import job_store, job_store_option, json_option, poll, wait_option
-from cdc_core.cli.nodes import node_values
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.errors import TerminalError
+from cdc_core.store.node_reports import node_values
 
 __all__ = ["drain"]
 

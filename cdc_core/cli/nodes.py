@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from cdc_core.cli.job_commands import aligned, job_store, job_store_option
 from cdc_core.cli.session import CliSession, debug_option
-from cdc_core.store.job_values import JobRecord, NodeRecord, moment
+from cdc_core.store.node_reports import node_values
 
-__all__ = ["node_values", "nodes"]
+__all__ = ["nodes"]
 
 _HEADING = ("name", "state", "locality", "host", "process", "jobs", "version", "started", "expires")
 
@@ -44,29 +43,6 @@ def nodes(session: CliSession, as_json: bool, store: str | None) -> int:
             for job, problem in each["problems"].items():
                 click.echo(session.masked(f"{each['name']} cannot run job '{job}': {problem}"))
     return 0
-
-
-def node_values(node: NodeRecord, jobs: Sequence[JobRecord], *, now: float) -> dict[str, Any]:
-    """Return a node as JSON values; docs/jobs.md explains each."""
-    state = "dead" if node.expires <= now else "draining" if node.draining else "alive"
-    started, expires = moment(node.started), moment(node.expires)
-    assert started is not None
-    assert expires is not None
-    return {
-        "name": node.name,
-        "node_id": node.node_id,
-        "state": state,
-        "locality": str(node.locality) or None,
-        "host": node.host,
-        "pid": node.pid,
-        "version": node.version,
-        "jobs": [job.name for job in jobs if job.node_id == node.node_id],
-        "max_jobs": node.max_jobs,
-        "started": started.isoformat(timespec="seconds"),
-        "expires": expires.isoformat(timespec="seconds"),
-        "owners": list(node.owners),
-        "problems": dict(node.problems),
-    }
 
 
 def _row(shown: dict[str, Any]) -> tuple[str, ...]:

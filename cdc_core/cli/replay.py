@@ -12,7 +12,7 @@ from cdc_core.cli.run import located, make_state_directory, resolved
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.stored import require_known, store_option
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.delivery.replay import DeadLetterReader, Replay, WaitingRow
+from cdc_core.delivery.replay import Replay, waiting_rows
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import counted
@@ -87,7 +87,7 @@ def replay_dead_letters(
             feed,
             store=progress,
             state_dir=state_dir,
-            find=partial(_find, feed),
+            find=partial(waiting_rows, feed),
             give_up=given_up,
             job_epoch=None if job is None else job.epoch,
         )
@@ -96,16 +96,6 @@ def replay_dead_letters(
     for line in _told(feed, result, missing, len(set(given_up))):
         click.echo(session.masked(line))
     return 1 if result.kept or missing else 0
-
-
-def _find(feed: ResolvedChangefeed, letters: Sequence[DeadLetter]) -> Sequence[WaitingRow]:
-    """Return the rows of *letters*. Only this needs the dead letters' sink: rows are discarded without it."""
-    if feed.dead_letter is None:
-        raise ConfigError(
-            f"changefeed '{feed.name}' has {counted(len(letters), 'dead letter')}, but no option 'dead_letter'; set"
-            " it to where they are, and set on_error = 'dead_letter'"
-        )
-    return DeadLetterReader(feed).find(letters)
 
 
 def _told(feed: ResolvedChangefeed, result: Replay, missing: int, given_up: int) -> Iterator[str]:

@@ -12,8 +12,9 @@ from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.stopped import stopped
 from cdc_core.cli.stored import require_known, store_option
-from cdc_core.engine.checks import check_source, source_clock, with_saved
+from cdc_core.engine.checks import check_source, with_saved
 from cdc_core.errors import ConfigError
+from cdc_core.jobs.rescanning import require_rescannable
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import did_you_mean
 from cdc_core.schema import TableSchema
@@ -79,17 +80,7 @@ def rescan(
             only=("paused",) if new_slot else ("running", "paused"),
             remedy=f"pause it first: `cdc pause {feed.name}`" if new_slot else "wait until it is paused",
         )
-        if progress.load(feed.name) is None:
-            raise ConfigError(f"changefeed '{feed.name}' has not begun yet; its first run reads all tables")
-        if feed.options.initial_scan == "only":
-            raise ConfigError(f"changefeed '{feed.name}' only scans; to scan again, give it another name")
-        feed = feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch)
-        end = feed.options.end
-        if end is not None and end <= source_clock(feed):
-            raise ConfigError(
-                f"changefeed '{feed.name}' ends at end_time, {end}, and what its tables held then can no longer be"
-                " read; to scan them now, give it another name"
-            )
+        feed = require_rescannable(progress, feed, known)
         if new_slot:
             with stopped(progress, feed.name, state_dir):
                 check_source(feed)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cdc_core.cli.alter_job import alter_job
 from cdc_core.cli.cancel import cancel_text
-from cdc_core.cli.create import check_new_job, create_job
+from cdc_core.cli.create import create_job
 from cdc_core.cli.job_commands import by_user, find_job, job_store, require_owner, user_name
 from cdc_core.cli.pause import pause_text
 from cdc_core.cli.resume import resume_text
@@ -25,6 +25,7 @@ from cdc_core.cli.watch import resolved_to_watch
 from cdc_core.config.alteration import Alteration
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
+from cdc_core.jobs.creation import check_new_job
 from cdc_core.jobs.schedules import Schedules
 from cdc_core.statements.definitions import changefeed_of_statement, derived_name
 from cdc_core.statements.rendering import statement_text

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from cdc_core.cli.sql_results import Result, shown_time
+from cdc_core.config.topics import topics_of
 from cdc_core.errors import ConfigError
-from cdc_core.messages import TopicNames
 from cdc_core.options import did_you_mean
-from cdc_core.schema import TableName
 from cdc_core.statements.rendering import statement_text
 from cdc_core.statements.values import ShowJobs
 from cdc_core.store.job_reports import JobReport, job_reports
 from cdc_core.store.job_values import moment
 from cdc_core.store.progress import ProgressStore
-from cdc_core.uris import split_parameters
 
 __all__ = ["show_jobs"]
 
@@ -82,31 +79,11 @@ def _values(store: ProgressStore, report: JobReport) -> dict[str, str | None]:
         "coordinator_id": job.node,
         "sink_uri": definition["sink"],
         "full_table_names": ", ".join(definition["tables"]),
-        "topics": _topics(definition),
+        "topics": _shown_topics(definition),
         "format": definition["format"],
     }
 
 
-def _topics(definition: Mapping[str, Any]) -> str | None:
-    """Return the topics by the options about them; None where patterns decide which tables there are."""
-    written, tables = definition.get("written", definition), definition["tables"]
-    if any("*" in table or "?" in table or table.startswith("!") for table in tables):
-        return None
-    parameters = split_parameters(written["sink"], owner="the sink")[1]
-    options = {name.lower(): value for name, value in {**written.get("options", {}), **parameters}.items()}
-    if "topic_name" in options:
-        return str(options["topic_name"])
-    topics = TopicNames(
-        full_table_name=str(options.get("full_table_name", False)).lower() == "true",
-        prefix=str(options.get("topic_prefix", "")),
-        pattern=options.get("topic"),
-    )
-    source = definition["source"]
-    database = unquote(urlsplit(source if isinstance(source, str) else source[0]).path.strip("/"))
-    names = [_name(database, table) for table in tables]
-    return ", ".join(dict.fromkeys(map(topics.of, names)))
-
-
-def _name(database: str, table: str) -> TableName:
-    *_, schema, name = ["public", *(part.strip('"') for part in table.split("."))]
-    return TableName(database=database, schema=schema, table=name)
+def _shown_topics(definition: Mapping[str, Any]) -> str | None:
+    topics = topics_of(definition)
+    return None if topics is None else ", ".join(topics)

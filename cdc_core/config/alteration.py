@@ -11,9 +11,9 @@ from cdc_core.config.listed_tables import namesakes, watches
 from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
 
-__all__ = ["Alteration", "changed_tables", "remaining_sections", "without_option"]
+__all__ = ["FIXED", "Alteration", "changed_tables", "remaining_sections", "without_option"]
 
-_FIXED = ("cursor", "end_time", "initial_scan")
+FIXED = ("cursor", "end_time", "initial_scan")
 """Options by which earlier steps have left out rows."""
 _REMEDIES = {
     "source": "create another job",
@@ -128,9 +128,7 @@ def without_option(options: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def _require_alterable(name: str) -> None:
     remedy = (
-        "create another job"
-        if name.lower() in _FIXED
-        else _REMEDIES.get("table" if name.startswith("table.") else name)
+        "create another job" if name.lower() in FIXED else _REMEDIES.get("table" if name.startswith("table.") else name)
     )
     if remedy is not None:
         raise ConfigError(f"'{name}' cannot be altered; {remedy}")

@@ -25,7 +25,15 @@ from cdc_core.masking import MASK, NO_SECRETS, has_unencoded_password, is_secret
 from cdc_core.plugins.host import PluginHost
 from cdc_core.registrations import Registration
 
-__all__ = ["changed_plugins", "changefeed_from", "changefeed_of", "require_references", "stored_definition"]
+__all__ = [
+    "changed_plugins",
+    "changefeed_from",
+    "changefeed_of",
+    "masked_option",
+    "require_references",
+    "stored_definition",
+    "without_literals",
+]
 
 _LABEL = re.compile(r"\A(?i:(Api-?Key|Api-?Token|Basic|Bearer|Splunk|Token) +|[\w.-]+=)(?=\S)")
 """What may precede a secret: a scheme as in `Bearer …`, or a name as in `code=…`."""
@@ -120,18 +128,18 @@ def stored_definition(changefeed: Changefeed, resolved: ResolvedChangefeed, host
         components += [letters.encoder, letters.sink]
     found: dict[str, Any] = {}
     source = written["source"]
-    found["source"] = _masked_uri(source) if isinstance(source, str) else [_masked_uri(uri) for uri in source]
-    found["sink"] = _masked_uri(written["sink"], sink=resolved.sink)
+    found["source"] = without_literals(source) if isinstance(source, str) else [without_literals(uri) for uri in source]
+    found["sink"] = without_literals(written["sink"], sink=resolved.sink)
     literal = [f"'{key}'" for key in found if found[key] != written[key]]
     options, spark = {}, {}
     for name, value in written.get("options", {}).items():
         kind = declared.get(name.partition(".")[0].lower(), "")
         sink = letters.sink if letters is not None and name.lower() == "dead_letter" else None
-        options[name] = _masked_option(name, value, kind, sink=sink)
+        options[name] = masked_option(name, value, kind, sink=sink)
         if options[name] != value:
             literal.append(f"option '{name}'")
     for name, value in written.get("spark", {}).items():
-        spark[name] = _masked_option(name, value)
+        spark[name] = masked_option(name, value)
         if spark[name] != value:
             literal.append(f"the Spark setting '{name}'")
     return {
@@ -170,7 +178,7 @@ def _declared(options: type) -> dict[str, str]:
     return {name: kind for name, kind in kinds.items() if kind}
 
 
-def _masked_uri(uri: Any, *, sink: Component[Any] | None = None) -> Any:
+def without_literals(uri: Any, *, sink: Component[Any] | None = None) -> Any:
     """Return *uri*, of *sink*, with every literal secret in it masked."""
     if not isinstance(uri, str):
         return uri
@@ -196,10 +204,10 @@ def _masked_parameter(parameter: str, declared: Mapping[str, str]) -> str:
     written, equals, raw = parameter.partition("=")
     name, value = unquote_plus(written), unquote_plus(raw)
     kind = declared.get(name.partition(".")[0].lower(), "")
-    return parameter if _masked_option(name, value, kind) == value else f"{written}{equals}{MASK}"
+    return parameter if masked_option(name, value, kind) == value else f"{written}{equals}{MASK}"
 
 
-def _masked_option(name: str, value: Any, kind: str = "", *, sink: Component[Any] | None = None) -> Any:
+def masked_option(name: str, value: Any, kind: str = "", *, sink: Component[Any] | None = None) -> Any:
     """Return the value of an option with every literal secret in it masked, in nested tables too."""
     if not kind and _is_secret(name, value):
         kind = "secret uri" if _is_uri(name, value) else "probably secret"
@@ -207,14 +215,14 @@ def _masked_option(name: str, value: Any, kind: str = "", *, sink: Component[Any
     if isinstance(value, Mapping):
         uris = "uri" in kept
         return {
-            key: _masked_option(key, inner, "" if uris and _is_secret(key, inner) else kept)
+            key: masked_option(key, inner, "" if uris and _is_secret(key, inner) else kept)
             for key, inner in value.items()
         }
     if isinstance(value, list):
-        return [_masked_option(name, inner, kept) for inner in value]
+        return [masked_option(name, inner, kept) for inner in value]
     is_json = str(value).lstrip().startswith(("[", "{"))
     if "uri" in kind and not is_json:
-        return MASK if kind == "secret uri" and _has_lone_user(value) else _masked_uri(value, sink=sink)
+        return MASK if kind == "secret uri" and _has_lone_user(value) else without_literals(value, sink=sink)
     if isinstance(value, str):
         text, _ = cut_references(value)
         safe = _is_reference(text) if kind and "uri" not in kind else name in _COORDINATES or _is_safe_text(text)
@@ -255,9 +263,9 @@ def _is_safe_text(text: str) -> bool:
             if is_secret_name(text):
                 return False
         else:
-            return bool(_masked_option("", table) == table)
+            return bool(masked_option("", table) == table)
     uris = [f"x://{rest}" for rest in _SCHEME.split(text)[1:]]
-    if any(_masked_uri(uri) != uri for uri in uris):
+    if any(without_literals(uri) != uri for uri in uris):
         return False
     for name, quoted in _ASSIGNED.findall(_LOGIN.sub("://", text)):
         value = quoted.strip("\"'")

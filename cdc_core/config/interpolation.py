@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ __all__ = [
     "by_reference",
     "cut_references",
     "escaped",
+    "file_references",
     "fill_references",
     "has_references",
     "interpolate",
+    "reference_values",
     "with_absolute_files",
 ]
 
@@ -78,6 +81,25 @@ def with_absolute_files(value: Any, directory: Path) -> Any:
         return f"${{file:{directory / found['path']}}}"
 
     return _mapped(value, lambda text: _FILE.sub(absolute, text))
+
+
+def file_references(text: str) -> list[str]:
+    """Return the paths of the files that *text* refers to."""
+    return [found["path"] for found in _FILE.finditer(text) if not found["escape"]]
+
+
+def reference_values(value: Any, *, environ: Mapping[str, str]) -> frozenset[str]:
+    """Return what the references in *value* stand for, those that stand for nothing left out."""
+    found: set[str] = set()
+
+    def resolve(text: str) -> str:
+        for reference in cut_references(text)[1]:
+            with suppress(ConfigError):
+                found.add(interpolate(reference, place="", environ=environ))
+        return text
+
+    _mapped(value, resolve)
+    return frozenset(found - {""})
 
 
 def escaped(value: Any) -> Any:

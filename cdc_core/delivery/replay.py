@@ -18,6 +18,7 @@ from cdc_core.delivery.dead_letters import BLOCKED, BadRow, dead_letter_schema, 
 from cdc_core.delivery.delivery import BadRows, Delivery
 from cdc_core.delivery.routing import Routing
 from cdc_core.errors import ConfigError
+from cdc_core.options import counted
 from cdc_core.rows import RowBatch
 from cdc_core.sink import Flushed, Sink, SliceInfo
 from cdc_core.sink_reader import SinkReader, StoredMessage
@@ -25,7 +26,7 @@ from cdc_core.store.progress import DeadLetter
 from cdc_core.telemetry.stages import QUERY, SOURCE
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["DeadLetterReader", "Replay", "WaitingRow", "send_again"]
+__all__ = ["DeadLetterReader", "Replay", "WaitingRow", "send_again", "waiting_rows"]
 
 Identity = tuple[str, str, Timestamp]
 
@@ -115,6 +116,16 @@ class DeadLetterReader:
         else:
             decoded = [decoder.message(self._schema, message.key, message.value)]
         return (letter.after or {} for letter in decoded)
+
+
+def waiting_rows(feed: ResolvedChangefeed, letters: Sequence[DeadLetter]) -> Sequence[WaitingRow]:
+    """Return the rows of *letters*. Raises: ConfigError when *feed* does not say where they are; as the reader."""
+    if feed.dead_letter is None:
+        raise ConfigError(
+            f"changefeed '{feed.name}' has {counted(len(letters), 'dead letter')}, but no option 'dead_letter'; set"
+            " it to where they are, and set on_error = 'dead_letter'"
+        )
+    return DeadLetterReader(feed).find(letters)
 
 
 def send_again(

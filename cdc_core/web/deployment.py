@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 from starlette.requests import Request
 
+from cdc_core.config.definition import changefeed_from
+from cdc_core.config.resolve import resolve
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.masking import mask, secret_forms, uri_secrets
 from cdc_core.plugins.host import PluginHost
-from cdc_core.store.progress import ProgressStore
+from cdc_core.store.progress import ProgressStore, sqlite_file
 
 __all__ = ["Deployment", "deployment_of"]
 
@@ -43,6 +47,19 @@ class Deployment:
         if not forms <= self._secrets:
             self._secrets |= forms
             self._keep_secret(forms)
+
+    def feed(self, name: str, definition: Mapping[str, Any]) -> ResolvedChangefeed:
+        """Return the changefeed that a definition in the store describes, as it would run here. Raises: ConfigError."""
+        origin = f"the store {self.store.shown}"
+        feed = resolve(changefeed_from(definition, name, origin=origin, environ=self.environ), self.plugins)
+        self.add_secrets(feed.secrets())
+        return feed
+
+    @property
+    def state_dir(self) -> Path:
+        """A directory for locks of runs on this host: beside a store that is a file."""
+        file = sqlite_file(self.store.url)
+        return Path(".cdc").absolute() if file is None else file.parent
 
     def masked(self, text: str) -> str:
         """Return *text* without the secrets that are known."""

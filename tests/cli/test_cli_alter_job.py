@@ -11,9 +11,9 @@ import pytest
 from cdc_testing.components import encoder, host, rangefeed, sink
 from cdc_testing.stored import node, progress
 
-from cdc_core.cli import alter_job
 from cdc_core.cli.main import main
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.jobs import redefinition
 from cdc_core.locality import Locality
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import ProgressStore, store_url
@@ -145,7 +145,7 @@ def test_of_two_alterations_at_a_time_one_is_refused(
     def check(_feed: ResolvedChangefeed) -> None:
         redefine(store, definition(store) | {"format": "other"})
 
-    monkeypatch.setattr(alter_job, "check_job", check)
+    monkeypatch.setattr(redefinition, "check_job", check)
     assert main(["alter", "orders", "--set", "resolved=1s", "--store", store.url]) == 2
     assert "job 'orders' has been altered meanwhile" in capsys.readouterr().err
     assert "resolved" not in definition(store)["written"]["options"]

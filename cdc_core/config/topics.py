@@ -1,0 +1,38 @@
+"""The topics of a changefeed, as far as its definition tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from cdc_core.messages import TopicNames
+from cdc_core.schema import TableName
+from cdc_core.uris import split_parameters
+
+__all__ = ["topics_of"]
+
+
+def topics_of(definition: Mapping[str, Any]) -> list[str] | None:
+    """Return the topics by the options about them; None where patterns decide which tables there are."""
+    written, tables = definition.get("written", definition), definition["tables"]
+    if any("*" in table or "?" in table or table.startswith("!") for table in tables):
+        return None
+    parameters = split_parameters(written["sink"], owner="the sink")[1]
+    options = {name.lower(): value for name, value in {**written.get("options", {}), **parameters}.items()}
+    if "topic_name" in options:
+        return [str(options["topic_name"])]
+    topics = TopicNames(
+        full_table_name=str(options.get("full_table_name", False)).lower() == "true",
+        prefix=str(options.get("topic_prefix", "")),
+        pattern=options.get("topic"),
+    )
+    source = definition["source"]
+    database = unquote(urlsplit(source if isinstance(source, str) else source[0]).path.strip("/"))
+    names = [_name(database, table) for table in tables]
+    return list(dict.fromkeys(map(topics.of, names)))
+
+
+def _name(database: str, table: str) -> TableName:
+    *_, schema, name = ["public", *(part.strip('"') for part in table.split("."))]
+    return TableName(database=database, schema=schema, table=name)

@@ -1,0 +1,69 @@
+"""What must hold before a changefeed becomes a job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from cdc_core.config.definition import require_references
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.checks import check_dead_letters, check_delivery, check_sink, check_source, check_time_range
+from cdc_core.engine.planned_queries import check_query
+from cdc_core.errors import ConfigError
+from cdc_core.locality import Locality
+from cdc_core.store.job_values import FINISHED
+from cdc_core.store.liveness import is_alive
+from cdc_core.store.progress import ProgressStore
+
+__all__ = ["check_job", "check_new_job", "locality_of"]
+
+
+def check_new_job(store: ProgressStore, feed: ResolvedChangefeed, *, connect: bool = True) -> None:
+    """Return when the changefeed can become a job; its source and sink are not asked unless *connect*.
+
+    Raises: ConfigError. Creates nothing.
+    """
+    require_references(feed.stored, feed.name)
+    _require_free(store, feed.name)
+    if connect:
+        _check(feed, store)
+
+
+def locality_of(feed: ResolvedChangefeed) -> Locality:
+    """Return what the option execution_locality says."""
+    return Locality.parse(feed.options.execution_locality or "")
+
+
+def check_job(feed: ResolvedChangefeed) -> None:
+    """Return when the source can be read and rows of it be delivered. Raises: ConfigError. Creates nothing."""
+    schemas = check_source(feed)
+    if not feed.queries().exist:
+        check_delivery(feed, schemas)
+        return
+    check_query(feed, schemas)  # what its rows are, only a node's Spark can tell
+    check_sink(feed, schemas)
+    check_dead_letters(feed, schemas)
+
+
+def _check(feed: ResolvedChangefeed, store: ProgressStore) -> None:
+    """Return when the changefeed can begin, or continue where a `cdc run` stopped. Raises: ConfigError."""
+    known = None if store.find_job(feed.name) else store.find(feed.name)
+    progress = None if known is None else store.load(feed.name)
+    if known is None or progress is None:
+        check_job(feed)
+        check_time_range(feed)
+    else:
+        check_job(replace(feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch), saved=progress.token))
+
+
+def _require_free(store: ProgressStore, name: str) -> None:
+    """Return if nothing runs the changefeed. Raises: ConfigError."""
+    job = store.find_job(name)
+    if job is not None and job.state not in FINISHED:
+        raise ConfigError(f"changefeed '{name}' is a job already ({job.state}); choose another name")
+    status = store.status(name)
+    if job is None and status is not None and is_alive(status, now=datetime.now(UTC)):
+        raise ConfigError(
+            f"changefeed '{name}' is running on {status.values.get('host')} (process {status.values.get('pid')}), by"
+            " `cdc run`; stop it first, or wait half a minute if it was killed"
+        )

@@ -1,0 +1,1 @@
+"""The REST interface in the dialect of Kafka Connect: a connector is a job."""

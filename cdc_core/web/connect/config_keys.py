@@ -1,0 +1,130 @@
+"""The keys of a connector's configuration, described as Kafka Connect's ConfigDef describes them."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cdc_core.config.changefeed import ChangefeedOptions
+from cdc_core.config.flat import flat_options
+from cdc_core.options import ByteSize, Duration, Moment, Position, Tiers, describe
+
+__all__ = ["CLASS", "COMMON", "CORE", "ConfigKey", "keys_of"]
+
+CLASS = "cdc.Changefeed"
+"""The one connector: a changefeed."""
+
+_TYPES = {bool: "BOOLEAN", int: "LONG", float: "DOUBLE", str: "STRING"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigKey:
+    """One key. `option` is the option that it stands for."""
+
+    name: str
+    type: str
+    doc: str
+    group: str
+    default: str | None = None
+    required: bool = False
+    importance: str = "MEDIUM"
+    choices: Sequence[str] = ()
+    option: str | None = None
+    order: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the key as Kafka Connect's ConfigKeyInfo. `order` is what `order_in_group` was called up to 4.1."""
+        return {
+            "name": self.name,
+            "type": self.type,
+            "required": self.required,
+            "default_value": self.default,
+            "importance": self.importance,
+            "documentation": self.doc,
+            "group": self.group,
+            "order_in_group": self.order,
+            "order": self.order,
+            "width": {"BOOLEAN": "SHORT", "LONG": "SHORT", "DOUBLE": "SHORT", "LIST": "LONG"}.get(self.type, "MEDIUM"),
+            "display_name": self.name.replace("_", " ").replace(".", " ").capitalize(),
+            "dependents": [],
+        }
+
+
+def _common(name: str, type_: str, doc: str, **more: Any) -> ConfigKey:
+    return ConfigKey(name=name, type=type_, doc=doc, group="Common", importance="HIGH", **more)
+
+
+COMMON = tuple(
+    dataclasses.replace(key, order=number)
+    for number, key in enumerate(
+        (
+            _common("name", "STRING", "Name of the connector, which is the name of the job.", required=True),
+            _common("connector.class", "STRING", f"{CLASS}, the one connector.", required=True, choices=(CLASS,)),
+            _common("tasks.max", "INT", "At least 1. A changefeed is one task; Spark divides its work.", default="1"),
+            _common("source", "STRING", "URI of the source, or a JSON list of several.", required=True),
+            _common("tables", "LIST", "The tables to watch. Required unless there is a query."),
+            _common("sink", "STRING", "URI of the sink.", required=True),
+            _common("format", "STRING", "Name of the encoder.", default="json"),
+            _common("query", "STRING", "A query over one table, in place of 'tables'."),
+        ),
+        start=1,
+    )
+)
+"""Beside these there are `table.NAME`, `functions.NAME`, `master` and Spark properties, which have no fixed names."""
+
+
+def keys_of(options: type, *, group: str) -> list[ConfigKey]:
+    """Return the keys of a class of options."""
+    return [dataclasses.replace(key, order=number) for number, key in enumerate(_keys(options, group), start=1)]
+
+
+def _keys(options: type, group: str) -> Iterator[ConfigKey]:
+    hints = typing.get_type_hints(options)
+    fields = {field.name: field for field in dataclasses.fields(options)}
+    for row in describe(options):
+        field, hint = fields[row.name], hints[row.name]
+        required = field.default is dataclasses.MISSING
+        has_default = not required and field.default not in (None, ())
+        (name,) = flat_options({row.name: ""})
+        yield ConfigKey(
+            name=name,
+            type="PASSWORD" if row.secret else _type(hint),
+            doc=f"{row.doc} Type: {row.type}.",
+            group=group,
+            default=("" if field.default == "" else row.default) if has_default else None,
+            required=required,
+            importance="HIGH" if required else "MEDIUM",
+            choices=_choices(hint),
+            option=row.name,
+        )
+
+
+def _type(hint: Any) -> str:
+    hint = _inner(hint)
+    if hint in (Duration, ByteSize, Moment, Position, Tiers):
+        return "STRING"
+    if typing.get_origin(hint) is tuple:
+        return "LIST"
+    return _TYPES.get(hint, "STRING")
+
+
+def _choices(hint: Any) -> Sequence[str]:
+    hint = _inner(hint)
+    if typing.get_origin(hint) is tuple:
+        hint = typing.get_args(hint)[0]
+    return tuple(map(str, typing.get_args(hint))) if typing.get_origin(hint) is Literal else ()
+
+
+def _inner(hint: Any) -> Any:
+    """Return *hint* without None."""
+    if typing.get_origin(hint) not in (typing.Union, types.UnionType):
+        return hint
+    (inner,) = [argument for argument in typing.get_args(hint) if argument is not type(None)]
+    return inner
+
+
+CORE = tuple(keys_of(ChangefeedOptions, group="Changefeed"))

@@ -1,0 +1,111 @@
+"""A connector as requests see it: a job that nobody has deleted, its configuration and its state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+from cdc_core.config.flat import flat
+from cdc_core.masking import MASK, is_secret_name, masked_uri
+from cdc_core.store.job_reports import JobReport, job_report, job_reports
+from cdc_core.store.job_values import JobRecord
+from cdc_core.web.connect.config_keys import CLASS
+from cdc_core.web.deployment import Deployment
+from cdc_core.web.endpoint import Refusal
+
+__all__ = ["TYPE", "VERSION", "Connector", "all_connectors", "find_connector", "is_deleted", "with_kept_secrets"]
+
+TYPE = "source"
+VERSION = version("cdc-core")
+
+
+def is_deleted(job: JobRecord) -> bool:
+    """Return whether the job is cancelled, or will be: for a client of Kafka Connect it does not exist any more."""
+    return job.state in ("cancel-requested", "canceled") or (job.state == "reverting" and job.ends_as != "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """A job as a connector."""
+
+    report: JobReport
+
+    @property
+    def job(self) -> JobRecord:
+        return self.report.job
+
+    @property
+    def name(self) -> str:
+        return self.job.name
+
+    @property
+    def definition(self) -> Mapping[str, Any]:
+        """The definition that was given last, even if it does not run yet."""
+        return self.report.known.definition if self.job.pending is None else self.job.pending.definition
+
+    @property
+    def config(self) -> dict[str, str]:
+        """The configuration. It holds references and no secrets: the store has none."""
+        written = self.definition.get("written") or self.definition
+        return {"connector.class": CLASS, "name": self.name, **flat(written)}
+
+    @property
+    def state(self) -> str:
+        """One of Kafka Connect's states."""
+        job = self.job
+        if job.state == "running":
+            return "UNASSIGNED" if job.node is None else "RUNNING"
+        if job.state == "pause-requested":
+            return "RESTARTING" if job.paused_for == "restart" else "RUNNING"
+        if job.state == "paused":
+            return {None: "PAUSED", "stop": "STOPPED", "restart": "RESTARTING", "error": "FAILED"}[job.paused_for]
+        return "STOPPED" if job.state == "succeeded" else "FAILED"
+
+    @property
+    def has_task(self) -> bool:
+        return self.state != "STOPPED"
+
+    def info(self) -> dict[str, Any]:
+        """Return Kafka Connect's ConnectorInfo."""
+        tasks = [{"connector": self.name, "task": 0}] if self.has_task else []
+        return {"name": self.name, "config": self.config, "tasks": tasks, "type": TYPE}
+
+    def status(self, *, connector: str | None = None, task: str | None = None) -> dict[str, Any]:
+        """Return Kafka Connect's ConnectorStateInfo, with other states where they are given."""
+        tasks = [{"id": 0, **self._state(task)}] if self.has_task else []
+        return {"name": self.name, "connector": self._state(connector), "tasks": tasks, "type": TYPE}
+
+    def _state(self, state: str | None) -> dict[str, Any]:
+        state = state or self.state
+        found = {"state": state, "worker_id": self.job.node or "", "version": VERSION}
+        return {**found, "trace": self.job.reason or "the job has failed"} if state == "FAILED" else found
+
+
+def find_connector(deployment: Deployment, name: str, *, missing: str = "Connector {} not found") -> Connector:
+    """Return the connector. Raises: Refusal with the text *missing*."""
+    job = deployment.store.find_job(name)
+    known = None if job is None else deployment.store.find(name)
+    if job is None or known is None or is_deleted(job):
+        raise Refusal(404, missing.format(name))
+    return Connector(job_report(deployment.store, job, known, now=datetime.now(UTC)))
+
+
+def all_connectors(deployment: Deployment) -> list[Connector]:
+    """Return all connectors by name, in a few transactions."""
+    return [Connector(report) for report in job_reports(deployment.store) if not is_deleted(report.job)]
+
+
+def with_kept_secrets(config: Mapping[str, str | None], before: Mapping[str, str]) -> dict[str, str | None]:
+    """Return *config* with what *before* has where a client has masked it and sends it back."""
+    return {
+        key: before[key] if value is not None and key in before and value in _masked(key, before[key]) else value
+        for key, value in config.items()
+    }
+
+
+def _masked(key: str, text: str) -> tuple[str, ...]:
+    masked = masked_uri(text) if "://" in text else text
+    return tuple(each for each in (MASK if is_secret_name(key) else "", masked) if MASK in each)

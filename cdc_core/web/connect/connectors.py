@@ -1,0 +1,225 @@
+"""Connectors: list, create, read, configure, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.errors import CdcError, ConfigError
+from cdc_core.jobs.creation import check_job, check_new_job, locality_of
+from cdc_core.jobs.redefinition import require_redefinable, require_same_parts
+from cdc_core.masking import mask
+from cdc_core.store.job_values import FINISHED, REVERTED, Pending
+from cdc_core.web.connect.config_keys import CLASS
+from cdc_core.web.connect.connector import (
+    TYPE,
+    VERSION,
+    Connector,
+    all_connectors,
+    find_connector,
+    is_deleted,
+    with_kept_secrets,
+)
+from cdc_core.web.connect.validation import config_of_json, is_our_class, validate
+from cdc_core.web.deployment import Deployment, deployment_of
+from cdc_core.web.endpoint import Refusal
+from cdc_core.web.requests import asked_by, flag, json_object, name_of, user_of
+
+__all__ = ["create", "delete", "get", "get_config", "listed", "patch_config", "put_config"]
+
+_INITIAL: Mapping[str, Literal["pause", "stop"] | None] = {"RUNNING": None, "PAUSED": "pause", "STOPPED": "stop"}
+_KEYS = ("name", "config", "initial_state")
+
+
+def listed(request: Request) -> Response:
+    """Return the names; or, by name, what the parameters `expand` ask for."""
+    found = all_connectors(deployment_of(request))
+    wanted = request.query_params.getlist("expand")
+    if not wanted:
+        return JSONResponse([each.name for each in found])
+    return JSONResponse({each.name: _expanded(each, wanted) for each in found})
+
+
+def create(request: Request) -> Response:
+    """Create a connector, and so a job."""
+    value, deployment = json_object(request), deployment_of(request)
+    unknown = [key for key in value if key not in _KEYS]
+    if unknown:
+        raise Refusal(400, f"the field '{unknown[0]}' is not known; known: {', '.join(_KEYS)}")
+    if not isinstance(value.get("config"), dict):
+        raise Refusal(400, "the field 'config' must hold the configuration, as an object")
+    name = value.get("name")
+    if isinstance(name, dict | list):
+        raise Refusal(400, "the field 'name' must be a text")
+    name = "" if name is None else str(name).strip()
+    initial = value.get("initial_state")
+    if initial is not None and str(initial).upper() not in _INITIAL:
+        raise Refusal(400, f"the field 'initial_state' must be one of {', '.join(_INITIAL)}")
+    config = _named(config_of_json(value["config"]), name)
+    kind = _INITIAL[str(initial or "RUNNING").upper()]
+    connector = _create(request, deployment, name, config, paused_for=kind)
+    return _created(request, connector)
+
+
+def get(request: Request) -> Response:
+    return JSONResponse(find_connector(deployment_of(request), name_of(request)).info())
+
+
+def get_config(request: Request) -> Response:
+    return JSONResponse(find_connector(deployment_of(request), name_of(request)).config)
+
+
+def put_config(request: Request) -> Response:
+    """Create or configure a connector. A pause, a stop or an error stays what it is."""
+    deployment, name = deployment_of(request), name_of(request)
+    config = _named(config_of_json(json_object(request)), name)
+    job = deployment.store.find_job(name)
+    if job is None or is_deleted(job):
+        return _created(request, _create(request, deployment, name, config, paused_for=None))
+    return JSONResponse(_configure(request, deployment, name, config).info())
+
+
+def patch_config(request: Request) -> Response:
+    """Change some keys of a connector's configuration; null removes a key."""
+    deployment, name = deployment_of(request), name_of(request)
+    changes = config_of_json(json_object(request))
+    before = find_connector(deployment, name).config
+    config = {key: value for key, value in {**before, **changes}.items() if value is not None}
+    return JSONResponse(_configure(request, deployment, name, _named(config, name)).info())
+
+
+def delete(request: Request) -> Response:
+    """Delete a connector: a node drops what its job holds at the source, and the job is forgotten."""
+    deployment, name = deployment_of(request), name_of(request)
+    job = find_connector(deployment, name).job
+    if job.state in REVERTED:
+        deployment.store.forget_ended_job(name)
+    else:
+        try:
+            deployment.store.cancel_job(name, asked_by(request, "deletion"))
+        except ConfigError as error:
+            raise Refusal(409, str(error)) from error
+    return Response(status_code=204)
+
+
+def _expanded(connector: Connector, wanted: list[str]) -> dict[str, Any]:
+    parts: dict[str, Any] = {}
+    if "status" in wanted:
+        parts["status"] = connector.status()
+    if "info" in wanted:
+        parts["info"] = connector.info()
+    return parts
+
+
+def _named(config: Mapping[str, str | None], name: str) -> dict[str, str | None]:
+    given = config.get("name", name)
+    if given != name:
+        raise Refusal(400, f"Connector name configuration ({given}) doesn't match connector name in the URL ({name})")
+    given_class = config.get("connector.class")
+    if given_class is None:
+        raise Refusal(400, "Connector config contains no connector type")
+    if not is_our_class(given_class):
+        raise Refusal(
+            400,
+            f"Failed to find any class that implements Connector and which name matches {given_class}, available"
+            f" connectors are: PluginDesc{{klass=class {CLASS}, name='{CLASS}', version='{VERSION}',"
+            f" encodedVersion={VERSION}, type={TYPE}, typeName='{TYPE}'}}",
+        )
+    return {**config, "name": name}
+
+
+def _created(request: Request, connector: Connector) -> Response:
+    place = f"{request.base_url}connectors/{connector.name}"
+    return JSONResponse({**connector.info(), "tasks": []}, status_code=201, headers={"Location": place})
+
+
+def _create(
+    request: Request,
+    deployment: Deployment,
+    name: str,
+    config: Mapping[str, str | None],
+    *,
+    paused_for: Literal["pause", "stop"] | None,
+) -> Connector:
+    store = deployment.store
+    _require_free(deployment, name)
+    feed = validate(deployment, config).require_valid()
+    with _Masked(feed):
+        check_new_job(store, feed, connect=flag(request, "check", default=True))
+    try:
+        store.create_job(
+            name, feed.definition(), owner=user_of(request), locality=locality_of(feed), paused_for=paused_for
+        )
+    except ConfigError as error:
+        _require_free(deployment, name)
+        raise Refusal(400, mask(str(error), feed.secrets())) from error
+    return find_connector(deployment, name)
+
+
+def _require_free(deployment: Deployment, name: str) -> None:
+    job = deployment.store.find_job(name)
+    if job is None or job.state == "canceled":
+        return
+    if is_deleted(job):
+        raise Refusal(
+            409,
+            f"Connector {name} is being deleted: a node has to drop what it holds at its source; wait, or choose"
+            " another name",
+        )
+    raise Refusal(409, f"Connector {name} already exists")
+
+
+def _configure(request: Request, deployment: Deployment, name: str, config: Mapping[str, str | None]) -> Connector:
+    store, connector = deployment.store, find_connector(deployment, name)
+    if connector.job.state in FINISHED or connector.job.state == "reverting":
+        raise Refusal(
+            409,
+            f"Connector {name} has ended ({connector.job.state}) and cannot be configured; delete it and create it"
+            " again",
+        )
+    found = validate(deployment, with_kept_secrets(config, connector.config))
+    after = found.require_valid()
+    definition = connector.definition
+    if after.definition() == definition:
+        return connector
+    with _Masked(after):
+        before = deployment.feed(name, definition)
+        if store.load(name) is not None:
+            require_same_parts(name, definition["written"], found.written)
+        if flag(request, "check", default=True):
+            if store.load(name) is not None:
+                require_redefinable(store, connector.report.known, before, after)
+            else:
+                check_job(after)
+    wanted = Pending(
+        definition=after.definition(),
+        locality=locality_of(after),
+        initial_scans={table: scan for table, scan in store.initial_scans(name).items() if table in after.tables},
+        why=asked_by(request, "a new configuration"),
+    )
+    try:
+        store.configure_job(name, wanted, before=definition)
+    except ConfigError as error:
+        raise Refusal(409, mask(str(error), after.secrets())) from error
+    return find_connector(deployment, name)
+
+
+class _Masked:
+    """Turns an error of a check into a refusal without the secrets of *feed*."""
+
+    def __init__(self, feed: ResolvedChangefeed) -> None:
+        self._secrets = feed.secrets()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, CdcError):
+            text = mask(str(error), self._secrets)
+            raise Refusal(
+                400, f"Connector configuration is invalid and contains the following 1 error(s):\n{text}"
+            ) from error

@@ -1,0 +1,130 @@
+"""Offsets: how far each source is read, and beginning anew. Topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from cdc_core.config.topics import topics_of
+from cdc_core.errors import CdcError, ConfigError
+from cdc_core.jobs.rescanning import ask_new_history
+from cdc_core.shards.token import ShardedToken
+from cdc_core.store.progress import ProgressStore
+from cdc_core.web.connect.connector import Connector, find_connector, is_deleted
+from cdc_core.web.deployment import Deployment, deployment_of
+from cdc_core.web.endpoint import Refusal
+from cdc_core.web.requests import json_object, name_of
+
+__all__ = ["alter_offsets", "get_offsets", "reset_offsets", "reset_topics", "topics"]
+
+
+def get_offsets(request: Request) -> Response:
+    deployment = deployment_of(request)
+    connector = find_connector(deployment, name_of(request))
+    return JSONResponse({"offsets": _offsets(deployment.store, connector)})
+
+
+def alter_offsets(request: Request) -> Response:
+    """Begin anew with the source whose offset is null. Another position than the present one is refused."""
+    deployment, name = deployment_of(request), name_of(request)
+    wanted = json_object(request).get("offsets")
+    connector = find_connector(deployment, name)
+    if not isinstance(wanted, list) or not wanted:
+        raise Refusal(400, "Partitions / offsets need to be provided for an alter offsets request")
+    _require_stopped(connector)
+    present = _offsets(deployment.store, connector)
+    known = {_key(each["partition"]): each["offset"] for each in present}
+    anew = set()
+    for each in wanted:
+        partition = each.get("partition") if isinstance(each, dict) else None
+        if not isinstance(partition, dict) or "offset" not in each:
+            raise Refusal(400, "each of the 'offsets' needs a 'partition', which is an object, and an 'offset'")
+        if _key(partition) not in known:
+            raise Refusal(
+                400,
+                f"connector {name} has read nothing of the partition {partition}; see GET /connectors/{name}/offsets",
+            )
+        if each["offset"] is None:
+            anew.add(_key(partition))
+        elif each["offset"] != known[_key(partition)]:
+            raise Refusal(
+                400,
+                "the source retains the history after the present position and no other, and what is skipped would be"
+                " lost; the offset may be null, which begins anew with all rows, or the present one",
+            )
+    if anew and anew != known.keys():
+        raise Refusal(400, f"connector {name} begins anew with all of its sources or none; give null for each of them")
+    if anew:
+        _begin_anew(deployment, connector)
+    return JSONResponse({"message": "The offsets for this connector have been altered successfully"})
+
+
+def reset_offsets(request: Request) -> Response:
+    """Have the connector begin anew, with all rows of all tables."""
+    deployment = deployment_of(request)
+    connector = find_connector(deployment, name_of(request))
+    _require_stopped(connector)
+    _begin_anew(deployment, connector)
+    return JSONResponse({"message": "The offsets for this connector have been reset successfully"})
+
+
+def topics(request: Request) -> Response:
+    """Return the topics by the definition, and those that a query has given to rows. As in Kafka Connect, an unknown
+    connector has none.
+    """
+    deployment, name = deployment_of(request), name_of(request)
+    job, found = deployment.store.find_job(name), list[str]()
+    if job is not None and not is_deleted(job):
+        known = deployment.store.find(name)
+        given = deployment.store.topics(name)
+        named = None if known is None or given else topics_of(known.definition)
+        found = [*dict.fromkeys([*(named or ()), *given])]
+    return JSONResponse({name: {"topics": found}})
+
+
+def reset_topics(request: Request) -> Response:
+    """Refuse: every topic of a connector gets resolved marks, so none of them may be forgotten."""
+    find_connector(deployment_of(request), name_of(request))
+    raise Refusal(403, "Topic tracking reset is disabled.")
+
+
+def _offsets(store: ProgressStore, connector: Connector) -> list[dict[str, Any]]:
+    """Return source and position, once for each source."""
+    known, progress = connector.report.known, store.load(connector.name)
+    if progress is None:
+        return []
+    sharded = ShardedToken.found_in(progress.token)
+    tokens = [progress.token] if sharded is None else [state.token for state in sharded.shards]
+    return [
+        {"partition": {"source": source}, "offset": {"resolved": str(mark) if mark else None, "token": token}}
+        for source, mark, token in zip(known.sources, known.resolved, tokens, strict=False)
+    ]
+
+
+def _key(partition: Mapping[str, Any]) -> str:
+    return repr(sorted(partition.items(), key=repr))
+
+
+def _require_stopped(connector: Connector) -> None:
+    if connector.job.state != "paused" or connector.job.paused_for != "stop":
+        raise Refusal(
+            400,
+            "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the"
+            f" specified connector by issuing a 'PUT' request to the '/connectors/{connector.name}/stop' endpoint",
+        )
+
+
+def _begin_anew(deployment: Deployment, connector: Connector) -> None:
+    store, name = deployment.store, connector.name
+    if store.load(name) is None:
+        return
+    try:
+        feed = deployment.feed(name, connector.definition)
+        ask_new_history(store, feed, connector.report.known)
+    except ConfigError as error:
+        raise Refusal(400, deployment.masked(str(error))) from error
+    except CdcError as error:
+        raise Refusal(409, deployment.masked(str(error))) from error

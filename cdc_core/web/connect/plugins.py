@@ -1,0 +1,110 @@
+"""Plugins: which there are, which options they have, and validation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from cdc_core.config.component import Component
+from cdc_core.config.definition import masked_option
+from cdc_core.errors import CdcError
+from cdc_core.masking import mask
+from cdc_core.web.connect.config_keys import CLASS, COMMON, CORE, ConfigKey, keys_of
+from cdc_core.web.connect.connector import TYPE, VERSION
+from cdc_core.web.connect.validation import Validated, config_of_json, is_our_class, validate
+from cdc_core.web.deployment import Deployment, deployment_of
+from cdc_core.web.endpoint import Refusal
+from cdc_core.web.requests import flag, json_object
+
+__all__ = ["PARTS", "plugin_config", "plugins", "validate_config"]
+
+PARTS = ("rangefeed", "encoder", "sink")
+"""The kinds of plugins that a changefeed is made of. Their classes are called `rangefeed.NAME` and so on."""
+_HIDDEN = "[hidden]"
+
+
+def plugins(request: Request) -> Response:
+    """Return the one connector; and, if that is asked for, what it is made of."""
+    found = [{"class": CLASS, "type": TYPE, "version": VERSION}]
+    if not flag(request, "connectorsOnly", default=True):
+        found += [
+            {"class": f"{row.kind}.{row.name}", "type": row.kind, "version": row.version}
+            for row in deployment_of(request).plugins.listing()
+            if row.kind and not row.problem
+        ]
+    return JSONResponse(found)
+
+
+def plugin_config(request: Request) -> Response:
+    """Return the keys of a plugin."""
+    name = request.path_params["plugin"]
+    if is_our_class(name):
+        return JSONResponse([key.to_json() for key in (*COMMON, *CORE)])
+    return JSONResponse([key.to_json() for key in _keys_of_part(deployment_of(request), name)])
+
+
+def validate_config(request: Request) -> Response:
+    """Return every key, described, with its value and what is wrong with it."""
+    name, config = request.path_params["plugin"], config_of_json(json_object(request))
+    given = config.get("connector.class")
+    if given is None:
+        raise Refusal(400, "Connector config contains no connector type")
+    if not is_our_class(name) or not is_our_class(given):
+        raise Refusal(400, f"Included connector type {given} does not match request type {name}")
+    found = validate(deployment_of(request), config)
+    values = list(_values(found))
+    return JSONResponse(
+        {
+            "name": CLASS,
+            "error_count": sum(len(each["value"]["errors"]) for each in values),
+            "groups": list(dict.fromkeys(key.group for key in found.keys)),
+            "configs": values,
+        }
+    )
+
+
+def _keys_of_part(deployment: Deployment, name: str) -> Sequence[ConfigKey]:
+    kind, dot, short = name.partition(".")
+    try:
+        if dot and kind in PARTS:
+            part: Component[Any] = Component(registration=deployment.plugins.component(kind, short))
+            return keys_of(part.load_options(), group=part.owner.capitalize())
+        if dot and kind == "function":
+            deployment.plugins.function(short)
+            return ()
+    except CdcError as error:
+        raise Refusal(404, f"Unknown plugin {name}: {error}") from error
+    raise Refusal(404, f"Unknown plugin {name}.")
+
+
+def _values(found: Validated) -> Iterator[dict[str, Any]]:
+    described = {key.name: key for key in found.keys}
+    rest = [key for key in (*found.config, *found.problems) if key not in described]
+    for name in dict.fromkeys([*described, *rest]):
+        key, errors = described.get(name), found.problems.get(name, [])
+        if key is None and errors:  # clients expect to be told what a wrong key is
+            key = ConfigKey(name=name, type="STRING", doc="Not a key of this connector.", group="Unknown")
+        yield {
+            "definition": None if key is None else key.to_json(),
+            "value": {
+                "name": name,
+                "value": _shown(name, key, found),
+                "recommended_values": [] if key is None else list(key.choices),
+                "errors": errors,
+                "visible": True,
+            },
+        }
+
+
+def _shown(name: str, key: ConfigKey | None, found: Validated) -> str | None:
+    """Return the value without a secret: references stay."""
+    if name not in found.config:
+        return None if key is None else key.default
+    value = found.config[name]
+    if value is None:
+        return None
+    kept = masked_option(name, value, "secret" if key is not None and key.type == "PASSWORD" else "")
+    return mask(value, found.secrets) if kept == value else _HIDDEN

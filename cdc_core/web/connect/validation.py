@@ -1,0 +1,213 @@
+"""A connector's configuration, checked key by key without connecting to anything."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cdc_core.config.changefeed import ChangefeedOptions
+from cdc_core.config.component import Component
+from cdc_core.config.definition import changefeed_of, masked_option, require_references
+from cdc_core.config.flat import option_of, unflattened
+from cdc_core.config.interpolation import interpolate, reference_values
+from cdc_core.config.resolve import canonical_names, resolve
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.errors import CdcError, ConfigError
+from cdc_core.masking import MASK, mask, secret_forms, secret_texts, secrets_of_uris
+from cdc_core.options import option_problems
+from cdc_core.uris import split_parameters
+from cdc_core.web.connect.config_keys import CLASS, COMMON, CORE, ConfigKey, keys_of
+from cdc_core.web.deployment import Deployment
+from cdc_core.web.endpoint import Refusal
+
+__all__ = ["Validated", "config_of_json", "is_our_class", "mask_texts_of", "validate"]
+
+_PLACE = "the request"
+_QUOTED = re.compile(r"option '([^']+)'|'([^']+)' (?:needs|cannot|and|must)")
+_NULL = "Null value can not be supplied as the configuration value."
+
+
+@dataclass(slots=True)
+class Validated:
+    """What was found of a configuration: what is wrong by key, and what it stands for if nothing is.
+
+    `keys` are all keys that it may have, in order.
+    """
+
+    config: Mapping[str, str | None]
+    keys: list[ConfigKey] = field(default_factory=lambda: [*COMMON, *CORE])
+    problems: dict[str, list[str]] = field(default_factory=dict)
+    written: Mapping[str, Any] = field(default_factory=dict)
+    feed: ResolvedChangefeed | None = None
+    secrets: frozenset[str] = frozenset()
+
+    def add(self, key: str, problem: str) -> None:
+        found = self.problems.setdefault(key, [])
+        text = mask(problem, self.secrets)
+        if text not in found:
+            found.append(text)
+
+    @property
+    def texts(self) -> list[str]:
+        """All problems, for people."""
+        return [text if key in text else f"'{key}': {text}" for key, found in self.problems.items() for text in found]
+
+    def require_valid(self) -> ResolvedChangefeed:
+        """Return the changefeed. Raises: Refusal, with the text that Kafka Connect has."""
+        if self.feed is None or self.problems:
+            lines = "\n".join(self.texts)
+            raise Refusal(
+                400,
+                f"Connector configuration is invalid and contains the following {len(self.texts)} error(s):\n{lines}\n"
+                "You can also find the above list of errors at the endpoint"
+                " `/connector-plugins/{connectorType}/config/validate`",
+            )
+        return self.feed
+
+
+def config_of_json(value: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return a configuration of texts; numbers and booleans become texts. Raises: Refusal for anything nested."""
+    found: dict[str, str | None] = {}
+    for key, inner in value.items():
+        if isinstance(inner, dict | list):
+            raise Refusal(400, f"the value of '{key}' must be a text; write lists and objects as JSON texts")
+        found[key] = inner if inner is None or isinstance(inner, str) else json.dumps(inner)
+    return found
+
+
+def is_our_class(name: str) -> bool:
+    """Return whether *name*, written in one of the ways that Kafka Connect accepts, means a changefeed."""
+    short = name.removesuffix("Connector")
+    return short in (CLASS, CLASS.rpartition(".")[2])
+
+
+def mask_texts_of(config: Mapping[str, str | None], environ: Mapping[str, str]) -> frozenset[str]:
+    """Return what must not be in an answer about *config*: its literal secrets, and what its references stand for."""
+    texts = {key: value for key, value in config.items() if value is not None}
+    literal = {
+        value for key, value in texts.items() if masked_option(key, value) == MASK and MASK not in value and value
+    }
+    found = {*literal, *secrets_of_uris(list(texts.values())), *secret_texts(texts)}
+    resolved = frozenset(text for text in reference_values(texts, environ=environ) if len(text) > 1)
+    return secret_forms((found | resolved | secrets_of_uris(list(resolved))) - {MASK})
+
+
+def validate(deployment: Deployment, config: Mapping[str, str | None]) -> Validated:
+    """Return what is wrong with *config*. Its references are resolved here, as nodes resolve them there."""
+    environ = deployment.environ
+    found = Validated(config, secrets=mask_texts_of(config, environ))
+    for key, value in config.items():
+        if value is None:
+            found.add(key, _NULL)
+    texts = {key: value for key, value in config.items() if value is not None}
+    _check_common(found, texts)
+    parts = unflattened(texts)
+    found.written = parts.written
+    for key, problem in parts.problems.items():
+        found.add(key, problem)
+    resolved = {}
+    for key, value in texts.items():
+        try:
+            resolved[key] = interpolate(value, place=f"'{key}'", environ=environ)
+        except ConfigError as error:
+            found.add(key, str(error))
+    owned = _check_parts(found, resolved, deployment)
+    _check_options(found, resolved, owned)
+    if found.problems:
+        return found
+    try:
+        changefeed = changefeed_of(texts["name"], parts.written, origin=_PLACE, environ=environ)
+        feed = resolve(changefeed, deployment.plugins)
+        require_references(feed.stored, feed.name)
+        _require_no_masks(feed.stored["written"])
+    except CdcError as error:
+        text = str(error).removeprefix(f"{_PLACE}: ")
+        found.add(_key_of(text, found), text)
+        return found
+    found.feed = feed
+    return found
+
+
+def _check_common(found: Validated, texts: Mapping[str, str]) -> None:
+    for key in ("name", "connector.class"):
+        if not texts.get(key, "").strip() and found.config.get(key, "") is not None:
+            found.add(key, f'Missing required configuration "{key}" which has no default value.')
+    given = texts.get("connector.class", "")
+    if given and not is_our_class(given):
+        found.add("connector.class", f"Class {given} could not be found; the one connector is {CLASS}")
+    most = texts.get("tasks.max", "1").strip()
+    if not re.fullmatch(r"[+-]?[0-9]{1,9}", most):
+        found.add("tasks.max", f"Invalid value {most} for configuration tasks.max: Not a number of type INT")
+    elif int(most) < 1:
+        found.add("tasks.max", f"Invalid value {most} for configuration tasks.max: Value must be at least 1")
+
+
+def _check_parts(found: Validated, texts: Mapping[str, str], deployment: Deployment) -> list[tuple[str, type]]:
+    """Return the classes of options of the parts that are known, by the key that chooses the part."""
+    plugins = deployment.plugins
+    source = unflattened({"source": texts.get("source", "")}).written.get("source", "")
+    first = source if isinstance(source, str) else source[0] if source else ""
+    choices = {
+        "source": (first, plugins.rangefeed_for),
+        "sink": (texts.get("sink", ""), plugins.sink_for),
+        "format": (texts.get("format", "json"), plugins.encoder),
+    }
+    owned: list[tuple[str, type]] = []
+    for key, (value, choose) in choices.items():
+        if key in found.problems:
+            continue
+        try:
+            part: Component[Any] = Component(registration=choose(value))
+            options = part.load_options()
+        except CdcError as error:
+            found.add(key, str(error))
+            continue
+        owned.append((key, options))
+        found.keys += [each for each in keys_of(options, group=part.owner.capitalize()) if each not in found.keys]
+    return owned
+
+
+def _check_options(found: Validated, texts: Mapping[str, str], owned: Sequence[tuple[str, type]]) -> None:
+    """Find what is wrong with each option. Parameters of the sink's URI are options of the sink."""
+    keys = {option: key for key in texts if (option := option_of(key)) is not None}
+    classes = [("options", ChangefeedOptions), *owned]
+    names = {key.option for key in found.keys if key.option is not None}
+    try:
+        given = canonical_names({option: texts[key] for option, key in keys.items()}, names, owner="the configuration")
+        spelled = dict(zip(given, keys.values(), strict=True))
+        parameters = canonical_names(split_parameters(texts.get("sink", ""), owner="")[1], names, owner="the sink")
+    except ConfigError as error:
+        found.add("sink", str(error))
+        return
+    all_parts_are_known = len(owned) == 3
+    for name, key in spelled.items():
+        if all_parts_are_known and name not in names and name.partition(".")[0] not in names:
+            found.add(key, f"the configuration does not know option '{name}'")
+    for part, options in classes:
+        declared = {key.option for key in keys_of(options, group="")}
+        mine = {name: value for name, value in given.items() if {name, name.partition(".")[0]} & declared}
+        uri = {name: value for name, value in parameters.items() if name in declared} if part == "sink" else {}
+        for name, problem in option_problems(options, {**mine, **uri}).items():
+            key = spelled.get(name) or ("sink" if name in uri else name)
+            found.add(key, problem if problem.startswith("Missing") else f"option '{name}' {problem}")
+
+
+def _require_no_masks(written: Mapping[str, Any]) -> None:
+    """Return unless a mask stands where a secret is missing. Raises: ConfigError."""
+    for key, value in {**written, **written.get("options", {}), **written.get("spark", {})}.items():
+        if value == MASK or MASK in secrets_of_uris(value):
+            raise ConfigError(f"'{key}' has {MASK} in place of a secret; write it as ${{VARIABLE}} or ${{file:PATH}}")
+
+
+def _key_of(text: str, found: Validated) -> str:
+    """Return the key that an error is about, as well as its text tells."""
+    by_option = {key.option or key.name: key.name for key in found.keys}
+    names = [name for match in _QUOTED.finditer(text) for name in match.groups() if name]
+    names += re.findall(r"\b(source|sink|format|tables|query|functions)\b", text)
+    for name in names:
+        if name in found.config or name in by_option:
+            return by_option.get(name, name)
+    return "name"

@@ -1,0 +1,100 @@
+"""Jobs with all that the store knows of them, nodes, and what an operator asks of both."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from cdc_core.errors import ConfigError
+from cdc_core.store.job_values import moment
+from cdc_core.store.node_reports import node_values
+from cdc_core.store.reports import Report, report, reports
+from cdc_core.web.deployment import Deployment, deployment_of
+from cdc_core.web.endpoint import Refusal
+from cdc_core.web.requests import asked_by, json_object, name_of
+
+__all__ = ["cancel", "drain", "events", "job", "jobs", "node", "nodes"]
+
+
+def jobs(request: Request) -> Response:
+    """Return a report of every job, also of those that have ended, without its history."""
+    return JSONResponse([found.to_json() for found in reports(deployment_of(request).store) if found.job is not None])
+
+
+def job(request: Request) -> Response:
+    return JSONResponse(_report(deployment_of(request), name_of(request)).to_json())
+
+
+def events(request: Request) -> Response:
+    """Return the changes of a job's state, the first one first."""
+    found = _report(deployment_of(request), name_of(request))
+    return JSONResponse(
+        [
+            {"at": _text(event.at), "state": event.state, "reason": event.reason, "node": event.node}
+            for event in found.history
+        ]
+    )
+
+
+def cancel(request: Request) -> Response:
+    """End a job for good. Unlike a deleted connector, it is still listed under /v1."""
+    deployment, name = deployment_of(request), name_of(request)
+    _report(deployment, name)
+    reason = json_object(request, empty=True).get("reason")
+    if reason is not None and (not isinstance(reason, str) or not reason.strip()):
+        raise Refusal(400, "'reason' must be a text")
+    try:
+        deployment.store.cancel_job(name, reason or asked_by(request, "an end"))
+    except ConfigError as error:
+        raise Refusal(409, str(error)) from error
+    return JSONResponse(_report(deployment, name).to_json(), status_code=202)
+
+
+def nodes(request: Request) -> Response:
+    """Return every node, those that died within a day too."""
+    return JSONResponse(_nodes(deployment_of(request)))
+
+
+def node(request: Request) -> Response:
+    return JSONResponse(_node(deployment_of(request), name_of(request)))
+
+
+def drain(request: Request) -> Response:
+    """Have a node finish the running steps of its jobs, hand them over, and end."""
+    deployment, name = deployment_of(request), name_of(request)
+    _node(deployment, name)
+    try:
+        deployment.store.drain(name)
+    except ConfigError as error:
+        raise Refusal(409, deployment.masked(str(error))) from error
+    return JSONResponse(_node(deployment, name), status_code=202)
+
+
+def _report(deployment: Deployment, name: str) -> Report:
+    known = deployment.store.find(name)
+    found = None if known is None else report(deployment.store, known, now=datetime.now(UTC))
+    if found is None or found.job is None:
+        raise Refusal(404, f"there is no job '{name}'")
+    return found
+
+
+def _nodes(deployment: Deployment) -> list[dict[str, Any]]:
+    jobs = deployment.store.jobs()
+    now, found = deployment.store.nodes()
+    return [node_values(each, jobs, now=now) for each in found]
+
+
+def _node(deployment: Deployment, name: str) -> dict[str, Any]:
+    found = [each for each in _nodes(deployment) if each["name"] == name]
+    if not found:
+        raise Refusal(404, f"there is no node '{name}'")
+    return found[-1]
+
+
+def _text(seconds: float) -> str:
+    at = moment(seconds)
+    assert at is not None
+    return at.isoformat(timespec="seconds")

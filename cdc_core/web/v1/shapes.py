@@ -1,0 +1,88 @@
+"""The shapes of what is under /v1."""
+
+from __future__ import annotations
+
+from cdc_core.web.endpoint import Schema
+from cdc_core.web.shapes import TEXT, any_object, array, nullable, record
+
+__all__ = ["SHAPES"]
+
+_JOB_STATES = [
+    "running",
+    "pause-requested",
+    "paused",
+    "cancel-requested",
+    "reverting",
+    "canceled",
+    "succeeded",
+    "failed",
+    "revert-failed",
+]
+SHAPES: dict[str, Schema] = {
+    "JobEvent": record({"at": TEXT, "state": TEXT, "reason": nullable("string"), "node": nullable("string")}),
+    "JobReport": {
+        **record(
+            {
+                "name": TEXT,
+                "state": {"type": "string", "enum": _JOB_STATES},
+                "tables": array(TEXT),
+                "sink": TEXT,
+                "format": TEXT,
+                "high_water": nullable("string"),
+                "behind_s": nullable("number"),
+                "dead_letters": {"type": "integer"},
+                "epoch": {"type": "integer"},
+                "job": any_object(),
+            }
+        ),
+        "description": "What `cdc show --json` prints of a job; docs/operations.md explains each value.",
+    },
+    "Node": record(
+        {
+            "name": TEXT,
+            "node_id": TEXT,
+            "state": {"type": "string", "enum": ["alive", "draining", "dead"]},
+            "locality": nullable("string"),
+            "host": TEXT,
+            "pid": {"type": "integer"},
+            "version": TEXT,
+            "jobs": array(TEXT),
+            "max_jobs": {"type": "integer"},
+            "started": TEXT,
+            "expires": TEXT,
+            "owners": array(TEXT),
+            "problems": any_object(),
+        }
+    ),
+    "DeadLetter": record(
+        {
+            "number": {"type": "integer"},
+            "refused_at": nullable("string"),
+            "table": TEXT,
+            "key": TEXT,
+            "updated": TEXT,
+            "stage": TEXT,
+            "error": TEXT,
+        }
+    ),
+    "Replayed": record(
+        {
+            "sent": {"type": "integer"},
+            "kept": array(record({"row": TEXT, "stage": TEXT, "reason": TEXT})),
+            "missing": {"type": "integer"},
+            "given_up": {"type": "integer"},
+        }
+    ),
+    "Previewed": record(
+        {
+            "topic": TEXT,
+            "key": nullable("string"),
+            "value": nullable("string"),
+            "headers": nullable("object"),
+            "decoded": {"type": "boolean"},
+            "error": nullable("string"),
+        }
+    ),
+    "Reason": record({"reason": TEXT}, required=[], closed=True),
+    "GiveUp": record({"give_up": array({"type": "integer"})}, required=[], closed=True),
+}
