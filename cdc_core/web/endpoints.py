@@ -8,8 +8,8 @@ from cdc_core.telemetry.metric import Sample
 from cdc_core.web.connect.endpoints import CONNECT_ENDPOINTS
 from cdc_core.web.endpoint import Endpoint
 from cdc_core.web.metrics_endpoint import metrics_endpoint
-from cdc_core.web.page.endpoints import page_endpoints
 from cdc_core.web.openapi import openapi_endpoint
+from cdc_core.web.page.endpoints import page_endpoints
 from cdc_core.web.v1.endpoints import V1_ENDPOINTS
 
 __all__ = ["all_endpoints"]

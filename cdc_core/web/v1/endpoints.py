@@ -104,7 +104,7 @@ V1_ENDPOINTS: tuple[Endpoint, ...] = (
     _endpoint(
         "POST",
         "/nodes/{name}/drain",
-        Role.OPERATE,
+        Role.ADMIN,
         jobs.drain,
         "Have a node hand over its jobs and end.",
         ref("Node"),

@@ -1,0 +1,95 @@
+"""A server with the whole REST interface over a store, scripted plugins, and a client; no node and no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from cdc_testing import scripted
+from cdc_testing.components import host, rangefeed, sink
+
+from cdc_core.options import parse_options
+from cdc_core.plugins.host import PluginHost
+from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core.web.access.access import Access
+from cdc_core.web.access.settings import AccessSettings
+from cdc_core.web.address import Address
+from cdc_core.web.deployment import Deployment
+from cdc_core.web.endpoint import Endpoint
+from cdc_core.web.endpoints import all_endpoints
+from cdc_core.web.server import WebServer, application
+
+__all__ = ["ENVIRON", "Rest", "config", "rest_plugins", "serving_rest"]
+
+ENVIRON = {"PW": "hunter2-of-the-source", "PIN": "pin-of-the-shelf", "NOWHERE": "plain-setting"}
+
+
+def rest_plugins() -> PluginHost:
+    """Return a source, encoder and sink that tests give orders, and others with secrets."""
+    return host(
+        scripted.COUNTER,
+        scripted.PLAIN,
+        scripted.JOURNAL,
+        rangefeed(),
+        sink("shelf", options="cdc_testing.components:HookOptions"),
+    )
+
+
+def config(control: Path, **more: str) -> dict[str, str]:
+    """Return the configuration of a connector that `rest_plugins` can make."""
+    return {
+        "connector.class": "cdc.Changefeed",
+        "source": "counter://reader:${PW}@host/shop",
+        "tables": "counter",
+        "sink": "journal://",
+        "format": "plain",
+        "control": str(control),
+        **more,
+    }
+
+
+class Rest:
+    """A client of one server, and the server's store."""
+
+    def __init__(self, url: str, store: ProgressStore, endpoints: list[Endpoint]) -> None:
+        self.url, self.store, self.endpoints = url, store, endpoints
+        self.client = httpx2.Client(base_url=url, timeout=60)
+
+    def ask(self, method: str, path: str, *, status: int, json: Any = None, **more: Any) -> Any:
+        """Return the JSON of the answer, None of an empty one; it must have *status*."""
+        answer = self.client.request(method, path, json=json, **more)
+        assert answer.status_code == status, f"{method} {path}: {answer.status_code} {answer.text}"
+        if not answer.content:
+            return None
+        found = answer.json()
+        if status >= 400 and path != "/health":
+            assert (found.keys(), found["error_code"]) == ({"error_code", "message"}, status)
+        return found
+
+    def get(self, path: str, **more: Any) -> Any:
+        return self.ask("GET", path, status=200, **more)
+
+    def message(self, method: str, path: str, *, status: int, **more: Any) -> str:
+        return str(self.ask(method, path, status=status, **more)["message"])
+
+    def create(self, name: str, given: Mapping[str, Any], **more: Any) -> Any:
+        return self.ask("POST", "/connectors", status=201, json={"name": name, "config": dict(given), **more})
+
+
+@contextmanager
+def serving_rest(directory: Path, *, plugins: PluginHost | None = None, **environ: str) -> Iterator[Rest]:
+    """Serve everything over a store in *directory*."""
+    access = Access(Address("127.0.0.1", 0), parse_options(AccessSettings, {"max_rate": 1e6}, owner="the server"))
+    with closing(ProgressStore(store_url(directory))) as store:
+        store.open()
+        deployment = Deployment(
+            store, plugins or rest_plugins(), environ={**ENVIRON, **environ}, keep_secret=lambda _: None
+        )
+        endpoints = all_endpoints(list)
+        with WebServer(application(endpoints, deployment, access), access) as server:
+            rest = Rest(server.url, store, endpoints)
+            with closing(rest.client):
+                yield rest
