@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import click
 
 from cdc_core.cli.alter import alter
+from cdc_core.cli.audit import audit
 from cdc_core.cli.cancel import cancel
 from cdc_core.cli.create import create
 from cdc_core.cli.docs import docs
@@ -69,6 +70,7 @@ for command in (
     explain,
     watch,
     preview,
+    audit,
     node,
     show,
     resume,

@@ -56,16 +56,20 @@ class ChangeReader:
     recorded; RetryableError when the place is out of reach.
     """
 
-    def __init__(self, uri: str, *, changefeed: str = "", host: PluginHost | None = None) -> None:
+    def __init__(
+        self, uri: str, *, changefeed: str = "", host: PluginHost | None = None, history: StoredHistory | None = None
+    ) -> None:
+        """With *history*, its files are read instead of those that the sink for *uri* has recorded."""
         self._uri = uri
         self._changefeed = changefeed
         self._given_host = host
+        self._given_history = history
         self._decoders: dict[tuple[str, str], Decoder] = {}
         self._listed: Sequence[Timestamp] = ()
 
     def __getstate__(self) -> dict[str, Any]:
-        if self._given_host is not None:
-            raise TypeError("a ChangeReader with its own plugin host cannot be pickled")
+        if self._given_host is not None or self._given_history is not None:
+            raise TypeError("a ChangeReader with its own plugin host or history cannot be pickled")
         return {"uri": self._uri, "changefeed": self._changefeed}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -222,6 +226,8 @@ class ChangeReader:
 
     @cached_property
     def _history(self) -> StoredHistory:
+        if self._given_history is not None:
+            return self._given_history
         place, parameters = split_parameters(self._uri, owner=repr(self))
         sink = self._host.sink_for(place)
         if not sink.history:

@@ -30,6 +30,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engine",),
     ("spark",),
     ("watching",),
+    ("auditing",),
     ("jobs",),
     ("web",),
     ("cli",),

@@ -1,0 +1,1 @@
+"""Audits: the rows at a destination beside the rows at the source."""

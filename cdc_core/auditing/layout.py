@@ -1,0 +1,114 @@
+"""The columns in which both sides of an audit are compared: those of the table's present version."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_core.auditing.hashing import hashed
+from cdc_core.errors import ConfigError
+from cdc_core.rows import Op, RowBatch
+from cdc_core.schema import Column, TableSchema
+from cdc_core.unavailable import unavailable_by_column
+
+__all__ = ["KEY_HASHES", "Layout", "key_of", "unknown_of", "value_of"]
+
+KEY_HASHES = ("hash1", "hash2")
+"""128 bits that stand for the key."""
+_SEEDS = (11, 12)
+
+Bools = npt.NDArray[np.bool_]
+
+
+def key_of(index: int) -> str:
+    """Return the name of the column with a part of the key."""
+    return f"k{index}"
+
+
+def value_of(index: int) -> str:
+    """Return the name of the column with a value that is not in the key."""
+    return f"v{index}"
+
+
+def unknown_of(index: int) -> str:
+    """Return the name of the column that says where a value is not known. It is missing where all are known."""
+    return f"u{index}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How versions of the rows of one table are laid out as one Arrow table.
+
+    *schema* is the present version of the table, as it is delivered. `backfills`: whether all rows were delivered again
+    when the table got columns with values, so that an older row without a column has NULL there.
+    """
+
+    schema: TableSchema
+    backfills: bool = True
+
+    @cached_property
+    def values(self) -> tuple[Column, ...]:
+        """The columns that are not in the key."""
+        return tuple(column for column in self.schema.columns if column.name not in self.schema.primary_key)
+
+    def of(self, rows: RowBatch, *, sequence: int) -> pa.Table:
+        """Return *rows* in this layout; their sequence numbers begin at *sequence*.
+
+        Raises: ConfigError when *rows* have another key.
+        """
+        theirs = rows.schema
+        if theirs.primary_key != self.schema.primary_key:
+            raise ConfigError(
+                f"table {self.schema.name} has rows with the key ({', '.join(theirs.primary_key)}) at the destination,"
+                f" and its key is ({', '.join(self.schema.primary_key)}) now. Rows of two keys cannot be compared"
+            )
+        types = [column.type.arrow for column in self.schema.key_columns]
+        keys = [_cast(array, type_) for array, type_ in zip(rows.column("key").flatten(), types, strict=True)]
+        updated = rows.column("updated")
+        deleted = np.asarray(pc.equal(rows.column("op"), pa.scalar(Op.DELETE, pa.uint8())))
+        deleted |= np.asarray(rows.column("after").is_null())
+        columns = {key_of(index): array for index, array in enumerate(keys)}
+        columns |= self._values(rows, ~deleted)
+        columns |= {
+            "wall": updated.field("wall"),
+            "logical": updated.field("logical"),
+            "sequence": pa.array(np.arange(sequence, sequence + len(rows), dtype=np.int64)),
+            "deleted": pa.array(deleted),
+        }
+        for name, seed in zip(KEY_HASHES, _SEEDS, strict=True):
+            columns[name] = pa.array(hashed(keys, rows=len(rows), seed=seed))
+        return pa.table(columns)
+
+    def _values(self, rows: RowBatch, present: Bools) -> dict[str, pa.Array]:
+        theirs = {column.name: index for index, column in enumerate(rows.schema.columns)}
+        arrays, unavailable = rows.column("after").flatten(), unavailable_by_column(rows)
+        # A column that is gone may be one that was renamed.
+        explained = self.backfills and theirs.keys() <= {column.name for column in self.schema.columns}
+        found: dict[str, pa.Array] = {}
+        for index, column in enumerate(self.values):
+            type_, unknown = column.type.arrow, unavailable.get(column.name)
+            array = None if column.name not in theirs else _cast_or_none(arrays[theirs[column.name]], type_)
+            if array is None:
+                array = pa.nulls(len(rows), type_)
+                unknown = None if explained else present
+            found[value_of(index)] = array
+            if unknown is not None:
+                found[unknown_of(index)] = pa.array(unknown & present)
+        return found
+
+
+def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    return array if array.type == type_ else array.cast(type_)
+
+
+def _cast_or_none(array: pa.Array, type_: pa.DataType) -> pa.Array | None:
+    """Return *array* as *type_*, None when older values of the column are of a type without a way there."""
+    try:
+        return _cast(array, type_)
+    except pa.ArrowException:
+        return None

@@ -1,0 +1,163 @@
+"""`cdc audit`."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cdc_core.cli.run import located, resolved
+from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.stored import store_option
+from cdc_core.errors import ConfigError
+from cdc_core.options import counted
+from cdc_core.store.opening import store_exists
+from cdc_core.store.progress import ProgressStore
+from cdc_core.timestamp import Timestamp
+
+if TYPE_CHECKING:
+    from cdc_core.auditing.audit import Audit
+    from cdc_core.auditing.difference import Difference, Figures
+
+__all__ = ["audit"]
+
+
+@click.command(short_help="Compare what a changefeed has delivered with its source.")
+@click.argument("file", metavar="FILE")
+@click.argument("name", required=False)
+@click.option(
+    "--at", metavar="RESOLVED", help="Compare as of this resolved mark. Default: the newest when the source was read."
+)
+@click.option(
+    "--wait",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    help="How long to wait for a resolved mark after the source was read.",
+)
+@click.option("--rows", type=click.IntRange(min=0), default=100, show_default=True, help="Print at most so many rows.")
+@click.option(
+    "--temporary-directory",
+    "directory",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Put temporary files here, about the size of the tables. Default: that of the system.",
+)
+@click.option("--state", metavar="DIR|URL", help="Where the changefeed's progress is stored, as for cdc run.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@store_option
+@debug_option
+@click.pass_obj
+def audit(
+    session: CliSession,
+    file: str,
+    name: str | None,
+    at: str | None,
+    wait: float,
+    rows: int,
+    directory: Path | None,
+    state: str | None,
+    as_json: bool,
+    store: str | None,
+) -> int:
+    """Compare the rows that the changefeed NAME in FILE has delivered with the rows at its source.
+
+    Reads both sides completely, and leaves nothing behind. Prints the rows that are missing at the destination, those
+    that are there and not at the source, and those with other values. The exit status is 1 when there is any, and 2
+    when the changefeed cannot be audited.
+    """
+    session.start_logging(quiet=True)
+    changefeed, _, url, _ = located(session, file, name, state=state, store=store)
+    feed = resolved(session, changefeed)
+    feed = replace(feed, feed_id=_identity(url, feed.name))
+    with tempfile.TemporaryDirectory(prefix="cdc-audit-", dir=directory) as temporary:
+        found = _audit()(feed, Path(temporary), at=_mark(at), wait_s=wait, most_shown=rows)
+        for difference in found.differences():
+            line = _json(_object(difference)) if as_json else _line(difference)
+            click.echo(session.masked(line))
+    figures = found.figures
+    click.echo(_json(_figures_object(figures)) if as_json else _figures(figures, shown=rows))
+    return 1 if figures.differences else 0
+
+
+def _audit() -> type[Audit]:
+    try:
+        from cdc_core.auditing.audit import Audit
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] == "polars":
+            raise ConfigError("an audit needs Polars: pip install 'cdc-core[audit]'") from error
+        raise
+    return Audit
+
+
+def _identity(url: str, name: str) -> str:
+    """Return the identity under which the changefeed has run, or an empty text if its progress is not there."""
+    if not store_exists(url):
+        return ""
+    store = ProgressStore(url)
+    try:
+        store.open()
+        found = store.find(name)
+    finally:
+        store.close()
+    return "" if found is None else found.feed_id
+
+
+def _mark(text: str | None) -> Timestamp | None:
+    try:
+        return None if text is None else Timestamp.parse(text)
+    except ValueError:
+        raise ConfigError(f"--at {text}: write a resolved mark as the destination has it, such as {_EXAMPLE}") from None
+
+
+_EXAMPLE = Timestamp(1769863800000000000, 0)
+
+
+def _line(difference: Difference) -> str:
+    key = _json(list(difference.key.values()))
+    line = f"{difference.table} {difference.finding} {key}"
+    columns = (
+        f"{column}: {_json(value)} at the source, {_json(difference.destination[column])} at the destination"
+        for column, value in difference.source.items()
+    )
+    return f"{line} {'; '.join(columns)}".rstrip()
+
+
+def _object(difference: Difference) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "table": difference.table.full,
+        "finding": str(difference.finding),
+        "key": dict(difference.key),
+    }
+    if difference.source:
+        found |= {"source": dict(difference.source), "destination": dict(difference.destination)}
+    return found
+
+
+def _figures(figures: Figures, *, shown: int) -> str:
+    compared = f"{counted(figures.rows, 'row')} of {counted(figures.tables, 'table')} compared at {figures.cut}"
+    moved = f"; {figures.changed:,} of them changed until {figures.upto}" if figures.changed else ""
+    if not figures.differences:
+        return f"{compared}{moved}: all are the same"
+    kinds = ", ".join(f"{getattr(figures, kind):,} {kind}" for kind in ("missing", "extra", "different"))
+    more = f", {shown:,} of them printed" if figures.differences > shown else ""
+    return f"{compared}{moved}: {counted(figures.differences, 'difference')} ({kinds}){more}"
+
+
+def _figures_object(figures: Figures) -> Mapping[str, Any]:
+    names = ("tables", "rows", "changed", "missing", "extra", "different")
+    counts = {name: getattr(figures, name) for name in names}
+    return {"resolved": str(figures.cut), "until": str(figures.upto), **counts}
+
+
+def _json(value: Any) -> str:
+    def shown(inner: Any) -> str:
+        return f"\\x{inner.hex()}" if isinstance(inner, bytes) else str(inner)
+
+    return json.dumps(value, ensure_ascii=False, default=shown)
