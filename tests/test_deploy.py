@@ -28,6 +28,10 @@ from cdc_core.engine.run import _STOP_LIMIT_S
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.locality import Locality
 from cdc_core.store.progress import ProgressStore
+from cdc_core.web.access.callers import read_callers
+from cdc_core.web.address import Address
+from cdc_core.web.endpoint import Role
+from cdc_core.web.ready_endpoint import ready_endpoint
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -308,3 +312,48 @@ def test_the_role_of_the_page_has_the_rights_that_the_store_needs(postgres_serve
         finally:
             connection.execute("DROP DATABASE IF EXISTS cdc WITH (FORCE)")
             connection.execute("DROP ROLE IF EXISTS cdc")
+
+
+# The server of a node
+
+
+def test_nodes_in_kubernetes_listen_where_probes_and_the_service_ask(
+    deployment: dict[str, Any], rendered: dict[str, list[dict[str, Any]]]
+) -> None:
+    container = node_of(deployment)
+    environment = environment_of(container)
+    address = Address.parse(environment["CDC_LISTEN"], option="--listen")
+    assert address.is_everywhere
+    [port] = container["ports"]
+    assert port["containerPort"] == address.port
+    probe = container["readinessProbe"]["httpGet"]
+    assert (probe["port"], probe["scheme"]) == (port["name"], "HTTPS")
+    endpoint = ready_endpoint(lambda: None)
+    assert (endpoint.path, endpoint.role) == (probe["path"], Role.ANYONE)
+    (overlay,) = (found for found in rendered.values() if deployment in found)
+    service = one(overlay, "Service")["spec"]
+    assert [each["targetPort"] for each in service["ports"]] == [port["name"]]
+    assert service["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
+
+
+def test_the_files_that_nodes_let_callers_in_by_are_in_their_secret(deployment: dict[str, Any], tmp_path: Path) -> None:
+    environment = environment_of(node_of(deployment))
+    [mount] = [mount for mount in node_of(deployment)["volumeMounts"] if mount["name"] == "web"]
+    [volume] = [volume for volume in pod(deployment)["volumes"] if volume["name"] == "web"]
+    for name in ("CDC_TOKENS", "CDC_TLS_CERT", "CDC_TLS_KEY"):
+        path = Path(environment[name])
+        assert str(path.parent) == mount["mountPath"]
+        assert secret(volume["secret"]["secretName"], path.name)
+    tokens = tmp_path / "tokens"
+    tokens.write_text(secret("cdc-web", "tokens"))
+    assert [caller.role for caller in read_callers(tokens)] == [Role.VIEW]
+
+
+def test_the_unit_and_the_image_have_what_a_server_needs() -> None:
+    environment = variables(UNIT.parent / "cdc-node.env")
+    assert Address.parse(environment["CDC_LISTEN"], option="--listen").is_loopback
+    assert Path(environment["CDC_TOKENS"]).parent == Path(directive("EnvironmentFile")).parent
+    page = (ROOT / "docs" / "deploy.md").read_text()
+    for text in (CONTAINERFILE, page):
+        assert "'cdc-core[serve,spark]'" in text
+        assert "cdc-core[spark]" not in text

@@ -56,9 +56,10 @@ def serving(
     store: str,
     plugins: PluginHost,
     node: NodeView | None = None,
-) -> Iterator[None]:
-    """Serve the store at the URL *store* inside the block, if *listen* says where. *given* has the access options.
+) -> Iterator[str | None]:
+    """Serve the store at the URL *store* inside the block, if *listen* says where; give the URL of the server.
 
+    *given* has the access options.
     Raises: ConfigError at the begin.
     """
     values = given_options(AccessSettings, given)
@@ -66,7 +67,7 @@ def serving(
         typed = [option_flag(name) for name in values if name not in _VARIABLES or _VARIABLES[name] not in os.environ]
         if typed:
             raise ConfigError(f"{typed[0]} says who may ask a server, and there is none; add --listen HOST:PORT")
-        yield
+        yield None
         return
     try:
         from cdc_core.web.access.access import Access
@@ -81,7 +82,7 @@ def serving(
     access = Access(address, parse_options(AccessSettings, values, owner="the server"))
     with closing(ProgressStore(store)) as opened, closing(Watched(store, node=node)) as watched:
         deployment = Deployment(opened, plugins, environ=os.environ, keep_secret=session.add_secrets)
-        app = application(all_endpoints(watched.samples), deployment, access)
+        app = application(all_endpoints(watched.samples, watched.problem), deployment, access)
         with WebServer(app, access) as server:
             log.info("this server is at %s", server.url)
-            yield
+            yield server.url

@@ -54,6 +54,13 @@ class NodeView:
             if job.node == self.name or (leads and job.node is None and job.state in _WITHOUT_NODE)
         )
 
+    def problem(self, seen: Seen) -> str | None:
+        """Return why the node takes no job now, None when it does."""
+        me = next((node for node in seen.nodes if node.name == self.name), None)
+        if me is None:
+            return "the node has not joined the store"
+        return "the node drains" if me.draining else None
+
     def node_samples(self, seen: Seen) -> Iterator[Sample]:
         me = next((node for node in seen.nodes if node.name == self.name), None)
         yield Sample(metrics.NODE_JOINED, me is not None)
@@ -79,17 +86,27 @@ class Watched:
 
     def samples(self) -> list[Sample]:
         """Return all samples as of now."""
-        with self._lock:
-            if time.monotonic() - self._read_at >= _FRESH_S:
-                self._read()
-                self._read_at = time.monotonic()
-            seen, up = self._seen, self._up
+        seen, up = self._fresh()
         return list(self._of(seen, up=up))
+
+    def problem(self) -> str | None:
+        """Return why this process cannot do its work now, None when it can."""
+        seen, up = self._fresh()
+        if not up:
+            return "the store cannot be read"
+        return None if self._node is None else self._node.problem(seen)
 
     def close(self) -> None:
         """Close the connection to the store."""
         with self._lock:
             self._store.close()
+
+    def _fresh(self) -> tuple[Seen, bool]:
+        with self._lock:
+            if time.monotonic() - self._read_at >= _FRESH_S:
+                self._read()
+                self._read_at = time.monotonic()
+            return self._seen, self._up
 
     def _read(self) -> None:
         began = time.monotonic()

@@ -118,7 +118,6 @@ def plain_endpoints() -> list[Endpoint]:
         ("GET", "/open", Role.ANYONE, who),
         ("GET", "/view", Role.VIEW, who),
         ("GET", "/view/{name}", Role.VIEW, lambda request: JSONResponse(request.path_params["name"])),
-        ("GET", "/ui/changefeeds", Role.VIEW, who),
         ("POST", "/operate", Role.OPERATE, change),
         ("DELETE", "/admin", Role.ADMIN, change),
         ("GET", "/broken", Role.VIEW, broken),

@@ -113,15 +113,6 @@ def test_headers_of_a_proxy_are_not_believed(tmp_path: Path) -> None:
         assert web.ask("/open", headers=forged).status == 429
 
 
-def test_a_browser_without_a_token_is_sent_to_the_login_form(tmp_path: Path) -> None:
-    with serving(tmp_path) as web:
-        reply = web.ask("/ui/changefeeds?x=//evil.example", headers=[("Accept", "text/html,*/*")])
-        assert (reply.status, reply.headers["location"]) == (303, "/ui/login?next=/ui/changefeeds")
-        assert web.ask("/ui/changefeeds", headers=[("Accept", "application/json")]).status == 401
-        assert web.ask("/view", headers=[("Accept", "text/html")]).status == 401
-        assert web.ask("/ui/changefeeds", headers=[("Cookie", f"cdc_token={VIEW}")]).status == 200
-
-
 # How often
 
 

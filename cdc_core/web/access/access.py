@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
-from urllib.parse import quote
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from cdc_core.errors import ConfigError
@@ -18,11 +16,7 @@ from cdc_core.web.access.tls import TlsFiles
 from cdc_core.web.address import Address
 from cdc_core.web.endpoint import Endpoint, Refusal, Role
 
-__all__ = ["LOGIN", "Access"]
-
-_PAGE = "/ui"
-LOGIN = f"{_PAGE}/login"
-"""Where a browser without a token is sent."""
+__all__ = ["Access"]
 
 _V6_NETWORK = 64
 """Bits of an IPv6 address that one client cannot choose."""
@@ -60,8 +54,6 @@ class Access:
         if role >= endpoint.role:
             return
         if request.state.user is None:
-            if request.method == "GET" and request.url.path.startswith(_PAGE) and _is_browser(request):
-                raise HTTPException(303, headers={"Location": f"{LOGIN}?next={quote(request.url.path, safe='/')}"})
             what = "the token or certificate is not known here" if request.state.wrong_proof else "a token is missing"
             raise Refusal(401, f"{what}; send Authorization: Bearer TOKEN")
         raise Refusal(
@@ -84,7 +76,3 @@ class Access:
                 return str(address.ipv4_mapped)
             return str(ipaddress.ip_network((address, _V6_NETWORK), strict=False))
         return str(address)
-
-
-def _is_browser(request: Request) -> bool:
-    return "text/html" in request.headers.get("accept", "")
