@@ -14,6 +14,7 @@ from cdc_core.cli.create import create
 from cdc_core.cli.docs import docs
 from cdc_core.cli.drain import drain
 from cdc_core.cli.drop import drop
+from cdc_core.cli.events import events
 from cdc_core.cli.explain import explain
 from cdc_core.cli.jobs import jobs
 from cdc_core.cli.locality import worker_resources_command
@@ -73,6 +74,7 @@ for command in (
     audit,
     node,
     show,
+    events,
     resume,
     schedule,
     rescan,

@@ -28,6 +28,7 @@ from cdc_core.engine.predecessors import Predecessors
 from cdc_core.engine.query_host import Query, QueryHost, QueryHostError
 from cdc_core.engine.rescan_requests import RescanRequests
 from cdc_core.engine.resolved_marks import emit_last_resolved_mark
+from cdc_core.engine.run_events import RunEvents
 from cdc_core.engine.saved_progress import SavedProgress, has_advanced
 from cdc_core.engine.starting import register, start_token
 from cdc_core.engine.status_record import StatusRecord
@@ -92,6 +93,7 @@ class Run:
         self._from: Token | None = None
         self._epoch = 0
         self._record: StatusRecord | None = None
+        self._events: RunEvents | None = None
         command = resume_command or f"cdc resume FILE {feed.name}"
         self._pausing = Pausing(feed.name, store, command=command, say=self._say, stop=orders.stop)
         self._predecessors = Predecessors(
@@ -131,6 +133,7 @@ class Run:
         known = register(self._feed, self._store, epoch=self._job_epoch)
         self._feed = self._feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch, state=self._store.url)
         self._epoch = known.epoch
+        self._events = RunEvents(self._feed.name, self._store, job=self._job_epoch is not None)
         self._dead_letters = DeadLetterLog(self._feed.name, self._store)
         before = self._store.status(self._feed.name)
         retries = {} if before is None else before.values.get("retries", {})
@@ -241,6 +244,8 @@ class Run:
             log.info("changefeed '%s': %s", self._feed.name, text)
             return False
         self._count_retry(cause_of(reason))
+        if self._events is not None:
+            self._events.retried(cause_of(reason), text, wait_s)
         log.warning("changefeed '%s': %s%s; next attempt in %.1f s", self._feed.name, text, self._patience.note, wait_s)
         owner = owner_of(reason, self._feed)
         deadline = time.monotonic() + wait_s
@@ -353,6 +358,8 @@ class Run:
         saved = SavedProgress(self._feed.name, self._store, config.run_dir)
         rescans = RescanRequests(self._feed.name, self._store, config.run_dir)
         self.status = replace(self.status, phase="running")
+        assert self._events is not None
+        self._events.started(self._epoch, self.status.high_water)
         complete = False
         while not complete and self._orders.pause is None and not self._orders.stop.wait(_POLL_S):
             if not query.is_active:
@@ -360,6 +367,7 @@ class Run:
                 raise query.failure()
             progress = saved.look(until=self._until or self._feed.options.end)
             self._say(**sampler.look(progress, rangefeed.scan_progress(progress.token)))
+            self._events.saved(progress)
             rescans.look()
             self._host.tend(executor_wait_s=self._feed.options.executor_wait)
             reached = self._until is not None and progress.resolved >= self._until
@@ -394,6 +402,8 @@ class Run:
         emit_last_resolved_mark(config.feed, self._store)
         progress = self._store.load(self._feed.name)
         if progress is not None:
+            if self._events is not None:
+                self._events.saved(progress)
             self._say(**sampler.look(progress, rangefeed.scan_progress(progress.token)))
         drop_history(config.feed, rangefeed, progress)
         return ending
@@ -412,6 +422,8 @@ class Run:
         """Show for good how the run ended."""
         reason = None if error is None else mask(one_line(error), self._feed.secrets())
         self.status = replace(self.status, phase=phase, error=reason, shares={}, waiting_on=None, waiting_on_s=None)
+        if self._events is not None:
+            self._events.ended(phase, error, reason)
         if self._record is not None:
             with suppress(CdcError):  # the end of a run needs no store
                 self._record.keep(self.status, self._epoch, now=True)

@@ -206,8 +206,8 @@ class ChildRun:
 
     def _take(self, values: dict[str, Any]) -> Outcome | None:
         if "log" in values:
-            level, name, text, event = values["log"]
-            logging.getLogger(name).log(level, "%s", text, extra={"event": event})
+            level, name, text, event, details = values["log"]
+            logging.getLogger(name).log(level, "%s", text, extra={"event": event, "details": details})
         if "status" in values:
             self._status, self._begun = status_of(values["status"]), values["begun"]
         return outcome_of(values) if "outcome" in values else None

@@ -1,8 +1,8 @@
 """What a node and a child process say to each other: lines of JSON, through pipes that no other process has.
 
 To the child: one `job` first, then `until` (the end of its lease, on the clock of `lease_clock`) and `order` ("stop",
-"abandon"), in any order. From the child: `log` (level, logger, text, event), `status` with `begun`, and one `outcome`
-last.
+"abandon"), in any order. From the child: `log` (level, logger, text, event, details), `status` with `begun`, and one
+`outcome` last.
 """
 
 from __future__ import annotations

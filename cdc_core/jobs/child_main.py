@@ -20,7 +20,7 @@ from cdc_core.jobs.child_lines import LOOK_S, Lines, lease_clock, line, outcome_
 from cdc_core.jobs.process_session import kill_session
 from cdc_core.masking import MaskingFilter, secret_forms, uri_secrets
 from cdc_core.store.progress import ProgressStore
-from cdc_core.telemetry.json_log import event_of
+from cdc_core.telemetry.json_log import details_of, event_of
 
 __all__ = ["main"]
 
@@ -102,7 +102,7 @@ class _ToNode(logging.Handler):
         self.addFilter(lambda record: record.name != "root")  # py4j logs tracebacks there that it also raises
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._say(log=[record.levelno, record.name, self.format(record), event_of(record)])
+        self._say(log=[record.levelno, record.name, self.format(record), event_of(record), details_of(record)])
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ import queue
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -43,6 +44,7 @@ _HOLDER = "the node"
 _OFFER_S = 10.0
 """How long a job is reserved for the node that it is offered to: several of its polls."""
 _HOUSEKEEPING_S = 60.0
+_PRUNING_S = 3600.0
 _FIRST_WAIT_S = 1.0
 _LONGEST_WAIT_S = 60.0
 _LOST_LIMIT_S = 60.0
@@ -80,7 +82,7 @@ class Node:
         self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._leaving = self._abandoned = self._complained = False
         self._to_leave = self._limit("drained", settings.drain_limit)
-        self._cleaned_at = time.monotonic()
+        self._cleaned_at = self._pruned_at = time.monotonic()
 
     def drain(self) -> None:
         """Have the running steps end and be saved, hand over the jobs, then leave. Returns at once."""
@@ -152,6 +154,8 @@ class Node:
         if left:
             return None
         self.counts.lost_sessions += 1
+        with suppress(RetryableError):
+            self._store.note_event("node_session_lost", node=self._settings.name)
         log.info("node '%s' ran nothing any more when its session ended", self._settings.name)
         return self._join()
 
@@ -239,6 +243,9 @@ class Node:
             self._cleaned_at = time.monotonic()
             for name in self._store.prune_jobs(retention_s=self._settings.retention):
                 log.info("job '%s', finished long ago, is forgotten", name)
+        if time.monotonic() - self._pruned_at >= _PRUNING_S:
+            self._pruned_at = time.monotonic()
+            self._store.prune_events()
 
     def _obey(self, overview: Overview, lease: Lease) -> None:
         """Stop what is to be paused, cancelled or not run here any more; begin what is claimed and not run."""

@@ -6,12 +6,14 @@ import json
 import secrets
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 
 from cdc_core.config.identity import require_same_range, require_same_source, same_destination
 from cdc_core.errors import ConfigError
 from cdc_core.store.database import Database, overtaken
+from cdc_core.store.events import add_event
 from cdc_core.store.job_tables import JOBS
 from cdc_core.store.records import turn_away
 from cdc_core.store.tables import CHANGEFEEDS, update
@@ -19,6 +21,9 @@ from cdc_core.store.values import ChangefeedRecord, changefeed_record, dump, now
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["Changefeeds", "require_no_job"]
+
+_TOLD = ("envelope", "initial_scan", "resolved", "cursor", "end_time", "on_error")
+"""Options of which the event of a new changefeed tells the value."""
 
 
 class Changefeeds(Database):
@@ -89,8 +94,12 @@ class Changefeeds(Database):
         *,
         changes_tables: bool = False,
         epoch: int | None = None,
+        why: str | None = None,
     ) -> ChangefeedRecord:
-        """Do what `register` does, in a transaction that keeps all others away from the changefeed until its end."""
+        """Do what `register` does, in a transaction that keeps all others away from the changefeed until its end.
+
+        *why* is what the event of a change says.
+        """
         mine = sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)
         known = connection.execute(mine.with_for_update()).one_or_none()
         if epoch is not None and (known is None or known.epoch != epoch):
@@ -106,6 +115,7 @@ class Changefeeds(Database):
                     recorded=str(Timestamp()),
                 )
             )
+            add_event(connection, "create_changefeed", name, **_shown(definition))
         else:
             before = json.loads(known.definition)
             if known.token is not None:
@@ -114,7 +124,35 @@ class Changefeeds(Database):
             if not same_destination(before, definition):
                 turn_away(connection, name, counters=known.counters)
             connection.execute(update(name).values(definition=dump(definition)))
+            if changes := _changes(before, json.loads(dump(definition))):
+                add_event(connection, "alter_changefeed", name, message=why, **changes)
         return changefeed_record(connection.execute(mine).one())
+
+
+def _shown(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the event of a new changefeed says of it: nothing that could be a secret."""
+    options = definition.get("written", {}).get("options", {})
+    source, sink = definition.get("source", []), definition.get("sink", "")
+    return {
+        "sources": [source] if isinstance(source, str) else source,
+        "tables": len(definition.get("tables", [])),
+        "sink": sink,
+        "sink_type": urlsplit(sink).scheme,
+        "format": definition.get("format"),
+        **{option: options[option] for option in _TOLD if isinstance(options.get(option), str | int)},
+    }
+
+
+def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return by name what differs between two definitions: tables, and which options; no values of those."""
+    changed = [part for part in sorted({*before, *now} - {"written"}) if before.get(part) != now.get(part)]
+    options = [definition.get("written", {}).get("options", {}) for definition in (before, now)]
+    names = [name for name in sorted({*options[0], *options[1]}) if options[0].get(name) != options[1].get(name)]
+    tables = [definition.get("tables", []) for definition in (before, now)]
+    added = [table for table in tables[1] if table not in tables[0]]
+    dropped = [table for table in tables[0] if table not in tables[1]]
+    found = {"changed": changed, "options": names, "added": added, "dropped": dropped}
+    return {what: listed for what, listed in found.items() if listed}
 
 
 def require_no_job(connection: sa.Connection, name: str) -> None:

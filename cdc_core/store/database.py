@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from cdc_core.errors import ConfigError, FencedError, RetryableError, TerminalError
 from cdc_core.masking import mask, masked_uri, secret_forms, uri_secrets
 from cdc_core.store.engines import Connections
+from cdc_core.store.event_values import Event, log_event
 from cdc_core.store.opening import CONNECTIONS, WAIT_S, prepare, sqlite_file
 from cdc_core.store.tables import CHANGEFEEDS, update
 
@@ -33,6 +34,9 @@ class Database:
     Raises, everywhere: RetryableError when the database cannot be reached or is busy for too long; ConfigError when it
     was written by a newer version; TerminalError when its file was removed or replaced since this process opened it.
     """
+
+    RECORDED = "cdc_recorded"
+    """Where a connection has the events that its transaction records. They are logged when it is durable."""
 
     def __init__(self, url: str, *, alone: bool = False) -> None:
         self.url = url
@@ -98,6 +102,8 @@ class Database:
         try:
             engine = self._opened().execution_options(cdc_reading=reading)
             with engine.begin() as connection:
+                recorded: list[Event] = []
+                connection.info[self.RECORDED] = recorded
                 yield connection
         except sa.exc.TimeoutError as error:
             raise RetryableError(
@@ -108,6 +114,8 @@ class Database:
             reason = mask(str(getattr(error, "orig", None) or error), secret_forms(uri_secrets(self.url)))
             reason = " ".join(reason.split())
             raise RetryableError(f"progress store {self.shown} cannot be used: {reason}") from error
+        for event in recorded:
+            log_event(event)
 
     def _opened(self) -> sa.Engine:
         connections = self._connections  # once: another thread may close the store

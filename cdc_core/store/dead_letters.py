@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import sqlalchemy as sa
 
 from cdc_core.store.database import Database
+from cdc_core.store.events import add_event
 from cdc_core.store.records import keep_delivered
 from cdc_core.store.tables import DEAD_LETTERS
 from cdc_core.store.values import DeadLetter, Delivered, dead_letter, dead_letter_values, moment_text, now_text
@@ -61,6 +62,7 @@ class DeadLetters(Database):
             if numbers:
                 sent = sa.update(DEAD_LETTERS).where(*mine).values(replayed_at=now_text())
                 connection.execute(sent, [{"number": number} for number in numbers])
+                add_event(connection, "dead_letters_replayed", name, count=len(numbers))
             old = DEAD_LETTERS.c.put_aside_at < moment_text(datetime.now(UTC) - _SENT_KEPT)
             newest = sa.select(sa.func.max(DEAD_LETTERS.c.id)).scalar_subquery()  # SQLite would use its number again
             done = DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.replayed_at.is_not(None), DEAD_LETTERS.c.id < newest

@@ -1,4 +1,4 @@
-"""How a changefeed is forgotten: nothing of it stays in the store."""
+"""How a changefeed is forgotten: nothing of it stays in the store but its events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TABLES = (JOBS, CHANGEFEEDS, UNRECORDED, GAPS, DEAD_LETTERS, STATUSES, RESCANS,
 """Jobs first: whoever changes a job locks it before its changefeed."""
 
 
-def forget(connection: sa.Connection, name: str) -> None:
-    """Delete changefeed *name* in the transaction of *connection*; do nothing when it is unknown."""
-    for table in _TABLES:
-        connection.execute(sa.delete(table).where(table.c.name == name))
+def forget(connection: sa.Connection, name: str) -> bool:
+    """Delete changefeed *name* in the transaction of *connection*, and return whether it was known."""
+    deleted = [connection.execute(sa.delete(table).where(table.c.name == name)).rowcount for table in _TABLES]
+    return any(deleted)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
+from cdc_core.store.events import add_event
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS, NODES, DatabaseNow
 from cdc_core.store.job_values import FOLLOWING, JobRecord, JobState, NodeRecord, job_record
 from cdc_core.store.nodes import alive_sessions
@@ -16,6 +17,18 @@ from cdc_core.store.tables import CHANGEFEEDS
 
 __all__ = ["all_jobs", "change_job", "found_job", "known_job", "of_job", "record_event"]
 
+_EVENTS: Mapping[JobState, str] = {
+    "running": "changefeed_resumed",
+    "pause-requested": "pause_requested",
+    "paused": "changefeed_paused",
+    "cancel-requested": "cancel_requested",
+    "reverting": "changefeed_reverting",
+    "canceled": "changefeed_canceled",
+    "succeeded": "changefeed_succeeded",
+    "failed": "changefeed_failed",
+    "revert-failed": "changefeed_revert_failed",
+}
+"""What the event log gets when a job gets into a state."""
 _SELECT = sa.select(JOBS, CHANGEFEEDS.c.epoch).join(CHANGEFEEDS, CHANGEFEEDS.c.name == JOBS.c.name, isouter=True)
 
 
@@ -60,7 +73,9 @@ def change_job(
     assert state in FOLLOWING[job.state], f"{job.state} -> {state}"
     connection.execute(of_job(job.name).values(state=state, reason=reason, **values))
     record_event(connection, job.name, state, reason, node)
+    add_event(connection, _EVENTS[state], job.name, node=node, message=reason)
 
 
 def record_event(connection: sa.Connection, name: str, state: JobState, reason: str | None, node: str | None) -> None:
+    """Add to the history of the job, which ends with it. The event log is another: see `add_event`."""
     connection.execute(sa.insert(JOB_EVENTS).values(name=name, at=DatabaseNow(), state=state, reason=reason, node=node))

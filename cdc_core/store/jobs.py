@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
 from cdc_core.store.changefeeds import Changefeeds, require_no_job
+from cdc_core.store.events import add_event
 from cdc_core.store.forgetting import forget
 from cdc_core.store.job_rows import all_jobs, change_job, found_job, known_job, of_job, record_event
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS, DatabaseNow
@@ -142,6 +143,7 @@ class Jobs(Changefeeds):
             job = known_job(connection, name, locked=True)
             connection.execute(of_job(name).values(owner=owner))
             record_event(connection, name, job.state, f"the owner is {owner} now, and was {job.owner}", None)
+            add_event(connection, "alter_owner", name, owner=owner, before=job.owner)
             return known_job(connection, name)
 
     def require_no_job(self, name: str) -> None:
@@ -203,6 +205,8 @@ class Jobs(Changefeeds):
             raised = update(name).values(epoch=CHANGEFEEDS.c.epoch + 1).returning(CHANGEFEEDS.c.epoch)
             epoch = connection.execute(raised).scalar_one()
             record_event(connection, name, job.state, "adopted", node.name)
+            claim = {"epoch": epoch, "failover": not job.clean}
+            add_event(connection, "changefeed_adopted", name, node=node.name, **claim)
         return Adoption(name=name, state=job.state, ends_as=job.ends_as, epoch=epoch, clean=job.clean)
 
     def leave_unreverted(self, name: str, node: NodeRecord, reason: str) -> bool:
@@ -253,6 +257,8 @@ class Jobs(Changefeeds):
             if state == job.state:
                 connection.execute(of_job(name).values(**values))
                 record_event(connection, name, state, reason or "handed over", node.name)
+                to = None if offer_to is None else offer_to.name
+                add_event(connection, "changefeed_released", name, node=node.name, message=reason, offered_to=to)
                 return state
             if state == "paused" and ended == "paused":
                 values["paused_for"] = "error"
@@ -270,6 +276,7 @@ class Jobs(Changefeeds):
                 reason = f"its new definition cannot be used, and it keeps the one before: {error}"
                 connection.execute(of_job(name).values(paused_for="error", reason=reason))
                 record_event(connection, name, "paused", reason, None)
+                add_event(connection, "changefeed_paused", name, message=reason)
                 return "paused"
         if job.paused_for != "restart":
             return "paused"
@@ -278,7 +285,7 @@ class Jobs(Changefeeds):
 
     def _define(self, connection: sa.Connection, name: str, wanted: Pending) -> None:
         """Give the job, which no node runs, another definition. Raises: ConfigError."""
-        self._register(connection, name, wanted.definition, changes_tables=True)
+        self._register(connection, name, wanted.definition, changes_tables=True, why=wanted.why)
         scans = dump(dict(wanted.initial_scans)) if wanted.initial_scans else None
         connection.execute(update(name).values(initial_scans=scans))
         connection.execute(of_job(name).values(locality=str(wanted.locality)))
@@ -293,6 +300,7 @@ class Jobs(Changefeeds):
             if job.waiting_since is None:
                 connection.execute(of_job(name).values(waiting_since=DatabaseNow()))
                 record_event(connection, name, job.state, reason, None)
+                add_event(connection, "changefeed_unmatched", name, message=reason)
                 return
             waited = connection.execute(sa.select(DatabaseNow() - job.waiting_since)).scalar_one()
             if waited >= wait_s and job.state == "running":
@@ -358,6 +366,8 @@ class Jobs(Changefeeds):
             )
         )
         record_event(connection, name, state, "created", None)
+        place = str(locality) or None
+        add_event(connection, "create_job", name, state=state, owner=owner, execution_locality=place, schedule=schedule)
         return known_job(connection, name)
 
 

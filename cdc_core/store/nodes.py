@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from typing import Any
 
 import sqlalchemy as sa
 
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
 from cdc_core.store.database import Database
+from cdc_core.store.events import add_event
 from cdc_core.store.job_tables import NODES, DatabaseNow
 from cdc_core.store.job_values import NodeRecord, node_record
 from cdc_core.store.values import dump
@@ -60,6 +62,8 @@ class Nodes(Database):
                 )
                 .returning(*NODES.c)
             ).one()
+            details: dict[str, Any] = {"host": node.host, "pid": node.pid, "locality": str(node.locality) or None}
+            add_event(connection, "node_joined", node=node.name, version=node.version, **details)
         return node_record(row)
 
     def renew(self, node_id: str, *, lease_s: float, problems: Mapping[str, str]) -> NodeRecord | None:
@@ -78,7 +82,9 @@ class Nodes(Database):
     def leave(self, node_id: str) -> None:
         """End the session; do nothing when it has ended."""
         with self._transaction() as connection:
-            connection.execute(sa.delete(NODES).where(NODES.c.node_id == node_id))
+            left = sa.delete(NODES).where(NODES.c.node_id == node_id).returning(NODES.c.name)
+            for name in connection.execute(left).scalars():
+                add_event(connection, "node_left", node=name)
 
     def nodes(self) -> tuple[float, list[NodeRecord]]:
         """Return the database's clock and every session by name, expired ones too."""
@@ -104,6 +110,7 @@ class Nodes(Database):
             if row is None:
                 known = ", ".join(sorted(node.name for node in alive_sessions(connection))) or "none"
                 raise ConfigError(f"there is no living node '{name}' in the store {self.shown}; living nodes: {known}")
+            add_event(connection, "node_draining", node=name)
         return node_record(row)
 
 

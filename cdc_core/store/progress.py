@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cdc_core.store.claims import Claims
 from cdc_core.store.dead_letters import DeadLetters
+from cdc_core.store.events import Events, add_event
 from cdc_core.store.forgetting import forget
 from cdc_core.store.nodes import Nodes
 from cdc_core.store.opening import sqlite_file, store_url
@@ -43,11 +44,24 @@ __all__ = [
 
 
 class ProgressStore(
-    Steering, Schedules, Nodes, SavedProgress, Records, Plans, Pauses, DeadLetters, Statuses, Rescans, Claims, Topics
+    Steering,
+    Schedules,
+    Nodes,
+    SavedProgress,
+    Records,
+    Plans,
+    Pauses,
+    DeadLetters,
+    Statuses,
+    Rescans,
+    Claims,
+    Topics,
+    Events,
 ):
     """One database with everything that is kept of changefeeds: each base class is one kind of thing."""
 
     def forget(self, name: str) -> None:
-        """Delete the changefeed; do nothing when it is unknown."""
+        """Delete the changefeed; do nothing when it is unknown. Its events are kept, and one more says this."""
         with self._transaction() as connection:
-            forget(connection, name)
+            if forget(connection, name):
+                add_event(connection, "drop_changefeed", name)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import sqlalchemy as sa
 
 from cdc_core.store.database import Database
+from cdc_core.store.events import add_event
 from cdc_core.store.tables import CHANGEFEEDS, RESCANS
 from cdc_core.store.values import RescanRecord, dump, frontier_of, now_text, rescan_record
 from cdc_core.timestamp import Timestamp
@@ -30,6 +31,7 @@ class Rescans(Database):
             connection.execute(sa.delete(RESCANS).where(RESCANS.c.id.in_(complete)))
             values = {"table_name": table, "predicate": where, "new_slot": new_slot, "asked_at": now_text()}
             connection.execute(sa.insert(RESCANS).values(name=name, **values))
+            add_event(connection, "rescan_requested", name, table=table, where=where, new_slot=new_slot)
 
     def rescans(self, name: str) -> list[RescanRecord]:
         """Return what is known of rescans, in the order in which they were asked for."""

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from cdc_core.config.identity import require_same_range, require_same_source
 from cdc_core.errors import ConfigError
+from cdc_core.store.events import add_event
 from cdc_core.store.forgetting import forget
 from cdc_core.store.job_rows import change_job, known_job, of_job, record_event
 from cdc_core.store.job_values import FINISHED, REVERTED, JobRecord, Pending
@@ -44,6 +45,7 @@ class Steering(Jobs):
             elif job.paused_for != paused_for and (kind == "stop" or job.paused_for != "error"):
                 connection.execute(of_job(name).values(paused_for=paused_for, reason=reason))
                 record_event(connection, name, job.state, reason, None)
+                add_event(connection, "pause_requested", name, message=reason)
             return known_job(connection, name)
 
     def go_on(self, name: str) -> JobRecord:
@@ -57,6 +59,7 @@ class Steering(Jobs):
             elif job.state == "pause-requested" and job.paused_for != "restart":
                 connection.execute(of_job(name).values(paused_for="restart"))
                 record_event(connection, name, job.state, "resumed", None)
+                add_event(connection, "resume_requested", name)
             return known_job(connection, name)
 
     def restart_job(self, name: str, reason: str) -> JobRecord:

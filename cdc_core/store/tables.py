@@ -8,6 +8,7 @@ __all__ = [
     "CHANGEFEEDS",
     "CLAIMS",
     "DEAD_LETTERS",
+    "EVENTS",
     "GAPS",
     "METADATA",
     "NUMBER",
@@ -20,7 +21,7 @@ __all__ = [
     "update",
 ]
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 """Version of the tables below: the newest of those in migrations/versions."""
 
 METADATA = sa.MetaData()
@@ -113,6 +114,22 @@ TOPICS = sa.Table(
     sa.Column("topic", sa.Text, nullable=False),
 )
 """The topics that a query has given to rows: each is here before its first row is delivered."""
+EVENTS = sa.Table(
+    "cdc_events",
+    METADATA,
+    sa.Column("id", NUMBER, primary_key=True),
+    sa.Column("at", sa.String(32), nullable=False),
+    sa.Column("kind", sa.String(40), nullable=False),
+    sa.Column("name", sa.String(40)),
+    sa.Column("node", sa.String(80)),
+    sa.Column("message", sa.Text),
+    sa.Column("details", sa.Text, nullable=False),
+    sa.Column("times", sa.Integer, nullable=False),
+    sa.Column("last_at", sa.String(32), nullable=False),
+    sa.Index("ix_cdc_events_name", "name", "id"),
+    sqlite_autoincrement=True,
+)
+"""The event log. A number is never used again: who follows the log asks for those after the last one."""
 
 
 def update(name: str) -> sa.Update:

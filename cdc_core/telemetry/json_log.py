@@ -6,28 +6,32 @@ import json
 import logging
 import re
 from datetime import UTC, datetime
+from typing import Any
 
-__all__ = ["JsonFormatter", "event_of"]
+__all__ = ["JsonFormatter", "details_of", "event_of"]
 
 _NAMED = re.compile(r"(?:changefeed|job) '([A-Za-z0-9_-]{1,40})'")
 _THREAD = re.compile(r"\bchangefeed ([A-Za-z0-9_-]{1,40})$")
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: `time`, `level`, `changefeed`, `event`, `message`, and `traceback` if there is one.
+    """One object a line: `time`, `level`, `changefeed`, `event`, `message`, and `details` and `traceback` if any.
 
     `changefeed` is null in lines that are about none, or about several. Masks nothing: see `MaskingFilter`.
     """
 
     def format(self, record: logging.LogRecord) -> str:
         message = record.getMessage()
-        values = {
+        values: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "changefeed": _changefeed_of(record, message),
             "event": event_of(record),
             "message": message,
         }
+        details = details_of(record)
+        if details is not None:
+            values["details"] = details
         trace = record.exc_text or (self.formatException(record.exc_info) if record.exc_info else None)
         if trace:
             values["traceback"] = trace
@@ -40,6 +44,12 @@ def event_of(record: logging.LogRecord) -> str:
     if isinstance(given, str):
         return given
     return f"{record.name.removeprefix('cdc_core.')}.{record.funcName.strip('_<>')}"
+
+
+def details_of(record: logging.LogRecord) -> dict[str, Any] | None:
+    """Return the details of a record of the event log, None of all others: `extra` says it."""
+    found = getattr(record, "details", None)
+    return found if isinstance(found, dict) else None
 
 
 def _changefeed_of(record: logging.LogRecord, message: str) -> str | None:

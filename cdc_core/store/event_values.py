@@ -1,0 +1,111 @@
+"""Events: what happened to changefeeds and nodes, as values, as rows and as log lines."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from cdc_core.store.values import moment_of
+
+__all__ = ["KINDS", "Event", "event_of", "log_event"]
+
+log = logging.getLogger(__name__)
+
+KINDS: Mapping[str, str] = {
+    "create_changefeed": "the changefeed is new in the store",
+    "alter_changefeed": "its definition has changed; `changed` names what",
+    "drop_changefeed": "the store has forgotten it",
+    "create_job": "it is a job now, which nodes run",
+    "alter_owner": "the job has another owner",
+    "rescan_requested": "tables are to be read again",
+    "pause_requested": "the job is to be paused",
+    "resume_requested": "the job is to run again when it is paused",
+    "cancel_requested": "the job is to end for good",
+    "changefeed_started": "a run has begun to deliver",
+    "changefeed_retried": "an attempt has failed, and another one follows; `cause` says what failed",
+    "changefeed_paused": "it is paused, by request or for an error",
+    "changefeed_resumed": "it was resumed",
+    "changefeed_stopped": "its run was stopped, and the next one continues",
+    "changefeed_succeeded": "everything that it was to deliver is delivered",
+    "changefeed_failed": "its run, or the job, has failed",
+    "changefeed_fenced": "its run has ended because a newer attempt took over",
+    "changefeed_adopted": "a node has claimed the job; `failover` says that the former node had not let go of it",
+    "changefeed_released": "the node has given up the job, for another one",
+    "changefeed_unmatched": "no living node matches the job",
+    "changefeed_reverting": "what the job holds at its source is being dropped",
+    "changefeed_canceled": "the job has been cancelled",
+    "changefeed_revert_failed": "the job has ended, and its source may still hold something for it",
+    "changefeed_emitted_bytes": "what it has delivered since the last event of this kind: once an hour, and at its end",
+    "dead_letters_replayed": "dead letters were replayed",
+    "node_joined": "a node has joined the store",
+    "node_draining": "the node was asked to hand over its jobs",
+    "node_left": "the node has left",
+    "node_session_lost": "the node could not renew its session, and runs nothing any more",
+}
+"""Every kind of event, and what it says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened, at `at` by the clock of the host that wrote it. `kind` is one of `KINDS`.
+
+    `changefeed` and `node` are what it is about, `message` the reason, `details` JSON values of this kind. An event
+    that happens again and again is one: it happened `times`, the last time at `last_at`. Holds no secret. `number`
+    grows from event to event, and is 0 before the event is kept.
+    """
+
+    kind: str
+    at: datetime
+    changefeed: str | None = None
+    node: str | None = None
+    message: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    number: int = 0
+    times: int = 1
+    last_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        assert self.kind in KINDS, self.kind
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the event as JSON values; docs/debugging.md explains each."""
+        return {
+            "number": self.number,
+            "at": self.at.isoformat(timespec="milliseconds"),
+            "event": self.kind,
+            "changefeed": self.changefeed,
+            "node": self.node,
+            "message": self.message,
+            "details": dict(self.details),
+            "times": self.times,
+            "last_at": (self.last_at or self.at).isoformat(timespec="milliseconds"),
+        }
+
+
+def event_of(row: Any) -> Event:
+    """Return a row of the events' table as a value."""
+    at = moment_of(row.at)
+    assert at is not None
+    return Event(
+        kind=row.kind,
+        at=at,
+        changefeed=row.name,
+        node=row.node,
+        message=row.message,
+        details=json.loads(row.details),
+        number=row.id,
+        times=row.times,
+        last_at=moment_of(row.last_at),
+    )
+
+
+def log_event(event: Event) -> None:
+    """Log *event*, for logs in JSON: text logs say the same in other words, and leave it out."""
+    about = f"node '{event.node}'" if event.changefeed is None else f"changefeed '{event.changefeed}'"
+    text = event.kind if event.message is None else f"{event.kind}: {event.message}"
+    extra = {"event": event.kind, "details": {"node": event.node, **event.details}}
+    log.info("%s: %s", about, text, extra=extra)
