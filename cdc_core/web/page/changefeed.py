@@ -27,7 +27,7 @@ from cdc_core.web.page.texts import (
     share_text,
 )
 
-__all__ = ["ChangefeedView", "DeadLetterRow", "Fact", "Reading", "SpanRow", "Station", "changefeed_view"]
+__all__ = ["ChangefeedView", "DeadLetterRow", "Fact", "Reading", "SpanRow", "Station", "changefeed_view", "letter_row"]
 
 _SPANS = 50
 _EVENTS = 50
@@ -64,6 +64,8 @@ class Reading:
     title: str
     value: str
     detail: str
+    keys: Sequence[Fact] = ()
+    """The lines of a chart that has several: the color by its name, and what the line is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +142,7 @@ def changefeed_view(report: Report, measured: Measurement, letters: Sequence[Dea
         retries=_retries(report),
         events=[_event(event) for event in list(report.history)[: -_EVENTS - 1 : -1]],
         definition=list(_definition(report.known.definition)),
-        letters=[_letter(letter) for letter in letters[:_LETTERS]],
+        letters=[letter_row(letter) for letter in letters[:_LETTERS]],
         letters_total=number_text(len(letters)) if letters else "",
         more_letters=number_text(len(letters) - _LETTERS) if len(letters) > _LETTERS else "",
     )
@@ -208,7 +210,12 @@ def _readings(report: Report, measured: Measurement) -> list[Reading]:
             chart="latency",
             title="Commit to durable",
             value=most,
-            detail=f"95 %; half within {half}, 99 % within {nearly_all}",
+            detail="95 % of rows",
+            keys=(
+                Fact(name="sink", value=f"50 % {half}"),
+                Fact(name="source", value="95 %"),
+                Fact(name="encode", value=f"99 % {nearly_all}"),
+            ),
         ),
         Reading(
             chart="retained",
@@ -298,7 +305,8 @@ def _shown(name: str, value: Any) -> str:
     return text if "${" in text or not is_secret_name(name.rpartition(".")[2]) else MASK
 
 
-def _letter(letter: DeadLetter) -> DeadLetterRow:
+def letter_row(letter: DeadLetter) -> DeadLetterRow:
+    """Return a dead letter as text to show."""
     updated: datetime | None = letter.updated.to_datetime() if letter.updated else None
     return DeadLetterRow(
         number=letter.number,

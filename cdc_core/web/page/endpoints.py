@@ -9,7 +9,16 @@ from starlette.responses import Response
 
 from cdc_core.web.endpoint import Endpoint, Role
 from cdc_core.web.page.actions import ask_to_drain, asking, doing, drain
+from cdc_core.web.page.creating import check_new, create_new, show_new, validate_new
 from cdc_core.web.page.errors import error_page
+from cdc_core.web.page.letters import (
+    ask_to_discard,
+    ask_to_replay,
+    discard,
+    replay_all,
+    show_letter,
+    show_preview,
+)
 from cdc_core.web.page.signing_in import ask_for_token, sign_in, sign_out
 from cdc_core.web.page.states import ACTIONS
 from cdc_core.web.page.static_files import static_file
@@ -42,6 +51,8 @@ def page_endpoints() -> list[Endpoint]:
         _endpoint("GET", f"{_FEED}/live", Role.VIEW, stream_changefeed),
         _endpoint("GET", f"{_FEED}/points", Role.VIEW, the_points),
         *_steering(),
+        *_dead_letters(),
+        *_creating(),
     ]
 
 
@@ -64,6 +75,27 @@ def _steering() -> list[Endpoint]:
         *found,
         _endpoint("GET", "/ui/nodes/{node}/drain", Role.ADMIN, ask_to_drain),
         _endpoint("POST", "/ui/nodes/{node}/drain", Role.ADMIN, drain),
+    ]
+
+
+def _dead_letters() -> list[Endpoint]:
+    one = f"{_FEED}/dead-letters/{{number}}"
+    return [
+        _endpoint("GET", f"{_FEED}/replay", Role.OPERATE, ask_to_replay),
+        _endpoint("POST", f"{_FEED}/replay", Role.OPERATE, replay_all),
+        _endpoint("GET", one, Role.OPERATE, show_letter),
+        _endpoint("GET", f"{one}/discard", Role.OPERATE, ask_to_discard),
+        _endpoint("POST", f"{one}/discard", Role.OPERATE, discard),
+        _endpoint("GET", f"{_FEED}/preview", Role.OPERATE, show_preview),
+    ]
+
+
+def _creating() -> list[Endpoint]:
+    return [
+        _endpoint("GET", "/ui/new", Role.ADMIN, show_new),
+        _endpoint("POST", "/ui/new", Role.ADMIN, create_new),
+        _endpoint("POST", "/ui/new/validate", Role.ADMIN, validate_new),
+        _endpoint("POST", "/ui/new/check", Role.ADMIN, check_new),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,7 @@ from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Refusal
 from cdc_core.web.requests import json_object, name_of, number
 
-__all__ = ["dead_letters", "replay_dead_letters"]
+__all__ = ["dead_letters", "replay_dead_letters", "replayed"]
 
 _MOST = 1000
 
@@ -38,16 +39,26 @@ def replay_dead_letters(request: Request) -> Response:
     give_up = json_object(request, empty=True).get("give_up", [])
     if not isinstance(give_up, list) or not all(type(each) is int and 0 <= each < 2**62 for each in give_up):
         raise Refusal(400, "'give_up' must be a list of numbers of dead letters")
+    outcome = _outcome(*replayed(deployment, name, give_up), len(set(give_up)))
+    outcome["kept"] = [{key: deployment.masked(text) for key, text in each.items()} for each in outcome["kept"]]
+    return JSONResponse(outcome)
+
+
+def replayed(deployment: Deployment, name: str, give_up: Collection[int] = ()) -> tuple[Replay | None, int]:
+    """Do what `cdc_core.engine.replay.replay` does with the paused job; None when there is nothing to do.
+
+    Raises: Refusal when there is no such job, it is not paused, or its sink cannot take rows; ConfigError.
+    """
     epoch = _require_job(deployment, name, to_replay=True)
     known = deployment.store.find(name)
     assert known is not None
     if not deployment.store.dead_letters(name) and not give_up:
-        return JSONResponse(_outcome(None, 0, 0))
+        return None, 0
     try:
         feed = deployment.feed(name, known.definition)
         state_dir = deployment.state_dir
         state_dir.mkdir(parents=True, exist_ok=True)
-        result, missing = replay(
+        return replay(
             feed,
             store=deployment.store,
             state_dir=state_dir,
@@ -61,9 +72,6 @@ def replay_dead_letters(request: Request) -> Response:
         raise
     except CdcError as error:
         raise Refusal(409, deployment.masked(f"the dead letters stay: {error}")) from error
-    outcome = _outcome(result, missing, len(set(give_up)))
-    outcome["kept"] = [{key: deployment.masked(text) for key, text in each.items()} for each in outcome["kept"]]
-    return JSONResponse(outcome)
 
 
 def _require_job(deployment: Deployment, name: str, *, to_replay: bool = False) -> int:

@@ -1,0 +1,99 @@
+"""Creating a changefeed: a form that is checked while it is filled in, and becomes a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from cdc_core.errors import CdcError
+from cdc_core.jobs.creation import check_new_job, locality_of
+from cdc_core.masking import mask
+from cdc_core.web.connect.validation import Validated
+from cdc_core.web.page.forms import Finding, form_of, validated
+from cdc_core.web.page.rendering import page, part, redirect, secured
+from cdc_core.web.page.requests import form_values
+from cdc_core.web.page.site import site_of
+from cdc_core.web.requests import user_of
+
+__all__ = ["check_new", "create_new", "show_new", "validate_new"]
+
+
+def show_new(request: Request) -> Response:
+    """Show the empty form, or one with the values that the address has."""
+    return _form(request, dict(request.query_params), complete=False)
+
+
+def validate_new(request: Request) -> Response:
+    """Check the form without connecting to anything: as it is filled in, or when the button is used."""
+    values = _values(request)
+    if "hx-request" not in request.headers:
+        return _form(request, values)
+    deployment = site_of(request).deployment
+    form = form_of(deployment.plugins, values, validated(deployment, values), complete=False)
+    return secured(HTMLResponse(part("form.html", form=form, findings=())))
+
+
+def check_new(request: Request) -> Response:
+    """Check the form as `cdc check` does: the source and the sink are asked too."""
+    values = _values(request)
+    found = validated(site_of(request).deployment, values)
+    if found.feed is None:
+        return _form(request, values, found=found)
+    problem = _problem(request, found)
+    if problem:
+        return _form(request, values, found=found, status=400, findings=[Finding(tone="bad", text=problem)])
+    good = Finding(tone="good", text="The source can be read, and its rows can be delivered. Nothing was created.")
+    return _form(request, values, found=found, findings=[good])
+
+
+def create_new(request: Request) -> Response:
+    """Create the job of the form, once source and sink have been asked; otherwise show it with what is wrong."""
+    values, deployment = _values(request), site_of(request).deployment
+    found = validated(deployment, values)
+    if found.feed is None:
+        return _form(request, values, found=found, status=400)
+    feed, problem = found.feed, _problem(request, found)
+    if not problem:
+        try:
+            deployment.store.create_job(
+                feed.name, feed.definition(), owner=user_of(request), locality=locality_of(feed)
+            )
+        except CdcError as error:
+            problem = mask(str(error), feed.secrets())
+    if problem:
+        return _form(request, values, found=found, status=400, findings=[Finding(tone="bad", text=problem)])
+    return redirect(f"/ui/changefeeds/{feed.name}?done=create")
+
+
+def _problem(request: Request, found: Validated) -> str:
+    """Return why the valid form cannot become a job; empty when it can."""
+    deployment, feed = site_of(request).deployment, found.feed
+    assert feed is not None
+    deployment.add_secrets(feed.secrets())
+    try:
+        check_new_job(deployment.store, feed)
+    except CdcError as error:
+        return mask(str(error), feed.secrets())
+    return ""
+
+
+def _form(
+    request: Request,
+    values: Mapping[str, str],
+    *,
+    found: Validated | None = None,
+    complete: bool = True,
+    status: int = 200,
+    findings: Sequence[Finding] = (),
+) -> Response:
+    deployment = site_of(request).deployment
+    if found is None:
+        found = validated(deployment, values)
+    form = form_of(deployment.plugins, values, found, complete=complete)
+    return page(request, "new.html", status=status, form=form, findings=findings)
+
+
+def _values(request: Request) -> dict[str, str]:
+    return form_values(request)

@@ -1,0 +1,180 @@
+"""The form of a changefeed, made from the option classes of what it uses, and what was written into it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from cdc_core.plugins.host import PluginHost
+from cdc_core.web.connect.config_keys import CLASS, COMMON, CORE, ConfigKey
+from cdc_core.web.connect.validation import Validated, validate
+from cdc_core.web.deployment import Deployment
+
+__all__ = ["Choice", "Field", "Finding", "Form", "Section", "config_in", "form_of", "validated"]
+
+_MAIN = ("name", "source", "tables", "query", "sink", "format")
+_BOXES = ("tables", "query")
+_LABELS = {"name": "Name", "source": "Source", "tables": "Tables", "query": "Query", "sink": "Sink", "format": "Format"}
+_HINTS = {
+    "name": "1 to 40 of the characters A-Z a-z 0-9 _ -",
+    "tables": "One in a line, such as public.orders. Not needed with a query.",
+    "query": "SELECT … FROM a table, in place of tables.",
+}
+_SECRET = " Write it as ${VARIABLE} or ${file:PATH}, which each node resolves."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What a field may be set to."""
+
+    value: str
+    label: str
+    is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field of the form. With `choices` it is a list to choose from, otherwise a line or a `box` of text."""
+
+    name: str
+    label: str
+    value: str
+    hint: str
+    default: str
+    error: str
+    required: bool
+    box: bool
+    choices: Sequence[Choice]
+
+    @property
+    def part(self) -> str:
+        """The id of the field in the page."""
+        return "f-" + self.name.replace(".", "-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """Options that belong to one component. `set`: how many have a value or an error, or empty."""
+
+    title: str
+    part: str
+    fields: Sequence[Field]
+    set: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a check has found at one part."""
+
+    tone: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """The whole form. `others` are errors that belong to no field; `verdict` says in one line how it stands."""
+
+    main: Sequence[Field]
+    sections: Sequence[Section]
+    others: Sequence[str]
+    tone: str
+    verdict: str
+
+
+def validated(deployment: Deployment, values: Mapping[str, str]) -> Validated:
+    """Return what is wrong with the form, option by option. Connects to nothing."""
+    return validate(deployment, config_in(values))
+
+
+def config_in(values: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the configuration that the form describes: the fields with a value. Tables may be in lines."""
+    config: dict[str, str | None] = {name: value.strip() for name, value in values.items() if value.strip()}
+    tables = config.get("tables")
+    if tables is not None and not tables.startswith("["):
+        config["tables"] = ",".join(line.strip().rstrip(",") for line in tables.splitlines() if line.strip())
+    return {"connector.class": CLASS, **config}
+
+
+def form_of(plugins: PluginHost, values: Mapping[str, str], found: Validated, *, complete: bool = True) -> Form:
+    """Return the form with *values* and what was *found*. Unless *complete*, what is missing is no error yet."""
+    keys = {key.name: key for key in (*COMMON, *CORE, *found.keys)}
+    shown = {name for name in keys if complete or values.get(name, "").strip()}
+    problems = {name: " ".join(texts) for name, texts in found.problems.items() if name in shown or name not in keys}
+    schemes = {"source": _schemes(plugins, "rangefeed"), "sink": _schemes(plugins, "sink")}
+    formats = [encoder.name for encoder in plugins.encoders()]
+    main = [
+        _field(
+            keys[name],
+            values,
+            problems,
+            hint=f"{_HINTS.get(name, keys[name].doc)} {schemes.get(name, '')}".strip(),
+            choices=formats if name == "format" else None,
+        )
+        for name in _MAIN
+    ]
+    options = [key for key in keys.values() if key.option is not None]
+    sections = [
+        _section(group, [_field(key, values, problems) for key in mine])
+        for group, mine in groupby(options, key=lambda key: key.group)
+    ]
+    fields = {field.name for field in main} | {field.name for section in sections for field in section.fields}
+    others = [text for name, text in problems.items() if name not in fields]
+    return Form(main=main, sections=sections, others=others, **_verdict(found, problems, complete=complete))
+
+
+def _verdict(found: Validated, problems: Mapping[str, str], *, complete: bool) -> dict[str, str]:
+    if problems:
+        return {"tone": "bad", "verdict": "Something has to be corrected."}
+    if found.problems:
+        return {"tone": "plain", "verdict": "Fill in the form; it is checked as you type."}
+    return {"tone": "good", "verdict": "All options are valid." if complete else "All options are valid so far."}
+
+
+def _section(group: str, fields: Sequence[Field]) -> Section:
+    count = sum(bool(field.value or field.error) for field in fields)
+    part = "".join(character if character.isalnum() else "-" for character in group.lower())
+    return Section(
+        title=group.replace("'", "").replace("Rangefeed", "Source"),
+        part=f"o-{part}",
+        fields=fields,
+        set=str(count) if count else "",
+    )
+
+
+def _field(
+    key: ConfigKey,
+    values: Mapping[str, str],
+    problems: Mapping[str, str],
+    *,
+    hint: str | None = None,
+    choices: Sequence[str] | None = None,
+) -> Field:
+    value = values.get(key.name, "")
+    known = ("true", "false") if key.type == "BOOLEAN" else key.choices if key.type != "LIST" else ()
+    offered = known if choices is None else choices
+    default = "" if key.default is None else key.default
+    return Field(
+        name=key.name,
+        label=_LABELS.get(key.name, key.name),
+        value=value,
+        hint=hint or key.doc + (_SECRET if key.type == "PASSWORD" else ""),
+        default=default,
+        error=problems.get(key.name, ""),
+        required=key.required,
+        box=key.name in _BOXES,
+        choices=_choices(offered, value, default) if offered else (),
+    )
+
+
+def _choices(offered: Sequence[str], value: str, default: str) -> list[Choice]:
+    unset = Choice(value="", label=f"default: {default or 'none'}", is_chosen=not value)
+    known = offered if not value or value in offered else (*offered, value)
+    return [unset, *(Choice(value=each, label=each, is_chosen=each == value) for each in known)]
+
+
+def _schemes(plugins: PluginHost, kind: str) -> str:
+    schemes = {scheme for row in plugins.listing() if row.kind == kind and not row.problem for scheme in row.schemes}
+    return f"One of {', '.join(f'{scheme}://' for scheme in sorted(schemes))}." + (
+        " Write a password as ${VARIABLE}." if kind == "rangefeed" else ""
+    )

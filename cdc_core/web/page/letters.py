@@ -1,0 +1,195 @@
+"""Dead letters on the page: the row of one, replaying all of them, discarding one. And the preview of messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cdc_core.delivery.replay import Replay, waiting_rows
+from cdc_core.delivery.row_json import row_json
+from cdc_core.errors import CdcError
+from cdc_core.options import counted
+from cdc_core.store.progress import DeadLetter
+from cdc_core.watching.preview import Previewed
+from cdc_core.web.deployment import Deployment
+from cdc_core.web.endpoint import Refusal
+from cdc_core.web.page.changefeed import letter_row
+from cdc_core.web.page.confirmations import Confirmation
+from cdc_core.web.page.rendering import page, redirect
+from cdc_core.web.page.requests import known_name
+from cdc_core.web.page.site import site_of
+from cdc_core.web.requests import number
+from cdc_core.web.v1.dead_letters import replayed
+from cdc_core.web.v1.preview import messages
+
+__all__ = ["ask_to_discard", "ask_to_replay", "discard", "replay_all", "show_letter", "show_preview"]
+
+_MOST_ROWS = 100
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A message as the page shows it: a topic, a key and a value that stand for nothing are words."""
+
+    topic: str
+    key: str
+    value: str
+    headers: str
+    error: str
+
+
+def show_letter(request: Request) -> Response:
+    """Show a dead letter with its row, which is read from the dead letters' sink."""
+    deployment, name, letter = _letter(request)
+    row, problem = "", ""
+    try:
+        row = deployment.masked(_row(deployment, name, letter))
+    except CdcError as error:
+        problem = deployment.masked(str(error))
+    if not (row or problem):
+        problem = "The row is not at the dead letters' sink any more."
+    return page(request, "letter.html", name=name, letter=letter_row(letter), row=row, problem=problem)
+
+
+def ask_to_replay(request: Request) -> Response:
+    deployment = site_of(request).deployment
+    return page(request, "confirm.html", question=_about_replay(known_name(request, deployment.store)))
+
+
+def replay_all(request: Request) -> Response:
+    """Send all dead letters to the sink again; a refusal is shown with its reason."""
+    deployment = site_of(request).deployment
+    name = known_name(request, deployment.store)
+    problem = _replayed(deployment, name)
+    if problem:
+        return page(request, "confirm.html", status=409, question=_about_replay(name, error=problem))
+    return redirect(f"{_path(name)}?done=replay")
+
+
+def ask_to_discard(request: Request) -> Response:
+    _, name, letter = _letter(request)
+    return page(request, "confirm.html", question=_about_discard(name, letter))
+
+
+def discard(request: Request) -> Response:
+    """Discard one dead letter; the others are sent to the sink again, as `cdc replay-dead-letters --give-up` does."""
+    deployment, name, letter = _letter(request)
+    problem = _replayed(deployment, name, letter.number)
+    if problem:
+        return page(request, "confirm.html", status=409, question=_about_discard(name, letter, error=problem))
+    return redirect(f"{_path(name)}?done=discard")
+
+
+def show_preview(request: Request) -> Response:
+    """Show the messages that the job would send for some rows of its tables."""
+    deployment = site_of(request).deployment
+    name = known_name(request, deployment.store)
+    found: Sequence[Previewed] = ()
+    problem = ""
+    try:
+        found = messages(deployment, name, number(request, "rows", default=10, least=1, most=_MOST_ROWS))
+    except (CdcError, Refusal) as error:
+        problem = deployment.masked(str(error))
+    summary = "" if problem else f"{counted(len(found), 'message')}; nothing was sent."
+    return page(
+        request,
+        "preview.html",
+        status=409 if problem else 200,
+        name=name,
+        messages=[_shown(each) for each in found],
+        summary=summary,
+        problem=problem,
+    )
+
+
+def _replayed(deployment: Deployment, name: str, *give_up: int) -> str:
+    """Replay and return why rows remain, or nothing happened; empty when all is well."""
+    try:
+        result, missing = replayed(deployment, name, give_up)
+    except (CdcError, Refusal) as error:
+        return deployment.masked(str(error))
+    return deployment.masked(_remaining(result, missing))
+
+
+def _remaining(result: Replay | None, missing: int) -> str:
+    kept = () if result is None else result.kept
+    if not (kept or missing):
+        return ""
+    reasons = [f"{bad}: {bad.shown_reason}" for bad in kept[:_SHOWN]]
+    if missing:
+        reasons.append(f"{counted(missing, 'row')} missing from the dead letters' sink")
+    sent = 0 if result is None else len(result.sent)
+    return f"{counted(sent, 'row')} replayed; still dead letters: {'; '.join(reasons)}"
+
+
+def _letter(request: Request) -> tuple[Deployment, str, DeadLetter]:
+    deployment = site_of(request).deployment
+    name, number = known_name(request, deployment.store), str(request.path_params["number"])
+    for letter in deployment.store.dead_letters(name):
+        if str(letter.number) == number:
+            return deployment, name, letter
+    raise Refusal(404, f"changefeed '{name}' has no such dead letter; it may have been replayed")
+
+
+def _row(deployment: Deployment, name: str, letter: DeadLetter) -> str:
+    """Return the row of *letter* as JSON; empty when it is not found. Raises: CdcError."""
+    known = deployment.store.find(name)
+    assert known is not None
+    rows = waiting_rows(deployment.feed(name, known.definition), [letter])
+    texts = []
+    for found in rows:
+        for column in ("after", "before"):
+            if column in found.row.batch.schema.names:
+                text = row_json(found.row.schema, found.row.column(column)[0])
+                texts.append(f"{column}: {json.dumps(json.loads(text), indent=2, ensure_ascii=False)}")
+    return "\n".join(texts)
+
+
+def _about_replay(name: str, *, error: str = "") -> Confirmation:
+    return Confirmation(
+        title=f"Replay the dead letters of {name}?",
+        text=(
+            "All of them are sent to the sink again, those of a key in order. A job must be paused for that. A row that"
+            " is refused again stays a dead letter."
+        ),
+        button="Replay",
+        target=f"{_path(name)}/replay",
+        back=_path(name),
+        error=error,
+    )
+
+
+def _about_discard(name: str, letter: DeadLetter, *, error: str = "") -> Confirmation:
+    return Confirmation(
+        title=f"Discard dead letter {letter.number}?",
+        text=(
+            f"The row of {letter.table} with the key {letter.key} will not be delivered. The other dead letters are"
+            " sent to the sink again. A job must be paused for that."
+        ),
+        button="Discard",
+        target=f"{_path(name)}/dead-letters/{letter.number}/discard",
+        back=f"{_path(name)}/dead-letters/{letter.number}",
+        harm=True,
+        error=error,
+    )
+
+
+def _shown(message: Previewed) -> Shown:
+    headers = "" if message.headers is None else json.dumps(dict(message.headers), ensure_ascii=False)
+    return Shown(
+        topic=message.topic,
+        key="NULL" if message.key is None else message.key,
+        value="NULL" if message.value is None else message.value,
+        headers=headers,
+        error=message.error or "",
+    )
+
+
+def _path(name: str) -> str:
+    return f"/ui/changefeeds/{quote(name, safe='')}"

@@ -1,0 +1,181 @@
+"""The page's form of a new changefeed, its dead letters and its previews: with a source and a sink that take orders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from cdc_testing import scripted
+from cdc_testing.browsing import Browser
+from cdc_testing.components import plugin, source_of
+from cdc_testing.local_engine import LocalEngine
+from cdc_testing.page_rig import HOSTILE, deployment, served
+from cdc_testing.scripted import Script
+
+from cdc_core import Timestamp
+from cdc_core.config.definition import changefeed_of
+from cdc_core.config.resolve import resolve
+from cdc_core.masking import uri_secrets
+from cdc_core.plugins.entry_points import PLUGINS, published
+from cdc_core.plugins.host import PluginHost
+from cdc_core.store.progress import ProgressStore, store_url
+
+TABLE = "counter"
+
+
+@pytest.fixture(scope="module")
+def plugins() -> PluginHost:
+    """The scripted source and sink beside what is installed."""
+    ours = plugin(scripted.COUNTER, scripted.PLAIN, scripted.JOURNAL)
+    installed = [claim for claims in published(PLUGINS).values() for claim in claims]
+    return PluginHost([*installed, source_of(ours, "cdc-paper")])
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ProgressStore]:
+    store = ProgressStore(store_url(tmp_path))
+    store.open()
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def browser(store: ProgressStore, plugins: PluginHost) -> Iterator[Browser]:
+    with served(deployment(store, plugins, PW="hunter2-of-the-source")) as server:
+        yield Browser(server.address.port)
+
+
+@pytest.fixture
+def fields(tmp_path: Path) -> dict[str, str]:
+    """A form that can be obeyed."""
+    return {
+        "name": "orders",
+        "source": "counter://reader:${PW}@host/shop",
+        "tables": TABLE,
+        "sink": "journal://",
+        "format": "plain",
+        "control": str(tmp_path),
+        "total": "40",
+        "rows_per_step": "20",
+        "keys": "10",
+    }
+
+
+def test_the_form_offers_the_options_of_what_is_chosen(browser: Browser) -> None:
+    [empty] = browser.get("/ui/new").page.forms
+    assert {"name", "source", "sink", "format", "envelope", "max_step_rows"} <= set(empty.fields)
+    assert "topic_prefix" not in empty.fields
+    chosen = browser.post("/ui/new/validate", sink="kafka://broker:9092", source="postgresql://u@h/d")
+    [form] = chosen.page.forms
+    assert {"topic_prefix", "kafka_sink_config", "slot_name", "scan_chunk_size"} <= set(form.fields)
+    assert form.fields["sink"] == "kafka://broker:9092"
+
+
+def test_what_is_wrong_stands_at_its_field_and_nothing_is_created(
+    browser: Browser, store: ProgressStore, fields: dict[str, str]
+) -> None:
+    wrong = {**fields, "name": "a b", "max_step_rows": "many", "retry_backoff": "soon", "envelope": "bare"}
+    for path in ("/ui/new/validate", "/ui/new/check", "/ui/new"):
+        text = browser.post(path, **wrong).page.text
+        assert "option 'max_step_rows' must be a whole number" in text
+        assert "option 'retry_backoff' must be a duration" in text
+        assert "Something has to be corrected." in text
+    assert store.list() == []
+
+
+def test_while_it_is_filled_in_what_is_missing_is_no_error_yet(browser: Browser) -> None:
+    typed = browser.get("/ui/new?name=orders").page.text
+    assert "Fill in the form" in typed
+    assert "Missing required" not in typed
+    assert "Missing required" in browser.post("/ui/new/validate", name="orders").page.text
+
+
+def test_markup_in_a_field_comes_back_as_text(browser: Browser) -> None:
+    answer = browser.post("/ui/new/validate", name=HOSTILE, query=HOSTILE, source=HOSTILE, unheard_of=HOSTILE)
+    assert answer.page.active == []
+    assert "<script>" not in answer.body
+    assert answer.page.forms[0].fields["name"] == HOSTILE
+
+
+def test_secrets_are_not_shown_and_must_be_references(
+    browser: Browser, store: ProgressStore, fields: dict[str, str]
+) -> None:
+    literal = browser.post("/ui/new", **{**fields, "source": "counter://reader:open-sesame@host/shop"})
+    assert literal.status == 400
+    assert "a secret in plain text" in literal.page.text
+    checked = browser.post("/ui/new/check", **fields)
+    assert "its rows can be delivered. Nothing was created." in checked.page.text
+    assert "hunter2" not in checked.body
+    assert store.list() == []
+
+
+def test_a_valid_form_becomes_a_job_of_the_caller(
+    browser: Browser, store: ProgressStore, fields: dict[str, str]
+) -> None:
+    answer = browser.post("/ui/new", **fields)
+    assert (answer.status, answer.headers["location"]) == (303, "/ui/changefeeds/orders?done=create")
+    job = store.find_job("orders")
+    assert job is not None
+    assert (job.state, job.owner) == ("running", "local")
+    text = browser.get(answer.headers["location"]).page.text
+    assert "It is created." in text
+    assert "source counter://reader:${PW}@host/shop" in text
+    again = browser.post("/ui/new", **fields)
+    assert again.status == 400
+    assert "is a job already" in again.page.text
+
+
+def test_a_preview_shows_messages_and_leaves_nothing_behind(
+    store: ProgressStore, plugins: PluginHost, database: str, tmp_path: Path
+) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute("CREATE TABLE shelf (id int PRIMARY KEY, label text)")
+        connection.execute("INSERT INTO shelf VALUES (1, %s), (2, 'plain')", [HOSTILE])
+    [password] = uri_secrets(database)
+    source, out = database.replace(password, "${DB}"), tmp_path / "out"
+    with served(deployment(store, plugins, DB=password)) as server:
+        browser = Browser(server.address.port)
+        values = {"name": "shelf", "source": source, "tables": "public.shelf", "sink": f"file://{out}"}
+        assert browser.post("/ui/new", **values).status == 303
+        answer = browser.get("/ui/changefeeds/shelf/preview?rows=5")
+        assert browser.get("/ui/changefeeds/shelf/preview?rows=0").status == 409
+    assert "2 messages; nothing was sent." in answer.page.text
+    assert '"label": "plain"' in answer.page.text
+    assert answer.page.active == []
+    assert not out.exists()
+
+
+def test_dead_letters_are_shown_with_their_rows_replayed_and_discarded(
+    browser: Browser, store: ProgressStore, plugins: PluginHost, fields: dict[str, str], tmp_path: Path
+) -> None:
+    dead = {"on_error": "dead_letter", "dead_letter": f"file://{tmp_path}/dead"}
+    Script(tmp_path).order("bad-rows", json.dumps({"how": "name", "rows": [17, 23]}))
+    written = {name: fields[name] for name in ("source", "sink", "format")} | {"tables": [TABLE]}
+    options = {name: fields[name] for name in ("control", "total", "rows_per_step", "keys")} | dead
+    changefeed = changefeed_of("orders", {**written, "options": options}, origin="a test", environ={"PW": "x"})
+    engine = LocalEngine(resolve(changefeed, plugins), tmp_path)
+    engine.run()
+    engine.until(Timestamp(40))
+    engine.store.close()
+    assert browser.post("/ui/new", **{**fields, **dead}).status == 303
+
+    page = browser.get("/ui/changefeeds/orders").page
+    assert "17 is refused" in page.text
+    first, second = (letter.number for letter in store.dead_letters("orders"))
+    shown = browser.get(f"/ui/changefeeds/orders/dead-letters/{first}").page
+    assert 'after: { "id": 7, "n": 17 }' in shown.text
+    refused = browser.post("/ui/changefeeds/orders/replay")
+    assert (refused.status, "pause it" in refused.page.text) == (409, True)
+    store.pause_job("orders", "to replay")
+    again = browser.post("/ui/changefeeds/orders/replay")
+    assert again.status == 409
+    assert "still dead letters" in again.page.text
+    (tmp_path / "bad-rows").unlink()
+    [form] = browser.get(f"/ui/changefeeds/orders/dead-letters/{second}/discard").page.forms
+    assert browser.post(form.target).status == 303
+    assert store.dead_letters("orders") == []
+    assert "No row is among the dead letters." in browser.get("/ui/changefeeds/orders?done=discard").page.text
+    assert browser.get(f"/ui/changefeeds/orders/dead-letters/{first}").status == 404
