@@ -60,12 +60,13 @@ from cdc_core.placement import (
     closest_replica,
     executor_locality,
 )
-from cdc_core.rangefeed import Rangefeed, RangefeedContext, ScanProgress, Token
+from cdc_core.rangefeed import Rangefeed, RangefeedContext, Token
 from cdc_core.readback.reader import ChangeReader
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
 from cdc_core.resolved_sink import Covered, ResolvedSink
 from cdc_core.restriction import Comparison, Restriction
 from cdc_core.rows import Op, RowBatch, shown_key
+from cdc_core.scan_progress import ScanProgress
 from cdc_core.schema import Column, ColumnType, Kind, TableName, TableSchema
 from cdc_core.schema_change import SchemaChange, SchemaChangeRules, ShapeChange
 from cdc_core.sink import Flushed, RefusedRow, Sink, SliceInfo

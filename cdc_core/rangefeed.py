@@ -24,11 +24,12 @@ from typing import Any
 from cdc_core.locality import Locality
 from cdc_core.placement import PlacementRules
 from cdc_core.restriction import Restriction, unrestricted
+from cdc_core.scan_progress import ScanProgress
 from cdc_core.schema import TableSchema
 from cdc_core.schema_change import SchemaChangeRules
 from cdc_core.source_objects import SourceObjects
 
-__all__ = ["Rangefeed", "RangefeedContext", "ScanProgress", "Token"]
+__all__ = ["Rangefeed", "RangefeedContext", "Token"]
 
 Token = dict[str, Any]
 
@@ -65,18 +66,9 @@ class RangefeedContext:
     locality: Locality = field(default_factory=Locality)
     """Where the changefeed is coordinated; without tiers where that is unknown."""
     restriction: Callable[[TableSchema], Restriction] = unrestricted
-    """What is used of the scanned rows of a version of a table. For the reader."""
+    """What is used of the rows of a version of a table."""
     temporary: bool = False
     """Whether all parts live in one process, and nothing that `start` creates outlives it or `Rangefeed.close`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanProgress:
-    """How much of an initial scan or a backfill lies behind a token. `unit` names what is counted, such as 'chunks'."""
-
-    done: int
-    total: int
-    unit: str
 
 
 class Rangefeed(ABC):
@@ -95,6 +87,13 @@ class Rangefeed(ABC):
     @abstractmethod
     def schemas(self) -> Sequence[TableSchema]:
         """Return the present schema of every watched table. After `check`."""
+
+    def explain(self, schema: TableSchema) -> Sequence[tuple[str, Sequence[str]]]:  # noqa: ARG002
+        """Return which changes of a table are left out by `restriction`, and why not more: titles, each with lines.
+
+        After `check`, for `cdc explain`. By default, all changes are read.
+        """
+        return ()
 
     @abstractmethod
     def start(self, saved: Token | None, save: Callable[[Token], None]) -> Token:

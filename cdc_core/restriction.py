@@ -1,6 +1,6 @@
 """What a rangefeed need not read, because the changefeed's query does not use it.
 
-CockroachDB's optimizer restricts in the same way what an initial scan of a CDC query reads.
+CockroachDB's optimizer restricts in the same way what the scans of a CDC query read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restriction:
-    """What of the scanned rows of a table is used. A rangefeed may read more, and has to read all changes."""
+    """What of the rows of a table is used. A rangefeed may read more."""
 
     columns: frozenset[str] | None = None
     """Columns that are used, those of the key among them; None for all. In place of others, `after` may have nulls."""
@@ -39,6 +39,10 @@ class Restriction:
     """Scanned rows for which one of these does not hold may be left out. A NaN of a decimal must not be."""
     keep_unknown: bool = False
     """Whether to leave out only rows for which one is false, and not those for which one is null."""
+    of_changes: tuple[Comparison, ...] = ()
+    """Those of them, over columns of the key, that also hold for changes: a change may be left out if one is false for
+    its key. An update that changes the key is a delete of the old key and an insert of the new one. All other changes
+    have to be read, with all columns."""
 
 
 def unrestricted(schema: TableSchema) -> Restriction:  # noqa: ARG001

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 
 import click
 
@@ -12,14 +13,16 @@ from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.stored import store_option
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine.checks import check_source
 from cdc_core.errors import ConfigError
 from cdc_core.options import counted
 from cdc_core.queries.query import Query
 from cdc_core.queries.restricting import parts_of_condition, restriction_of
-from cdc_core.schema import Kind, TableSchema
+from cdc_core.schema import Kind, TableName, TableSchema
 
 __all__ = ["explain"]
+
+_Sections = Sequence[tuple[str, Sequence[str]]]
+"""Titles, each with lines."""
 
 
 @click.command(short_help="Show what a query reads, and how Spark evaluates it.")
@@ -29,10 +32,11 @@ __all__ = ["explain"]
 @debug_option
 @click.pass_obj
 def explain(session: CliSession, file: str, name: str | None, store: str | None) -> int:
-    """Show what the query of changefeed NAME in FILE needs of a scan, and the plan of Spark's optimizer.
+    """Show what the query of changefeed NAME in FILE needs of its source, and the plan of Spark's optimizer.
 
-    Lists the columns that a scan has to read, the comparisons that the source can evaluate, and what of the condition
-    is left to Spark, with the reason. Likewise for each table that has a section. Changes nothing.
+    Lists the columns that a scan has to read, the comparisons that the source can evaluate, what of the condition is
+    left to Spark, with the reason, and which changes the source leaves out. Likewise for each table that has a section.
+    Changes nothing.
     """
     feed = resolved(session, located(session, file, name, store=store)[0])
     queries = feed.queries()
@@ -40,7 +44,7 @@ def explain(session: CliSession, file: str, name: str | None, store: str | None)
         raise ConfigError(
             f"changefeed '{feed.name}' has no query to explain: it delivers whole rows of {', '.join(feed.tables)}"
         )
-    schemas = check_source(feed)
+    schemas, of_source = _checked(feed)
     plans = plans_of(feed, schemas)
     for schema in schemas:
         query = queries.query_of(schema)
@@ -49,13 +53,21 @@ def explain(session: CliSession, file: str, name: str | None, store: str | None)
             continue
         what = f"query of {query.table}" if feed.query is not None else f"table {schema.name}"
         click.echo(f"changefeed '{feed.name}', {what}")
-        for title, lines in _needs(feed, query, schema):
+        for title, lines in (*_needs(feed, query, schema), *of_source[schema.name]):
             click.echo(f"  {title}")
             for line in lines:
                 click.echo(f"    {line}")
         for plan in plans.get(schema.name, ()):
             click.echo(f"  plan of Spark's optimizer\n{textwrap.indent(plan, '    ')}")
     return 0
+
+
+def _checked(feed: ResolvedChangefeed) -> tuple[list[TableSchema], Mapping[TableName, _Sections]]:
+    """Return the tables, and what the source leaves out of the changes of each. Raises: as `Rangefeed.check`."""
+    with closing(feed.open_rangefeed()) as rangefeed:
+        rangefeed.check()
+        schemas = list(rangefeed.schemas())
+        return schemas, {schema.name: rangefeed.explain(schema) for schema in schemas}
 
 
 def _needs(feed: ResolvedChangefeed, query: Query, schema: TableSchema) -> Iterator[tuple[str, list[str]]]:

@@ -13,7 +13,7 @@ from cdc_core.engine.planner_warnings import PlannerWarnings
 from cdc_core.engine.source_notice import NoticeLog
 from cdc_core.masking import mask
 from cdc_core.options import format_duration
-from cdc_core.rangefeed import ScanProgress
+from cdc_core.scan_progress import ScanProgress
 from cdc_core.store.progress import Progress
 from cdc_core.telemetry import metrics
 from cdc_core.telemetry.activity import SLICE, Activities, Activity

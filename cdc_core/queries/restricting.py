@@ -1,4 +1,4 @@
-"""What a query leaves out of the scan of its table, as far as a source can tell as well as Spark.
+"""What a query leaves out of the scan of its table, and of its changes, as far as a source can tell as well as Spark.
 
 Comparisons are taken from the beginning of the condition up to the first part that only Spark can evaluate: a source
 must not leave out a row for which an earlier part fails. They hold in Spark exactly where they hold by
@@ -39,7 +39,7 @@ _Value = bool | int | str | date | datetime
 
 @lru_cache(maxsize=64)
 def restriction_of(query: Query, schema: TableSchema) -> Restriction:
-    """Return what *query* uses of the scanned rows of its table in version *schema*."""
+    """Return what *query* uses of the rows of its table in version *schema*."""
     try:
         bound = bind(query, schema)
     except ConfigError:
@@ -47,7 +47,13 @@ def restriction_of(query: Query, schema: TableSchema) -> Restriction:
     columns = frozenset({*schema.primary_key, *bound.raw, *bound.typed})
     everything = columns.issuperset(column.name for column in schema.columns)
     comparisons, whole = _comparisons(query, schema)
-    return Restriction(columns=None if everything else columns, comparisons=comparisons, keep_unknown=not whole)
+    return Restriction(
+        columns=None if everything else columns,
+        comparisons=comparisons,
+        keep_unknown=not whole,
+        # A deleted row has its key, and the condition is evaluated for it too.
+        of_changes=tuple(found for found in comparisons if found.column in schema.primary_key),
+    )
 
 
 def _comparisons(query: Query, schema: TableSchema) -> tuple[tuple[Comparison, ...], bool]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -71,12 +71,15 @@ class TableQueries:
         return None if selection is None else selection.bind(schema, number=number, diff=self.diff)
 
     def restriction_of(self, schema: TableSchema) -> Restriction:
-        """Return what is used of the scanned rows of version *schema*. Masked columns are used."""
+        """Return what is used of the rows of version *schema*. Masked columns are used."""
         try:
-            query = self.query_of(schema)
+            query, bound = self.query_of(schema), self.bind(schema)
         except ConfigError:
             return Restriction()  # binding says what is wrong
-        return Restriction() if query is None else restriction_of(query, schema)
+        if query is None or bound is None:
+            return Restriction()
+        found = restriction_of(query, schema)
+        return replace(found, of_changes=()) if bound.deletes_pass else found
 
     def refers_to(self, *kinds: str, name: str | None = None) -> bool:
         """Return whether a query or a condition of a section refers to this: as `Query.refers_to`."""

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from cdc_core.errors import CdcError, ConfigError
-from cdc_core.rangefeed import Rangefeed, RangefeedContext, ScanProgress, Token
+from cdc_core.rangefeed import Rangefeed, RangefeedContext, Token
+from cdc_core.scan_progress import ScanProgress
 from cdc_core.schema import TableSchema
 from cdc_core.shards.calls import is_outage_of, on_all, on_each
 from cdc_core.shards.names import Names, common_databases, differences
@@ -55,6 +56,10 @@ class ShardedRangefeed(Rangefeed):
             for schema in map(names.schema, mine):
                 schemas.setdefault(schema.name.full, schema)
         return list(schemas.values())
+
+    def explain(self, schema: TableSchema) -> Sequence[tuple[str, Sequence[str]]]:
+        """Return what the first source says: all of them have the same tables and options."""
+        return self._parts[0].explain(schema)
 
     def start(self, saved: Token | None, save: Callable[[Token], None]) -> Token:
         states: tuple[ShardState, ...] = (ShardState(),) * len(self._shards)

@@ -78,7 +78,7 @@ class Feed:
 
     def __init__(self, context: RangefeedContext, limit: StepLimit) -> None:
         self.context = context
-        parts = PostgresParts(context)
+        self._parts = parts = PostgresParts(context)
         self._attempts = parts.attempts = Attempts(parts, limit=limit, tables=(), patience_s=30.0)
         self.resolved: dict[str, Timestamp] = defaultdict(Timestamp)
         self.changes: list[Change] = []
@@ -107,6 +107,12 @@ class Feed:
     def history(self) -> PostgresHistory:
         assert isinstance(self._attempts.history, PostgresHistory)
         return self._attempts.history
+
+    def resume(self, *, options: dict[str, Any] | None = None, **context: Any) -> None:
+        """Kill the attempt, and start another one with other *options*, and another *context*."""
+        options_ = self.context.options if options is None else PostgresOptions(**options)
+        self.context = self._parts.context = replace(self.context, options=options_, **context)
+        self.restart()
 
     def now(self) -> Timestamp:
         """Return the source's clock, as the driver reads it."""

@@ -16,7 +16,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("timestamp", "span", "locality", "schema", "errors", "masking"),
     ("frontier", "rows", "uris", "schema_change", "placement"),
     ("cloudevents", "options", "envelope_shapes", "enriched", "row_members"),
-    ("messages", "source_objects", "unavailable", "restriction"),
+    ("messages", "scan_progress", "source_objects", "unavailable", "restriction"),
     ("envelope", "file_body", "message_keys", "registrations", "rangefeed", "source_writer"),
     ("function_registration",),
     ("queries", "step_planner", "source_history", "encoder", "hookspecs"),

@@ -40,7 +40,16 @@ from cdc_rangefeed_postgres.token import Layout, PostgresToken, Scan, TableState
 from cdc_rangefeed_postgres.truncation import Truncate, note_partitions
 from cdc_rangefeed_postgres.value_types import Member, code_of, member_changes, members_of
 
-__all__ = ["Compared", "altering", "keyless", "passing_keys", "with_changes", "with_layouts", "with_schema_changes"]
+__all__ = [
+    "Compared",
+    "altering",
+    "keyless",
+    "passing_keys",
+    "scanned_again",
+    "with_changes",
+    "with_layouts",
+    "with_schema_changes",
+]
 
 log = logging.getLogger(__name__)
 
@@ -176,7 +185,7 @@ def with_changes(
     again = rules.tables_to_read_again(changes, resolved=resolved)
     for change in changes:
         log.info("table %s: %s", change.table, change.what)
-    return replace(token, scan=_scan_again(connection, [catalog.tables[name] for name in again], token.scan))
+    return replace(token, scan=scanned_again(connection, [catalog.tables[name] for name in again], token.scan))
 
 
 def passing_keys(keys: Mapping[str, tuple[str, ...]]) -> list[SchemaChange]:
@@ -325,7 +334,7 @@ def _key_changes(table: Table, state: TableState) -> list[SchemaChange]:
     return [SchemaChange(table=table.name.qualified, kind=ShapeChange.KEY_CHANGED, what=what)]
 
 
-def _scan_again(connection: Connection, tables: Sequence[Table], scan: Scan | None) -> Scan | None:
+def scanned_again(connection: Connection, tables: Sequence[Table], scan: Scan | None) -> Scan | None:
     """Return *scan* with all rows of *tables*, from their beginning."""
     if not tables:
         return scan

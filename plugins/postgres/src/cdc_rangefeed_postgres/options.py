@@ -55,6 +55,13 @@ class PostgresOptions:
         doc="A publication that was made beforehand, before the slot. The changefeed never creates, alters or drops "
         "it. Without this option the changefeed creates a publication of its own.",
     )
+    row_filter: bool = option(
+        False,
+        doc="Let the server leave out changes of which the key shows that the query, or the `where` of a table's"
+        " section, does not deliver them: as a row filter of the publication that the changefeed creates. While it is"
+        " set, PostgreSQL refuses to drop its columns or to change their types. Needs PostgreSQL 15. `cdc explain`"
+        " shows the filter.",
+    )
     failover: bool = option(
         False,
         doc="Create the replication slot as a failover slot, which standbys synchronise: the changefeed continues on a "

@@ -31,6 +31,7 @@ from cdc_rangefeed_postgres.boundaries import (
 )
 from cdc_rangefeed_postgres.catalog import Catalog
 from cdc_rangefeed_postgres.connection import Connection, KeptConnection, Server
+from cdc_rangefeed_postgres.filter_watch import FilterWatch
 from cdc_rangefeed_postgres.log_plan import LogPlan, log_bytes, log_end
 from cdc_rangefeed_postgres.log_position import flushed_and_clock, newest
 from cdc_rangefeed_postgres.members import followed_before, load_members
@@ -74,6 +75,7 @@ class PostgresPlanner(StepPlanner):
         self._rounds = ScanRounds(self._server, self._slot, self._options)
         self._estimates = Estimates(context.restriction)
         self._newcomers = Newcomers(context, self._slot, Primary(self._server))
+        self._filters = FilterWatch(self._slot.publication)
         self._pacing = Pacing(self._slot.name)
         self._catalog: Catalog | None = None
         self._types: TypeCatalog | None = None
@@ -181,6 +183,7 @@ class PostgresPlanner(StepPlanner):
             # the log with the new key.
             start = self._noted(connection, start, catalog)
             try:
+                start = self._filters.compared(connection, catalog, start)
                 removed = self._options.removed_partitions
                 start = with_schema_changes(
                     connection,

@@ -25,10 +25,12 @@ from cdc_rangefeed_postgres.client_errors import ClientError, text_of
 from cdc_rangefeed_postgres.connection import Connection, KeptConnection, Server
 from cdc_rangefeed_postgres.cursor import check_cursor
 from cdc_rangefeed_postgres.endpoint_choice import EndpointChoice
+from cdc_rangefeed_postgres.filtered_tables import RowFilters, check_row_filter
 from cdc_rangefeed_postgres.inventory import SLOT, created_in, require_no_namesake
 from cdc_rangefeed_postgres.large_values import log_large_values
 from cdc_rangefeed_postgres.members import followed_before, left_behind, load_members, present, unmatched
 from cdc_rangefeed_postgres.primary import Primary
+from cdc_rangefeed_postgres.row_filter import RowFilter, explained
 from cdc_rangefeed_postgres.selection import Selection
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.starting import first_token, require_given, resumed_token
@@ -61,6 +63,7 @@ class PostgresRangefeed(Rangefeed):
         connection = self._server.connect_checked()
         try:
             check_version(connection)
+            check_row_filter(connection, self.context, slot.publication)
             state = slot.state(connection)
             started = slot.publication.exists(connection) if slot.given else state is not None
             publication = not slot.publication.given and not started
@@ -104,6 +107,16 @@ class PostgresRangefeed(Rangefeed):
             states = {name: known[name] for name in tables if name in known}
             return schemas_of(connection, catalog, {**first_states(connection, catalog), **states})
 
+    def explain(self, schema: TableSchema) -> Sequence[tuple[str, Sequence[str]]]:
+        with self._server.translated("explaining row filters"):
+            connection = self._connection.open()
+            known = followed_before(self.context) if self._token is None else self._token.tables
+            catalog = self._load(connection, known)
+            name = schema.name.qualified
+            one = replace(catalog, tables={name: catalog.tables[name]})
+            found = RowFilters(self.context, self._slot.publication).possible(connection, one).get(name, RowFilter())
+        return explained(found, on=self.context.options.row_filter)
+
     def start(self, saved: Token | None, save: Callable[[Token], None]) -> Token:
         with self._server.translated("starting"):
             self._server.use(self._chosen(saved))
@@ -125,7 +138,9 @@ class PostgresRangefeed(Rangefeed):
                 over = left_behind(connection, self._slot.publication, token)
                 states = {name: state for name, state in token.tables.items() if name not in over}
                 load = partial(self._load, connection, states)
-                self._token = resumed_token(connection, self._slot, self.context, token, load, primary=self._primary)
+                self._token = resumed_token(
+                    connection, self._slot, self.context, token, load, save, primary=self._primary
+                )
             self._token = replace(self._token, endpoint=self._server.used)
             return self._token.to_json()
 

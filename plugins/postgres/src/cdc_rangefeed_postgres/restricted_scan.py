@@ -18,7 +18,7 @@ from cdc_rangefeed_postgres.token import Scan
 from cdc_rangefeed_postgres.types import TableVersion
 from cdc_rangefeed_postgres.versions import Versions
 
-__all__ = ["Estimates", "conditions", "read_columns", "whole_rows"]
+__all__ = ["Estimates", "condition_of", "conditions", "read_columns", "whole_rows"]
 
 _TEXTS = {25, 1043}
 """text and varchar. Others compare in ways of their own, such as char(n), for which blanks at the end do not count."""
@@ -108,7 +108,7 @@ def conditions(version: TableVersion, restriction: Restriction) -> Iterator[str]
     for comparison in restriction.comparisons:
         operand = _operand(readers[comparison.column], comparison)
         if operand is not None:
-            condition = _condition(operand, readers[comparison.column], comparison)
+            condition = condition_of(readers[comparison.column], comparison, operand)
             yield f"({condition}) IS NOT FALSE" if restriction.keep_unknown else condition
 
 
@@ -122,7 +122,8 @@ def _operand(reader: ColumnReader, comparison: Comparison) -> str | None:
     return f'{name}::text COLLATE "C"'
 
 
-def _condition(operand: str, reader: ColumnReader, comparison: Comparison) -> str:
+def condition_of(reader: ColumnReader, comparison: Comparison, operand: str) -> str:
+    """Return *comparison* in SQL, with *operand* for the column of *reader*. A NaN of a decimal holds."""
     values = ", ".join(sql.Literal(value).as_string(None) for value in comparison.values)
     if comparison.operator == "in":
         condition = f"{operand} IN ({values})"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
 from cdc_core import RangefeedContext, Timestamp, Token
 from cdc_rangefeed_postgres.blocks import first_parts, survey
-from cdc_rangefeed_postgres.boundaries import with_layouts
+from cdc_rangefeed_postgres.boundaries import scanned_again, with_layouts
 from cdc_rangefeed_postgres.catalog import Catalog, Table, load_tables
 from cdc_rangefeed_postgres.connection import Connection, set_lock_timeout
 from cdc_rangefeed_postgres.cursor import cursor_position
+from cdc_rangefeed_postgres.filtered import Filtered
+from cdc_rangefeed_postgres.filtered_tables import RowFilters
 from cdc_rangefeed_postgres.given_slot import first_position, require_origin, require_slot
 from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.members import log_renamed
@@ -63,7 +66,8 @@ def first_token(
     The intent is saved first. *drop* removes what a crashed attempt had created. *hold* opens what holds a temporary
     slot and its publication.
     """
-    tables = list(load().tables.values())
+    published = load()
+    tables = list(published.tables.values())
     require_given(connection, slot, context, tables)
     begin = None if slot.temporary else cursor_position(connection, slot, context)
     set_lock_timeout(connection, context.options.lock_timeout)
@@ -72,9 +76,12 @@ def first_token(
     drop()
     limit_s, lock_timeout_s = context.options.snapshot_wait, context.options.lock_timeout
     held = hold() if slot.temporary else None
+    filtered: Mapping[str, Filtered] = {}
     if not slot.publication.given:
-        with primary.publishing(connection, lock_timeout_s=lock_timeout_s, wait_s=limit_s) as publisher:
+        publishing = primary.publishing(connection, lock_timeout_s=lock_timeout_s, wait_s=limit_s)
+        with publishing as publisher, publisher.transaction():
             slot.publication.create(publisher, tables)
+            filtered = RowFilters(context, slot.publication).apply(publisher, connection, published)
     set_lock_timeout(connection, 0.0)  # a wait for transactions is a wait for a lock
     with primary.logging_transactions(connection):
         if held is not None:
@@ -94,7 +101,7 @@ def first_token(
     # A table that was created meanwhile is not published. It joins later.
     catalog = replace(found, tables={name: table for name, table in found.tables.items() if name in names})
     tables = list(catalog.tables.values())
-    states = with_layouts(connection, catalog, first_states(connection, catalog))
+    states = _filtered(with_layouts(connection, catalog, first_states(connection, catalog)), filtered)
     scan = None
     if context.initial_scan:
         parts = first_parts(tables, survey(connection, [leaf.oid for table in tables for leaf in table.leaves]))
@@ -119,18 +126,21 @@ def resumed_token(
     context: RangefeedContext,
     saved: PostgresToken,
     load: Callable[[], Catalog],
+    save: Callable[[Token], None],
     *,
     primary: Primary,
 ) -> PostgresToken:
     """Return the token to continue from, when the slot has all changes after *saved* and nothing else uses it.
 
-    Tables that *saved* does not have are published and scanned; tables that are no longer watched leave it.
+    Tables that *saved* does not have are published and scanned; tables that are no longer watched leave it. *save* gets
+    a token before row filters are changed.
     """
     slot.require(connection, needed=saved.lsn)
     slot.end_old_connections(connection)
     if slot.given:
         require_slot(connection, slot, context)
     catalog, selection = load(), Selection.parse(context.tables)
+    saved = _refiltered(connection, slot, context, catalog, saved, save, primary)
     if {name: table.oid for name, table in catalog.tables.items()} != {
         name: state.oid for name, state in saved.tables.items()
     }:
@@ -164,15 +174,20 @@ def _with_tables(
     gone = load_tables(connection, publication=slot.publication.name, oids=oids)
     set_lock_timeout(connection, context.options.lock_timeout)
     limit_s, lock_timeout_s = context.options.snapshot_wait, context.options.lock_timeout
+    filtered: Mapping[str, Filtered] = {}
     if not slot.publication.given:
-        with primary.publishing(connection, lock_timeout_s=lock_timeout_s, wait_s=limit_s) as publisher:
+        publishing = primary.publishing(connection, lock_timeout_s=lock_timeout_s, wait_s=limit_s)
+        with publishing as publisher, publisher.transaction():
             slot.publication.change(publisher, add=added, drop=list(gone.tables.values()))
+            new = replace(catalog, tables={table.name.qualified: table for table in added})
+            filtered = RowFilters(context, slot.publication).apply(publisher, connection, new)
     # Read again: everything that existed when the tables were published is in it.
     present = load().tables
     added = [present[table.name.qualified] for table in added if table.name.qualified in present]
     names = sorted(table.name.qualified for table in added)
     first = first_states(connection, Catalog({name: present[name] for name in names}, ""))
-    states = kept | with_layouts(connection, Catalog({name: present[name] for name in names}, ""), first)
+    layouts = with_layouts(connection, Catalog({name: present[name] for name in names}, ""), first)
+    states = kept | _filtered(layouts, filtered)
     scanned = [table for table in added if _is_scanned(table.name.qualified, context, selection)]
     parts = first_parts(scanned, survey(connection, [leaf.oid for table in scanned for leaf in table.leaves]))
     scan = saved.scan or (Scan(parts=()) if parts else None)
@@ -182,6 +197,32 @@ def _with_tables(
     log.info("tables added: %s; removed: %s", ", ".join(names) or "none", ", ".join(sorted(removed)) or "none")
     row: Any = connection.execute(_NEWEST).fetchone()
     return replace(saved, tables=states, settled=parse_lsn(row[0]), scan=scan)
+
+
+def _refiltered(
+    connection: Connection,
+    slot: Slot,
+    context: RangefeedContext,
+    catalog: Catalog,
+    saved: PostgresToken,
+    save: Callable[[Token], None],
+    primary: Primary,
+) -> PostgresToken:
+    """Return *saved* with the row filters that the options ask for, and a scan of tables that need one for that."""
+    lock_timeout_s = context.options.lock_timeout
+
+    def publishing() -> AbstractContextManager[Connection]:
+        set_lock_timeout(connection, lock_timeout_s)
+        return primary.publishing(connection, lock_timeout_s=lock_timeout_s, wait_s=context.options.snapshot_wait)
+
+    filters = RowFilters(context, slot.publication)
+    saved, again = filters.resumed(connection, catalog, saved, save, publishing)
+    tables = [catalog.tables[name] for name in sorted(again)]
+    return replace(saved, scan=scanned_again(connection, tables, saved.scan))
+
+
+def _filtered(states: Mapping[str, TableState], filtered: Mapping[str, Filtered]) -> dict[str, TableState]:
+    return {name: replace(state, filtered=filtered.get(name)) for name, state in states.items()}
 
 
 def _is_scanned(name: str, context: RangefeedContext, selection: Selection) -> bool:

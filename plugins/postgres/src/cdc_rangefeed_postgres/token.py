@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from cdc_core import Timestamp, Token
+from cdc_rangefeed_postgres.filtered import Filtered
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
 
 __all__ = ["Layout", "Part", "PostgresToken", "Scan", "Snapshot", "TableState", "endpoint_of", "intent", "is_intent"]
@@ -133,6 +134,8 @@ class TableState:
     """Of a partitioned table: the partitions that were scanned or are read from the log."""
     layout: Layout | None = None
     """None in a token of an earlier version, which did not look at it."""
+    filtered: Filtered | None = None
+    """The row filter of the table in the publication; None without one."""
 
     @property
     def present_key(self) -> tuple[str, ...]:
@@ -145,11 +148,13 @@ class TableState:
             value["leaves"] = list(self.leaves)
         if self.layout is not None:
             value["layout"] = self.layout.to_json()
+        if self.filtered is not None:
+            value["filtered"] = self.filtered.to_json()
         return value
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        layout = value.get("layout")
+        layout, filtered = value.get("layout"), value.get("filtered")
         return cls(
             oid=value["oid"],
             key=tuple(value["key"]),
@@ -157,6 +162,7 @@ class TableState:
             shape=value["shape"],
             leaves=tuple(value.get("leaves", ())),
             layout=None if layout is None else Layout.from_json(layout, value["key"]),
+            filtered=None if filtered is None else Filtered.from_json(filtered),
         )
 
 

@@ -13,7 +13,7 @@ from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.token import TableState
 from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog
 
-__all__ = ["Versions", "first_states", "present_types", "schemas_of"]
+__all__ = ["Versions", "first_states", "first_version", "present_types", "schemas_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,9 +116,7 @@ def first_states(connection: Connection, catalog: Catalog) -> dict[str, TableSta
     """Return the states of all tables at the start of a changefeed."""
     states = {}
     for name, table in catalog.tables.items():
-        columns = _published(table)
-        types = _types(connection, [*columns, *_nulls(catalog)])
-        version = make_version(table, columns, key=table.key, version=1, types=types)
+        version = first_version(connection, catalog, table)
         states[name] = TableState(
             oid=table.oid,
             key=table.key,
@@ -127,6 +125,13 @@ def first_states(connection: Connection, catalog: Catalog) -> dict[str, TableSta
             leaves=tuple(leaf.oid for leaf in table.partitions),
         )
     return states
+
+
+def first_version(connection: Connection, catalog: Catalog, table: Table) -> TableVersion:
+    """Return the present version of *table*, which has a key, as the first one."""
+    columns = _published(table)
+    types = _types(connection, [*columns, *_nulls(catalog)])
+    return make_version(table, columns, key=table.key, version=1, types=types)
 
 
 def _key_in_log(relation: Relation, known: Sequence[tuple[str, ...]], table: Table) -> tuple[str, ...]:

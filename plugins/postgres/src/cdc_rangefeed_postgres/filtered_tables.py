@@ -1,0 +1,149 @@
+"""The row filters that a changefeed sets in its publication.
+
+A filter leaves out only changes that the query does not deliver. So a later start may remove it without a loss,
+although the log before is still decoded with it: PostgreSQL decodes each change with the publication of its time.
+A table whose filter leaves out what is wanted now is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+from cdc_core import ConfigError, RangefeedContext, RetryableRangefeedError, TerminalRangefeedError, Token
+from cdc_rangefeed_postgres.catalog import Catalog, Table
+from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.filter_catalog import attributes_of, filtered_by, filters_in
+from cdc_rangefeed_postgres.filter_watch import compared, is_known, with_filters
+from cdc_rangefeed_postgres.filtered import NO_FILTER, Filtered
+from cdc_rangefeed_postgres.publication import Publication
+from cdc_rangefeed_postgres.row_filter import RowFilter, row_filter
+from cdc_rangefeed_postgres.token import PostgresToken
+from cdc_rangefeed_postgres.versions import first_version
+
+__all__ = ["RowFilters", "check_row_filter"]
+
+_SINCE = 150000
+
+
+def check_row_filter(connection: Connection, context: RangefeedContext, publication: Publication) -> None:
+    """Return when the publication can have row filters, or need not have any. Raises: ConfigError."""
+    if not context.options.row_filter:
+        return
+    if connection.info.server_version < _SINCE:
+        version = connection.info.server_version // 10000
+        raise ConfigError(
+            f"option 'row_filter' needs PostgreSQL 15 or newer, and the server is PostgreSQL {version}. Remove the "
+            "option"
+        )
+    if publication.given:
+        raise ConfigError(
+            f"option 'row_filter' sets filters in a publication of the changefeed's own, and publication "
+            f"{publication.name} was made beforehand, which a changefeed never alters. Remove the option, or "
+            "publication_name"
+        )
+
+
+class RowFilters:
+    """Sets the row filters. Used by the driver."""
+
+    def __init__(self, context: RangefeedContext, publication: Publication) -> None:
+        self._context = context
+        self._publication = publication
+        self._on: bool = context.options.row_filter
+
+    def possible(self, connection: Connection, catalog: Catalog) -> dict[str, RowFilter]:
+        """Return the filter that each table can have, whether or not the option is set."""
+        tables = {name: table for name, table in catalog.tables.items() if table.key and not table.gone}
+        attributes = attributes_of(connection, tables.values())
+        found = {}
+        for name, table in tables.items():
+            version = first_version(connection, catalog, table)
+            collations = {attribute.name: attribute.collation for attribute in attributes[table.oid]}
+            found[name] = row_filter(version, self._context.restriction(version.schema), collations)
+        return found
+
+    def apply(self, publisher: Connection, connection: Connection, catalog: Catalog) -> dict[str, Filtered]:
+        """Filter the tables of *catalog*, which were published just now, and return what the token says of that.
+
+        For a transaction of *publisher*. A filter that a crashed attempt left is removed.
+        Raises: RetryableRangefeedError when a table was altered meanwhile.
+        """
+        possible = self.possible(connection, catalog) if self._on else {}
+        wanted = {name: found for name, found in possible.items() if found.where}
+        present = filters_in(publisher, self._publication, catalog.tables.values())
+        for name, table in catalog.tables.items():
+            if name in wanted or present.get(table.oid, NO_FILTER) != NO_FILTER:
+                self._publication.filter(publisher, table, wanted[name].where if name in wanted else ())
+        return self._recorded(publisher, catalog.tables, wanted)
+
+    def resumed(
+        self,
+        connection: Connection,
+        catalog: Catalog,
+        saved: PostgresToken,
+        save: Callable[[Token], None],
+        publishing: Callable[[], AbstractContextManager[Connection]],
+    ) -> tuple[PostgresToken, set[str]]:
+        """Return *saved* with the filters that the tables have now, and the tables that have to be read again.
+
+        *catalog* is the present one. Before a filter is changed, *save* gets a token that allows both filters. If
+        filters do not mean what they did, nothing is changed: `FilterWatch` says so.
+        """
+        unfiltered = all(state.filtered is None for state in saved.tables.values())
+        if self._publication.given or (unfiltered and not self._on):
+            return saved, set()
+        tables = {name: table for name, table in catalog.tables.items() if is_known(table, saved.tables.get(name))}
+        possible = self.possible(connection, replace(catalog, tables=tables))
+        wanted, again = {}, set()
+        for name, most in possible.items():
+            before, found = saved.tables[name].filtered, most if self._on else RowFilter()
+            if before is None and not found.where:
+                continue
+            if before is None or before.where != found.where or len(before.found) > 1:
+                wanted[name] = found
+            if before is not None and not set(before.where) <= set(most.where):
+                again.add(name)
+        if not wanted:
+            return saved, set()
+        try:
+            saved = compared(connection, self._publication, catalog, saved)
+        except TerminalRangefeedError:
+            return saved, set()
+        with publishing() as publisher, publisher.transaction():
+            for name, found in wanted.items():
+                self._publication.filter(publisher, tables[name], found.where)
+            now = self._recorded(publisher, tables, wanted)
+            attributes = attributes_of(publisher, tables.values())
+            # Once the transaction is committed, this attempt may die before it saves more.
+            meanwhile = {
+                name: filtered_by(*_either(saved.tables[name].filtered, after), attributes[tables[name].oid])
+                for name, after in now.items()
+            }
+            save(with_filters(saved, meanwhile).to_json())
+        return with_filters(saved, {name: now[name] if found.where else None for name, found in wanted.items()}), again
+
+    def _recorded(
+        self, publisher: Connection, tables: Mapping[str, Table], filters: Mapping[str, RowFilter]
+    ) -> dict[str, Filtered]:
+        """Return what the token says of *filters*, which were set in this transaction."""
+        changed = [tables[name] for name in filters]
+        attributes, codes = attributes_of(publisher, changed), filters_in(publisher, self._publication, changed)
+        result = {}
+        for name, found in filters.items():
+            oid = tables[name].oid
+            types = {attribute.name: attribute.type for attribute in attributes[oid]}
+            if any(types.get(column) != type_ for column, type_ in found.columns):
+                raise RetryableRangefeedError(f"table {name} was altered while its row filter was set. It is set again")
+            columns = tuple(column for column, _ in found.columns)
+            result[name] = filtered_by(found.where, columns, (codes[oid],), attributes[oid])
+        return result
+
+
+def _either(before: Filtered | None, after: Filtered) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return conditions, columns and codes of both."""
+    where, columns, found = ((), (), (NO_FILTER,)) if before is None else (before.where, before.columns, before.found)
+    both = ((*where, *after.where), (*columns, *after.columns), (*found, *after.found))
+    first, second, third = (tuple(dict.fromkeys(values)) for values in both)
+    return first, second, third
