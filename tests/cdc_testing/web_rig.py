@@ -6,7 +6,7 @@ import http.client
 import json
 import socket
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,6 +140,8 @@ def serving(
     tokens: bool = True,
     endpoints: Sequence[Endpoint] | None = None,
     address: Address = LOOPBACK,
+    plugins: PluginHost | None = None,
+    environ: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Iterator[Web]:
     """Serve *endpoints*, those of `plain_endpoints` if None, over a store in *directory*, which has no job."""
@@ -148,7 +150,7 @@ def serving(
     access = Access(address, parse_options(AccessSettings, options, owner="the server"))
     with closing(ProgressStore(store_url(directory))) as store:
         store.open()
-        deployment = Deployment(store, PluginHost.load(), environ={}, keep_secret=lambda _: None)
+        deployment = Deployment(store, plugins or PluginHost.load(), environ=environ or {}, keep_secret=lambda _: None)
         deployment.add_secrets([SECRET])
         app = application(plain_endpoints() if endpoints is None else endpoints, deployment, access)
         with WebServer(app, access) as server:
