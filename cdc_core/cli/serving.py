@@ -80,7 +80,7 @@ def serving(
         raise
     address = Address.parse(listen, option="--listen")
     access = Access(address, parse_options(AccessSettings, values, owner="the server"))
-    with closing(ProgressStore(store)) as opened, closing(Watched(store, node=node)) as watched:
+    with closing(ProgressStore(store, alone=True)) as opened, closing(Watched(store, node=node)) as watched:
         deployment = Deployment(opened, plugins, environ=os.environ, keep_secret=session.add_secrets)
         app = application(all_endpoints(watched.samples, watched.problem), deployment, access)
         with WebServer(app, access) as server:
