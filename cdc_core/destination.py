@@ -52,6 +52,14 @@ class Destination(ABC):
         """
         return self.context.topics().of(table)
 
+    def topic_of(self, rows: RowBatch) -> str:
+        """Return the topic of *rows*, all of which have the same: `RowBatch.topic`, otherwise that of their table.
+
+        By default the former as a query gave it. A sink that `routes` and has a prefix of its own overrides this.
+        """
+        topic = rows.topic
+        return self.topic(rows.schema.name) if topic is None else topic
+
     def payload(self, schema: TableSchema) -> TableSchema:
         """Return the shape in which rows of *schema* reach the encoder. By default the same.
 
@@ -63,10 +71,10 @@ class Destination(ABC):
     def preview(self, rows: RowBatch) -> MessageBatch:
         """Return the messages that the sink would send for *rows*, of one table. Connects to nothing of the sink's.
 
-        For `cdc preview`, of a sink that asks for messages. By default what the encoder gives, for `topic`. A sink that
-        adds headers or messages, or removes columns, overrides this. Raises: EncodeError.
+        For `cdc preview`, of a sink that asks for messages. By default what the encoder gives, for `topic_of`. A sink
+        that adds headers or messages, or removes columns, overrides this. Raises: EncodeError.
         """
-        return self.context.encoder.encode(rows, topic=self.topic(rows.schema.name))
+        return self.context.encoder.encode(rows, topic=self.topic_of(rows))
 
     def longest_call_s(self) -> float:
         """Return for how many seconds an `emit` or `flush` that has begun may still write. Connects to nothing.

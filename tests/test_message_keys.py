@@ -187,6 +187,16 @@ def test_a_table_without_the_column_is_refused_at_the_start_and_ends_a_run(
             {"key_column": "city", "unordered": True},
             "sink 'cloudstorage' writes files, which have no message keys; remove option 'key_column'",
         ),
+        *(
+            (
+                "kafka://broker",
+                format_,
+                {"key_column": "city", "unordered": True, "envelope": envelope},
+                f"envelope '{envelope}' shows a deleted row by its key alone, and with 'key_column' the key does not",
+            )
+            for format_ in ("json", "avro", "protobuf")
+            for envelope in ("row", "key_only")
+        ),
     ],
 )
 def test_options_that_do_not_fit_together_are_refused(

@@ -50,7 +50,7 @@ def preview(session: CliSession, file: str, name: str | None, rows: int, live: b
 
 def _lines(session: CliSession, message: Previewed, *, format_: str) -> list[str]:
     topic, key = session.masked(message.topic), "NULL" if message.key is None else message.key
-    lines = [f"topic {topic}, key {key}"]
+    lines = [f"topic {topic}, key {key}" if topic else f"key {key}"]
     if message.error is not None:
         return [*lines, f"  error: {session.masked(message.error)}"]
     if message.headers:

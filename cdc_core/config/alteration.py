@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cdc_core.config.interpolation import escaped
-from cdc_core.config.listed_tables import namesakes, watches
+from cdc_core.config.listed_tables import is_matched, namesakes, watches
 from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
+from cdc_core.queries.selection import Selection
 
 __all__ = ["FIXED", "Alteration", "changed_tables", "remaining_sections", "without_option"]
 
 FIXED = ("cursor", "end_time", "initial_scan")
 """Options by which earlier steps have left out rows."""
+_MASK_KEY = "mask_key"
 _REMEDIES = {
     "source": "create another job",
     "name": "create another job",
@@ -68,14 +70,18 @@ class Alteration:
         """
         changed = {key: value for key, value in written.items() if key not in ("options", "spark")}
         options, spark = dict(written.get("options", {})), dict(written.get("spark", {}))
+        unhashed = False
         if self.add or self.drop:
             if "query" in written:
                 raise ConfigError("the query names the one table of the changefeed; create another job for others")
             remaining = changed_tables(tables, self.add, self.drop)
             changed["tables"] = escaped(remaining)
             if "table" in changed:
-                changed["table"] = remaining_sections(changed["table"], tables, remaining)
+                before, changed["table"] = changed["table"], remaining_sections(changed["table"], tables, remaining)
+                unhashed = _hashes(before) and not _hashes(changed["table"])
         for name in self.unset:
+            if unhashed and _folded(name) == _MASK_KEY:
+                continue
             table = spark if _is_spark(name) else options
             if not _remove(table, name):
                 raise ConfigError(f"'{name}' is not set{did_you_mean(name, table)}")
@@ -86,6 +92,8 @@ class Alteration:
             table = spark if _is_spark(name) else options
             _remove(table, name)
             table[name] = value
+        if unhashed and not any(_folded(name) == _MASK_KEY for name in self.set):
+            _remove(options, _MASK_KEY)
         return {**changed, "options": options, "spark": spark}
 
     def __str__(self) -> str:
@@ -95,15 +103,16 @@ class Alteration:
 
 
 def changed_tables(tables: Sequence[str], add: Sequence[str], drop: Sequence[str]) -> list[str]:
-    """Return *tables* with and without those. Raises: ConfigError."""
+    """Return *tables* with and without those. A table that only a pattern means is excluded. Raises: ConfigError."""
     for table in drop:
-        if table not in tables:
+        if table not in tables and not is_matched(tables, table):
             raise ConfigError(f"the changefeed has no table '{table}'{did_you_mean(table, tables)}")
     for table in add:
         if table in tables and table not in drop:
             raise ConfigError(f"the changefeed has the table '{table}' already")
     changed = [table for table in tables if table not in drop]
     changed += [table for table in dict.fromkeys(add) if table not in changed]
+    changed += [f"!{table}" for table in dict.fromkeys(drop) if table not in tables]
     if not changed:
         raise ConfigError("no table would be left; to end the changefeed, use `cdc drop`, or `cdc cancel` for a job")
     return changed
@@ -124,6 +133,11 @@ def without_option(options: Mapping[str, Any], name: str) -> dict[str, Any]:
     remaining = dict(options)
     _remove(remaining, name)
     return remaining
+
+
+def _hashes(sections: Mapping[str, Any]) -> bool:
+    """Return whether a mask in *sections* hashes values, which is what the option mask_key is for."""
+    return any(Selection.parse(table, section).hashes for table, section in sections.items())
 
 
 def _require_alterable(name: str) -> None:

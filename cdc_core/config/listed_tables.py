@@ -13,7 +13,7 @@ from typing import Self
 from cdc_core.errors import ConfigError
 from cdc_core.queries.selection import Selection
 
-__all__ = ["namesakes", "watches"]
+__all__ = ["is_matched", "namesakes", "watches"]
 
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".\s]+)')
 _WILD = {"*": ".*", "?": "."}
@@ -74,6 +74,17 @@ def watches(tables: Sequence[str], table: str, *, but: Collection[str] = ()) -> 
     exclusions = {entry.parts for entry in entries if entry.excludes and not entry.pattern and entry.parts}
     meant = [entry for entry in entries if not entry.excludes and entry.may_mean(table)]
     return any(not entry.pattern or entry.name_of(table) not in exclusions for entry in meant)
+
+
+def is_matched(tables: Sequence[str], table: str) -> bool:
+    """Return whether a pattern in *tables* means *table*, which has the schema that the pattern has, and is allowed."""
+    entries = [_Entry.parse(text) for text in tables]
+    own = _Entry.parse(table)
+    if own.pattern or own.excludes or own.parts is None:
+        return False
+    excluded = any(entry.excludes and not entry.pattern and entry.parts == own.parts for entry in entries)
+    patterns = (entry for entry in entries if entry.pattern and not entry.excludes and entry.parts is not None)
+    return not excluded and any(len(each.regexes) == len(own.parts) and each.may_mean(table) for each in patterns)
 
 
 def namesakes(tables: Sequence[str], table: str) -> set[str]:

@@ -14,7 +14,7 @@ from cdc_core.config.dead_letters import dead_letter_changefeed, dead_letter_tab
 from cdc_core.config.definition import stored_definition
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.config.sinkless import SINKLESS, refuse_unused
-from cdc_core.envelope_shapes import SHAPES
+from cdc_core.envelope_shapes import SHAPES, DeleteForm
 from cdc_core.errors import ConfigError, OptionError
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.locality import Locality
@@ -247,6 +247,11 @@ def _refuse_impossible(
         raise OptionError(
             f"{owner}: encoder '{encoder.name}' gives messages the primary key as their key and no other; remove option"
             " 'key_column', or choose another format"
+        )
+    if options.key_column is not None and SHAPES[options.envelope].delete is DeleteForm.TOMBSTONE:
+        raise OptionError(
+            f"{owner}: envelope '{options.envelope}' shows a deleted row by its key alone, and with 'key_column' the"
+            " key does not say which row that is; use envelope 'bare' or 'wrapped'"
         )
     accepted = sink.envelopes
     if accepted is None:

@@ -13,7 +13,7 @@ __all__ = ["SINKLESS", "SinklessOptions", "refuse_unused"]
 
 _UNUSED = (
     *("on_error", "dead_letter", "metrics_label", "gc_protect_expires_after"),
-    *("execution_locality", "master"),
+    *("execution_locality", "executor_wait", "give_up_after", "master"),
 )
 """Options about how a changefeed runs, which has nothing of that when its messages are taken directly."""
 

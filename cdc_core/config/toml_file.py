@@ -19,7 +19,6 @@ from cdc_core.options import did_you_mean
 __all__ = ["changefeed_names", "find_name", "read_changefeed"]
 
 _KEYS = ("source", "tables", "table", "query", "functions", "sink", "format", "options", "spark")
-_REQUIRED = ("source", "sink")
 _TYPES = {
     "table": dict,
     "query": str,
@@ -35,7 +34,8 @@ _AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 def read_changefeed(path: Path, name: str | None = None, *, environ: Mapping[str, str] | None = None) -> Changefeed:
     """Return the changefeed called *name* in the file at *path*; without *name*, the only one there.
 
-    References in the other changefeeds of the file are not resolved. Raises: ConfigError, which names file and place.
+    It may lack a sink. References in the other changefeeds of the file are not resolved. Raises: ConfigError, which
+    names file and place.
     """
     tables = _read(path)
     name = _chosen(path, name, tables)
@@ -96,9 +96,8 @@ def _changefeed(path: Path, name: str, table: dict[str, Any], environ: Mapping[s
     for key in table:
         if key not in _KEYS:
             raise ConfigError(f"{place}: unknown key '{key}'{_key_hint(key)}")
-    for key in _REQUIRED:
-        if key not in table:
-            raise ConfigError(f"{place} has no '{key}'")
+    if "source" not in table:
+        raise ConfigError(f"{place} has no 'source'")
     if "tables" not in table and "query" not in table:
         raise ConfigError(f"{place} has no 'tables'; list them, or set a 'query', which names its table")
     sources = table["source"]

@@ -95,7 +95,8 @@ class TableQueries:
                 hint = did_you_mean(selection.table, [schema.name.qualified for schema in schemas])
                 raise ConfigError(
                     f"table {selection.table} has a section, but is not watched{hint}; fix the name of the section, or"
-                    f" remove it. If the table was dropped, add '!{selection.table}', with its schema, to 'tables' too"
+                    f" remove it. If the table was dropped, leave it out with `cdc alter`, --drop {selection.table}"
+                    f" with its schema, or add '!{selection.table}' to 'tables' in the file"
                 )
             if len(found) > 1:
                 raise ConfigError(

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.decoder import DecodedRow, Decoder
 from cdc_core.delivery.dead_letters import BadRow
+from cdc_core.delivery.routing import Routing
 from cdc_core.destination import Destination
 from cdc_core.encoder import Encoder
 from cdc_core.engine.temporary_run import TemporaryRun, temporary
@@ -35,7 +36,7 @@ class Previewed:
     """A message, a row of a file, or a row that has none.
 
     `value` is text: what the sink would get, or what the encoder's decoder makes of it if that is no text, which
-    `decoded` says. None is a tombstone.
+    `decoded` says. None is a tombstone. The topic of a row that has none is empty where a query gives topics.
     """
 
     topic: str
@@ -96,6 +97,7 @@ class _Messages:
         self._context = replace(feed.encoder_context(), preview=True)
         self._encoder: Encoder = feed.encoder.load("encoder", Encoder)(self._context)
         self._decoder: Decoder | None = None
+        self._routing = Routing(lambda _: None)  # the destination, which may refuse a topic, is not asked
         self._destination = self._opened(feed)
 
     def check(self, schemas: Sequence[TableSchema]) -> None:
@@ -109,6 +111,15 @@ class _Messages:
         """Yield what is sent for *rows*; a row that is refused does not affect the others."""
         if not len(rows):
             return
+        if self._feed.routes and len(rows) > 1:  # each row may have another topic
+            for index in range(len(rows)):
+                yield from self.of(rows.slice(index, 1))
+            return
+        if self._feed.routes:
+            (routed,) = self._routing.parted(rows)
+            if isinstance(routed, BadRow):
+                yield self.of_bad_row(routed)
+                return
         try:
             found = list(self._of_file(rows) if self._feed.output == _FILES else self._of_messages(rows))
         except EncodeError as error:
@@ -121,7 +132,7 @@ class _Messages:
         yield from found
 
     def of_bad_row(self, bad: BadRow) -> Previewed:
-        topic = self._destination.topic(bad.row.schema.name)
+        topic = "" if self._feed.routes else self._destination.topic(bad.row.schema.name)
         return Previewed(topic=topic, key=bad.key, value=None, error=f"{bad} is refused: {bad.shown_reason}")
 
     def _of_messages(self, rows: RowBatch) -> Iterator[Previewed]:
@@ -140,7 +151,7 @@ class _Messages:
             )
 
     def _of_file(self, rows: RowBatch) -> Iterator[Previewed]:
-        topic, schema = self._destination.topic(rows.schema.name), rows.schema
+        topic, schema = self._destination.topic_of(rows), rows.schema
         keys = [BadRow(row=rows.slice(index, 1), stage="", reason="").key for index in range(len(rows))]
         bodies = [self._body(rows.slice(index, 1), topic) for index in range(len(rows))]
         for key, body in zip(keys, bodies, strict=True):

@@ -113,6 +113,18 @@ def test_a_changefeed_of_a_file_is_watched_without_its_sink(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["shop.toml"]
 
 
+def test_a_changefeed_of_a_file_needs_no_sink_to_be_watched(
+    database: str, sql: Sql, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text(f'[changefeed.dogs]\nsource = "{database}"\ntables = ["office_dogs"]\n')
+    assert main(["watch", str(file), *ONLY]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    for command in ("run", "check", "preview"):
+        assert main([command, str(file)]) == 2
+        assert "changefeed 'dogs' has no sink to deliver to; set one, or watch" in capsys.readouterr().err
+
+
 def test_an_interrupt_ends_it_and_leaves_nothing(database: str, sql: Sql) -> None:
     command = [sys.executable, "-m", "cdc_core", "watch", "--source", database, "--table", "office_dogs"]
     options = ("--set", "resolved=true", "--set", "updated=true")

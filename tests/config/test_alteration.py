@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cdc_core.config.alteration import Alteration
+from cdc_core.config.alteration import Alteration, changed_tables
 from cdc_core.errors import ConfigError
 
 WRITTEN: dict[str, Any] = {
@@ -95,3 +95,45 @@ def test_what_cannot_be_altered_is_refused(arguments: dict[str, Any], told: str)
 def test_its_text_has_no_values() -> None:
     change = Alteration.parse(add=("a",), drop=("b",), assignments=("pin=hunter2",), unset=("c", "d"))
     assert str(change) == "added a; dropped b; set pin; unset c, d"
+
+
+@pytest.mark.parametrize(
+    ("tables", "drop", "left"),
+    [
+        (["public.*"], "public.gone", ["public.*", "!public.gone"]),
+        (["public.*"], 'public."Gone"', ["public.*", '!public."Gone"']),
+        (["public.*", "app.*", "!public.x"], "app.gone", ["public.*", "app.*", "!public.x", "!app.gone"]),
+        (["public.*", "public.listed"], "public.listed", ["public.*"]),
+    ],
+)
+def test_a_table_that_came_by_a_pattern_is_dropped_by_an_exclusion(
+    tables: list[str], drop: str, left: list[str]
+) -> None:
+    assert changed_tables(tables, (), (drop,)) == left
+
+
+@pytest.mark.parametrize("drop", ["gone", "other.gone", "public.x", "public.y*", "!public.gone"])
+def test_what_no_pattern_means_cannot_be_dropped(drop: str) -> None:
+    with pytest.raises(ConfigError, match="the changefeed has no table"):
+        changed_tables(["public.*", "!public.x"], (), (drop,))
+
+
+SECTIONS = {"public.users": {"mask": {"email": "hash"}}, "public.orders": {"mask": {"note": "redact"}}}
+MASKED = {
+    "source": "postgresql://h/d",
+    "tables": ["public.*"],
+    "table": SECTIONS,
+    "options": {"MASK_KEY": "${MASK_KEY}", "updated": True},
+}
+
+
+def test_the_key_of_masks_goes_with_the_last_section_that_hashes() -> None:
+    def changed(drop: str, *unset: str) -> dict[str, Any]:
+        change = Alteration.parse(add=(), drop=(drop,), assignments=(), unset=unset)
+        return change.applied(MASKED, MASKED["tables"])
+
+    assert changed("public.orders")["options"] == MASKED["options"]
+    found = changed("public.users")
+    assert (found["tables"], found["options"]) == (["public.*", "!public.users"], {"updated": True})
+    assert list(found["table"]) == ["public.orders"]
+    assert changed("public.users", "mask_key") == found

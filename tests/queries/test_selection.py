@@ -302,12 +302,15 @@ def test_a_section_goes_with_its_table(section: str, tables: list[str], wanted: 
     require_same_source("c", before, {"source": SOURCE, "tables": wanted}, changes_tables=True)
 
 
-def test_a_table_that_is_gone_from_the_database_can_be_excluded_with_its_section() -> None:
+@pytest.mark.parametrize("change", [{"drop": ["public.users"]}, {"add": ["!public.users"]}])
+def test_a_table_that_is_gone_from_the_database_can_be_left_out_with_its_section(change: dict[str, list[str]]) -> None:
     sections, tables = {"public.users": {"where": "id > 1"}}, ["public.*"]
     begun = feed(sections, tables=tuple(tables))
-    with pytest.raises(ConfigError, match=r"If the table was dropped, add '!public\.users', with its schema"):
+    with pytest.raises(
+        ConfigError, match=r"dropped, leave it out with `cdc alter`, --drop public\.users with its schema"
+    ):
         begun.queries().require_tables([table("items")])
-    alteration = Alteration.parse(add=["!public.users"], drop=[], assignments=[], unset=[])
+    alteration = Alteration.parse(**{"add": [], "drop": [], "assignments": [], "unset": [], **change})
     changed = alteration.applied({"tables": tables, "table": sections}, tables)
     now = feed(changed["table"], tables=tuple(changed["tables"]))
     require_same_source("c", begun.definition(), now.definition(), changes_tables=True)

@@ -107,7 +107,15 @@ def test_a_statement_says_what_it_leaves_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["on_error = pause", "execution_locality = 'a=b'", "master = 'local[2]'", "spark.x = 1"]
+    "option",
+    [
+        "on_error = pause",
+        "execution_locality = 'a=b'",
+        "executor_wait = '5s'",
+        "give_up_after = '5s'",
+        "master = 'local[2]'",
+        "spark.x = 1",
+    ],
 )
 def test_options_that_have_no_effect_without_a_sink_are_refused(option: str) -> None:
     with pytest.raises(OptionError, match=f"option '{option.split()[0]}' has no effect without a sink"):

@@ -13,6 +13,8 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pytest
+from cdc_conformance.rows import INT8, TEXT, Change, table
+from cdc_conformance.rows import rows as rows_of
 from cdc_schema_registry import Registry
 from cdc_testing.kafka_fixtures import Registry as Server
 from cdc_testing.postgres import Sql
@@ -25,7 +27,7 @@ from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.engine.temporary_run import Item, TemporaryRun
 from cdc_core.plugins.host import PluginHost
 from cdc_core.rows import Op, RowBatch
-from cdc_core.watching.preview import Previewed, preview
+from cdc_core.watching.preview import Previewed, _Messages, preview
 
 LEFT = "SELECT pubname FROM pg_publication UNION ALL SELECT slot_name FROM pg_replication_slots"
 
@@ -66,6 +68,24 @@ def test_messages_are_those_of_the_kafka_sink(database: str, sql: Sql) -> None:
     assert "updated" in value
     assert [message.key for message in others] == ["[2]", "[3]"]
     eventually("the end of the slot", lambda: not sql.execute(LEFT).fetchall(), limit_s=20)
+
+
+@pytest.mark.parametrize(
+    ("sink", "wanted"),
+    [("kafka://b:1", "x_a"), ("webhook-https://localhost", "a"), ("file:///out?topic_prefix=x_", "x_a")],
+)
+def test_each_row_has_the_topic_that_a_query_gives_it(sink: str, wanted: str) -> None:
+    options = {"topic_prefix": "x_"} if sink.startswith("kafka") else {}
+    query = "SELECT *, note AS cdc_topic FROM orders"
+    feed = Changefeed(name="c", source="postgresql://h/d", query=query, sink=sink, options=options)
+    orders = table("orders", {"id": INT8, "note": TEXT})
+    batch = rows_of(orders, [Change({"id": id_, "note": "n"}) for id_ in (1, 2, 3)]).batch
+    routed = batch.append_column("topic", pa.array(["a", None, "b"]))
+    found = list(_Messages(resolve(feed, PluginHost.load())).of(RowBatch(schema=orders, batch=routed)))
+    assert [message.topic for message in found] == [wanted, "", wanted.replace("a", "b")]
+    assert [message.key for message in found] == ["[1]", "[2]", "[3]"]
+    assert "its cdc_topic is null" in (found[1].error or "")
+    assert [message.error for message in found[::2]] == [None, None]
 
 
 def test_a_preview_ends_after_the_rows_or_with_the_scan(database: str, sql: Sql) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
-from cdc_core import ConfigError, Destination, SinkContext, SliceInfo, TableName, Timestamp
+from cdc_core import ConfigError, Destination, RowBatch, SinkContext, SliceInfo, TableName, Timestamp
 from cdc_sink_cloudstorage.layout import Layout
 from cdc_sink_cloudstorage.local import LocalStore
 from cdc_sink_cloudstorage.slice_names import LARGE_VERSION, SliceNames
@@ -41,6 +41,10 @@ class CloudStorageDestination(Destination):
     def topic(self, table: TableName) -> str:
         """Return the topic of *table*: the part of a file name that says which table its rows belong to."""
         return self._layout.topic(table)
+
+    def topic_of(self, rows: RowBatch) -> str:
+        """Return the topic of *rows*: that which a query gave them, with the prefix, otherwise that of their table."""
+        return self._layout.topics.of_rows(rows)
 
     def close(self) -> None:
         """Close connections. May be called twice."""

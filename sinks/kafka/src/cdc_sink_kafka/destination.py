@@ -46,6 +46,10 @@ class KafkaDestination(Destination):
         """Return the topic of *table*: prefix and name, or `topic_name`, escaped as CockroachDB does."""
         return self._settings.topics.of(table)
 
+    def topic_of(self, rows: RowBatch) -> str:
+        """Return the topic of *rows*: that which a query gave them, with the prefix, otherwise that of their table."""
+        return self._settings.topics.of_rows(rows)
+
     def _check_tombstones(self) -> None:
         column = self.context.encoder.context.key_column
         if self._settings.options.tombstones_on_delete and column is not None:
@@ -65,7 +69,7 @@ class KafkaDestination(Destination):
     def preview(self, rows: RowBatch) -> MessageBatch:
         """Return the messages with their headers, and tombstones behind those of deleted rows if that is chosen."""
         headers = self._settings.headers()
-        batch = self.context.encoder.encode(headers.payload(rows), topic=self.topic(rows.schema.name))
+        batch = self.context.encoder.encode(headers.payload(rows), topic=self.topic_of(rows))
         found = headers.of(rows, batch)
         if self._settings.options.tombstones_on_delete and (deleted := deleted_rows(rows, batch)) is not None:
             batch, found = with_tombstones(batch, found, deleted, of_events=self._settings.of_events)
