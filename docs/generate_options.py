@@ -23,6 +23,7 @@ from pages import main
 from cdc_core.config.changefeed import ChangefeedOptions
 from cdc_core.options import OptionDoc, describe
 from cdc_core.plugins.classes import load_class
+from cdc_core.plugins.entry_points import PLUGINS
 from cdc_core.plugins.host import Listing, PluginHost
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,6 +56,9 @@ def generated(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
     """Yield every file with generated tables, and the text that it should have."""
     members = dict(_members(root))
     host = PluginHost.load()
+    missing = absent(root, host.listing())
+    if missing:
+        sys.exit(f"these pages would lose options: {'; '.join(missing)}. Run .ci/venv .venv")
     ours = [listed for listed in host.listing() if listed.kind and listed.distribution in members]
     parts = [_HEAD, "## Every changefeed\n", table(describe(ChangefeedOptions))]
     tables: dict[str, list[str]] = {}
@@ -75,6 +79,23 @@ def generated(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
         text = _CAPABILITIES.sub(_capabilities, _NAMED_TABLE.sub(_named_table, page.read_text()))
         if page.name != "options.md":
             yield page, text
+
+
+def absent(root: Path, listing: Sequence[Listing]) -> list[str]:
+    """Say which plugins of the development environment *listing* lacks, or has with a problem."""
+    problems = {listed.distribution: listed.problem for listed in listing if listed.problem}
+    known = {listed.distribution for listed in listing}
+    missing = []
+    for member in re.findall(r"^-e \./([\w/]+)", (root / "requirements-dev.txt").read_text(), re.MULTILINE):
+        project = tomllib.loads((root / member / "pyproject.toml").read_text())["project"]
+        name = project["name"]
+        if PLUGINS not in project.get("entry-points", {}):
+            continue
+        if name not in known:
+            missing.append(f"{name} is not installed")
+        elif name in problems:
+            missing.append(f"{name} cannot be used: {problems[name]}")
+    return missing
 
 
 def table(rows: Sequence[OptionDoc]) -> str:
