@@ -33,7 +33,9 @@ log = logging.getLogger(__name__)
 _KEEP_ALIVE_S = 30
 """How long a connection may wait for its next request."""
 _LAST_ANSWERS_S = 3
-"""How long a server that is closed lets its answers take."""
+"""How long a server that is closed lets its answers take. Then it hangs up."""
+_LEFT_AFTER_S = 10.0
+"""How long a server that is closed waits for handlers that hang."""
 
 
 def application(endpoints: Iterable[Endpoint], deployment: Deployment, access: Access) -> Starlette:
@@ -68,9 +70,8 @@ class WebServer:
             server_header=False,
             h11_max_incomplete_event_size=MAX_HEAD,
             timeout_keep_alive=_KEEP_ALIVE_S,
-            timeout_graceful_shutdown=_LAST_ANSWERS_S,
         )
-        logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # of what clients do wrong; our handlers log the rest
+        logging.getLogger("uvicorn").setLevel(logging.ERROR)  # warnings are about what clients do wrong
         self._server = _Uvicorn(config, self._socket, access)
         self._thread = threading.Thread(target=self._server.run, name="web", daemon=True)
         self._thread.start()
@@ -90,9 +91,11 @@ class WebServer:
         return self._server.connections
 
     def close(self) -> None:
-        """Stop listening. Return when no further request is answered."""
+        """Stop listening. Return when no further request is answered, or only some whose handlers hang."""
         self._server.should_exit = True
-        self._thread.join()
+        self._thread.join(_LEFT_AFTER_S)
+        if self._thread.is_alive():
+            log.warning("the server at %s was left while a handler hangs", self.url)
 
     def __enter__(self) -> Self:
         return self
@@ -131,7 +134,14 @@ class _Uvicorn(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         assert self._listener is not None
         self._listener.close()
+        loop = asyncio.get_running_loop()
+        loop.call_later(_LAST_ANSWERS_S, self._hang_up)
         await super().shutdown(sockets)
+
+    def _hang_up(self) -> None:
+        """End the connections that still wait for answers, such as streams, which then end too."""
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
 
 def _listening(address: Address) -> socket.socket:

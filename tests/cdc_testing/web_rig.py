@@ -58,8 +58,8 @@ class Web:
         self.server, self.access = server, access
         self.port = server.address.port
 
-    def connect(self, tls: ssl.SSLContext | None = None) -> socket.socket:
-        plain = socket.create_connection(("127.0.0.1", self.port), timeout=30)
+    def connect(self, tls: ssl.SSLContext | None = None, *, source: str = "127.0.0.1") -> socket.socket:
+        plain = socket.create_connection(("127.0.0.1", self.port), timeout=30, source_address=(source, 0))
         return plain if tls is None else tls.wrap_socket(plain, server_hostname="127.0.0.1")
 
     def send(self, data: bytes, *, tls: ssl.SSLContext | None = None) -> Reply:

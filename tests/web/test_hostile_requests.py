@@ -189,6 +189,9 @@ def test_more_connections_than_there_may_be(web: Web) -> None:
     try:
         reply = web.ask(token=VIEW)
         assert (reply.status, reply.body, reply.headers["retry-after"]) == (503, b"too many connections\n", "1")
+        with web.connect(source="127.0.0.2") as other:
+            other.sendall(f"GET /view HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {VIEW}\r\n\r\n".encode())
+            assert read_reply(other).status == 200
     finally:
         for connection in held:
             connection.close()

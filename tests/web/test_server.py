@@ -81,6 +81,26 @@ def test_a_stream_without_end_does_not_keep_it_open(tmp_path: Path, monkeypatch:
             socket.create_connection(("127.0.0.1", web.port), timeout=30)
 
 
+def test_a_handler_that_hangs_does_not_keep_it_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("cdc_core.web.server._LEFT_AFTER_S", 0.5)
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def hang(_request: Request) -> Response:
+        begun.set()
+        goes_on.wait()
+        return Response()
+
+    endpoint = Endpoint(method="GET", path="/hang", role=Role.VIEW, handle=hang)
+    with serving(tmp_path, tokens=False, endpoints=[endpoint]) as web, web.connect() as connection:
+        connection.sendall(b"GET /hang HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert begun.wait(30)
+        web.server.close()
+        assert "was left while a handler hangs" in caplog.text
+        goes_on.set()
+
+
 def test_a_port_that_is_taken_is_named() -> None:
     from starlette.applications import Starlette
 

@@ -173,11 +173,12 @@ class _Answering:
                 answer["WWW-Authenticate"] = "Bearer"
             if self._has_body and (self.closes or self.body is None or not self.body.is_complete):
                 answer["Connection"] = "close"  # otherwise the rest of the body would be read without end
-            self._note(message["status"])
+            if message["status"] != 429:
+                self._note(message["status"])
         await self._send(message)
 
     def _note(self, status: int) -> None:
-        """Log who changed something, or tried to."""
+        """Log who changed something, or tried to; not each request of a flood."""
         if self._scope["method"] in _SAFE_METHODS:
             return
         state = self._scope["state"]
