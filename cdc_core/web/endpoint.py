@@ -42,6 +42,7 @@ class Parameter:
     place: Literal["path", "query"] = "query"
     schema: Schema = field(default_factory=lambda: {"type": "string"})
     required: bool = False
+    example: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,6 +95,7 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
         "required": parameter.required,
         "description": parameter.doc,
         "schema": dict(parameter.schema),
+        **({"example": parameter.example} if parameter.example else {}),
     }
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -18,6 +19,8 @@ from cdc_core.web.endpoint import Endpoint, Refusal
 __all__ = ["Allow", "error_answer", "http_error", "routes"]
 
 log = logging.getLogger(__name__)
+
+_SMALL = 65_536
 
 Allow = Callable[[Request, Endpoint], None]
 """Returns when the caller may use the endpoint. Raises: Refusal."""
@@ -45,24 +48,37 @@ def _dispatcher(methods: Mapping[str, Endpoint], allow: Allow) -> Callable[[Requ
     async def answer(request: Request) -> Response:
         endpoint = methods.get("GET" if request.method == "HEAD" else request.method)
         if endpoint is None:
+            await _taken(request)
             answer = error_answer(405, "HTTP 405 Method Not Allowed")
             answer.headers["Allow"] = allowed
             return answer
         try:
-            allow(request, endpoint)
+            try:
+                allow(request, endpoint)
+            except Refusal:
+                await _taken(request)
+                raise
             request.state.body = await request.body()
             return await run_in_threadpool(endpoint.handle, request)
         except Refusal as refusal:
             return _refused(endpoint, request, refusal.status, str(refusal))
         except CdcError as error:
             return _refused(endpoint, request, _status_of(error), str(error))
-        except HTTPException:
+        except (HTTPException, ClientDisconnect):
             raise
         except Exception:
             log.exception("%s %s could not be answered", request.method, endpoint.path)
             return _refused(endpoint, request, 500, "the server could not answer this request; its log says why")
 
     return answer
+
+
+async def _taken(request: Request) -> None:
+    """Read a small body that nobody needs: a connection that ends with one unread loses the answer."""
+    length = request.headers.get("content-length", "0")
+    if length.isdecimal() and int(length[:9]) <= _SMALL:
+        with suppress(Refusal, ClientDisconnect):
+            await request.body()
 
 
 def _refused(endpoint: Endpoint, request: Request, status: int, message: str) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ ENVIRON = {"PW": "hunter2-of-the-source", "PIN": "pin-of-the-shelf", "NOWHERE": 
 def rest_plugins() -> PluginHost:
     """Return a source, encoder and sink that tests give orders, and others with secrets."""
     return host(
-        scripted.COUNTER,
+        replace(scripted.COUNTER, temporary=True),
         scripted.PLAIN,
         scripted.JOURNAL,
         rangefeed(),

@@ -11,10 +11,15 @@ from cdc_core.web.shapes import TEXT, array, record, ref
 
 __all__ = ["CONNECT_ENDPOINTS"]
 
-_NAME = Parameter(name="name", place="path", doc="Name of the connector.", required=True)
-_TASK = Parameter(name="task", place="path", doc="Number of the task: 0.", required=True)
-_PLUGIN = Parameter(name="plugin", place="path", doc="Class of the plugin, such as `cdc.Changefeed`.", required=True)
-_LOGGER = Parameter(name="logger", place="path", doc="Name of the logger, `root` for all.", required=True)
+
+def _of_path(name: str, doc: str, example: str) -> Parameter:
+    return Parameter(name=name, place="path", doc=doc, required=True, example=example)
+
+
+_NAME = _of_path("name", "Name of the connector.", "orders")
+_TASK = _of_path("task", "Number of the task: 0.", "0")
+_PLUGIN = _of_path("plugin", "Class of the plugin, such as `cdc.Changefeed`.", "cdc.Changefeed")
+_LOGGER = _of_path("logger", "Name of the logger, `root` for all.", "root")
 _CHECK = Parameter(
     name="check",
     doc="With `false`, source and sink are not asked whether the definition fits them. Not in Kafka Connect.",

@@ -11,8 +11,8 @@ from cdc_core.web.v1.preview import preview
 
 __all__ = ["V1_ENDPOINTS"]
 
-_JOB = Parameter(name="name", place="path", doc="Name of the job.", required=True)
-_NODE = Parameter(name="name", place="path", doc="Name of the node.", required=True)
+_JOB = Parameter(name="name", place="path", doc="Name of the job.", required=True, example="orders")
+_NODE = Parameter(name="name", place="path", doc="Name of the node.", required=True, example="one")
 
 
 def _number(name: str, doc: str, least: int, most: int) -> Parameter:

@@ -1,0 +1,44 @@
+"""Generates the tables of docs/rest.md from the endpoints.
+
+python docs/generate_rest.py            write it
+python docs/generate_rest.py --check    exit with 1 if it is not up to date
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from pages import main, replaced, table
+
+from cdc_core.web.connect.endpoints import CONNECT_ENDPOINTS
+from cdc_core.web.endpoint import Endpoint
+from cdc_core.web.endpoints import all_endpoints
+
+PAGE = Path(__file__).with_name("rest.md")
+
+
+def generated(page: str) -> str:
+    """Return *page* with the tables that the code has now."""
+    found = [each for each in all_endpoints(list) if each.answers or each.errors]
+    ours = [each for each in found if each not in CONNECT_ENDPOINTS]
+    page = replaced(page, "connect", _table(CONNECT_ENDPOINTS))
+    return replaced(page, "v1", _table(ours))
+
+
+def _table(endpoints: Iterable[Endpoint]) -> str:
+    head = ["request", "role", "what it does", "answers", "errors"]
+    return table(head, map(_row, endpoints))
+
+
+def _row(endpoint: Endpoint) -> list[str]:
+    query = [each.name for each in endpoint.parameters if each.place == "query"]
+    shown = f"`{endpoint.method} {endpoint.path}{'?' + '&'.join(query) if query else ''}`"
+    answers = ", ".join(str(answer.status) for answer in endpoint.answers) or "—"
+    errors = ", ".join(map(str, sorted(endpoint.errors))) or "—"
+    return [shown, endpoint.role.name.lower(), endpoint.summary, answers, errors]
+
+
+if __name__ == "__main__":
+    sys.exit(main([(PAGE, generated(PAGE.read_text()))]))

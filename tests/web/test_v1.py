@@ -1,0 +1,97 @@
+"""What is under /v1: jobs, nodes, dead letters, previews."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cdc_testing.rest_rig import Rest, config, serving_rest
+from cdc_testing.scripted import Script
+from cdc_testing.stored import node, progress
+
+from cdc_core import Timestamp
+from cdc_core.store.job_values import NodeRecord
+from cdc_core.store.progress import DeadLetter
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Path:
+    (tmp_path / "control").mkdir()
+    return tmp_path / "control"
+
+
+@pytest.fixture
+def rest(tmp_path: Path, control: Path) -> Iterator[Rest]:
+    with serving_rest(tmp_path / "store") as rest:
+        rest.create("orders", config(control, total="100", rows_per_step="100"))
+        yield rest
+
+
+@pytest.fixture
+def one(rest: Rest) -> NodeRecord:
+    """A node that runs the job `orders`."""
+    one = rest.store.join(node("one", "region=eu"), lease_s=600)
+    assert rest.store.adopt("orders", one) is not None
+    return one
+
+
+def letter(rest: Rest, key: str) -> None:
+    refused = DeadLetter(table="db.public.counter", key=key, updated=Timestamp(7), stage="sink", error="refused")
+    rest.store.save("orders", 1, progress(50), dead_letters=[refused])
+
+
+def test_a_job_is_reported_as_the_command_does(rest: Rest, one: NodeRecord) -> None:
+    (found,) = rest.get("/v1/jobs")
+    assert (found["name"], found["state"], found["job"]["node"]) == ("orders", "running", "one")
+    assert rest.get("/v1/jobs/orders")["job"]["history"][-1]["reason"] == "adopted"
+    assert [event["reason"] for event in rest.get("/v1/jobs/orders/events")] == ["created", "adopted"]
+    for path in ("", "/events", "/dead-letters", "/preview"):
+        assert rest.message("GET", f"/v1/jobs/nope{path}", status=404) == "there is no job 'nope'"
+
+
+def test_a_cancelled_job_stays_listed_and_says_who_wanted_it(rest: Rest, one: NodeRecord) -> None:
+    rest.ask("POST", "/v1/jobs/orders/cancel", status=400, json={"reason": 7})
+    found = rest.ask("POST", "/v1/jobs/orders/cancel", status=202, json={"reason": "no longer needed"})
+    assert (found["state"], found["job"]["reason"]) == ("cancel-requested", "no longer needed")
+    rest.ask("GET", "/connectors/orders", status=404)
+    rest.ask("POST", "/v1/jobs/orders/cancel", status=409)
+    rest.ask("POST", "/v1/jobs/nope/cancel", status=404)
+
+
+def test_a_node_is_drained(rest: Rest, one: NodeRecord) -> None:
+    (found,) = rest.get("/v1/nodes")
+    assert (found["name"], found["state"], found["locality"]) == ("one", "alive", "region=eu")
+    assert rest.ask("POST", "/v1/nodes/one/drain", status=202)["state"] == "draining"
+    assert rest.get("/v1/nodes/one")["jobs"] == ["orders"]
+    rest.ask("GET", "/v1/nodes/two", status=404)
+    rest.ask("POST", "/v1/nodes/two/drain", status=404)
+
+
+def test_dead_letters_are_listed_in_pages_and_discarded_of_a_paused_job(rest: Rest, one: NodeRecord) -> None:
+    for key in ("[1]", "[2]", "[3]"):
+        letter(rest, key)
+    first, second = rest.get("/v1/jobs/orders/dead-letters?limit=2")
+    assert (first["key"], first["error"]) == ("[1]", "refused")
+    (third,) = rest.get(f"/v1/jobs/orders/dead-letters?after={second['number']}")
+    assert third["key"] == "[3]"
+    rest.ask("GET", "/v1/jobs/orders/dead-letters?limit=many", status=400)
+    path = "/v1/jobs/orders/dead-letters/replay"
+    assert "pause it" in rest.message("POST", path, status=409)
+    rest.ask("PUT", "/connectors/orders/pause", status=202)
+    rest.store.settle("orders", one, "stopped")
+    rest.ask("POST", path, status=400, json={"give_up": ["1"]})
+    rest.ask("POST", path, status=400, json={"give_up": [999]})
+    assert "no option 'dead_letter'" in rest.message("POST", path, status=400)
+    numbers = [each["number"] for each in (first, second, third)]
+    found = rest.ask("POST", path, status=200, json={"give_up": numbers})
+    assert found == {"sent": 0, "kept": [], "missing": 0, "given_up": 3}
+    assert rest.get("/v1/jobs/orders/dead-letters") == []
+
+
+def test_a_preview_that_fails_says_why_without_secrets(rest: Rest, control: Path) -> None:
+    rest.ask("GET", "/v1/jobs/orders/preview?rows=0", status=400)
+    Script(control).order("check", "ConfigError no such table at reader:hunter2-of-the-source@host")
+    text = rest.message("GET", "/v1/jobs/orders/preview?rows=3", status=400)
+    assert "no such table" in text
+    assert "hunter2" not in text
