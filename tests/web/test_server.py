@@ -39,6 +39,14 @@ def test_nothing_is_answered_once_it_is_closed(tmp_path: Path) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "web"]
 
 
+def test_answers_do_not_wait_for_acknowledgements(tmp_path: Path) -> None:
+    with serving(tmp_path, tokens=False) as web, web.connect() as connection:
+        connection.sendall(b"GET /view HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert connection.recv(1)
+        [kept] = web.server._server.server_state.connections
+        assert kept.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_an_answer_that_has_begun_is_finished_before_it_closes(tmp_path: Path) -> None:
     begun, goes_on = threading.Event(), threading.Event()
 
