@@ -12,7 +12,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.masking import has_unencoded_password, is_secret_name, masked_uri
 from cdc_core.messages import topic_placeholders
 from cdc_core.options import MB, ByteSize, Duration, Moment, Position, Tiers, format_bytes, format_duration, option
-from cdc_core.queries.statement import parse_query
+from cdc_core.queries.parser import parse_query
 from cdc_core.queries.table_queries import TableQueries
 from cdc_core.shards.shard import MOST_SHARDS
 from cdc_core.timestamp import Timestamp

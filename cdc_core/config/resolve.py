@@ -22,8 +22,8 @@ from cdc_core.masking import secret_texts, uri_secrets
 from cdc_core.options import did_you_mean, option_names, parse_options, secret_values
 from cdc_core.plugins.host import PluginHost
 from cdc_core.queries.names import called_names
+from cdc_core.queries.parser import parse_query
 from cdc_core.queries.selection import Selection
-from cdc_core.queries.statement import parse_query
 from cdc_core.queries.table_queries import TableQueries
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration, SinkRegistration
 from cdc_core.uris import place_of, split_parameters

@@ -22,7 +22,7 @@ from cdc_core.locality import Locality
 from cdc_core.masking import masked_uri, secret_forms, uri_secrets
 from cdc_core.options import place_values
 from cdc_core.placement import PlacementRules
-from cdc_core.queries.functions import MVCC_COLUMN
+from cdc_core.queries.event_names import MVCC_COLUMN
 from cdc_core.queries.selection import Selection
 from cdc_core.queries.table_queries import TableQueries
 from cdc_core.rangefeed import Rangefeed, RangefeedContext

@@ -6,9 +6,10 @@ import json
 import logging
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,11 +28,7 @@ from cdc_core.slice_reader import SliceReader
 if TYPE_CHECKING:
     from cdc_core.store.progress import ProgressStore
 
-__all__ = ["OPTION", "AttemptConfig", "MaskedError"]
-
-OPTION = "cdc.secret.run"
-"""Name of the data source option that carries a AttemptConfig. Spark redacts options whose name holds 'secret'."""
-
+__all__ = ["AttemptConfig", "MaskedError"]
 
 _FILTER = MaskingFilter()
 """One for all attempts of a process: what one of them leaves open may log while another one works."""
@@ -72,8 +69,10 @@ class AttemptConfig:
         )
 
     @classmethod
-    def from_options(cls, options: Mapping[str, str]) -> AttemptConfig:
-        value = json.loads(options[OPTION])
+    @lru_cache(maxsize=16)
+    def from_option(cls, option: str) -> AttemptConfig:
+        """Return what `to_option` has made into *option*. Each task of a worker asks for that of its attempt."""
+        value = json.loads(option)
         return cls(
             feed=ResolvedChangefeed.from_json(value["feed"]),
             state_dir=Path(value["state_dir"]),

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine.attempt_config import OPTION, AttemptConfig, MaskedError
+from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.executor_identity import this_executor
 from cdc_core.engine.host_requirements import HostRequirements, here
 from cdc_core.errors import CdcError, ConfigError, FencedError, RetryableError, to_wire
@@ -31,7 +31,7 @@ def answer(option: str) -> Answer:
     try:
         # First the versions: another version of cdc-core may not even be able to read the rest.
         HostRequirements.from_json(json.loads(option)["requirements"]).require()
-        config = AttemptConfig.from_options({OPTION: option})
+        config = AttemptConfig.from_option(option)
         with config.guarded():
             _check(config)
     except (ConfigError, RetryableError) as error:

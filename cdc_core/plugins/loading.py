@@ -17,7 +17,6 @@ from cdc_core import hookspecs
 from cdc_core.envelope import ENVELOPE_OPTIONS, ENVELOPES
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.plugins.entry_points import Published
-from cdc_core.queries.functions import refused_name
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration, SinkRegistration
 
 __all__ = ["KINDS", "Loaded", "load_plugin"]
@@ -143,6 +142,8 @@ def _is_name(value: str) -> bool:
 
 
 def _is_new_to_sql(value: str) -> bool:
+    from cdc_core.queries.functions import refused_name  # with the parser of queries, and most plugins have no function
+
     return refused_name(value) is None
 
 

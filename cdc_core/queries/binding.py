@@ -14,7 +14,7 @@ from typing import Any, Self
 from cdc_core.errors import ConfigError
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.options import did_you_mean
-from cdc_core.queries.functions import EVENT_FUNCTIONS, MVCC_COLUMN, TOPIC_COLUMN
+from cdc_core.queries.event_names import EVENT_FUNCTIONS, MVCC_COLUMN, TOPIC_COLUMN
 from cdc_core.queries.masks import Mask
 from cdc_core.queries.query import Fragment, Item, Query, Reference
 from cdc_core.queries.refusals import refusal

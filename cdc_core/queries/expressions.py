@@ -13,7 +13,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from cdc_core.options import counted
 from cdc_core.queries.dialect import parsed, place_of
-from cdc_core.queries.functions import EVENT_FUNCTIONS, NO_PARENTHESES, PREVIOUS, RANDOM, refused_function
+from cdc_core.queries.event_names import EVENT_FUNCTIONS, PREVIOUS
+from cdc_core.queries.functions import NO_PARENTHESES, RANDOM, refused_function
 from cdc_core.queries.names import folded
 from cdc_core.queries.query import Fragment, Reference
 from cdc_core.queries.refusals import refusal

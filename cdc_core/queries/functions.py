@@ -7,33 +7,10 @@ from collections.abc import Mapping
 
 from cdc_core.queries.builtin_functions import BUILTIN_FUNCTIONS
 from cdc_core.queries.dialect import is_word_of_sql, knows_function
-from cdc_core.rows import Op
+from cdc_core.queries.event_names import EVENT_FUNCTIONS, PREVIOUS
 
-__all__ = [
-    "EVENT_FUNCTIONS",
-    "MVCC_COLUMN",
-    "NO_PARENTHESES",
-    "PREVIOUS",
-    "RANDOM",
-    "TOPIC_COLUMN",
-    "refused_function",
-    "refused_name",
-]
+__all__ = ["NO_PARENTHESES", "RANDOM", "refused_function", "refused_name"]
 
-PREVIOUS = frozenset({"cdc_prev", "crdb_internal_cdc_prev"})
-"""Names of the row before the change."""
-TOPIC_COLUMN = "cdc_topic"
-"""The name of an item that is the row's topic, and no column of the message."""
-MVCC_COLUMN = "crdb_internal_mvcc_timestamp"
-"""A column that every table has in a query: the commit timestamp of the row version, as a decimal."""
-
-_COMMIT_TIME = "timestamp_micros(`wall` div 1000)"
-EVENT_FUNCTIONS: Mapping[str, str] = {
-    "event_op": f"(CASE `op` WHEN {Op.UPDATE:d} THEN 'update' WHEN {Op.DELETE:d} THEN 'delete' ELSE 'insert' END)",
-    "statement_timestamp": _COMMIT_TIME,
-    "transaction_timestamp": _COMMIT_TIME,
-}
-"""Functions without arguments that say something about the change, and the SQL over the columns layout for each."""
 NO_PARENTHESES = frozenset(
     {"current_date", "current_time", "current_timestamp", "current_user", "localtimestamp", "session_user"}
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cdc_core.function_registration import FunctionRegistration
-from cdc_core.queries.functions import TOPIC_COLUMN
+from cdc_core.queries.event_names import TOPIC_COLUMN
 
 __all__ = ["Fragment", "Item", "Query", "Reference", "SqlFunction"]
 

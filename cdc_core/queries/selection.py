@@ -18,8 +18,8 @@ from cdc_core.errors import ConfigError, OptionError
 from cdc_core.options import did_you_mean
 from cdc_core.queries.binding import BoundQuery, bind
 from cdc_core.queries.masks import Mask
+from cdc_core.queries.parser import parse_query
 from cdc_core.queries.query import Query
-from cdc_core.queries.statement import parse_query
 from cdc_core.schema import TableName, TableSchema
 
 __all__ = ["Selection"]

@@ -11,10 +11,9 @@ from cdc_core.errors import ConfigError
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.options import did_you_mean
 from cdc_core.queries.binding import BoundQuery, bind
+from cdc_core.queries.parser import parse_query, restriction_of
 from cdc_core.queries.query import Query
-from cdc_core.queries.restricting import restriction_of
 from cdc_core.queries.selection import Selection
-from cdc_core.queries.statement import parse_query
 from cdc_core.restriction import Restriction
 from cdc_core.schema import TableName, TableSchema
 

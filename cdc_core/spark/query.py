@@ -10,17 +10,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cdc_core.engine.attempt_config import OPTION, AttemptConfig
+from cdc_core.engine.attempt_config import AttemptConfig
+from cdc_core.engine.packing import SPARK_SCHEMA
 from cdc_core.engine.query_host import QueryHostError
 from cdc_core.engine.saved_progress import SavedFlag
 from cdc_core.errors import from_wire
 from cdc_core.queries.binding import BoundQuery
 from cdc_core.spark.columns import spark_schema
+from cdc_core.spark.data_sources import OPTION, SINK, SOURCE, ChangefeedSink, RangefeedSource
 from cdc_core.spark.query_planning import evaluated, query_session
 from cdc_core.spark.session import is_local
-from cdc_core.spark.source import RangefeedSource
 from cdc_core.spark.start_turns import Turn
-from cdc_core.spark.writer import ChangefeedSink
 
 __all__ = ["RunningQuery", "open_rows", "start_query", "warm_up"]
 
@@ -44,7 +44,7 @@ def start_query(session: SparkSession, config: AttemptConfig) -> StreamingQuery:
     rows = open_rows(session, config.to_option(), [plan.query for plan in config.plans])
     if config.plans and not config.warm_up:
         rows = evaluated(rows, config.plans)
-    writer = rows.writeStream.format("cdc_sink").option(OPTION, config.to_option()).outputMode("append")
+    writer = rows.writeStream.format(SINK).option(OPTION, config.to_option()).outputMode("append")
     trigger = {"availableNow": True} if config.warm_up else {"processingTime": "0 seconds"}
     checkpoint = config.run_dir / ("warm-up" if config.warm_up else "checkpoint")
     # Without a scheme it would be in the file system that Hadoop's configuration names.
@@ -61,8 +61,8 @@ def open_rows(session: SparkSession, option: str, queries: Sequence[BoundQuery] 
     """
     with _registering:
         session.dataSource.register(RangefeedSource)
-        reader = session.readStream.format("cdc_rangefeed").option(OPTION, option)
-        return (reader.schema(spark_schema(queries)) if queries else reader).load()
+        reader = session.readStream.format(SOURCE).option(OPTION, option)
+        return reader.schema(spark_schema(queries) if queries else SPARK_SCHEMA).load()
 
 
 def warm_up(session: SparkSession, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:

@@ -20,10 +20,10 @@ from pyspark.sql import SparkSession
 from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.masking import is_secret_name
 from cdc_core.spark.class_archive import ClassArchive, find_java, link_spark
+from cdc_core.spark.data_sources import ChangefeedSink
 from cdc_core.spark.jvm import forget_jvm, start_jvm
 from cdc_core.spark.log_file import keep_newest, open_log
 from cdc_core.spark.wire import wire_settings
-from cdc_core.spark.writer import ChangefeedSink
 
 __all__ = [
     "DEFAULT_MASTER",

@@ -12,14 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
-from pyspark.sql.types import StructType
 
 from cdc_core.engine.aggregator import read_slice
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.claims import claim, offers
-from cdc_core.engine.packing import BEGIN, END, FAILED, IDLE, SPARK_SCHEMA, note, pack
+from cdc_core.engine.packing import BEGIN, END, FAILED, IDLE, note, pack
 from cdc_core.engine.planner import Offset, PlannedSlice, Planner
 from cdc_core.engine.planner_warnings import keep_warnings
 from cdc_core.engine.stop_flag import StopFlag
@@ -38,7 +37,7 @@ from cdc_core.timestamp import Timestamp
 if TYPE_CHECKING:
     from cdc_core.store.progress import ProgressStore
 
-__all__ = ["RangefeedSource"]
+__all__ = ["RangefeedReader", "SlicePartition", "WarmUpReader", "open_reader"]
 
 _readers: WorkerCache[SliceReader] = WorkerCache()
 _stores: WorkerCache[ProgressStore] = WorkerCache()
@@ -56,19 +55,10 @@ class SlicePartition(InputPartition):
         self.offered = offered
 
 
-class RangefeedSource(DataSource):
-    """Format `cdc_rangefeed`. Its one option is an AttemptConfig."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "cdc_rangefeed"
-
-    def schema(self) -> str:
-        return SPARK_SCHEMA  # that of a query is said when it starts
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
-        config = AttemptConfig.from_options(self.options)
-        return WarmUpReader(config) if config.warm_up else RangefeedReader(config)
+def open_reader(option: str) -> RangefeedReader | WarmUpReader:
+    """Return the reader of the attempt in *option*."""
+    config = AttemptConfig.from_option(option)
+    return WarmUpReader(config) if config.warm_up else RangefeedReader(config)
 
 
 class RangefeedReader(DataSourceStreamReader):

@@ -13,8 +13,7 @@ from functools import partial
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from cdc_core.delivery.bad_rows import bad_rows_of
 from cdc_core.delivery.routing import Routing
@@ -35,7 +34,7 @@ from cdc_core.spark.columns import opened
 from cdc_core.telemetry.activity import COORDINATOR, SLICE, at_stages
 from cdc_core.telemetry.stages import SINK, STORE
 
-__all__ = ["ChangefeedSink"]
+__all__ = ["ReportMessage", "SinkWriter", "open_writer"]
 
 _sinks: WorkerCache[Sink] = WorkerCache()
 _dead_letter_sinks: WorkerCache[Sink] = WorkerCache()
@@ -63,15 +62,9 @@ def _task_attempt() -> int:
     return 0 if task is None else int(task.attemptNumber())
 
 
-class ChangefeedSink(DataSource):
-    """Format `cdc_sink`. Its one option is a AttemptConfig."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "cdc_sink"
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: ARG002, N802
-        return SinkWriter(AttemptConfig.from_options(self.options))
+def open_writer(option: str) -> SinkWriter:
+    """Return the writer of the attempt in *option*."""
+    return SinkWriter(AttemptConfig.from_option(option))
 
 
 class SinkWriter(DataSourceStreamArrowWriter):

@@ -39,9 +39,10 @@ from cdc_core import ResolvedSink, Sink, SliceReader, SourceHistory, StepPlanner
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.planner import Offset
+from cdc_core.spark.data_sources import OPTION, ChangefeedSink, RangefeedSource
 from cdc_core.spark.session import is_alive
-from cdc_core.spark.source import RangefeedReader, RangefeedSource
-from cdc_core.spark.writer import ChangefeedSink, SinkWriter
+from cdc_core.spark.source import RangefeedReader
+from cdc_core.spark.writer import SinkWriter
 from cdc_core.store.progress import ProgressStore
 
 __all__ = ["BUG", "control_of", "nemesis_spark"]
@@ -111,7 +112,7 @@ class _FaultyConfig(AttemptConfig):
 
 
 def _faulty(options: Mapping[str, str]) -> _FaultyConfig:
-    config = AttemptConfig.from_options(options)
+    config = AttemptConfig.from_option(options[OPTION])
     feed = _FaultyChangefeed(**_fields(config.feed), control=control_of(config.state_dir))
     return _FaultyConfig(**{**_fields(config), "feed": feed})
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cdc_testing.engine import counter_feed
 
-from cdc_core.engine.attempt_config import OPTION, AttemptConfig, MaskedError
+from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.errors import RetryableError, TerminalSinkError, from_wire
 
 SECRET = "opens&ses:ame"
@@ -34,7 +34,7 @@ def decoded(text: str) -> str:
 
 
 def test_a_config_survives_the_way_through_spark(config: AttemptConfig) -> None:
-    assert AttemptConfig.from_options({OPTION: config.to_option()}) == config
+    assert AttemptConfig.from_option(config.to_option()) == config
 
 
 def test_feeds_of_one_name_in_two_stores_are_told_apart(config: AttemptConfig) -> None:

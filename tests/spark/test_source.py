@@ -4,8 +4,6 @@ import base64
 import dataclasses
 import pickle
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -16,7 +14,7 @@ from cdc_testing.scripted import TABLE, CounterPlanner, Script
 
 from cdc_core import Span, Timestamp
 from cdc_core.engine import planner
-from cdc_core.engine.attempt_config import OPTION, AttemptConfig, MaskedError
+from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.fencing import is_idle
 from cdc_core.engine.packing import BEGIN, END, FAILED, ROWS, unpack
 from cdc_core.engine.planner import Offset
@@ -25,7 +23,7 @@ from cdc_core.errors import ContractError, FencedError, RetryableRangefeedError,
 from cdc_core.frontier import Frontier
 from cdc_core.options import Duration
 from cdc_core.spark.query import warm_up
-from cdc_core.spark.source import RangefeedReader, RangefeedSource, SlicePartition, WarmUpReader
+from cdc_core.spark.source import RangefeedReader, SlicePartition, WarmUpReader, open_reader
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 
 LIMIT: Any = None  # Spark's own limit is not used: steps are limited by the changefeed's options
@@ -370,11 +368,10 @@ def test_a_stop_does_not_wait_for_the_next_step(script: Script, store: ProgressS
     assert flag.acknowledged
 
 
-def test_the_data_source_makes_its_reader_from_one_option(config: AttemptConfig) -> None:
+def test_a_reader_is_made_from_one_option(config: AttemptConfig) -> None:
     warming = dataclasses.replace(config, warm_up=True)
     for each, cls in ((config, RangefeedReader), (warming, WarmUpReader)):
-        data_source = RangefeedSource({OPTION: each.to_option()})
-        assert type(data_source.streamReader(None)) is cls  # type: ignore[arg-type]
+        assert type(open_reader(each.to_option())) is cls
 
 
 def test_a_warm_up_loads_the_source_and_reads_nothing(config: AttemptConfig, script: Script) -> None:
@@ -390,9 +387,3 @@ def test_a_warm_up_loads_the_source_and_reads_nothing(config: AttemptConfig, scr
 
 def test_on_one_host_the_warm_up_loads_here_and_needs_no_spark(config: AttemptConfig) -> None:
     warm_up(None, dataclasses.replace(config, warm_up=True), stopped=lambda: False)  # type: ignore[arg-type]
-
-
-def test_what_spark_starts_before_the_first_row_loads_no_store() -> None:
-    """Each of these processes would take a sixth of a second longer, one after another."""
-    program = "import cdc_core.spark.source, cdc_core.spark.writer, sys; assert 'sqlalchemy' not in sys.modules"
-    subprocess.run([sys.executable, "-c", program], check=True)
