@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from cdc_testing.imports import LAYERS, ROOT, core_violations, cycles, loaded_by, plugin_violations
@@ -61,6 +62,24 @@ def test_the_core_itself_loads_what_is_used_of_it() -> None:
     """Each of a dozen processes of a changefeed would take most of a second longer."""
     found = loaded_by("import cdc_core")
     assert found & {"numpy", "pyarrow", "pluggy", *COMMANDS, *PARSERS, *STORE} == set()
+
+
+def test_workers_look_for_no_module_in_the_jar_that_spark_names(tmp_path: Path) -> None:
+    """Python reads the names of all of its files, which takes longer than all that a worker imports itself."""
+    jar = tmp_path / "spark-core.jar"
+    with ZipFile(jar, "w") as archive:
+        archive.writestr("in_the_jar.py", "")
+    program = f"""
+import sys
+sys.path.insert(0, {str(jar)!r})
+import in_the_jar
+from cdc_core.spark.daemon import leave_out_jars
+assert {str(jar)!r} in sys.path_importer_cache
+leave_out_jars()
+assert not {{{str(jar)!r}}} & {{*sys.path, *sys.path_importer_cache}}
+import cdc_core.uris
+"""
+    assert "in_the_jar" in loaded_by(program)
 
 
 def test_every_public_name_is_found_in_one_module() -> None:
