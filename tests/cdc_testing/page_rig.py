@@ -177,7 +177,10 @@ def main(directory: str, address: str, count: str) -> None:
         while not threading.Event().wait(1):
             turn += 1
             for index, name in enumerate(names[:12]):
-                if index not in (5, 7, 11):
+                if index == 5:
+                    waits = {"waiting_on": "sink 'kafka'", "waiting_for": "no broker answers"}
+                    shown.step(name, rows=0, lag_s=95 + turn, **waits)
+                elif index not in (7, 11):
                     shown.step(name, rows=100 + (turn * 37 + index * 91) % 160, lag_s=0.8 + (turn + index) % 5 * 0.3)
 
 

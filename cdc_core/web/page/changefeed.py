@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from cdc_core.masking import MASK, is_secret_name, masked_uri
-from cdc_core.store.job_values import moment
+from cdc_core.store.event_values import Event
 from cdc_core.store.progress import DeadLetter
 from cdc_core.store.reports import Report
 from cdc_core.telemetry import metrics
@@ -27,10 +27,21 @@ from cdc_core.web.page.texts import (
     share_text,
 )
 
-__all__ = ["ChangefeedView", "DeadLetterRow", "Fact", "Reading", "SpanRow", "Station", "changefeed_view", "letter_row"]
+__all__ = [
+    "EVENTS",
+    "ChangefeedView",
+    "DeadLetterRow",
+    "Fact",
+    "Reading",
+    "SpanRow",
+    "Station",
+    "changefeed_view",
+    "letter_row",
+]
 
 _SPANS = 50
-_EVENTS = 50
+EVENTS = 50
+"""How many events are shown."""
 _LETTERS = 50
 _ORDER = ("source", "tables", "query", "functions", "table", "sink", "format", "options", "spark")
 _NOT_WRITTEN = ("literal_secrets", "plugins", "written")
@@ -79,7 +90,8 @@ class SpanRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRow:
     at: str
-    state: str
+    kind: str
+    times: str
     node: str
     reason: str
 
@@ -121,8 +133,10 @@ class ChangefeedView:
     more_letters: str
 
 
-def changefeed_view(report: Report, measured: Measurement, letters: Sequence[DeadLetter]) -> ChangefeedView:
-    """Return the view of *report*, which has its history, with its dead letters."""
+def changefeed_view(
+    report: Report, measured: Measurement, letters: Sequence[DeadLetter], events: Sequence[Event]
+) -> ChangefeedView:
+    """Return the view of *report*, with its dead letters and the latest events, the last one last."""
     spans = _spans(report)
     return ChangefeedView(
         name=report.known.name,
@@ -140,7 +154,7 @@ def changefeed_view(report: Report, measured: Measurement, letters: Sequence[Dea
         spans=spans[:_SPANS],
         more_spans=number_text(len(spans) - _SPANS) if len(spans) > _SPANS else "",
         retries=_retries(report),
-        events=[_event(event) for event in list(report.history)[: -_EVENTS - 1 : -1]],
+        events=[_event(event) for event in reversed(events)],
         definition=list(_definition(report.known.definition)),
         letters=[letter_row(letter) for letter in letters[:_LETTERS]],
         letters_total=number_text(len(letters)) if letters else "",
@@ -271,9 +285,13 @@ def _retries(report: Report) -> list[Fact]:
     return [Fact(name=cause, value=number_text(count)) for cause, count in sorted(status.get("retries", {}).items())]
 
 
-def _event(event: Any) -> EventRow:
+def _event(event: Event) -> EventRow:
     return EventRow(
-        at=moment_text(moment(event.at)), state=event.state, node=event.node or "", reason=event.reason or ""
+        at=moment_text(event.last_at or event.at),
+        kind=event.kind.removeprefix("changefeed_").replace("_", " "),
+        times=f"{event.times:,} times" if event.times > 1 else "",
+        node=event.node or "",
+        reason=event.message or "",
     )
 
 

@@ -1,5 +1,14 @@
 // What is typed meanwhile stays, and what was opened stays open, when the checked form comes back.
 "use strict";
-Idiomorph.defaults.ignoreActiveValue = true;
+const isTyped = (name, element) => name === "selected" || (name === "value" && element.localName !== "option");
 Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, element, change) =>
-  !(name === "open" && element.localName === "details" && change === "remove");
+  !isTyped(name, element) && !(name === "open" && element.localName === "details" && change === "remove");
+
+// A button waits for the check that is under way: a request that is cut off would be an error.
+const form = document.querySelector("form.new");
+form.addEventListener("submit", (event) => {
+  if (!form.classList.contains("htmx-request")) return;
+  event.preventDefault();
+  const button = event.submitter;
+  form.addEventListener("htmx:afterRequest", () => setTimeout(() => form.requestSubmit(button)), { once: true });
+});

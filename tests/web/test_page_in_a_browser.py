@@ -1,0 +1,181 @@
+"""The page in Chromium: each view and each action, without a complaint, and open to everybody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from cdc_testing import scripted
+from cdc_testing.chromium import Watched, chromium, find_chromium
+from cdc_testing.components import plugin, source_of
+from cdc_testing.page_rig import HOSTILE, Shown, deployment, served
+from playwright.sync_api import Browser, expect
+
+from cdc_core.plugins.entry_points import PLUGINS, published
+from cdc_core.plugins.host import PluginHost
+from cdc_core.store.progress import ProgressStore, store_url
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_chromium() is None, reason="Chromium is missing; .ci/chromium installs it"),
+]
+
+VIEWS = (
+    "/ui",
+    "/ui?q=stock",
+    "/ui/changefeeds/eu-shipments",
+    "/ui/changefeeds/eu-carts",
+    "/ui/changefeeds/eu-orders/cancel",
+    "/ui/changefeeds/eu-shipments/dead-letters/1",
+    "/ui/changefeeds/eu-shipments/replay",
+    "/ui/nodes",
+    "/ui/nodes/ada/drain",
+    "/ui/plugins",
+    "/ui/new?name=shop&sink=kafka://broker:9092&max_step_rows=many",
+    "/ui/login",
+)
+
+IN_BOTH_THEMES = tuple(view for view in VIEWS if view in ("/ui", "/ui/changefeeds/eu-carts") or "/new" in view)
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
+    store = ProgressStore(store_url(tmp_path_factory.mktemp("page")))
+    shown = Shown(store)
+    shown.many(12)
+    yield shown
+    store.close()
+
+
+@pytest.fixture(scope="module")
+def url(shown: Shown) -> Iterator[str]:
+    ours = plugin(scripted.COUNTER, scripted.PLAIN, scripted.JOURNAL)
+    installed = [claim for claims in published(PLUGINS).values() for claim in claims]
+    plugins = PluginHost([*installed, source_of(ours, "cdc-paper")])
+    with served(deployment(shown.store, plugins)) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def watched(browser: Browser, url: str) -> Iterator[Watched]:
+    """A page that must have no complaint at the end."""
+    watched = Watched(browser, url)
+    yield watched
+    watched.close()
+    assert watched.complaints == []
+
+
+def state(shown: Shown, name: str) -> str:
+    job = shown.store.find_job(name)
+    assert job is not None
+    return job.state
+
+
+@pytest.mark.parametrize(("theme", "views"), [("light", VIEWS), ("dark", IN_BOTH_THEMES)])
+def test_every_view_opens_without_a_complaint_and_without_a_barrier(
+    browser: Browser, url: str, theme: Literal["dark", "light"], views: Sequence[str]
+) -> None:
+    watched, barriers = Watched(browser, url, theme), []
+    for view in views:
+        page = watched.open(view)
+        page.evaluate(
+            "Array.from(document.querySelectorAll('details')).slice(0, 2).forEach((each) => each.open = true)"
+        )
+        barriers += watched.barriers()
+    watched.close()
+    assert barriers == []
+    assert watched.complaints == []
+
+
+def test_what_has_changed_is_put_in_place_without_touching_the_rest(watched: Watched, shown: Shown) -> None:
+    page = watched.open("/ui")
+    page.evaluate("document.getElementById('feed-eu-orders').untouched = true")
+    page.locator("#q").fill("half a wor")
+    shown.step("eu-orders", rows=1_000_000)
+    expect(page.locator("#feed-eu-orders")).to_contain_text("1,000,0")
+    assert page.evaluate("document.getElementById('feed-eu-orders').untouched") is True
+    assert page.locator("#q").input_value() == "half a wor"
+    shown.job("eu-newcomer")
+    expect(page.locator("#feed-eu-newcomer")).to_be_visible()
+
+
+def test_charts_are_drawn_and_go_on(watched: Watched, shown: Shown) -> None:
+    page = watched.open("/ui/changefeeds/eu-orders")
+    expect(page.locator(".chart canvas")).to_have_count(4)
+    before = page.locator("#readings").inner_text()
+    shown.step("eu-orders", rows=5_000_000, lag_s=77)
+    expect(page.locator("#readings")).to_contain_text("1 min 1")
+    assert page.locator("#readings").inner_text() != before
+
+
+def test_text_that_looks_like_a_script_stays_text(watched: Watched, shown: Shown) -> None:
+    shown.step("eu-prices", rows=1, letters=1, waiting_on=HOSTILE, waiting_for=HOSTILE)
+    page = watched.open("/ui/changefeeds/eu-prices")
+    expect(page.locator("#strip")).to_contain_text("<script>")
+    expect(page).to_have_title("eu-prices · cdc")
+
+
+def test_each_action_is_done_after_a_question(watched: Watched, shown: Shown) -> None:
+    page = watched.page
+    for action, after in (("Restart", "pause-requested"), ("Cancel", "cancel-requested")):
+        name = {"Restart": "eu-stock", "Cancel": "us-orders"}[action]
+        watched.open(f"/ui/changefeeds/{name}")
+        page.get_by_role("link", name=action).click()
+        page.get_by_role("button", name=action).click()
+        expect(page.locator(".banner.good")).to_contain_text("It will be")
+        assert state(shown, name) == after
+    watched.open("/ui/changefeeds/eu-customers")
+    page.get_by_role("link", name="Pause").click()
+    page.get_by_label("Reason").fill("a move")
+    page.keyboard.press("Enter")
+    expect(page.locator("#head")).to_contain_text("a move")
+    watched.open("/ui/changefeeds/eu-carts")
+    page.get_by_role("link", name="Resume").click()
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator("#head .state")).to_have_text("running")
+    watched.open("/ui/nodes")
+    page.get_by_role("link", name="Drain bob").click()
+    page.get_by_role("button", name="Drain bob").click()
+    expect(page.locator("#nodes")).to_contain_text("draining")
+
+
+def test_a_changefeed_is_created_from_a_form_that_checks_as_it_is_filled_in(
+    watched: Watched, shown: Shown, tmp_path: Path
+) -> None:
+    page = watched.open("/ui")
+    page.get_by_role("link", name="New changefeed").click()
+    page.locator("#i-f-name").press_sequentially("counted")
+    page.locator("#i-f-source").fill("counter://host/shop")
+    page.locator("#i-f-tables").fill("counter")
+    page.locator("#i-f-sink").fill("journal://")
+    page.locator("#i-f-format").select_option("plain")
+    page.locator("#o-sink--journal- > summary").click()
+    page.locator("#i-f-control").fill(str(tmp_path))
+    page.locator("#o-changefeed > summary").click()
+    page.locator("#i-f-max_attempts").press_sequentially("often")
+    expect(page.locator("#f-max_attempts")).to_contain_text("must be a whole number")
+    expect(page.locator("#i-f-max_attempts")).to_be_focused()
+    page.locator("#i-f-max_attempts").fill("3")
+    expect(page.locator("#verdict")).to_contain_text("All options are valid")
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("counted")
+    assert state(shown, "counted") == "running"
+
+
+def test_the_keyboard_leads_past_the_menu_and_to_every_line(watched: Watched) -> None:
+    page = watched.open("/ui")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#main")).to_be_focused()
+    page.get_by_role("link", name="eu-returns").focus()
+    page.keyboard.press("Enter")
+    expect(page).to_have_title("eu-returns · cdc")
