@@ -19,7 +19,7 @@ from cdc_core.queries.query import Query
 from cdc_core.queries.restricting import parts_of_condition, restriction_of
 from cdc_core.schema import Kind, TableName, TableSchema
 
-__all__ = ["explain"]
+__all__ = ["explain", "explained"]
 
 _Sections = Sequence[tuple[str, Sequence[str]]]
 """Titles, each with lines."""
@@ -39,27 +39,43 @@ def explain(session: CliSession, file: str, name: str | None, store: str | None)
     Changes nothing.
     """
     feed = resolved(session, located(session, file, name, store=store)[0])
-    queries = feed.queries()
-    if not queries.exist:
+    if not feed.queries().exist:
         raise ConfigError(
             f"changefeed '{feed.name}' has no query to explain: it delivers whole rows of {', '.join(feed.tables)}"
         )
+<<<<<<< HEAD
     schemas, of_source = _checked(feed)
+=======
+    for line in explained(feed):
+        click.echo(line)
+    return 0
+
+
+def explained(feed: ResolvedChangefeed) -> Iterator[str]:
+    """Yield what `cdc explain` prints of a changefeed with a query. Raises: as `check_source`; ConfigError."""
+    queries = feed.queries()
+    schemas = check_source(feed)
+>>>>>>> c469588 (cli: collect in one archive what helps to find a fault)
     plans = plans_of(feed, schemas)
     for schema in schemas:
         query = queries.query_of(schema)
         if query is None:
-            click.echo(f"changefeed '{feed.name}', table {schema.name}: whole rows")
+            yield f"changefeed '{feed.name}', table {schema.name}: whole rows"
             continue
         what = f"query of {query.table}" if feed.query is not None else f"table {schema.name}"
+<<<<<<< HEAD
         click.echo(f"changefeed '{feed.name}', {what}")
         for title, lines in (*_needs(feed, query, schema), *of_source[schema.name]):
             click.echo(f"  {title}")
+=======
+        yield f"changefeed '{feed.name}', {what}"
+        for title, lines in _needs(feed, query, schema):
+            yield f"  {title}"
+>>>>>>> c469588 (cli: collect in one archive what helps to find a fault)
             for line in lines:
-                click.echo(f"    {line}")
+                yield f"    {line}"
         for plan in plans.get(schema.name, ()):
-            click.echo(f"  plan of Spark's optimizer\n{textwrap.indent(plan, '    ')}")
-    return 0
+            yield f"  plan of Spark's optimizer\n{textwrap.indent(plan, '    ')}"
 
 
 def _checked(feed: ResolvedChangefeed) -> tuple[list[TableSchema], Mapping[TableName, _Sections]]:

@@ -11,6 +11,7 @@ from cdc_core.cli.alter import alter
 from cdc_core.cli.audit import audit
 from cdc_core.cli.cancel import cancel
 from cdc_core.cli.create import create
+from cdc_core.cli.debug import debug
 from cdc_core.cli.docs import docs
 from cdc_core.cli.drain import drain
 from cdc_core.cli.drop import drop
@@ -75,6 +76,7 @@ for command in (
     node,
     show,
     events,
+    debug,
     resume,
     schedule,
     rescan,

@@ -1,0 +1,128 @@
+"""`cdc debug`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cdc_core.cli import debug_parts as parts
+from cdc_core.cli.debug_archive import DebugArchive
+from cdc_core.cli.debug_masking import environment_secrets, masked_text
+from cdc_core.cli.run import located, name_in, resolved, state_of
+from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.stored import require_known, require_one_name, store_option
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.masking import secret_forms, uri_secrets
+from cdc_core.store.progress import ChangefeedRecord, ProgressStore
+
+__all__ = ["debug"]
+
+_REFERRED = re.compile(r"\$\{(\w+)")
+
+
+@click.command(short_help="Collect in one archive what helps to find out what is wrong.")
+@click.argument("file", metavar="FILE")
+@click.argument("name", required=False)
+@click.option(
+    "--state",
+    metavar="DIR|URL",
+    help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
+)
+@store_option
+@click.option("-o", "--output", metavar="ARCHIVE", help="The file to write. Default: cdc-debug-NAME-TIME.tar.gz.")
+@click.option("--log", "logs", metavar="PATH", multiple=True, help="Add the end of this log file too. May be repeated.")
+@click.option("--no-connect", is_flag=True, help="Do not connect to the source and the sink.")
+@debug_option
+@click.pass_obj
+def debug(
+    session: CliSession,
+    file: str,
+    name: str | None,
+    state: str | None,
+    store: str | None,
+    output: str | None,
+    logs: tuple[str, ...],
+    no_connect: bool,
+) -> int:
+    """Write an archive about the changefeed NAME in FILE: versions, this host, configuration, progress, status, events,
+    plans, log files, and what its source and sink say. Changes nothing.
+
+    Secrets are masked. What cannot be collected is explained in the archive, and listed at the end.
+    """
+    for path in logs:
+        parts.require_file(Path(path))
+    if store is not None:
+        require_one_name(name, state)
+        feed_name, named, (state_dir, url) = file, None, state_of(Path(), store)
+    else:
+        feed_name, beside = name_in(file, name)
+        named, (state_dir, url) = feed_name, state_of(beside, state)
+    session.add_secrets(secret_forms(uri_secrets(url)) | environment_secrets())
+    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    title = f"cdc-debug-{feed_name}-{moment}"
+    archive_path = Path(output or f"{title}.tar.gz")
+    masked: Callable[[str], str] = lambda text: masked_text(session.masked(text), ())  # noqa: E731
+    with closing(ProgressStore(url)) as progress, DebugArchive(archive_path, name=title, masked=masked) as archive:
+        found: dict[str, Any] = {}
+        option = "--state" if store is None else "--store"
+
+        def configured() -> dict[str, Any]:
+            try:
+                feed = found["feed"] = resolved(session, located(session, file, named, store=store)[0])
+            except Exception:  # what of the variables is secret, only the whole definition says
+                session.add_secrets(environment_secrets(referred=_referred(file)))
+                raise
+            return parts.configuration(feed)
+
+        def stored() -> dict[str, Any]:
+            known = found["known"] = require_known(progress, feed_name, option=option)
+            if "feed" not in found:
+                session.add_secrets(environment_secrets(referred=_names(json.dumps(known.definition))))
+            return parts.saved(progress, known)
+
+        archive.add("configuration.json", configured)  # first: it says what is secret
+        archive.add("progress.json", stored)
+        archive.add("versions.json", parts.versions)
+        archive.add("machine.json", lambda: parts.machine(state_dir))
+        _add_of_store(archive, progress, feed_name, found.get("known"))
+        _add_of_feed(archive, found.get("feed"), found.get("known"), connect=not no_connect)
+        for number, log in enumerate([*sorted(state_dir.glob(f"{feed_name}*.log")), *map(Path, logs)], 1):
+            archive.add(f"logs/{number}-{log.name}", partial(parts.last_lines, log))
+    click.echo(f"wrote {archive_path}")
+    for failed in archive.failed:
+        click.echo(f"  without {failed}: see {failed}.error in the archive")
+    return 0
+
+
+def _add_of_store(archive: DebugArchive, store: ProgressStore, name: str, known: ChangefeedRecord | None) -> None:
+    if known is not None:
+        archive.add("events.jsonl", lambda: parts.events(store, name))
+        archive.add("nodes.json", lambda: parts.nodes(store))
+
+
+def _add_of_feed(
+    archive: DebugArchive, feed: ResolvedChangefeed | None, known: ChangefeedRecord | None, *, connect: bool
+) -> None:
+    if feed is not None and connect:
+        archive.add("source.json", lambda: parts.source(feed, known))
+        archive.add("sink.json", lambda: parts.sink(feed))
+        archive.add("explain.txt", lambda: parts.explanation(feed))
+
+
+def _referred(file: str) -> frozenset[str]:
+    """Return the names of the variables that the file refers to."""
+    path = Path(file)
+    return _names(path.read_text(errors="replace")) if path.is_file() else frozenset()
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(_REFERRED.findall(text)) & frozenset(os.environ)

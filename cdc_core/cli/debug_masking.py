@@ -1,0 +1,66 @@
+"""Masking for texts that leave the host: secrets that are known, and what looks like one."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from cdc_core.masking import MASK, is_secret_name, mask, secret_forms, uri_secrets
+
+__all__ = ["environment_secrets", "masked_text"]
+
+_LEAST = 4
+"""A shorter value of a variable is no secret that could be told from other text."""
+_REFERENCE = re.compile(r"\$\{[^{}]*\}")
+_LOGIN = re.compile(r"(://[^\s/?#:@\"']*:)([^\s@\"']+)(?=@)")
+_NAME = re.compile(r"""([\w.-]+)\\*["']?\s*[:=]\s*""")
+_VALUE = re.compile(
+    r"""\$\{[^{}]*\}|(?:(?:Basic|Bearer|Token|ApiKey)\s+)?"""
+    r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|(?P<quote>\\+["']).*?(?P=quote)|[^\s"'\\&;,{}\[\]()]+)""",
+    re.IGNORECASE,
+)
+"""A name and its value: `name=value`, `"name": "value"`, `name='value'`, and the same inside of another quoted text."""
+_SCHEMED = re.compile(r"\b(Basic|Bearer)\s+[A-Za-z0-9+/._~=-]{6,}", re.IGNORECASE)
+
+
+def masked_text(text: str, secrets: Iterable[str]) -> str:
+    """Return *text* without *secrets*, passwords in URIs, and values under secret-looking names.
+
+    References such as `${PASSWORD}`, numbers below 1000, and the words true, false, null and none stay.
+    """
+    text = mask(text, secrets)
+    text = _LOGIN.sub(lambda found: found[0] if _REFERENCE.fullmatch(found[2]) else found[1] + MASK, text)
+    text = _SCHEMED.sub(lambda found: f"{found[1]} {MASK}", text)
+    return "".join(_without_assigned(text))
+
+
+def environment_secrets(environ: Mapping[str, str] = os.environ, referred: Iterable[str] = ()) -> frozenset[str]:
+    """Return, in every form, the values of variables whose names look secret, of those *referred* to, and in URIs."""
+    found: set[str] = set()
+    wanted = set(referred)
+    for name, value in environ.items():
+        if len(value) >= _LEAST and (name in wanted or is_secret_name(name)):
+            found.add(value)
+        found |= uri_secrets(value) if "://" in value else set()
+    return secret_forms(found)
+
+
+def _without_assigned(text: str) -> Iterator[str]:
+    """Yield the pieces of *text*, with the mask in place of values under secret-looking names."""
+    done = 0
+    for name in _NAME.finditer(text):
+        value = _VALUE.match(text, name.end()) if name.start() >= done and is_secret_name(name[1]) else None
+        if value is None or _is_harmless(value[0].strip("\\\"'")):
+            continue
+        quote = re.match(r"\\*[\"']|", value[0])
+        edge = "" if quote is None else quote[0]
+        yield f"{text[done : value.start()]}{edge}{MASK}{edge}"
+        done = value.end()
+    yield text[done:]
+
+
+def _is_harmless(value: str) -> bool:
+    if not value or _REFERENCE.fullmatch(value) or value == MASK:
+        return True
+    return value.lower() in ("true", "false", "null", "none") or (value.isdigit() and int(value) < 1000)

@@ -1,0 +1,198 @@
+"""What `cdc debug` collects. Each function returns a text, or values for JSON, and may raise anything."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+import re
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+from contextlib import closing
+from datetime import UTC, datetime
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+from cdc_core.cli.explain import explained
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.checks import check_sink, check_source, source_clock
+from cdc_core.errors import ConfigError
+from cdc_core.masking import MASK, is_secret_name
+from cdc_core.plugins.host import PluginHost
+from cdc_core.shards.shard import shard_feed_id
+from cdc_core.store.node_reports import node_values
+from cdc_core.store.progress import ChangefeedRecord, ProgressStore
+from cdc_core.store.reports import report
+
+__all__ = [
+    "configuration",
+    "events",
+    "explanation",
+    "last_lines",
+    "machine",
+    "nodes",
+    "saved",
+    "sink",
+    "source",
+    "versions",
+]
+
+_MOST_LOG_BYTES = 1_000_000
+_VARIABLES = re.compile(r"(CDC|HADOOP|JAVA|KUBERNETES|LANG|LC|PG|PYSPARK|PYTHON|SPARK|TZ|VIRTUAL_ENV)(_|$)")
+
+
+def versions() -> dict[str, Any]:
+    """Return the versions of Python, Java, Spark, every installed distribution, and the plugins with their problems."""
+    java = shutil.which("java", path=os.pathsep.join(_java_places()))
+    shown = "none" if java is None else subprocess.run([java, "-version"], capture_output=True, text=True).stderr
+    installed = {found.metadata["Name"]: found.version for found in distributions()}
+    return {
+        "python": sys.version,
+        "executable": sys.executable,
+        "java": shown.splitlines(),
+        "spark": installed.get("pyspark") or installed.get("pyspark-client") or "none",
+        "plugins": [dataclasses.asdict(listed) for listed in PluginHost.load().listing()],
+        "distributions": dict(sorted(installed.items(), key=lambda pair: str(pair[0]).lower())),
+    }
+
+
+def machine(state_dir: Path) -> dict[str, Any]:
+    """Return facts about this host, and the variables that change how programs here run."""
+    place = next(parent for parent in (state_dir, *state_dir.parents) if parent.exists())
+    limits = {name: resource.getrlimit(getattr(resource, f"RLIMIT_{name}")) for name in ("NOFILE", "NPROC", "AS")}
+    memory = Path("/proc/meminfo")
+    control = Path("/sys/fs/cgroup/memory.max")
+    return {
+        "host": socket.gethostname(),
+        "platform": platform.platform(),
+        "time": datetime.now(UTC).isoformat(),
+        "cpus": os.cpu_count(),
+        "usable_cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "load": os.getloadavg(),
+        "memory": memory.read_text().splitlines()[:5] if memory.exists() else None,
+        "memory_limit": control.read_text().strip() if control.exists() else None,
+        "disk": {str(place): shutil.disk_usage(place)._asdict()},
+        "limits": limits,
+        "environment": {
+            name: MASK if is_secret_name(name) else value
+            for name, value in sorted(os.environ.items())
+            if _VARIABLES.match(name)
+        },
+    }
+
+
+def configuration(feed: ResolvedChangefeed) -> dict[str, Any]:
+    """Return the definition, every option of the changefeed with its value, and the settings of Spark."""
+    return {
+        "definition": feed.definition(),
+        "options": _without_secrets(dataclasses.asdict(feed.options)),
+        "spark": _without_secrets(feed.spark),
+        "source": feed.shown_source,
+        "sink": feed.shown_destination,
+    }
+
+
+def saved(store: ProgressStore, known: ChangefeedRecord) -> dict[str, Any]:
+    """Return all that the progress store knows, as it is saved: definition, report, progress, status and plan."""
+    progress, status = store.load(known.name), store.status(known.name)
+    return {
+        "store": store.shown,
+        "definition": known.definition,
+        "report": report(store, known, now=datetime.now(UTC)).to_json(),
+        "epoch": known.epoch,
+        "progress": None
+        if progress is None
+        else {
+            "token": progress.token,
+            "frontier": progress.frontier.to_json(),
+            "latest": str(progress.latest),
+            "emitted": str(progress.emitted),
+            "counters": progress.counters,
+        },
+        "status": None if status is None else {**status.values, "written_at": status.written_at.isoformat()},
+        "plan": store.load_plan(known.name),
+        "topics": list(store.topics(known.name)),
+        "rescans": [dataclasses.asdict(rescan) for rescan in store.rescans(known.name)],
+    }
+
+
+def nodes(store: ProgressStore) -> list[dict[str, Any]]:
+    """Return the nodes of the store, as `cdc nodes --json` does."""
+    now, found = store.nodes()
+    jobs = store.jobs()
+    return [node_values(node, jobs, now=now) for node in found]
+
+
+def events(store: ProgressStore, name: str) -> str:
+    """Return the events of the changefeed, one JSON object a line."""
+    return "\n".join(json.dumps(event.to_json()) for event in store.events(name))
+
+
+def explanation(feed: ResolvedChangefeed) -> str:
+    """Return what `cdc explain` prints, or that there is no query."""
+    if not feed.queries().exist:
+        return "the changefeed has no query"
+    return "\n".join(explained(feed))
+
+
+def source(feed: ResolvedChangefeed, known: ChangefeedRecord | None) -> dict[str, Any]:
+    """Return the tables as the source describes them, its clock, and what it keeps for the changefeed."""
+    tables = [
+        {
+            "table": schema.name.full,
+            "version": schema.version,
+            "key": list(schema.primary_key),
+            "columns": {column.name: column.type.source for column in schema.columns},
+        }
+        for schema in check_source(feed)
+    ]
+    kept: list[dict[str, Any]] | str = "the source does not list what changefeeds have created"
+    if known is not None:
+        count = len(known.sources)
+        mine = {known.feed_id, *(shard_feed_id(known.feed_id, index) for index in range(count) if count > 1)}
+        with closing(feed.for_attempt(feed_id=known.feed_id, epoch=0).open_rangefeed()) as rangefeed:
+            created = rangefeed.created()
+        if created is not None:
+            kept = [dataclasses.asdict(entry) for entry in created if entry.feed_id in mine]
+    return {"now": str(source_clock(feed)), "tables": tables, "created": kept}
+
+
+def sink(feed: ResolvedChangefeed) -> dict[str, Any]:
+    """Return that the sink can be reached and takes rows of the tables. Creates nothing there."""
+    check_sink(feed, check_source(feed))
+    return {"sink": feed.shown_destination, "check": "ok"}
+
+
+def last_lines(path: Path) -> str:
+    """Return the end of a log file, whole lines."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(max(0, size - _MOST_LOG_BYTES))
+        content = file.read(_MOST_LOG_BYTES)
+    if size > _MOST_LOG_BYTES:
+        content = content.partition(b"\n")[2]
+    return content.decode("utf-8", "replace")
+
+
+def _without_secrets(values: Any) -> dict[str, Any]:
+    return {
+        name: MASK if value and is_secret_name(name) else _without_secrets(value) if isinstance(value, dict) else value
+        for name, value in dict(values).items()
+    }
+
+
+def _java_places() -> list[str]:
+    home = os.environ.get("JAVA_HOME")
+    return [*([f"{home}/bin"] if home else []), os.environ.get("PATH", os.defpath)]
+
+
+def require_file(path: Path) -> Path:
+    """Return *path*. Raises: ConfigError when it is no file that can be read."""
+    if not path.is_file() or not os.access(path, os.R_OK):
+        raise ConfigError(f"--log: there is no file '{path}' that can be read")
+    return path
