@@ -43,19 +43,15 @@ def explain(session: CliSession, file: str, name: str | None, store: str | None)
         raise ConfigError(
             f"changefeed '{feed.name}' has no query to explain: it delivers whole rows of {', '.join(feed.tables)}"
         )
-<<<<<<< HEAD
-    schemas, of_source = _checked(feed)
-=======
     for line in explained(feed):
         click.echo(line)
     return 0
 
 
 def explained(feed: ResolvedChangefeed) -> Iterator[str]:
-    """Yield what `cdc explain` prints of a changefeed with a query. Raises: as `check_source`; ConfigError."""
+    """Yield what `cdc explain` prints of a changefeed with a query. Raises: as `Rangefeed.check`; ConfigError."""
     queries = feed.queries()
-    schemas = check_source(feed)
->>>>>>> c469588 (cli: collect in one archive what helps to find a fault)
+    schemas, of_source = _checked(feed)
     plans = plans_of(feed, schemas)
     for schema in schemas:
         query = queries.query_of(schema)
@@ -63,15 +59,9 @@ def explained(feed: ResolvedChangefeed) -> Iterator[str]:
             yield f"changefeed '{feed.name}', table {schema.name}: whole rows"
             continue
         what = f"query of {query.table}" if feed.query is not None else f"table {schema.name}"
-<<<<<<< HEAD
-        click.echo(f"changefeed '{feed.name}', {what}")
-        for title, lines in (*_needs(feed, query, schema), *of_source[schema.name]):
-            click.echo(f"  {title}")
-=======
         yield f"changefeed '{feed.name}', {what}"
-        for title, lines in _needs(feed, query, schema):
+        for title, lines in (*_needs(feed, query, schema), *of_source[schema.name]):
             yield f"  {title}"
->>>>>>> c469588 (cli: collect in one archive what helps to find a fault)
             for line in lines:
                 yield f"    {line}"
         for plan in plans.get(schema.name, ()):
