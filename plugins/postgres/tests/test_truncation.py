@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cdc_rangefeed_postgres import truncation
 from cdc_testing.feeding import Feed, feed_of
 from cdc_testing.postgres import Sql
 
@@ -121,19 +122,6 @@ def test_partitions_that_are_written_anew_are_not_truncated(
         assert not warnings(caplog)
 
 
-def test_statistics_hide_a_truncated_partition(database: str, sql: Sql, caplog: pytest.LogCaptureFixture) -> None:
-    """A known gap, which docs/schema-changes.md names: TRUNCATE looks like VACUUM FULL then."""
-    with feed_of(database, "p") as feed:
-        feed.start()
-        feed.catch_up()
-        with sql.transaction():
-            sql.execute("TRUNCATE p1")
-            sql.execute("ANALYZE p1")
-        feed.catch_up()
-        assert ids(feed, "public.p") == set(range(1, 2001))
-        assert not warnings(caplog)
-
-
 def test_an_access_method_that_is_set_for_an_empty_partition_looks_like_truncate(database: str, sql: Sql) -> None:
     """Ending the changefeed without need is better than missing a TRUNCATE."""
     sql.execute("CREATE ACCESS METHOD other TYPE TABLE HANDLER heap_tableam_handler")
@@ -144,3 +132,42 @@ def test_an_access_method_that_is_set_for_an_empty_partition_looks_like_truncate
         sql.execute("ALTER TABLE p1 SET ACCESS METHOD other")
         with pytest.raises(TerminalRangefeedError, match=r"1 partition \(public\.p1\) was truncated"):
             feed.catch_up()
+
+
+def test_a_truncated_partition_is_found_in_the_log_after_its_statistics_were_gathered(
+    database: str, sql: Sql, caplog: pytest.LogCaptureFixture
+) -> None:
+    sql.execute('CREATE TABLE "p, 2" PARTITION OF p FOR VALUES FROM (9000) TO (9999)')
+    with feed_of(database, "p", options=KEEP) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("INSERT INTO p VALUES (3000, 'table public.p0: TRUNCATE: (no-flags)')")
+        sql.execute("VACUUM (FULL, ANALYZE) p")
+        feed.catch_up()
+        assert warnings(caplog) == []
+        for truncated, shown in (("p1", "p1"), ('"p, 2"', "p, 2")):
+            caplog.clear()
+            sql.execute(f"TRUNCATE {truncated}; ANALYZE p")
+            sql.execute("VACUUM FULL p0")
+            sql.execute("ANALYZE p")
+            feed.catch_up()
+            feed.catch_up()
+            assert warnings(caplog) == [
+                f"table public.p: 1 partition (public.{shown}) was truncated; the rows stay at the sink".replace(
+                    "public.p:", f"{feed.rangefeed.schemas()[0].name}:"
+                )
+            ]
+
+
+def test_a_server_without_the_plugin_says_that_a_truncated_partition_may_be_missed(
+    database: str, sql: Sql, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(truncation, "_DECODER", "no_such_plugin")
+    with feed_of(database, "p") as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("TRUNCATE p1; ANALYZE p")
+        feed.catch_up()
+        (warning,) = warnings(caplog)
+        assert warning.startswith("partitions public.p1 have new files, and the log cannot be searched for TRUNCATE: ")
+        assert "no_such_plugin" in warning

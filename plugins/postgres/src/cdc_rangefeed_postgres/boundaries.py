@@ -21,7 +21,7 @@ A default that is changed for later rows, a constraint, an index, a comment or s
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -33,7 +33,7 @@ from cdc_core import (
     counted,
 )
 from cdc_rangefeed_postgres.blocks import first_parts, survey
-from cdc_rangefeed_postgres.catalog import Catalog, Table
+from cdc_rangefeed_postgres.catalog import Catalog, Leaf, Table
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.partitions import Removed, joined_codes, without_attached_again
 from cdc_rangefeed_postgres.token import Layout, PostgresToken, Scan, TableState
@@ -126,16 +126,18 @@ def with_schema_changes(
     truncate: Truncate,
     removed: Removed,
     compared: Compared | None,
+    search: Callable[[Sequence[tuple[Leaf, int]]], Sequence[Leaf]],
 ) -> PostgresToken:
     """Return *token* with the present layouts, and with the scan of tables whose rows the *rules* want again.
 
-    *compared* is what this function found last in this process, see `Compared`.
+    *compared* is what this function found last in this process, see `Compared`. *search* is asked which partitions with
+    a new file were truncated, where the catalog does not tell.
     Raises: TerminalRangefeedError when the policy is to stop, also for a partition that was truncated.
     """
     if compared is not None and compared.holds(catalog, token):
         return token
     tables = [catalog.tables[name] for name in token.tables]
-    states, changes = dict(token.tables), []
+    states, changes, anew = dict(token.tables), [], {}
     with _one_moment(connection):
         found = _Present.of(connection, tables)
         for name, state in token.tables.items():
@@ -143,9 +145,14 @@ def with_schema_changes(
             if state.layout is not None and not table.gone:
                 before = dict(zip(state.leaves or (state.oid,), state.layout.files, strict=False))
                 changes += _changes(connection, table, state.layout, before, found, truncate)
+                anew[name] = _written_anew(table, state.layout, before, found)
             changes += _key_changes(table, state)
             state = without_attached_again(table, state, removed=removed)
             states[name] = replace(state, layout=found.layout(table, state))
+    for name, leaves in anew.items():
+        truncated = [leaf.qualified for leaf in search(leaves)] if leaves else []
+        if truncated:
+            note_partitions(str(catalog.tables[name].name), truncated, truncate)
     if states == token.tables:
         return token
     return with_changes(connection, catalog, replace(token, tables=states), rules, changes, resolved=resolved)
@@ -318,6 +325,14 @@ def _changes(
     if truncated and not altered and not added:
         note_partitions(str(table.name), truncated, truncate)
     return changes
+
+
+def _written_anew(table: Table, before: Layout, files: Mapping[int, int], found: _Present) -> list[tuple[Leaf, int]]:
+    """Return the partitions of *table* that no ALTER TABLE, but VACUUM FULL or TRUNCATE gave a new file, with it."""
+    if table.kind != "p" or found.altered(table, len(before.columns) // (2 * _CODE)) != before.altered:
+        return []
+    now = {leaf: found.files.get(leaf.oid, (0, True)) for leaf in table.leaves if leaf.oid in files}
+    return [(leaf, file) for leaf, (file, unknown) in now.items() if file != files[leaf.oid] and not unknown]
 
 
 def _key_changes(table: Table, state: TableState) -> list[SchemaChange]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from cdc_core import (
@@ -48,6 +49,7 @@ from cdc_rangefeed_postgres.scan_rounds import ScanRounds
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.snapshot import CLOCK_US
 from cdc_rangefeed_postgres.token import PostgresToken, Scan, Snapshot, endpoint_of
+from cdc_rangefeed_postgres.truncation import TruncateSearch
 from cdc_rangefeed_postgres.types import TypeCatalog
 from cdc_rangefeed_postgres.versions import Versions, present_types
 from cdc_rangefeed_postgres.watched_tables import load_watched
@@ -76,6 +78,7 @@ class PostgresPlanner(StepPlanner):
         self._estimates = Estimates(context.restriction)
         self._newcomers = Newcomers(context, self._slot, Primary(self._server))
         self._filters = FilterWatch(self._slot.publication)
+        self._truncated = TruncateSearch(self._slot)
         self._pacing = Pacing(self._slot.name)
         self._catalog: Catalog | None = None
         self._types: TypeCatalog | None = None
@@ -194,6 +197,7 @@ class PostgresPlanner(StepPlanner):
                     truncate=self._options.truncate,
                     removed=removed,
                     compared=self._compared,
+                    search=partial(self._truncated.truncated, connection, start=start.lsn),
                 )
                 start = with_present_partitions(connection, catalog, start, removed=removed)
                 near_end = flushed - start.lsn <= log_bytes(limit)
