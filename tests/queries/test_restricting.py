@@ -130,3 +130,8 @@ def test_the_parts_of_a_condition_can_be_shown() -> None:
     assert parts_of_condition(query) == ("(id BETWEEN 1 AND 5 AND paid) AND 100 / id > 5 OR paid",)
     query = parse_query("SELECT * FROM orders WHERE (id BETWEEN 1 AND 5 AND paid /* so */) AND upper(\"Name\") = 'A'")
     assert parts_of_condition(query) == ("id >= 1", "id <= 5", "paid", "UPPER(`Name`) = 'A'")
+
+
+def test_comparisons_of_the_key_are_for_changes_too() -> None:
+    query = parse_query("SELECT * FROM orders WHERE paid AND id > 5 AND lower(\"Name\") = 'a' AND id < 9")
+    assert restriction_of(query, SCHEMA).of_changes == (Comparison(column="id", operator=">", values=(5,)),)

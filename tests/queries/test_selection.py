@@ -146,6 +146,14 @@ def test_a_section_restricts_what_a_scan_reads() -> None:
     assert queries.restriction_of(table("other")).columns is None
 
 
+def test_a_section_restricts_changes_only_if_its_condition_is_for_deletes() -> None:
+    of_key = TableQueries.of(None, {"users": {"where": "id > 5"}}).restriction_of(table())
+    assert [comparison.column for comparison in of_key.of_changes] == ["id"]
+    of_others = TableQueries.of(None, {"users": {"where": "id > 5 AND flag"}}).restriction_of(table())
+    assert [comparison.column for comparison in of_others.comparisons] == ["id", "flag"]
+    assert of_others.of_changes == ()
+
+
 def rows(schema: TableSchema) -> RowBatch:
     image = {"id": 1, "email": "e", ODD: "abc", "flag": True}
     return RowBatch.of(
