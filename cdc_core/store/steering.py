@@ -113,6 +113,7 @@ class Steering(Jobs):
             job = known_job(connection, name, locked=True)
             if job.state in REVERTED:
                 forget(connection, name)
+                add_event(connection, "drop_changefeed", name)
             return job.state in REVERTED
 
 

@@ -23,7 +23,7 @@ from cdc_core.web.endpoint import Endpoint
 from cdc_core.web.endpoints import all_endpoints
 from cdc_core.web.server import WebServer, application
 
-__all__ = ["ENVIRON", "Rest", "config", "rest_plugins", "serving_rest"]
+__all__ = ["ENVIRON", "Rest", "config", "rest_plugins", "serving_rest", "serving_rest_at"]
 
 ENVIRON = {"PW": "hunter2-of-the-source", "PIN": "pin-of-the-shelf", "NOWHERE": "plain-setting"}
 
@@ -83,8 +83,15 @@ class Rest:
 @contextmanager
 def serving_rest(directory: Path, *, plugins: PluginHost | None = None, **environ: str) -> Iterator[Rest]:
     """Serve everything over a store in *directory*."""
+    with serving_rest_at(store_url(directory), plugins=plugins, **environ) as rest:
+        yield rest
+
+
+@contextmanager
+def serving_rest_at(url: str, *, plugins: PluginHost | None = None, **environ: str) -> Iterator[Rest]:
+    """Serve everything over the store at *url*."""
     access = Access(Address("127.0.0.1", 0), parse_options(AccessSettings, {"max_rate": 1e6}, owner="the server"))
-    with closing(ProgressStore(store_url(directory))) as store:
+    with closing(ProgressStore(url)) as store:
         store.open()
         deployment = Deployment(
             store, plugins or rest_plugins(), environ={**ENVIRON, **environ}, keep_secret=lambda _: None

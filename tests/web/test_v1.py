@@ -45,7 +45,11 @@ def test_a_job_is_reported_as_the_command_does(rest: Rest, one: NodeRecord) -> N
     (found,) = rest.get("/v1/jobs")
     assert (found["name"], found["state"], found["job"]["node"]) == ("orders", "running", "one")
     assert rest.get("/v1/jobs/orders")["job"]["history"][-1]["reason"] == "adopted"
-    assert [event["reason"] for event in rest.get("/v1/jobs/orders/events")] == ["created", "adopted"]
+    found = rest.get("/v1/jobs/orders/events")
+    assert [event["event"] for event in found] == ["create_changefeed", "create_job", "changefeed_adopted"]
+    assert rest.get("/v1/events", params={"after": found[0]["number"], "kind": ["create_job"]}) == [found[1]]
+    assert rest.get("/v1/events?limit=1") == [found[-1]]
+    assert "did you mean 'create_job'" in rest.message("GET", "/v1/events?kind=create_jobs", status=400)
     for path in ("", "/events", "/dead-letters", "/preview"):
         assert rest.message("GET", f"/v1/jobs/nope{path}", status=404) == "there is no job 'nope'"
 

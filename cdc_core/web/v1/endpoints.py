@@ -28,6 +28,12 @@ def _endpoint(
     )
 
 
+_OF_EVENTS = (
+    Parameter(name="kind", doc="Only events of this kind. May be repeated.", schema=array({"type": "string"})),
+    _number("after", "Only those with a greater number.", 0, 2**62),
+    _number("limit", "At most so many of the latest. Default: 100.", 1, 1000),
+)
+
 V1_ENDPOINTS: tuple[Endpoint, ...] = (
     _endpoint("GET", "/jobs", Role.VIEW, jobs.jobs, "All jobs, without their histories.", array(ref("JobReport"))),
     _endpoint(
@@ -44,11 +50,21 @@ V1_ENDPOINTS: tuple[Endpoint, ...] = (
         "GET",
         "/jobs/{name}/events",
         Role.VIEW,
+        jobs.job_events,
+        "The latest events of a job, the first one first.",
+        array(ref("Event")),
+        parameters=[_JOB, *_OF_EVENTS],
+        errors=[400, 404],
+    ),
+    _endpoint(
+        "GET",
+        "/events",
+        Role.VIEW,
         jobs.events,
-        "The changes of a job's state.",
-        array(ref("JobEvent")),
-        parameters=[_JOB],
-        errors=[404],
+        "The latest events of all jobs and nodes, the first one first.",
+        array(ref("Event")),
+        parameters=_OF_EVENTS,
+        errors=[400],
     ),
     _endpoint(
         "POST",

@@ -9,14 +9,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from cdc_core.errors import ConfigError
-from cdc_core.store.job_values import moment
+from cdc_core.options import did_you_mean
+from cdc_core.store.event_values import KINDS
 from cdc_core.store.node_reports import node_values
 from cdc_core.store.reports import Report, report, reports
 from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Refusal
-from cdc_core.web.requests import asked_by, json_object, name_of
+from cdc_core.web.requests import asked_by, json_object, name_of, number
 
-__all__ = ["cancel", "drain", "events", "job", "jobs", "node", "nodes"]
+__all__ = ["cancel", "drain", "events", "job", "job_events", "jobs", "node", "nodes"]
+
+_MOST_EVENTS = 1000
 
 
 def jobs(request: Request) -> Response:
@@ -28,15 +31,16 @@ def job(request: Request) -> Response:
     return JSONResponse(_report(deployment_of(request), name_of(request)).to_json())
 
 
+def job_events(request: Request) -> Response:
+    """Return the events of a job, the first one first."""
+    deployment, name = deployment_of(request), name_of(request)
+    _report(deployment, name)
+    return _events(request, name)
+
+
 def events(request: Request) -> Response:
-    """Return the changes of a job's state, the first one first."""
-    found = _report(deployment_of(request), name_of(request))
-    return JSONResponse(
-        [
-            {"at": _text(event.at), "state": event.state, "reason": event.reason, "node": event.node}
-            for event in found.history
-        ]
-    )
+    """Return the events of all jobs and nodes, the first one first, those of jobs that are forgotten too."""
+    return _events(request, None)
 
 
 def cancel(request: Request) -> Response:
@@ -94,7 +98,13 @@ def _node(deployment: Deployment, name: str) -> dict[str, Any]:
     return found[-1]
 
 
-def _text(seconds: float) -> str:
-    at = moment(seconds)
-    assert at is not None
-    return at.isoformat(timespec="seconds")
+def _events(request: Request, name: str | None) -> Response:
+    kinds = request.query_params.getlist("kind")
+    for kind in kinds:
+        if kind not in KINDS:
+            raise Refusal(400, f"there is no kind of event '{kind}'{did_you_mean(kind, KINDS)}")
+    after = number(request, "after", default=0, least=0, most=2**62)
+    limit = number(request, "limit", default=100, least=1, most=_MOST_EVENTS)
+    deployment = deployment_of(request)
+    found = deployment.store.events(name, after=after, kinds=kinds, limit=limit)
+    return JSONResponse([event.to_json() for event in found])

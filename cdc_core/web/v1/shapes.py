@@ -19,7 +19,22 @@ _JOB_STATES = [
     "revert-failed",
 ]
 SHAPES: dict[str, Schema] = {
-    "JobEvent": record({"at": TEXT, "state": TEXT, "reason": nullable("string"), "node": nullable("string")}),
+    "Event": {
+        **record(
+            {
+                "number": {"type": "integer"},
+                "at": TEXT,
+                "event": TEXT,
+                "changefeed": nullable("string"),
+                "node": nullable("string"),
+                "message": nullable("string"),
+                "details": any_object(),
+                "times": {"type": "integer"},
+                "last_at": TEXT,
+            }
+        ),
+        "description": "docs/debugging.md explains each kind of event.",
+    },
     "JobReport": {
         **record(
             {

@@ -1,0 +1,74 @@
+"""A changefeed that is made, watched, changed and deleted over REST alone, while nodes run it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.fixtures import fresh_database
+from cdc_testing.nodes import Nodes
+from cdc_testing.rest_rig import Rest, serving_rest_at
+
+from cdc_core.plugins.host import PluginHost
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def nodes(postgres_server: EmbeddedPostgres, tmp_path: Path) -> Iterator[Nodes]:
+    with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store) as nodes:
+        yield nodes
+
+
+def eventually(look: Callable[[], Any], wanted: Any, *, within_s: float = 240) -> None:
+    deadline = time.monotonic() + within_s
+    while (found := look()) != wanted:
+        assert time.monotonic() < deadline, f"{found}, not {wanted}"
+        time.sleep(0.3)
+
+
+def rows(directory: Path) -> set[tuple[int, str]]:
+    """Return the keys and values of all messages in the files."""
+    texts = [path.read_text() for path in directory.rglob("*.ndjson")]
+    found = [json.loads(line) for text in texts for line in text.splitlines()]
+    return {(each["after"]["id"], each["after"]["v"]) for each in found if each.get("after")}
+
+
+def test_a_changefeed_lives_by_requests_alone(nodes: Nodes, database: str, tmp_path: Path) -> None:
+    files, secret = tmp_path / "files", tmp_path / "source"
+    secret.write_text(database)
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE things (id int PRIMARY KEY, v text)")
+        connection.execute("CREATE TABLE more (id int PRIMARY KEY, v text)")
+        connection.execute("INSERT INTO things VALUES (1, 'a')")
+        with serving_rest_at(nodes.url, plugins=PluginHost.load()) as rest:
+            nodes.start("one")
+            wanted = {"connector.class": "cdc.Changefeed", "source": f"${{file:{secret}}}", "sink": f"file://{files}"}
+            wanted |= {"tables": "public.things", "resolved": "0s", "min_checkpoint_frequency": "0s"}
+            rest.create("things", wanted)
+            (first,) = rest.get("/v1/jobs/things/preview?rows=3")
+            assert json.loads(first["value"])["after"] == {"id": 1, "v": "a"}
+            eventually(lambda: rows(files), {(1, "a")})
+            assert status(rest)["connector"] == {**status(rest)["connector"], "state": "RUNNING", "worker_id": "one"}
+            connection.execute("INSERT INTO things VALUES (2, 'b')")
+            connection.execute("INSERT INTO more VALUES (3, 'c')")
+            rest.ask("PATCH", "/connectors/things/config", status=200, json={"tables": "public.things,public.more"})
+            eventually(lambda: rows(files), {(1, "a"), (2, "b"), (3, "c")})
+            rest.ask("PUT", "/connectors/things/stop", status=204)
+            eventually(lambda: status(rest)["connector"]["state"], "STOPPED")
+            rest.ask("DELETE", "/connectors/things", status=204)
+            eventually(lambda: rest.get("/v1/jobs/things")["state"], "canceled")
+    with psycopg.connect(database) as connection:
+        assert connection.execute(
+            "SELECT count(*) FROM pg_replication_slots WHERE database = current_database()"
+        ).fetchone() == (0,)
+
+
+def status(rest: Rest) -> Any:
+    return rest.get("/connectors/things/status")
