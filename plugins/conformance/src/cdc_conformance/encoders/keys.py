@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cdc_conformance.encoders.comparison import key_difference
-from cdc_conformance.encoders.conditions import DECODER, MESSAGES
+from cdc_conformance.encoders.conditions import DECODER, MESSAGES, REKEYS
 from cdc_conformance.encoders.form import Form
 from cdc_conformance.encoders.rig import EncoderRig, pairs_of
 from cdc_conformance.encoders.samples import Sample
@@ -86,6 +86,29 @@ class Keys:
                 for row, one in enumerate(batch.column("key")):
                     difference = key_difference(schema, tuple(plain_value(one).values()), found[row].key)
                     assert not difference, f"{form}, primary key ({', '.join(primary_key)}): {difference}"
+
+    @applies_if(DECODER)
+    @applies_if(REKEYS)
+    def test_the_column_that_key_column_names_is_the_key(self, rig: EncoderRig, topic: str) -> None:
+        """With the option key_column, the key of messages is the value of that column, which may be null.
+
+        Equal values have equal bytes, whatever the primary key is, and the null of a deleted row is that of any other
+        row. What `key_in_value` adds is the primary key nevertheless. Take the keys of messages from `keyed`, and
+        everything else from the rows themselves.
+        """
+        schema = table("orders", {"id": INT8, "city": TEXT})
+        cities = ["Rome", "Oslo", "Rome", None]
+        changes = [Change({"id": n, "city": city}, op=Op.SCAN) for n, city in enumerate(cities)]
+        batch = rig.given(rows(schema, [*changes, Change({"id": 4}, op=Op.DELETE)]))
+        options = {"key_column": "city", "unordered": True}
+        for form in rig.some("key_in_value", rows=True, output="messages"):
+            pairs = pairs_of(rig.encoder(form, **options).encode(batch, topic=f"{topic}_keyed"))
+            numbers: dict[bytes, int] = {}
+            found = [numbers.setdefault(key, len(numbers)) for key, _ in pairs]
+            assert found == [0, 1, 0, 2, 2][: len(batch)], f"{form}, key_column = city: the keys are {pairs}"
+            decoder = rig.decoder(form, **options)
+            keys = [decoder.message(schema, key, value).key_in_value for key, value in pairs]
+            assert keys == [(n,) for n in range(len(batch))], f"{form}, key_column = city: keys in values are {keys}"
 
     def test_keys_do_not_depend_on_other_columns(self, rig: EncoderRig, topic: str) -> None:
         """A key has the same bytes before and after other columns are added, dropped, widened or renamed.

@@ -171,11 +171,11 @@ class EncoderRig:
         """Return the context of an encoder and its decoder."""
         return encoder_context(self.feed(form, **options))
 
-    def decoder(self, form: Form) -> Decoder:
+    def decoder(self, form: Form, **options: Any) -> Decoder:
         """Return a new decoder."""
         owner = f"decoder of encoder '{self.registration.name}'"
         cls = load_class(self.registration.decoder, owner=owner, base=Decoder)
-        return cast(Decoder, cls(self.context(form)))
+        return cast(Decoder, cls(self.context(form, **options)))
 
     def refusal(self, form: Form, schema: TableSchema, topic: str) -> ConfigError | None:
         """Return the error with which `check` refuses a table, None when it accepts the table."""

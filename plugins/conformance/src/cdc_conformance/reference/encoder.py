@@ -62,17 +62,19 @@ class ReferenceEncoder(Encoder):
         self.options: ReferenceEncoderOptions = context.options
         context.envelope.check("encoder 'reference'")
 
-    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:  # noqa: ARG002
-        """Accept every table."""
+    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
+        """Accept every table that has the column of the key."""
+        for schema, _ in tables:
+            self.keyed_schema(schema)
         self.reach(ConfigError)
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         self.reach(RetryableError)
         keys, values = [], []
+        keyed = self.keyed(rows)
         for index in range(len(rows)):
-            key = self.key(rows, index)
-            value = self.value(rows, index, topic, key)
-            keys.append(as_bytes(key, ascii_only=self.options.ascii_only))
+            value = self.value(rows, index, topic, self.key(rows, index))
+            keys.append(as_bytes(self.key(keyed, index), ascii_only=self.options.ascii_only))
             values.append(None if value is None else as_bytes(value, ascii_only=self.options.ascii_only))
         return MessageBatch(
             topic=topic,
@@ -164,7 +166,7 @@ class ReferenceDecoder(Decoder):
     """Reads what the reference encoder writes."""
 
     def message(self, schema: TableSchema, key: bytes | None, value: bytes | None) -> DecodedRow:
-        read = None if key is None else _key(schema, json.loads(key))
+        read = None if key is None or self.context.key_column else _key(schema, json.loads(key))
         return DecodedRow(key=read, after=None) if value is None else _row(schema, read, json.loads(value))
 
     def file(self, schema: TableSchema, body: bytes) -> Sequence[DecodedRow]:
@@ -185,6 +187,7 @@ REFERENCE_ENCODER = EncoderRegistration(
     summary="Lossless lines of JSON; the conformance kit tests itself with it",
     envelopes=frozenset({"wrapped", "bare", "row", "key_only"}),
     outputs=frozenset({"messages", "files"}),
+    rekeys=True,
     decoder=f"{__name__}:ReferenceDecoder",
 )
 

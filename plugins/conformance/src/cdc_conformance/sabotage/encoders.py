@@ -69,6 +69,7 @@ SABOTEURS: Mapping[str, EncoderRegistration] = {
     "test_equal_keys_have_equal_bytes": _by("keys:SpacesKeysOfDeletes"),
     "test_different_keys_have_different_bytes": _by("keys:LowercasesKeys"),
     "test_composite_keys_have_key_order": _by("keys:SortsKeyColumns"),
+    "test_the_column_that_key_column_names_is_the_key": _by("keys:KeepsThePrimaryKey"),
     "test_keys_do_not_depend_on_other_columns": _by("keys:AddsTheVersionToKeys"),
     "test_rows_are_encoded_with_the_schema_of_their_batch": _by("keys:CachesTheFirstVersion"),
     "test_a_resolved_mark_has_the_exact_timestamp": _by("files:DropsTheLogicalCounter"),

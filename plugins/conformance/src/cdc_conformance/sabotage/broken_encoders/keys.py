@@ -14,6 +14,7 @@ from cdc_core import EncoderContext, MessageBatch, Op, RowBatch
 __all__ = [
     "AddsTheVersionToKeys",
     "CachesTheFirstVersion",
+    "KeepsThePrimaryKey",
     "LowercasesKeys",
     "SortsKeyColumns",
     "SpacesKeysOfDeletes",
@@ -46,6 +47,13 @@ class SortsKeyColumns(ReferenceEncoder):
     def key(self, rows: RowBatch, index: int) -> list[Any]:
         by_name = dict(zip(rows.schema.primary_key, super().key(rows, index), strict=True))
         return [by_name[name] for name in sorted(by_name)]
+
+
+class KeepsThePrimaryKey(ReferenceEncoder):
+    """Ignores the option key_column."""
+
+    def keyed(self, rows: RowBatch) -> RowBatch:
+        return rows
 
 
 class AddsTheVersionToKeys(ReferenceEncoder):
