@@ -13,7 +13,7 @@ import pyarrow as pa
 from cdc_core.auditing.delivered import Delivered
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.decoder import DecodedRow, Decoder, rows_of
-from cdc_core.errors import HistoryLostError
+from cdc_core.errors import ConfigError, HistoryLostError
 from cdc_core.rows import RowBatch
 from cdc_core.schema import TableSchema
 from cdc_core.sink_reader import Endpoint, SinkReader, StoredMessage
@@ -54,10 +54,10 @@ class DeliveredMessages(Delivered):
                 topic = message.topic or ""
                 if topic in self._topics and self._topics[topic].name in names:
                     row = self._row(topic, message)
-                    if row is not None and row.updated is not None and row.updated <= upto:
+                    if row is not None and self._time(topic, row) <= upto:
                         by_topic.setdefault(topic, []).append(row)
             for topic, rows in by_topic.items():
-                yield self._batch(self._topics[topic], rows)
+                yield self._batch(topic, rows)
 
     def close(self) -> None:
         self._reader.close()
@@ -71,23 +71,37 @@ class DeliveredMessages(Delivered):
         except ValueError as error:
             raise HistoryLostError(f"a message in topic {topic} cannot be decoded: {error}") from error
 
-    def _batch(self, schema: TableSchema, rows: Sequence[DecodedRow]) -> RowBatch:
-        whole = [self._whole(schema, row) for row in rows]
+    def _time(self, topic: str, row: DecodedRow) -> Timestamp:
+        if row.updated is None:
+            raise ConfigError(
+                f"topic {topic} has messages without a timestamp, from before the option 'updated' was set, so nothing"
+                " says which version of a row is the newest"
+            )
+        return row.updated
+
+    def _batch(self, topic: str, rows: Sequence[DecodedRow]) -> RowBatch:
+        schema = self._topics[topic]
+        whole = [self._whole(schema, self._payloads[topic], row) for row in rows]
         try:
             return rows_of(schema, whole)
         except (pa.ArrowException, TypeError):  # an older version of the table had other types
             return rows_of(schema, [_fitting(schema, row) for row in whole])
 
-    def _whole(self, schema: TableSchema, row: DecodedRow) -> DecodedRow:
-        """Return *row* with all columns of *schema*. Those of an older version without them are NULL or unknown."""
+    def _whole(self, schema: TableSchema, payload: TableSchema, row: DecodedRow) -> DecodedRow:
+        """Return *row* with all columns of *schema*: those of an older version without them are NULL or unknown.
+
+        Columns that are not in *payload* are unknown: the sink removes them, to make headers of them for example.
+        """
         if row.after is None:
             return row
         lacking = [column.name for column in schema.columns if column.name not in row.after]
         if not lacking:
             return row
         explained = self._backfills and row.after.keys() <= {column.name for column in schema.columns}
-        unknown = row.unavailable if explained else tuple({*row.unavailable, *lacking})
-        return replace(row, after={**dict.fromkeys(lacking), **row.after}, unavailable=unknown)
+        sent = {column.name for column in payload.columns}
+        unknown = [name for name in lacking if not explained or name not in sent]
+        after = {**dict.fromkeys(lacking), **row.after}
+        return replace(row, after=after, unavailable=tuple({*row.unavailable, *unknown}))
 
 
 def _fitting(schema: TableSchema, row: DecodedRow) -> DecodedRow:

@@ -36,7 +36,7 @@ class KafkaReader(SinkReader):
     """Returns every message in the topics of the changefeed's tables, each partition in order.
 
     Brokers may fail and return during that. Raises: ConfigError for a URI or options that the sink refuses too;
-    TimeoutError, with the last error of the client, when the brokers do not return everything within a minute;
+    TimeoutError, with the last error of the client, when the brokers return nothing for a minute;
     KafkaException when they do not answer.
     """
 
@@ -95,7 +95,7 @@ def partitions_of(client: Consumer, topic: str, *, limit_s: float = _LIMIT_S) ->
 def read_to_end(client: Consumer, places: Iterable[tuple[str, int]], *, limit_s: float = _LIMIT_S) -> Iterator[Message]:
     """Yield all messages that *places* hold now, in the order in which one consumer of all of them gets them.
 
-    Raises: TimeoutError, with the last error of the client, after *limit_s* seconds.
+    Raises: TimeoutError, with the last error of the client, after *limit_s* seconds without a message.
     """
     ends = _ends(client, places, limit_s)
     client.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in ends])
@@ -103,13 +103,13 @@ def read_to_end(client: Consumer, places: Iterable[tuple[str, int]], *, limit_s:
     deadline = time.monotonic() + limit_s
     while ends:
         if time.monotonic() > deadline:
-            raise TimeoutError(
-                f"{counted(len(ends), 'partition')} not read to the end in {limit_s:.0f} s: {ends} {trouble}"
-            )
+            left = counted(len(ends), "partition")
+            raise TimeoutError(f"{left} not read to the end, no message for {limit_s:.0f} s: {ends} {trouble}")
         for message in client.consume(20_000, timeout=_POLL_S):
             error = message.error()
             if error is None:
                 yield message
+                deadline = time.monotonic() + limit_s
                 _reach(ends, message, (message.offset() or 0) + 1)
             elif error.code() == KafkaError._PARTITION_EOF:
                 _reach(ends, message, message.offset() or 0)
