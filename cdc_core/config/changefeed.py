@@ -287,6 +287,11 @@ class ChangefeedOptions:
         " says so and waits.",
     )
 
+    log_slow: Duration | None = option(
+        None,
+        doc="Log a line about each task that has waited in one call for longer than this, and about each slice that"
+        " took longer. By default there are none.",
+    )
     metrics_label: str | None = option(
         None,
         doc="Value of the label `label` in the changefeed's metrics, to group changefeeds: at most 128 bytes.",
@@ -353,6 +358,8 @@ class ChangefeedOptions:
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"'{name}' must be at least 1")
+        if self.log_slow is not None and self.log_slow <= 0:
+            raise ValueError("'log_slow' must be longer than 0s; remove it for no lines")
         if self.mask_key is not None and len(self.mask_key) < _LEAST_MASK_KEY:
             raise ValueError(f"'mask_key' must have at least {_LEAST_MASK_KEY} characters: values could be guessed")
         if self.gc_protect_expires_after is not None and self.gc_protect_expires_after < _LEAST_PROTECTION_S:

@@ -17,6 +17,7 @@ from cdc_core.delivery.bad_rows import too_many
 from cdc_core.engine.reports import SliceReport, complete_step
 from cdc_core.engine.resolved_marks import ResolvedMarks
 from cdc_core.engine.saved_progress import Saved
+from cdc_core.engine.slow_log import slow_slices
 from cdc_core.errors import ContractError, RetryableError
 from cdc_core.options import counted
 from cdc_core.shards.marks import token_with_marks
@@ -50,7 +51,8 @@ class Coordinator:
     Lives in a commit process of Spark. Several of these serve all changefeeds of a driver and end after an idle minute,
     so an attempt may have several instances: what must outlive a step is in the store. *saved* tells driver and planner
     of each saved step, *noticed* what the source says. *resolved_interval_s* is the least distance between two emitted
-    resolved marks, None for none at all. *open_marks* and *open_history* are called when first needed.
+    resolved marks, None for none at all. *open_marks* and *open_history* are called when first needed. *warn* gets a
+    line about each slice that took longer than *log_slow_s*.
     """
 
     def __init__(
@@ -65,6 +67,8 @@ class Coordinator:
         noticed: Callable[[str | None], object],
         resolved_interval_s: float | None,
         dead_letter_max: int = 0,
+        log_slow_s: float | None = None,
+        warn: Callable[[str], object] = log.warning,
     ) -> None:
         self._name = name
         self._epoch = epoch
@@ -75,6 +79,8 @@ class Coordinator:
         self._noticed = noticed
         self._resolved_interval_s = resolved_interval_s
         self._dead_letter_max = dead_letter_max
+        self._log_slow_s = log_slow_s
+        self._warn = warn
         self._marks: ResolvedMarks | None = None
         self._history: SourceHistory | None = None
         self._metrics_saved_at = float("-inf")
@@ -108,6 +114,9 @@ class Coordinator:
             dead_letters=letters,
         )
         self._uncounted.observe(metrics.CHECKPOINT_SECONDS, time.monotonic() - begun)
+        if self._log_slow_s is not None:
+            for line in slow_slices(step, self._log_slow_s):
+                self._warn(line)
         self._step = step[0].step
         self._saved(Saved(self._step, self._progress.frontier.high_water, self._progress.latest))
         if letters:

@@ -10,7 +10,7 @@ from pathlib import Path
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.masking import mask
 
-__all__ = ["PlannerWarnings", "keep_warnings"]
+__all__ = ["PlannerWarnings", "keep_warnings", "pass_warning"]
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +28,14 @@ class _Keeper(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if record.name.startswith(_NOT_REPEATED):
             return
-        # Without the directory the attempt is over.
-        with suppress(OSError), self._path.open("a", encoding="utf-8") as file:
-            file.write(" ".join(record.getMessage().split()) + "\n")
+        pass_warning(self._path.parent, record.getMessage())
+
+
+def pass_warning(run_dir: Path, text: str) -> None:
+    """Have *text* logged as a warning by `PlannerWarnings`, as one line. For processes on the driver's host."""
+    # Without the directory the attempt is over.
+    with suppress(OSError), (run_dir / _FILE).open("a", encoding="utf-8") as file:
+        file.write(" ".join(text.split()) + "\n")
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import Any
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.planner_warnings import PlannerWarnings
+from cdc_core.engine.slow_log import SlowCalls
 from cdc_core.engine.source_notice import NoticeLog
 from cdc_core.masking import mask
 from cdc_core.options import format_duration
@@ -66,6 +67,9 @@ class StatusSampler:
             STORE: "the progress store",
         }
         self._secrets = feed.secrets()
+        self._slow = SlowCalls(
+            feed.name, feed.options.log_slow, owners=self._owners, masked=lambda text: mask(text, self._secrets)
+        )
         frequency_s = feed.min_checkpoint_frequency_s
         every = f" (a step every {format_duration(frequency_s)}: min_checkpoint_frequency)"
         self._window_s = max(_WINDOW_S, 2 * frequency_s)
@@ -148,6 +152,7 @@ class StatusSampler:
 
     def _look_at_tasks(self) -> Sequence[Activity]:
         tasks = self._activities.look()
+        self._slow.look(tasks)
         self._busy = any(task.role == SLICE and sum(task.seconds.values()) + task.for_s >= _BUSY_S for task in tasks)
         return tasks
 

@@ -22,6 +22,7 @@ from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.coordinator import Coordinator
 from cdc_core.engine.fenced_sink import EpochCheck, FencedSink
 from cdc_core.engine.packing import Arriving
+from cdc_core.engine.planner_warnings import pass_warning
 from cdc_core.engine.reports import SliceReport, joined_failures
 from cdc_core.engine.resolved_marks import open_resolved_marks
 from cdc_core.engine.saved_progress import SavedFlag
@@ -158,4 +159,6 @@ class SinkWriter(DataSourceStreamArrowWriter):
             noticed=NoticeFile(self._config.run_dir).show,
             resolved_interval_s=feed.options.resolved,
             dead_letter_max=feed.options.dead_letter_max,
+            log_slow_s=feed.options.log_slow,
+            warn=partial(pass_warning, self._config.run_dir),
         )

@@ -34,7 +34,7 @@ _LEFT_BEHIND_S = 10.0
 class Activity:
     """One task at work: it has been at `stage` for `for_s`. `seconds` are those at each stage before that.
 
-    `repeat` is what it tries again there by itself. Its reason is not masked.
+    `repeat` is what it tries again there by itself. Its reason is not masked. `process` is the number of its process.
     """
 
     role: str
@@ -42,6 +42,7 @@ class Activity:
     for_s: float
     seconds: Mapping[str, float]
     repeat: Repeat | None = None
+    process: int = 0
 
 
 def activity_directory(run_dir: Path) -> Path:
@@ -95,12 +96,14 @@ class Activities:
             if record is None:
                 continue
             task, changes, stage, seconds, repeat = record
+            role, _, process = path.name.partition("-")
             known = self._seen.get(path.name)
             since = known[1] if known is not None and known[0] == (task, changes) else now
             seen[path.name] = (task, changes), since
             found.append(
                 Activity(
-                    role=path.name.partition("-")[0],
+                    role=role,
+                    process=int(process),
                     stage=STAGES[stage],
                     for_s=now - since,
                     seconds=dict(zip(STAGES, seconds, strict=True)),

@@ -1,0 +1,106 @@
+"""Log lines about what is slow: calls that have not returned, and slices that took long. For the option `log_slow`."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from cdc_core.engine.reports import SliceReport
+from cdc_core.telemetry.activity import Activity
+from cdc_core.telemetry.stages import STAGES
+
+__all__ = ["SlowCalls", "slow_slices"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Call:
+    """A stage of a task: when it was entered, and after how long it is logged next."""
+
+    stage: str
+    since: float
+    next_s: float
+
+
+class SlowCalls:
+    """Warns of each task of changefeed *name* that has been in one stage for longer than *limit_s*.
+
+    Again when that has doubled, and once when it is over. *owners* names the component of each stage, *masked* masks
+    what that says. Without *limit_s* it does nothing.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        limit_s: float | None,
+        *,
+        owners: Mapping[str, str],
+        masked: Callable[[str], str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name = name
+        self._limit_s = limit_s
+        self._owners = owners
+        self._masked = masked
+        self._clock = clock
+        self._calls: dict[tuple[str, int], _Call] = {}
+
+    def look(self, tasks: Sequence[Activity]) -> None:
+        """Log what is new among *tasks*. Called a few times a second."""
+        if self._limit_s is None:
+            return
+        now, going_on = self._clock(), set()
+        for task in tasks:
+            key = task.role, task.process
+            call = self._calls.get(key)
+            if call is not None and (call.stage != task.stage or now - task.for_s > call.since + self._limit_s):
+                self._end(key, now)
+                call = None
+            if task.for_s < (self._limit_s if call is None else call.next_s):
+                going_on.add(key)
+                continue
+            self._calls[key] = _Call(task.stage, now - task.for_s, 2 * task.for_s)
+            going_on.add(key)
+            why = "" if task.repeat is None else f": {self._masked(task.repeat.reason)}"
+            log.warning(
+                "changefeed '%s': slow: a %s (process %d) has waited for %s for %.1f s%s",
+                self._name,
+                task.role,
+                task.process,
+                self._owners[task.stage],
+                task.for_s,
+                why,
+            )
+        for key in self._calls.keys() - going_on:
+            self._end(key, now)
+
+    def _end(self, key: tuple[str, int], now: float) -> None:
+        call, (role, process) = self._calls.pop(key), key
+        log.warning(
+            "changefeed '%s': slow: a %s (process %d) goes on after %.1f s of waiting for %s",
+            self._name,
+            role,
+            process,
+            now - call.since,
+            self._owners[call.stage],
+        )
+
+
+def slow_slices(step: Sequence[SliceReport], limit_s: float) -> list[str]:
+    """Return one line for each slice of a finished step that took longer than *limit_s*."""
+    return [
+        f"slow: slice {report.index + 1} of {report.slices} of step {report.step} ({_spans(report)}) took"
+        f" {report.seconds:.1f} s for {report.rows:,} rows: "
+        + ", ".join(f"{stage} {report.stages.get(stage, 0.0):.1f} s" for stage in STAGES)
+        for report in step
+        if report.seconds >= limit_s
+    ]
+
+
+def _spans(report: SliceReport) -> str:
+    """Return the tables of the slice."""
+    tables = sorted({mark.span.table for mark in report.marks})
+    return ", ".join(tables[:3]) + (f" and {len(tables) - 3} more" if len(tables) > 3 else "")
