@@ -1,0 +1,35 @@
+"""What a real run tells: its events, and with log_slow what is slow."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.runs import Feed
+
+from cdc_core.store.progress import ProgressStore, store_url
+
+
+@pytest.mark.slow
+def test_a_run_tells_its_events_and_names_what_was_slow(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE items (id bigint PRIMARY KEY)")
+        connection.execute("INSERT INTO items SELECT generate_series(1, 100)")
+    options = {"delay": "500ms", "log_slow": "300ms"}
+    with Feed(tmp_path, database, ["items"], sink="null://", options=options) as feed:
+        feed.once(kept_spark)
+        with closing(ProgressStore(store_url(feed.state))) as store:
+            found = store.events("test")
+        assert [event.kind for event in found] == [
+            "create_changefeed",
+            "changefeed_started",
+            "changefeed_emitted_bytes",
+            "changefeed_succeeded",
+        ]
+        assert found[2].details["rows"] == 100
+        assert found[2].details["bytes"] > 0
+        assert "changefeed 'test': slow: slice" in feed.log()
+        assert ".public.items) took" in feed.log()
