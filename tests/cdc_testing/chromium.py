@@ -27,7 +27,9 @@ def find_chromium() -> str | None:
 def chromium() -> Iterator[Browser]:
     """Start Chromium without a window."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=find_chromium(), args=["--no-sandbox", "--disable-lcd-text"]
+        )
         try:
             yield browser
         finally:

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import math
+import random
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -166,6 +168,25 @@ class Shown:
                 self.store.settle(name, self.nodes["bob"], "reverted", "the slot was dropped at the source")
         return names
 
+    def deliver(self, names: Sequence[str], over: threading.Event) -> None:
+        """Take a step of the changefeeds that `many` has made once a second, until *over* is set."""
+        turn = 0
+        while not over.wait(1):
+            turn += 1
+            for index, name in enumerate(names[:12]):
+                if index == 5:
+                    waits = {"waiting_on": "sink 'kafka'", "waiting_for": "no broker answers"}
+                    self.step(name, rows=0, lag_s=95 + turn, **waits)
+                elif index not in (7, 11):
+                    wave = 0.5 + 0.5 * math.sin((turn + index * 9) / 7)
+                    drawn = random.Random(turn * 100 + index).random()
+                    self.step(
+                        name,
+                        rows=round(400 + 900 * wave + 200 * drawn),
+                        lag_s=1 + wave + drawn / 2,
+                        latency_s=0.2 + 0.3 * wave,
+                    )
+
 
 def main(directory: str, address: str, count: str) -> None:
     store = ProgressStore(store_url(Path(directory)))
@@ -173,15 +194,7 @@ def main(directory: str, address: str, count: str) -> None:
     names = shown.many(int(count))
     with served(deployment(store), address=address) as server:
         print(server.url + "/ui", flush=True)
-        turn = 0
-        while not threading.Event().wait(1):
-            turn += 1
-            for index, name in enumerate(names[:12]):
-                if index == 5:
-                    waits = {"waiting_on": "sink 'kafka'", "waiting_for": "no broker answers"}
-                    shown.step(name, rows=0, lag_s=95 + turn, **waits)
-                elif index not in (7, 11):
-                    shown.step(name, rows=100 + (turn * 37 + index * 91) % 160, lag_s=0.8 + (turn + index) % 5 * 0.3)
+        shown.deliver(names, threading.Event())
 
 
 if __name__ == "__main__":

@@ -222,12 +222,12 @@ def _readings(report: Report, measured: Measurement) -> list[Reading]:
         ),
         Reading(
             chart="latency",
-            title="Commit to durable",
+            title="Commit to durable, 95 %",
             value=most,
-            detail="95 % of rows",
+            detail="",
             keys=(
                 Fact(name="sink", value=f"50 % {half}"),
-                Fact(name="source", value="95 %"),
+                Fact(name="source", value=f"95 % {most}"),
                 Fact(name="encode", value=f"99 % {nearly_all}"),
             ),
         ),
