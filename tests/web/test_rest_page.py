@@ -20,7 +20,7 @@ PAGE = (ROOT / "docs/rest.md").read_text()
 
 def steps() -> Iterator[tuple[str, str]]:
     """Yield each command of the page with what it prints."""
-    for block in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL):
+    for block in re.findall(r"```(?:console|text)\n(.*?)```", PAGE, re.DOTALL):
         for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             lines = step.splitlines()
             for end in range(1, len(lines) + 1):
