@@ -46,9 +46,6 @@ nitpick_ignore = [
 ]
 nitpick_ignore_regex = [("py:.*", r"(?!cdc_core).*"), ("py:class", r"cdc_core\..*\.[A-Z]")]
 
-# A command over several lines in quotes is more than the highlighter of consoles can read; it stays without colors.
-suppress_warnings = ["misc.highlighting_failure"]
-
 html_theme = "furo"
 html_title = f"cdc {release}"
 html_copy_source = False
