@@ -12,11 +12,12 @@ SERVERS := $(READY) maven azurite spark-archive
 
 .PHONY: demo demo-kafka test test-slow test-all sabotage nemesis bench lint docs java maven azurite spark-archive clean
 
+# With STAY=yes it goes on until Ctrl-C.
 demo: $(READY) java
-	$(PYTHON) -m cdc_core demo postgres --directory build/demo
+	$(PYTHON) -m cdc_core demo postgres --directory build/demo $(if $(STAY),--stay)
 
 demo-kafka: $(READY) maven
-	$(PYTHON) -m cdc_core demo kafka --directory build/demo-kafka
+	$(PYTHON) -m cdc_core demo kafka --directory build/demo-kafka $(if $(STAY),--stay)
 
 # Everything except the tests marked `slow`. Many of them wait, so two cores have work for three processes.
 test: $(SERVERS)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -265,28 +268,47 @@ def test_writers_insert_update_delete_and_change_keys(database: str) -> None:
     assert {table for table, _, _ in done} == set(TABLES)
 
 
-def summary(demo: str, directory: Path) -> tuple[str, int, int]:
-    """Run a demo for two seconds, check its result, and return its output and the numbers of rows and marks."""
-    command = [sys.executable, "-m", "cdc_core", "demo", demo, "--directory", str(directory), "--seconds", "2"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    last = done.stdout.splitlines()[-1]
+def clean_audit(output: str) -> tuple[int, int]:
+    """Return the numbers of rows and marks in the last line that a demo printed, which found no fault."""
+    last = output.splitlines()[-1]
     found = re.fullmatch(r"demo: rows=(\d+) resolved=(\d+) missing=0 extra=0 out_of_order=0(?: not_once=0)?", last)
     assert found is not None, last
-    return done.stdout, int(found[1]), int(found[2])
+    return int(found[1]), int(found[2])
 
 
 @pytest.mark.slow
-def test_the_demo_ends_with_a_clean_audit(tmp_path: Path) -> None:
-    output, rows, marks = summary("postgres", tmp_path)
+def test_the_demo_has_a_page_and_ends_with_a_clean_audit(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "cdc_core", "demo", "postgres", "--directory", str(tmp_path), "--stay"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        said = []
+        for line in demo.stdout:
+            said.append(line)
+            if line.startswith("Everything goes on"):
+                break
+        [page] = re.findall(r"Watch it at (http://\S+)\n", "".join(said))
+        eventually("the changefeed is on the page", lambda: "movr" in shown(page))
+        demo.send_signal(signal.SIGINT)
+        rest, _ = demo.communicate(timeout=300)
+    assert demo.returncode == 0, rest
+    rows, marks = clean_audit(rest)
     assert rows > 5000
     assert marks > 0
-    assert f"{tmp_path}/files" in output
+    assert f"{tmp_path}/files" in rest
+
+
+def shown(page: str) -> str:
+    with suppress(OSError), urllib.request.urlopen(page, timeout=30) as answer:
+        return str(answer.read(), "utf-8")
+    return ""
 
 
 @pytest.mark.slow
 def test_the_kafka_demo_ends_with_a_clean_audit(tmp_path: Path) -> None:
-    output, rows, marks = summary("kafka", tmp_path)
+    command = [sys.executable, "-m", "cdc_core", "demo", "kafka", "--directory", str(tmp_path), "--seconds", "2"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows, marks = clean_audit(done.stdout)
     assert rows > 5000
     assert marks >= 3 * len(TABLES), "each partition of each topic has a mark"
-    assert '"rider_id": "' in output
+    assert '"rider_id": "' in done.stdout

@@ -11,8 +11,9 @@ from cdc_sink_cloudstorage.names import ResolvedFile, parse_name
 from cdc_core import Timestamp
 from cdc_rangefeed_postgres.demo.audit import audit
 from cdc_rangefeed_postgres.demo.movr import TABLES
+from cdc_rangefeed_postgres.demo.saying import say, shown
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
-from cdc_rangefeed_postgres.demo.session import DemoOptions, Shop, say, shown
+from cdc_rangefeed_postgres.demo.session import DemoOptions, Shop
 
 __all__ = ["demo"]
 

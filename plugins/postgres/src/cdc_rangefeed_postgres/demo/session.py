@@ -16,11 +16,14 @@ import psycopg
 
 from cdc_core import Timestamp
 from cdc_rangefeed_postgres.demo.movr import TABLES, Workload, load
+from cdc_rangefeed_postgres.demo.page import watched
+from cdc_rangefeed_postgres.demo.saying import say
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 
-__all__ = ["DemoOptions", "Shop", "say", "shown"]
+__all__ = ["DemoOptions", "Shop"]
 
 _LIMIT_S = 180.0
+_LOOK_S = 0.2
 _SOURCE = """\
 source = "postgresql://postgres:${{file:{password}}}@127.0.0.1:{port}/movr"
 tables = ["public.users", "public.vehicles", "public.rides"]
@@ -34,6 +37,7 @@ class DemoOptions:
     directory: Path
     seconds: float
     writers: int
+    stays: bool
 
     @classmethod
     def parse(cls, arguments: Sequence[str], *, name: str, summary: str, directory: str) -> DemoOptions:
@@ -47,8 +51,14 @@ class DemoOptions:
         )
         parser.add_argument("--seconds", type=float, default=20.0, help="how long the writers run (%(default)s)")
         parser.add_argument("--writers", type=int, default=3, help="how many writers run (%(default)s)")
+        parser.add_argument("--stay", action="store_true", help="let the writers run until Ctrl-C")
         chosen = parser.parse_args(arguments)
-        return cls(directory=chosen.directory.absolute(), seconds=chosen.seconds, writers=chosen.writers)
+        return cls(
+            directory=chosen.directory.absolute(),
+            seconds=chosen.seconds,
+            writers=chosen.writers,
+            stays=chosen.stay,
+        )
 
 
 class Shop:
@@ -70,16 +80,20 @@ class Shop:
         *resolved* returns the resolved timestamp that a consumer has. The changefeed is stopped when it covers all
         changes. Raises: SystemExit when the changefeed ends earlier or makes no progress.
         """
-        feed = subprocess.Popen([sys.executable, "-m", "cdc_core", "run", str(file), "--state", str(state)])
+        command = [sys.executable, "-m", "cdc_core", "run", str(file), "--state", str(state)]
+        feed = subprocess.Popen(command, start_new_session=True)  # Ctrl-C ends the writers first
         try:
             _await("the changefeed's replication slot", self._has_slot, feed)
             workload = Workload(self.uri, writers=self._options.writers)
             workload.start()
-            threading.Event().wait(self._options.seconds)
-            workload.stop()
-            say(f"Writers changed {workload.changes} rows in {self._options.seconds:.0f} s; waiting for the last one")
-            target = self._now()
-            _await("the last changes", lambda: resolved() >= target, feed)
+            began = time.monotonic()
+            with watched(state):
+                self._write(feed)
+                workload.stop()
+                took = time.monotonic() - began
+                say(f"Writers changed {workload.changes} rows in {took:.0f} s; waiting for the last one")
+                target = self._now()
+                _await("the last changes", lambda: resolved() >= target, feed)
             feed.send_signal(signal.SIGINT)
             if feed.wait(_LIMIT_S) != 0:
                 say(f"the changefeed ended with status {feed.returncode}")
@@ -89,6 +103,20 @@ class Shop:
                 feed.kill()
                 feed.wait()
         return True
+
+    def _write(self, feed: subprocess.Popen[bytes]) -> None:
+        """Let the writers write for as long as the options say, or until the changefeed ends."""
+        if not self._options.stays:
+            threading.Event().wait(self._options.seconds)
+            return
+        told = threading.Event()
+        before = signal.signal(signal.SIGINT, lambda _number, _frame: told.set())
+        say("Everything goes on until Ctrl-C")
+        try:
+            while feed.poll() is None and not told.wait(_LOOK_S):
+                pass
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def _has_slot(self) -> bool:
         with psycopg.connect(self.uri) as connection:
@@ -110,15 +138,3 @@ def _await(what: str, condition: Callable[[], bool], feed: subprocess.Popen[byte
         if time.monotonic() > deadline:
             raise SystemExit(f"demo: waited {_LIMIT_S:.0f} s for {what}")
         pause.wait(0.1)
-
-
-def say(text: str) -> None:
-    """Print *text* at once."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
-
-
-def shown(path: Path) -> str:
-    """Return *path* relative to the current directory, if it is below it."""
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from cdc_rangefeed_postgres.demo.comparison import compare
 from cdc_rangefeed_postgres.demo.movr import TABLES
+from cdc_rangefeed_postgres.demo.saying import say, shown
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
-from cdc_rangefeed_postgres.demo.session import DemoOptions, Shop, say, shown
+from cdc_rangefeed_postgres.demo.session import DemoOptions, Shop
 
 from cdc_sink_kafka.demo.broker import KafkaBroker
 from cdc_sink_kafka.demo.consumer import AvroConsumer
