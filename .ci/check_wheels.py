@@ -56,7 +56,7 @@ def check(project: Path, wheel: Path) -> Iterator[str]:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
         yield from check_pages(archive)
         metadata = {Path(name).name for name in archive.namelist() if ".dist-info/" in name}
-        yield from check_license(archive)
+        yield from check_license(archive, declared["project"]["license"])
     if held - expected:
         yield f"has files that are not in its package: {sorted(held - expected)}"
     if expected - held:
@@ -72,11 +72,25 @@ def check(project: Path, wheel: Path) -> Iterator[str]:
             yield f"imports {module} without declaring it ({names})"
 
 
-def check_license(wheel: zipfile.ZipFile) -> Iterator[str]:
-    """Yield what is wrong if *wheel* does not declare the licence, or does not hold the text of this repository."""
+def check_license(wheel: zipfile.ZipFile, expression: str) -> Iterator[str]:
+    """Yield what is wrong if *wheel* does not declare the licences, or does not hold their texts.
+
+    *expression* names ours and those of files in a directory `vendor`, each of which has its text beside it.
+    """
     (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
-    if f"License-Expression: {LICENSE}" not in wheel.read(metadata).decode().splitlines():
-        yield f"does not declare the licence {LICENSE}"
+    vendored = [name for name in wheel.namelist() if "/vendor/" in name and name.endswith((".js", ".css"))]
+    ours, *theirs = expression.split(" AND ")
+    if ours != LICENSE or bool(theirs) != bool(vendored):
+        yield f"declares the licence {expression}"
+    if f"License-Expression: {expression}" not in wheel.read(metadata).decode().splitlines():
+        yield f"does not declare the licence {expression}"
+    for name in vendored:
+        program = re.split(r"[.-]", name.rpartition("/")[2])[0]
+        if (
+            metadata.removesuffix("METADATA") + f"licenses/{Path(name).parent}/{program}.LICENSE.txt"
+            not in wheel.namelist()
+        ):
+            yield f"lacks the licence of {name}"
     text = metadata.removesuffix("METADATA") + "licenses/LICENSE"
     if text not in wheel.namelist():
         yield "lacks the text of the licence"

@@ -28,7 +28,7 @@ class AccessSettings:
         doc="URLs, separated by commas, under which a reverse proxy serves this server, such as https://cdc.example.",
     )
     trusted_network: bool = option(
-        False, doc="Listen without TLS where other hosts can connect, because something else encrypts the way here."
+        False, doc="Listen without TLS where other hosts can connect, because something else encrypts the connections."
     )
     max_body: ByteSize = option(ByteSize(1024 * 1024), doc="Size of the largest body of a request.")
     max_rate: float = option(50.0, doc="Requests a second of one client; twice as many may come at once.")
