@@ -147,11 +147,12 @@ class Run:
         try:
             with ThreadPoolExecutor(1, thread_name_prefix=f"opening Spark for {self._feed.name}") as pool:
                 self._say(phase="starting Spark")
-                self._opening = pool.submit(self._host.hold, self._feed.name)
+                opening = self._opening = pool.submit(self._host.hold, self._feed.name)
                 try:
                     check_and_prepare(self._feed, self._store, self._check_executors, self._queries.delivered)
-                except BaseException:
-                    self._host.let_go(self._feed.name)  # a refusal does not wait for Spark
+                except BaseException:  # a refusal does not wait for Spark
+                    opening.cancel()
+                    self._host.let_go(self._feed.name)
                     raise
             ending = self._attempts()
             self._keep_pause()
