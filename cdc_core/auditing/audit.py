@@ -111,7 +111,10 @@ class Audit:
             )
 
     def _covering(self, delivered: Delivered, source: SourceRows) -> tuple[Sequence[Timestamp], bool]:
-        """Return the marks up to the first one after *source*, and True; all marks and False if none comes in time."""
+        """Return the marks up to the first one after *source*, and True; all marks and False if none comes in time.
+
+        The last read begins when the time is over, however long one read takes: a mark that came in time is in it.
+        """
         bound = Timestamp(source.latest.wall + _MARGIN_NS, source.latest.logical)
         deadline = time.monotonic() + self._wait_s
         while True:
@@ -120,10 +123,10 @@ class Audit:
             later = next((index for index, mark in enumerate(marks) if mark >= bound), None)
             if later is not None:
                 return marks[: later + 1], True
-            now = time.monotonic()
-            if now >= deadline:
+            if begun >= deadline:
                 return marks, False
-            time.sleep(min(max(_POLL_S, now - begun), deadline - now))
+            now = time.monotonic()
+            time.sleep(max(0.0, min(max(_POLL_S, now - begun), deadline - now)))
 
     def _cut(self, marks: Sequence[Timestamp], source: SourceRows) -> Timestamp:
         if self._at is not None:

@@ -18,10 +18,11 @@ from cdc_rangefeed_postgres.snapshot import SnapshotMaker
 from cdc_testing.local_engine import LocalEngine, resolved_feed
 from cdc_testing.postgres import Sql, clock
 
-from cdc_core import ConfigError, Flushed, Op, RowBatch, Sink, SliceInfo, Timestamp
+from cdc_core import ConfigError, Flushed, Op, RowBatch, Sink, SliceInfo, TableSchema, Timestamp
 from cdc_core.auditing.audit import Audit
-from cdc_core.auditing.delivered import DeliveredFiles
+from cdc_core.auditing.delivered import Delivered, DeliveredFiles
 from cdc_core.auditing.difference import Difference, Figures, Finding
+from cdc_core.auditing.source import SourceRows
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.queries.selection import Selection
 
@@ -318,3 +319,57 @@ def test_sinks_without_a_reader_and_formats_of_scans_are_refused(tmp_path: Path)
     ):
         with pytest.raises(ConfigError, match=reason):
             Audit(feed, tmp_path, at=None, wait_s=0.0, most_shown=1)
+
+
+class Clock:
+    """The time, which passes only while one sleeps or reads."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds >= 0
+        self.now += seconds
+
+
+class Slow(Delivered):
+    """Marks of which each read takes *read_s* seconds and has what was there when it began: one more each second."""
+
+    def __init__(self, clock: Clock, read_s: float) -> None:
+        self._clock = clock
+        self._read_s = read_s
+        self.reads = 0
+
+    def marks(self) -> Sequence[Timestamp]:
+        begun = self._clock.now
+        self._clock.now += self._read_s
+        self.reads += 1
+        return [Timestamp(second * 1_000_000_000) for second in range(1, 2 + int(begun))]
+
+    def rows(self, schemas: Sequence[TableSchema], upto: Timestamp) -> Iterator[RowBatch]:
+        yield from ()
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_mark_that_came_in_time_counts_even_if_one_read_takes_longer_than_the_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = resolved_feed("postgresql://u@127.0.0.1:1/d", f"file://{tmp_path}", "t")
+    moment = Timestamp(1_000_000_000)
+    source = SourceRows(layouts={}, rows={}, resolved=moment, latest=moment)
+    audit = Audit(feed, tmp_path, at=None, wait_s=60.0, most_shown=1)
+    for read_s, reads, marks in ((90.0, 2, 2), (0.1, 4, 2), (40.0, 2, 2)):
+        clock = Clock()
+        monkeypatch.setattr("cdc_core.auditing.audit.time", clock)
+        slow = Slow(clock, read_s)
+        found, covered = audit._covering(slow, source)
+        assert (len(found), covered, slow.reads) == (marks, True, reads)
+    audit = Audit(feed, tmp_path, at=None, wait_s=0.0, most_shown=1)
+    slow = Slow(Clock(), 90.0)
+    assert audit._covering(slow, source) == ([moment], False)
+    assert slow.reads == 1, "nobody waits"
