@@ -251,6 +251,55 @@ def test_a_wider_condition_reads_the_table_again(database: str, sql: Sql) -> Non
         assert set(feed.rows("public.t")) == {(4,), (5,), (20,)}
 
 
+@pytest.mark.parametrize("on", [False, True])
+def test_a_filter_that_was_removed_counts_until_the_log_of_before_is_read(on: bool, database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    with filtered(database, "id > 10") as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("INSERT INTO t VALUES (1, 0), (5, 0), (20, 0)")
+        feed.resume(options={"row_filter": False})
+        feed.resume(options={"row_filter": on}, restriction=wanting("id > 3"))
+        feed.catch_up()
+        assert {key for key in feed.rows("public.t") if key > (3,)} == {(5,), (20,)}
+        assert "past_filter" not in feed.token["tables"]["public.t"], "the scan has all that it left out"
+
+
+def test_a_filter_that_was_removed_counts_for_a_transaction_that_was_open(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    with filtered(database, "id > 10") as feed, psycopg.connect(database) as writer:
+        feed.start()
+        feed.catch_up()
+        writer.execute("INSERT INTO t VALUES (5, 0)")
+        feed.resume(options={"row_filter": False})
+        sql.execute("INSERT INTO t VALUES (20, 0)")
+        feed.catch_up()
+        writer.commit()
+        feed.resume(restriction=wanting("id > 3"))
+        feed.catch_up()
+        assert set(feed.rows("public.t")) == {(5,), (20,)}
+
+
+def test_a_filter_that_was_removed_is_forgotten_after_the_log_of_before(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    with filtered(database, "id > 10") as feed:
+        feed.start()
+        feed.resume(options={"row_filter": False})
+        until = feed.token["tables"]["public.t"]["past_filter"][1]
+        query = "SELECT restart_lsn >= %s::pg_lsn, pg_log_standby_snapshot() FROM pg_replication_slots"
+
+        def is_read() -> bool:
+            sql.execute("INSERT INTO t SELECT coalesce(max(id), 0) + 1 FROM t")
+            row = sql.execute(f"{query} WHERE slot_name = %s", [until, Slot.of(feed.context).name]).fetchone()
+            return row is not None and row[0]
+
+        feed.steps_until(is_read)
+        feed.resume(restriction=wanting("id > 3"))
+        assert "past_filter" not in feed.token["tables"]["public.t"]
+        feed.catch_up()
+        assert not [change for change in feed.changes if change.scanned], "nothing is read again"
+
+
 def test_a_table_that_joins_has_its_filter_from_the_start(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE s (id int PRIMARY KEY)")
     queries = TableQueries.of(None, {"t": {"where": "id > 10"}})

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from cdc_rangefeed_postgres.filtered import PastFilter
 from cdc_rangefeed_postgres.token import Layout, Part, PostgresToken, Scan, Snapshot, TableState, intent, is_intent
 
 from cdc_core import Timestamp
@@ -42,6 +43,15 @@ def test_a_layout_survives_json_and_an_older_one_has_the_key_of_the_rows() -> No
     older = TableState.from_json(value | {"layout": value["layout"][:3]})
     assert older.layout is not None
     assert (older.present_key, older.layout.key_ids) == (("id",), ())
+
+
+def test_a_past_filter_survives_json_and_an_older_token_has_none() -> None:
+    past = PastFilter(where=('"id" > 10',), until=0x1_0000_00FF)
+    state = TableState(oid=10, key=("id",), version=1, shape="6", past_filter=past)
+    value = state.to_json()
+    assert TableState.from_json(json.loads(json.dumps(value))) == state
+    del value["past_filter"]
+    assert TableState.from_json(value).past_filter is None
 
 
 def test_only_an_intent_is_an_intent() -> None:

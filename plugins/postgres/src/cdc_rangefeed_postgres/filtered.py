@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-__all__ = ["NO_FILTER", "Filtered"]
+from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
+
+__all__ = ["NO_FILTER", "Filtered", "PastFilter"]
 
 NO_FILTER = ""
 """The code of a table without a row filter."""
@@ -52,3 +54,21 @@ class Filtered:
             writers=tuple(writers),
             others=others,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastFilter:
+    """A row filter that was removed. Changes of before are still decoded with it."""
+
+    where: tuple[str, ...]
+    """The conditions in SQL that AND joined."""
+    until: int
+    """An LSN after its removal."""
+
+    def to_json(self) -> list[Any]:
+        return [list(self.where), lsn_text(self.until)]
+
+    @classmethod
+    def from_json(cls, value: list[Any]) -> Self:
+        where, until = value
+        return cls(where=tuple(where), until=parse_lsn(until))

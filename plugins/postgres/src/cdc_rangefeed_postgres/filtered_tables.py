@@ -2,7 +2,8 @@
 
 A filter leaves out only changes that the query does not deliver. So a later start may remove it without a loss,
 although the log before is still decoded with it: PostgreSQL decodes each change with the publication of its time.
-A table whose filter leaves out what is wanted now is read again.
+A table whose filter leaves out what is wanted now is read again. So is one whose past filter does, for as long as the
+slot may have changes of before its removal: also those of a transaction that was open then, and ended later.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from cdc_rangefeed_postgres.catalog import Catalog, Table
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.filter_catalog import attributes_of, filtered_by, filters_in
 from cdc_rangefeed_postgres.filter_watch import compared, is_known, with_filters
-from cdc_rangefeed_postgres.filtered import NO_FILTER, Filtered
+from cdc_rangefeed_postgres.filtered import NO_FILTER, Filtered, PastFilter
+from cdc_rangefeed_postgres.log_position import newest
 from cdc_rangefeed_postgres.publication import Publication
 from cdc_rangefeed_postgres.row_filter import RowFilter, row_filter
-from cdc_rangefeed_postgres.token import PostgresToken
+from cdc_rangefeed_postgres.token import PostgresToken, TableState
 from cdc_rangefeed_postgres.versions import first_version
 
 __all__ = ["RowFilters", "check_row_filter"]
@@ -85,13 +87,16 @@ class RowFilters:
         saved: PostgresToken,
         save: Callable[[Token], None],
         publishing: Callable[[], AbstractContextManager[Connection]],
+        *,
+        restart: int,
     ) -> tuple[PostgresToken, set[str]]:
         """Return *saved* with the filters that the tables have now, and the tables that have to be read again.
 
         *catalog* is the present one. Before a filter is changed, *save* gets a token that allows both filters. If
-        filters do not mean what they did, nothing is changed: `FilterWatch` says so.
+        filters do not mean what they did, nothing is changed: `FilterWatch` says so. *restart* is where the slot begins
+        to decode: it has no change of before.
         """
-        unfiltered = all(state.filtered is None for state in saved.tables.values())
+        unfiltered = all(state.filtered is None and state.past_filter is None for state in saved.tables.values())
         if self._publication.given or (unfiltered and not self._on):
             return saved, set()
         tables = {name: table for name, table in catalog.tables.items() if is_known(table, saved.tables.get(name))}
@@ -99,30 +104,34 @@ class RowFilters:
         wanted, again = {}, set()
         for name, most in possible.items():
             before, found = saved.tables[name].filtered, most if self._on else RowFilter()
+            if not _left_out(saved.tables[name], restart) <= set(most.where):
+                again.add(name)
             if before is None and not found.where:
                 continue
             if before is None or before.where != found.where or len(before.found) > 1:
                 wanted[name] = found
-            if before is not None and not set(before.where) <= set(most.where):
-                again.add(name)
         if not wanted:
-            return saved, set()
+            return _with_past(saved, set(), again, restart), again
         try:
             saved = compared(connection, self._publication, catalog, saved)
         except TerminalRangefeedError:
             return saved, set()
-        with publishing() as publisher, publisher.transaction():
-            for name, found in wanted.items():
-                self._publication.filter(publisher, tables[name], found.where)
-            now = self._recorded(publisher, tables, wanted)
-            attributes = attributes_of(publisher, tables.values())
-            # Once the transaction is committed, this attempt may die before it saves more.
-            meanwhile = {
-                name: filtered_by(*_either(saved.tables[name].filtered, after), attributes[tables[name].oid])
-                for name, after in now.items()
-            }
-            save(with_filters(saved, meanwhile).to_json())
-        return with_filters(saved, {name: now[name] if found.where else None for name, found in wanted.items()}), again
+        with publishing() as publisher:
+            with publisher.transaction():
+                for name, found in wanted.items():
+                    self._publication.filter(publisher, tables[name], found.where)
+                now = self._recorded(publisher, tables, wanted)
+                attributes = attributes_of(publisher, tables.values())
+                # Once the transaction is committed, this attempt may die before it saves more.
+                meanwhile = {
+                    name: filtered_by(*_either(saved.tables[name].filtered, after), attributes[tables[name].oid])
+                    for name, after in now.items()
+                }
+                save(with_filters(saved, meanwhile).to_json())
+            until = newest(publisher)
+        removed = {name for name, found in wanted.items() if not found.where}
+        saved = _with_past(saved, removed, again, restart, until=until)
+        return with_filters(saved, {name: None if name in removed else now[name] for name in wanted}), again
 
     def _recorded(
         self, publisher: Connection, tables: Mapping[str, Table], filters: Mapping[str, RowFilter]
@@ -147,3 +156,28 @@ def _either(before: Filtered | None, after: Filtered) -> tuple[tuple[str, ...], 
     both = ((*where, *after.where), (*columns, *after.columns), (*found, *after.found))
     first, second, third = (tuple(dict.fromkeys(values)) for values in both)
     return first, second, third
+
+
+def _left_out(state: TableState, restart: int) -> set[str]:
+    """Return the conditions of the filters with which changes that the slot may have are decoded."""
+    past = state.past_filter if state.past_filter is not None and restart < state.past_filter.until else None
+    return {condition for each in (state.filtered, past) if each is not None for condition in each.where}
+
+
+def _with_past(
+    saved: PostgresToken, removed: set[str], again: set[str], restart: int, *, until: int = 0
+) -> PostgresToken:
+    """Return *saved* with the past filters that are still to be heeded, and those of *removed* up to *until*.
+
+    None of the tables *again*: they are read by a later snapshot, with the query of that time.
+    """
+
+    def past(name: str, state: TableState) -> PastFilter | None:
+        if name in again:
+            return None
+        if name in removed and state.filtered is not None:
+            return PastFilter(where=state.filtered.where, until=until)
+        return state.past_filter if state.past_filter is not None and restart < state.past_filter.until else None
+
+    tables = {name: replace(state, past_filter=past(name, state)) for name, state in saved.tables.items()}
+    return replace(saved, tables=tables)

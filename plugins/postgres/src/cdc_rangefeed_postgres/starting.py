@@ -215,8 +215,9 @@ def _refiltered(
         set_lock_timeout(connection, lock_timeout_s)
         return primary.publishing(connection, lock_timeout_s=lock_timeout_s, wait_s=context.options.snapshot_wait)
 
-    filters = RowFilters(context, slot.publication)
-    saved, again = filters.resumed(connection, catalog, saved, save, publishing)
+    filters, state = RowFilters(context, slot.publication), slot.state(connection)
+    restart = 0 if state is None else state.restart
+    saved, again = filters.resumed(connection, catalog, saved, save, publishing, restart=restart)
     tables = [catalog.tables[name] for name in sorted(again)]
     return replace(saved, scan=scanned_again(connection, tables, saved.scan))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from cdc_core import Timestamp, Token
-from cdc_rangefeed_postgres.filtered import Filtered
+from cdc_rangefeed_postgres.filtered import Filtered, PastFilter
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
 
 __all__ = ["Layout", "Part", "PostgresToken", "Scan", "Snapshot", "TableState", "endpoint_of", "intent", "is_intent"]
@@ -136,6 +136,8 @@ class TableState:
     """None in a token of an earlier version, which did not look at it."""
     filtered: Filtered | None = None
     """The row filter of the table in the publication; None without one."""
+    past_filter: PastFilter | None = None
+    """The last one that was removed, as long as changes of before may be left."""
 
     @property
     def present_key(self) -> tuple[str, ...]:
@@ -150,11 +152,13 @@ class TableState:
             value["layout"] = self.layout.to_json()
         if self.filtered is not None:
             value["filtered"] = self.filtered.to_json()
+        if self.past_filter is not None:
+            value["past_filter"] = self.past_filter.to_json()
         return value
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        layout, filtered = value.get("layout"), value.get("filtered")
+        layout, filtered, past = value.get("layout"), value.get("filtered"), value.get("past_filter")
         return cls(
             oid=value["oid"],
             key=tuple(value["key"]),
@@ -163,6 +167,7 @@ class TableState:
             leaves=tuple(value.get("leaves", ())),
             layout=None if layout is None else Layout.from_json(layout, value["key"]),
             filtered=None if filtered is None else Filtered.from_json(filtered),
+            past_filter=None if past is None else PastFilter.from_json(past),
         )
 
 
