@@ -23,8 +23,8 @@ __all__ = ["Comparison"]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 _SEED = 13
-_MOST_BYTES = 64 << 20
-"""Of one partition on disk, compressed. A larger one is divided again."""
+_MOST_BYTES = 256 << 20
+"""Of one partition in memory, uncompressed. A larger one is divided again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

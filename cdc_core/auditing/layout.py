@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from cdc_core.auditing.hashing import hashed
 from cdc_core.errors import ConfigError
 from cdc_core.rows import Op, RowBatch
-from cdc_core.schema import Column, TableSchema
+from cdc_core.schema import Column, ColumnType, TableSchema
 from cdc_core.unavailable import unavailable_by_column
 
 __all__ = ["KEY_HASHES", "Layout", "key_of", "unknown_of", "value_of"]
@@ -45,7 +45,8 @@ class Layout:
     """How versions of the rows of one table are laid out as one Arrow table.
 
     *schema* is the present version of the table, as it is delivered. `backfills`: whether all rows were delivered again
-    when the table got columns with values, so that an older row without a column has NULL there.
+    when the table got columns with values, so that an older row without a column has NULL there, or when a column got
+    another type. Text and bytes have 64-bit offsets: a column of a partition may exceed 2 GB.
     """
 
     schema: TableSchema
@@ -67,7 +68,7 @@ class Layout:
                 f"table {self.schema.name} has rows with the key ({', '.join(theirs.primary_key)}) at the destination,"
                 f" and its key is ({', '.join(self.schema.primary_key)}) now. Rows of two keys cannot be compared"
             )
-        types = [column.type.arrow for column in self.schema.key_columns]
+        types = [_wide(column.type.arrow) for column in self.schema.key_columns]
         keys = [_cast(array, type_) for array, type_ in zip(rows.column("key").flatten(), types, strict=True)]
         updated = rows.column("updated")
         deleted = np.asarray(pc.equal(rows.column("op"), pa.scalar(Op.DELETE, pa.uint8())))
@@ -91,8 +92,9 @@ class Layout:
         explained = self.backfills and theirs.keys() <= {column.name for column in self.schema.columns}
         found: dict[str, pa.Array] = {}
         for index, column in enumerate(self.values):
-            type_, unknown = column.type.arrow, unavailable.get(column.name)
-            array = None if column.name not in theirs else _cast_or_none(arrays[theirs[column.name]], type_)
+            type_, unknown, array = _wide(column.type.arrow), unavailable.get(column.name), None
+            if column.name in theirs and self._converts(rows.schema.column(column.name).type, column.type):
+                array = _cast_or_none(arrays[theirs[column.name]], type_)
             if array is None:
                 array = pa.nulls(len(rows), type_)
                 unknown = None if explained else present
@@ -100,6 +102,24 @@ class Layout:
             if unknown is not None:
                 found[unknown_of(index)] = pa.array(unknown & present)
         return found
+
+    def _converts(self, old: ColumnType, new: ColumnType) -> bool:
+        """Return whether a value of type *old* is compared as one of type *new*.
+
+        The source has converted it by its own rules. A backfill delivered the result; otherwise nobody knows it here.
+        """
+        return self.backfills or _unlabelled(old) == _unlabelled(new)
+
+
+def _unlabelled(type_: ColumnType) -> ColumnType:
+    """Return *type_* without what may be added to an enum: its values stay as they are."""
+    return replace(type_, labels=(), element=None)
+
+
+def _wide(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_string(type_):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary(type_) else type_
 
 
 def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:

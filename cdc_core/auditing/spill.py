@@ -31,6 +31,7 @@ class Spill:
         self._shift = shift
         self._pending: list[pa.Table] = []
         self._pending_bytes = 0
+        self._bytes = [0] * PARTITIONS
         self.rows = 0
         directory.mkdir(parents=True, exist_ok=True)
 
@@ -59,9 +60,8 @@ class Spill:
             start = int(end)
 
     def bytes_of(self, partition: int) -> int:
-        """Return the size of *partition* on disk."""
-        path = self._path(partition)
-        return path.stat().st_size if path.exists() else 0
+        """Return the size of what was written to *partition*, as it is in memory: on disk it is compressed."""
+        return self._bytes[partition]
 
     def read(self, partition: int) -> Iterator[pa.Table]:
         """Yield the versions in *partition*, in the order in which they were added."""
@@ -89,6 +89,7 @@ class Spill:
     def remove(self, partition: int) -> None:
         """Delete the file of *partition*."""
         self._path(partition).unlink(missing_ok=True)
+        self._bytes[partition] = 0
 
     def _path(self, partition: int) -> Path:
         return self._directory / f"{partition}.arrows"
@@ -96,6 +97,7 @@ class Spill:
     def _append(self, partition: int, batch: pa.RecordBatch) -> None:
         with self._path(partition).open("ab") as file, pa.ipc.new_stream(file, batch.schema, options=_WRITE) as stream:
             stream.write_batch(batch)
+        self._bytes[partition] += batch.nbytes
 
 
 def _joined(tables: list[pa.Table]) -> pa.Table:

@@ -259,6 +259,19 @@ def test_a_table_that_got_and_lost_columns_is_compared_by_its_present_ones(
         assert feed.audit()[0] == []
 
 
+def test_values_that_the_source_converted_are_compared_only_if_they_were_delivered_again(
+    database: str, sql: Sql, tmp_path: Path
+) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, f real, n numeric(8,1), v text)")
+    sql.execute("INSERT INTO t SELECT g, 0.1, 0.5, 'a' FROM generate_series(1, 3) g")
+    options = {"schema_change_policy": "nobackfill"}
+    with delivering(database, tmp_path / "feed", "t", spoil=without({2}, Op.UPDATE), **options) as feed:
+        sql.execute("ALTER TABLE t ALTER f TYPE float8, ALTER n TYPE numeric(8,3)")
+        sql.execute("UPDATE t SET v = 'b' WHERE id >= 2")
+        differences = feed.audit()[0]
+    assert [(each.key, each.source) for each in differences] == [({"id": 2}, {"v": "b"})]
+
+
 def test_deleted_rows_of_envelope_bare_are_gone(database: str, sql: Sql, tmp_path: Path) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
     sql.execute("INSERT INTO t VALUES (1, 'a'), (2, NULL), (3, 'a'), (4, 'a')")

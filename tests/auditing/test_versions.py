@@ -59,7 +59,7 @@ def kept(*batches: RowBatch, cut: int | None, layout: Layout | None = None) -> l
 
 
 def differing(source: list[RowBatch], destination: list[RowBatch], directory: Path, **changes: Any) -> list[Any]:
-    layout = Layout(schema=changes.pop("schema", V))
+    layout = Layout(schema=changes.pop("schema", V), backfills=changes.pop("backfills", True))
     spills = [Spill(directory / name, buffer_bytes=1) for name in ("source", "destination")]
     for spill, batches in zip(spills, (source, destination), strict=True):
         for batch in batches:
@@ -116,8 +116,65 @@ def test_every_kind_of_difference_is_found_in_one_partition_and_in_many(tmp_path
         (2000, Finding.MISSING, {}),
         (3000, Finding.EXTRA, {}),
     ]
-    assert sorted(differing(source, [rows(*delivered)], tmp_path / "many", most_bytes=2500)) == sorted(found)
+    assert sorted(differing(source, [rows(*delivered)], tmp_path / "many", most_bytes=250)) == sorted(found)
     assert list((tmp_path / "many" / "source").glob("*.parts")), "partitions were divided"
+
+
+def test_a_partition_that_is_only_small_because_it_is_compressed_is_divided(tmp_path: Path) -> None:
+    source = [rows(*[(number, 5, "v" * 100_000) for number in range(64)])]
+    delivered = [rows(*[(number, 5, "v" * 100_000) for number in range(63)])]
+    found = differing(source, delivered, tmp_path / "many", most_bytes=350_000)
+    assert found == [(63, Finding.MISSING, {})]
+    assert list((tmp_path / "many" / "source").glob("*.parts"))
+    assert differing(source, delivered, tmp_path / "few") == found
+    assert not list((tmp_path / "few" / "source").glob("*.parts"))
+
+
+def test_text_and_bytes_of_a_partition_may_exceed_what_32_bits_count() -> None:
+    of = schema(("v", TEXT), ("b", ColumnType(kind=Kind.BYTES, source="bytea")))
+    columns = [pa.array([1], pa.int64()), pa.array(["a"]), pa.array([b"a"])]
+    batch = RowBatch.of(
+        of,
+        op=pa.array([Op.INSERT], pa.uint8()),
+        updated=RowBatch.timestamps(pa.array([5], pa.int64()), pa.array([0], pa.int32())),
+        key=RowBatch.struct(of.key_type, columns[:1]),
+        after=RowBatch.struct(of.after_type, columns),
+    )
+    found = Layout(schema=of).of(batch, sequence=0)
+    assert [found.schema.field(name).type for name in ("v0", "v1")] == [pa.large_string(), pa.large_binary()]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "value", "converted"),
+    [
+        (ColumnType(kind=Kind.BOOL, source="boolean"), INT, True, 7),
+        (
+            ColumnType(kind=Kind.DECIMAL, source="numeric(8,1)", precision=8, scale=1),
+            ColumnType(kind=Kind.DECIMAL, source="numeric(8,3)", precision=8, scale=3),
+            "1.5",
+            "1.500",
+        ),
+        (ColumnType(kind=Kind.FLOAT, source="real", bits=32), FLOAT, 0.1, 0.1),
+    ],
+)
+def test_a_value_of_an_earlier_type_is_not_compared_without_a_backfill(
+    old: ColumnType, new: ColumnType, value: Any, converted: Any, tmp_path: Path
+) -> None:
+    """PostgreSQL converts values by rules of its own."""
+    present = schema(("v", new))
+    source = [rows((1, 5, converted), (2, 5, converted), of=present)]
+    delivered = [rows((1, 4, value), of=schema(("v", old))), rows((2, 5, None), of=present)]
+    found = differing(source, delivered, tmp_path, schema=present, backfills=False)
+    assert found == [(2, Finding.DIFFERENT, {"v": converted})]
+
+
+def test_labels_that_an_enum_got_leave_its_values_as_they_are(tmp_path: Path) -> None:
+    old, new = (
+        schema(("v", ColumnType(kind=Kind.ENUM, source="mood", labels=labels))) for labels in (("a",), ("a", "b"))
+    )
+    source, delivered = [rows((1, 5, "b"), of=new)], [rows((1, 4, "a"), of=old)]
+    found = differing(source, delivered, tmp_path, schema=new, backfills=False)
+    assert found == [(1, Finding.DIFFERENT, {"v": "b"})]
 
 
 def test_a_row_may_be_the_same_as_any_version_after_the_cut(tmp_path: Path) -> None:
