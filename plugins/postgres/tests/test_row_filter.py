@@ -357,6 +357,19 @@ def test_a_filter_that_was_altered_by_hand_stops_the_changefeed(database: str, s
             feed.catch_up()
 
 
+def test_a_filter_that_was_altered_by_hand_and_back_stops_the_changefeed(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with filtered(database, "id > 10") as feed:
+        feed.start()
+        feed.catch_up()
+        for condition in ("id > 20", "id > 10"):
+            sql.execute(f"ALTER PUBLICATION {Slot.of(feed.context).name} SET TABLE t WHERE ({condition})")
+            sql.execute("INSERT INTO t SELECT 11 + count(*) FROM t")
+        feed.restart()
+        with pytest.raises(TerminalRangefeedError, match=r"its row filter in publication \w+ was altered"):
+            feed.catch_up()
+
+
 def test_what_does_not_concern_the_names_of_columns_changes_nothing(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (a int PRIMARY KEY, b int)")
     with filtered(database, "a > 10") as feed:

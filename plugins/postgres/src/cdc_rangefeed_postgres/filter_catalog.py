@@ -13,9 +13,10 @@ from cdc_rangefeed_postgres.value_types import code_of
 
 __all__ = ["Attribute", "attributes_of", "filtered_by", "filters_in"]
 
-# The text of an expression, as by pg_get_expr, waits for a lock on its table; its tree does not.
+# The text of an expression, as by pg_get_expr, waits for a lock on its table; its tree does not. A filter that is
+# altered and set again as it was has another row in pg_publication_rel.
 _FOUND = """
-SELECT r.prrelid::bigint, coalesce(md5(to_jsonb(r) ->> 'prqual'), '')
+SELECT r.prrelid::bigint, coalesce(r.oid || ':' || hashtextextended(to_jsonb(r) ->> 'prqual', 0), '')
 FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid
 WHERE p.pubname = %s AND r.prrelid = ANY(%s::oid[])
 """
