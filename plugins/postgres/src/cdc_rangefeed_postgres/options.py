@@ -59,8 +59,9 @@ class PostgresOptions:
         False,
         doc="Let the server leave out changes of which the key shows that the query, or the `where` of a table's"
         " section, does not deliver them: as a row filter of the publication that the changefeed creates. While it is"
-        " set, PostgreSQL refuses to drop its columns or to change their types. Needs PostgreSQL 15. `cdc explain`"
-        " shows the filter.",
+        " set, PostgreSQL refuses to drop its columns or to change their types. After a change of the primary key it"
+        " refuses UPDATE and DELETE of the table until the changefeed has changed the filter: so for as long as the"
+        " changefeed is stopped or behind. Needs PostgreSQL 15. `cdc explain` shows the filter.",
     )
     failover: bool = option(
         False,
