@@ -50,5 +50,12 @@ class SinkReader(ABC):
         topics = self.context.topics()
         return {(topics.of(table), None) for table in self.context.tables}
 
+    def truncated(self) -> Collection[Endpoint]:
+        """Return the places that no longer have their first messages, because they keep them only for some time.
+
+        An audit refuses them. By default none: what was delivered stays.
+        """
+        return ()
+
     def close(self) -> None:  # noqa: B027 (has a default)
         """Release connections. May be called twice."""

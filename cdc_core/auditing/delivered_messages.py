@@ -38,6 +38,7 @@ class DeliveredMessages(Delivered):
             self._payloads = {topic: destination.payload(schema) for topic, schema in self._topics.items()}
 
     def marks(self) -> Sequence[Timestamp]:
+        self._require_whole()
         found: dict[Endpoint, set[Timestamp]] = {endpoint: set() for endpoint in self._reader.endpoints()}
         for message in self._reader.read():
             mark = self._decoder.resolved(message.value)
@@ -58,9 +59,18 @@ class DeliveredMessages(Delivered):
                         by_topic.setdefault(topic, []).append(row)
             for topic, rows in by_topic.items():
                 yield self._batch(topic, rows)
+        self._require_whole()  # messages may be removed meanwhile
 
     def close(self) -> None:
         self._reader.close()
+
+    def _require_whole(self) -> None:
+        """Return when every partition still has its first message. Raises: ConfigError."""
+        for topic in sorted({topic for topic, _ in self._reader.truncated() if topic is not None}):
+            raise ConfigError(
+                f"topic {topic} no longer has its first messages, so an audit cannot tell which rows were delivered."
+                " Deliver to a new topic that keeps all (retention.ms = -1 and retention.bytes = -1)"
+            )
 
     def _row(self, topic: str, message: StoredMessage) -> DecodedRow | None:
         """Return the row of *message*; None for a mark, and for a tombstone, which only repeats a deleted row."""

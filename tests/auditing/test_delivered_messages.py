@@ -43,6 +43,7 @@ class Reader:
 
     def __init__(self, *messages: tuple[int, bytes | None, bytes | None]) -> None:
         self._messages = messages
+        self.lost: list[Endpoint] = []
 
     def read(self) -> Iterator[StoredMessage]:
         for partition, key, value in self._messages:
@@ -50,6 +51,9 @@ class Reader:
 
     def endpoints(self) -> list[Endpoint]:
         return [("t", 0), ("t", 1)]
+
+    def truncated(self) -> list[Endpoint]:
+        return self.lost
 
 
 def delivered(*messages: tuple[int, bytes | None, bytes | None], **options: Any) -> DeliveredMessages:
@@ -120,3 +124,13 @@ def test_what_cannot_be_placed_or_read_is_an_error() -> None:
         rows(delivered((0, b"[1]", b'{"after": {"id": 1, "v": "a", "n": 1, "h": null}}')))
     with pytest.raises(HistoryLostError, match="a message in topic t cannot be decoded"):
         rows(delivered((0, b"[1]", b'{"after": 5}')))
+
+
+def test_a_topic_that_lost_its_first_messages_is_refused_whenever_it_lost_them() -> None:
+    found = delivered((0, None, mark(1)), (1, None, mark(1)))
+    assert found.marks() == [Timestamp(1)]
+    reader: Any = found._reader
+    reader.lost = [("t", 1)]
+    for read in (found.marks, lambda: rows(found)):
+        with pytest.raises(ConfigError, match="topic t no longer has its first messages, so an audit cannot tell"):
+            read()

@@ -7,11 +7,13 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
+from cdc_sink_kafka.demo.servers import admin_client
 from cdc_sink_kafka.plugin import cdc_register_sinks
 from cdc_sink_kafka.reader import KafkaReader
 from cdc_testing.kafka_fixtures import KAFKA_PASSWORD, KAFKA_USER, Certificates, KafkaBroker
 from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows, table_name
+from confluent_kafka import TopicPartition
 
 from cdc_core import ConfigError, SinkReader, Timestamp
 from cdc_core.plugins.classes import load_class
@@ -42,6 +44,21 @@ def test_every_partition_is_read_in_its_order(kafka: KafkaRig) -> None:
     assert {(message.topic, message.partition) for message in messages if message.key is None} == expected
     assert len(list(reader.read())) == len(messages)
     reader.close()
+    reader.close()
+
+
+def test_partitions_that_lost_their_first_messages_are_named(kafka: KafkaRig) -> None:
+    kafka.create_topic(2)
+    reader = KafkaReader(kafka.context())
+    sink = kafka.sink()
+    sink.emit(rows(range(20)))
+    sink.flush()
+    assert list(reader.truncated()) == []
+    with admin_client(kafka.address) as admin:
+        for future in admin.delete_records([TopicPartition(kafka.topic, 1, 3)]).values():
+            future.result(30.0)
+    assert list(reader.truncated()) == [(kafka.topic, 1)]
+    assert len(list(reader.read())) == 17
     reader.close()
 
 

@@ -58,6 +58,12 @@ class KafkaReader(SinkReader):
         """Return every partition of the topics that exist."""
         return self._places(self._open())
 
+    def truncated(self) -> Collection[Endpoint]:
+        """Return the partitions of which retention, or somebody, has removed messages: they do not begin at 0."""
+        client = self._open()
+        deadline = time.monotonic() + _LIMIT_S
+        return [place for place in self._places(client) if _watermarks(client, TopicPartition(*place), deadline)[0] > 0]
+
     def close(self) -> None:
         if self._consumer is not None:
             self._consumer.close()
