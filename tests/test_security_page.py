@@ -121,7 +121,9 @@ def proxied(tmp_path: Path, certificates: Certificates) -> Iterator[tuple[Web, i
     [options] = [command for command in commands("cdc serve") if "--public-url" in command]
     public_url = shlex.split(options)[shlex.split(options).index("--public-url") + 1]
     with serving(tmp_path, public_url=public_url) as web:
-        port = web.port + 1 if web.port < 65000 else web.port - 1
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
         [block] = PAGE.blocks("nginx")
         for old, new in {
             "listen 443 ssl;": f"listen 127.0.0.1:{port} ssl;",

@@ -26,17 +26,21 @@ OF_PAGES = {
 }
 
 
+LIMITS: dict[str, Any] = {"max_body": MAX_BODY, "max_rate": 1000.0, "max_connections": 40}
+
+
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
-    limits: dict[str, Any] = {
-        "max_body": MAX_BODY,
-        "request_timeout": SLOW_S,
-        "max_rate": 1000.0,
-        "max_connections": 40,
-    }
-    with serving(tmp_path_factory.mktemp("web"), **limits) as found:
+    with serving(tmp_path_factory.mktemp("web"), request_timeout=10.0, **LIMITS) as found:
         yield found
         assert found.ask(token=VIEW).status == 200
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    """A server that waits for a request no longer than `SLOW_S`."""
+    with serving(tmp_path_factory.mktemp("hasty"), request_timeout=SLOW_S, **LIMITS) as found:
+        yield found
 
 
 def refused(reply: Reply, status: int, why: str) -> None:
@@ -112,15 +116,19 @@ def test_a_chunked_body_that_is_huge_is_cut_off(web: Web) -> None:
     assert reply.headers["connection"] == "close"
 
 
-def test_a_body_is_not_read_before_its_sender_is_known(web: Web) -> None:
+@pytest.mark.parametrize(
+    "head",
+    ["Content-Length: 4000\r\nExpect: 100-continue", "Transfer-Encoding: chunked"],
+    ids=["asks before it sends", "chunked"],
+)
+def test_a_body_is_not_read_before_its_sender_is_known(web: Web, head: str) -> None:
     with web.connect() as connection:
-        connection.sendall(
-            f"POST /operate HTTP/1.1\r\nHost: 127.0.0.1:{web.port}\r\nContent-Length: 4000\r\n"
-            "Expect: 100-continue\r\n\r\n".encode()
-        )
+        connection.sendall(f"POST /operate HTTP/1.1\r\nHost: 127.0.0.1:{web.port}\r\n{head}\r\n\r\n".encode())
+        began = time.monotonic()
         reply = read_reply(connection)
         refused(reply, 401, "a token is missing")
         assert connection.recv(1) == b""
+        assert time.monotonic() - began < 5  # a body that does not come is waited for longer
 
 
 def test_a_head_that_is_huge(web: Web) -> None:
@@ -134,23 +142,26 @@ def test_a_head_that_is_huge(web: Web) -> None:
         assert_closed(connection)
 
 
-def test_a_head_that_comes_slowly(web: Web) -> None:
+def test_a_head_that_comes_slowly(hasty: Web) -> None:
     began = time.monotonic()
-    with web.connect() as connection, trickling(connection, b"GET /view HTTP/1.1\r\nHost: 127.0.0.1\r\n", b"X: y\r\n"):
+    with (
+        hasty.connect() as connection,
+        trickling(connection, b"GET /view HTTP/1.1\r\nHost: 127.0.0.1\r\n", b"X: y\r\n"),
+    ):
         assert read_reply(connection).status == 408
         assert_closed(connection)
     assert time.monotonic() - began < 20
 
 
-def test_a_connection_that_never_says_anything(web: Web) -> None:
-    with web.connect() as connection:
+def test_a_connection_that_never_says_anything(hasty: Web) -> None:
+    with hasty.connect() as connection:
         assert read_reply(connection).status == 408
         assert connection.recv(1) == b""
 
 
-def test_a_second_head_that_comes_slowly(web: Web) -> None:
-    with web.connect() as connection:
-        request = f"GET /view HTTP/1.1\r\nHost: 127.0.0.1:{web.port}\r\nAuthorization: Bearer {VIEW}\r\n\r\n".encode()
+def test_a_second_head_that_comes_slowly(hasty: Web) -> None:
+    with hasty.connect() as connection:
+        request = f"GET /view HTTP/1.1\r\nHost: 127.0.0.1:{hasty.port}\r\nAuthorization: Bearer {VIEW}\r\n\r\n".encode()
         connection.sendall(request)
         assert read_reply(connection).status == 200
         connection.sendall(request[:-3])
@@ -158,24 +169,24 @@ def test_a_second_head_that_comes_slowly(web: Web) -> None:
         assert connection.recv(1) == b""
 
 
-def test_a_body_that_comes_slowly(web: Web) -> None:
+def test_a_body_that_comes_slowly(hasty: Web) -> None:
     head = (
-        f"POST /operate HTTP/1.1\r\nHost: 127.0.0.1:{web.port}\r\nAuthorization: Bearer {OPERATE}\r\n"
+        f"POST /operate HTTP/1.1\r\nHost: 127.0.0.1:{hasty.port}\r\nAuthorization: Bearer {OPERATE}\r\n"
         "Content-Length: 4000\r\n\r\n"
     ).encode()
-    with web.connect() as connection, trickling(connection, head, b"x"):
+    with hasty.connect() as connection, trickling(connection, head, b"x"):
         reply = read_reply(connection)
         refused(reply, 408, "the body of the request took longer than 0.4 s")
         assert_closed(connection)
 
 
-def test_an_answer_that_is_not_read(web: Web) -> None:
+def test_an_answer_that_is_not_read(hasty: Web) -> None:
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.settimeout(30)
-        connection.connect(("127.0.0.1", web.port))
+        connection.connect(("127.0.0.1", hasty.port))
         connection.sendall(f"GET /large HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {VIEW}\r\n\r\n".encode())
-        eventually_empty(web)
+        eventually_empty(hasty)
         read = 0
         with contextlib.suppress(ConnectionResetError):
             while found := connection.recv(1 << 20):
@@ -233,6 +244,11 @@ def test_by_a_cookie_without_the_page_it_comes_from(web: Web) -> None:
     refused(web.ask("/admin", method="DELETE", headers=[cookie]), 403, "from a page of another site")
     own = ("Origin", f"http://127.0.0.1:{web.port}")
     assert web.ask("/admin", method="DELETE", headers=[cookie, own]).status == 200
+    assert web.ask(headers=[cookie]).status == 200
+
+
+def test_cookies_of_other_applications_do_not_hide_the_token(web: Web) -> None:
+    cookie = ("Cookie", f'a[0]={{"x": 1}}; b@c=d e; cdc_token={VIEW}; last="')
     assert web.ask(headers=[cookie]).status == 200
 
 

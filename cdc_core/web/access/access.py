@@ -54,6 +54,8 @@ class Access:
         if role >= endpoint.role:
             return
         if request.state.user is None:
+            if not request.state.callers_are_known:
+                raise Refusal(503, "the file of tokens cannot be read at present; the server's log says why")
             what = "the token or certificate is not known here" if request.state.wrong_proof else "a token is missing"
             raise Refusal(401, f"{what}; send Authorization: Bearer TOKEN")
         raise Refusal(

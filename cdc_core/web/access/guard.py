@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import unquote_to_bytes
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cdc_core.web.access.access import Access
@@ -47,8 +47,9 @@ class Guard:
     """Passes to *app* only requests that are well formed, meant for this server, not too many, and not forged.
 
     It sets `request.state.role` and `.user`, None for a caller without proof: what such a one may do is decided for
-    each endpoint, by `Access.allow`. `request.state.secure` says whether a browser reaches the server by HTTPS. Reading
-    a body that is too large or too slow raises `Refusal`.
+    each endpoint, by `Access.allow`. `request.state.secure` says whether a browser reaches the server by HTTPS, and
+    `.callers_are_known` whether the file of tokens can be read. Reading a body that is too large or too slow raises
+    `Refusal`.
     """
 
     def __init__(self, app: ASGIApp, *, access: Access) -> None:
@@ -90,6 +91,7 @@ class Guard:
         state["role"] = caller.role if caller else (Role.ADMIN if access.callers is None else Role.ANYONE)
         state["secure"] = access.origins.is_secure(host)
         state["wrong_proof"] = proved and caller is None
+        state["callers_are_known"] = access.callers is None or access.callers.are_known
         if scope["method"] not in _SAFE_METHODS:
             origin, site = headers.get("origin"), headers.get("sec-fetch-site")
             by_cookie = caller is not None and "authorization" not in headers and "cookie" in headers
@@ -105,8 +107,6 @@ class Guard:
         problem = callers.refresh()
         if problem is not None:
             log.error("%s; until then nobody is let in", problem)
-        if not callers.are_known:
-            raise Refusal(503, "the file of tokens cannot be read at present; the server's log says why")
         given = headers.get("authorization")
         if given is not None:
             scheme, _, token = given.partition(" ")
@@ -210,10 +210,4 @@ def _require_sound(scope: Scope, headers: Headers) -> None:
 
 
 def _cookie(headers: Headers) -> str | None:
-    jar: SimpleCookie = SimpleCookie()
-    try:
-        jar.load("; ".join(headers.getlist("cookie")))
-    except CookieError:
-        return None
-    found = jar.get(COOKIE)
-    return found.value if found else None
+    return cookie_parser("; ".join(headers.getlist("cookie"))).get(COOKIE)
