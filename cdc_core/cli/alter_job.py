@@ -34,7 +34,7 @@ def alter_job(
     written = change.applied(known.definition["written"], changefeed.tables)
     after = resolved(session, changefeed_of(name, written, origin=origin, environ=os.environ))
     require_references(after.stored, name)
-    require_redefinable(store, known, before, after)
+    require_redefinable(store, known, after, sink=before.sink.name, tables=before.tables)
     if scans and store.load(name) is None:
         raise ConfigError(f"job '{name}' has not begun yet, and its option initial_scan is for all tables; set that")
     chosen = {table: wanted for table, wanted in store.initial_scans(name).items() if table not in change.drop}

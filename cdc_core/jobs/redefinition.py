@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cdc_core.config.alteration import FIXED
@@ -18,16 +18,19 @@ _PARTS = ("source", "query", "functions", "table")
 
 
 def require_redefinable(
-    store: ProgressStore, known: ChangefeedRecord, before: ResolvedChangefeed, after: ResolvedChangefeed
+    store: ProgressStore, known: ChangefeedRecord, after: ResolvedChangefeed, *, sink: str, tables: Iterable[str]
 ) -> None:
-    """Return when the job *known* can be *after* from now on, and is *before*. Raises: ConfigError. Changes nothing."""
+    """Return when the job *known*, which delivers *tables* to the type *sink*, can be *after* from now on.
+
+    Raises: ConfigError, RetryableError. Changes nothing.
+    """
     name, begun = known.name, store.load(known.name) is not None
-    if after.sink.name != before.sink.name:
+    if after.sink.name != sink:
         raise ConfigError(
-            f"job '{name}' delivers to sink '{before.sink.name}', not '{after.sink.name}', and the type of a sink"
+            f"job '{name}' delivers to sink '{sink}', not '{after.sink.name}', and the type of a sink"
             " cannot be altered; create another job"
         )
-    changes_tables = set(after.tables) != set(before.tables)
+    changes_tables = set(after.tables) != set(tables)
     if begun and changes_tables and not after.rangefeed.registration.changes_tables:
         raise ConfigError(f"{after.rangefeed.owner} cannot change the tables of a changefeed that has begun")
     check_job(with_saved(after.for_attempt(feed_id=known.feed_id, epoch=known.epoch), store))

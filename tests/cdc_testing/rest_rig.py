@@ -53,10 +53,10 @@ def config(control: Path, **more: str) -> dict[str, str]:
 
 
 class Rest:
-    """A client of one server, and the server's store."""
+    """A client of one server, the server's store, and the secrets that its logs mask."""
 
-    def __init__(self, url: str, store: ProgressStore, endpoints: list[Endpoint]) -> None:
-        self.url, self.store, self.endpoints = url, store, endpoints
+    def __init__(self, url: str, store: ProgressStore, endpoints: list[Endpoint], kept: set[str]) -> None:
+        self.url, self.store, self.endpoints, self.kept = url, store, endpoints, kept
         self.client = httpx2.Client(base_url=url, timeout=60)
 
     def ask(self, method: str, path: str, *, status: int, json: Any = None, **more: Any) -> Any:
@@ -91,13 +91,14 @@ def serving_rest(directory: Path, *, plugins: PluginHost | None = None, **enviro
 def serving_rest_at(url: str, *, plugins: PluginHost | None = None, **environ: str) -> Iterator[Rest]:
     """Serve everything over the store at *url*."""
     access = Access(Address("127.0.0.1", 0), parse_options(AccessSettings, {"max_rate": 1e6}, owner="the server"))
+    kept: set[str] = set()
     with closing(ProgressStore(url)) as store:
         store.open()
         deployment = Deployment(
-            store, plugins or rest_plugins(), environ={**ENVIRON, **environ}, keep_secret=lambda _: None
+            store, plugins or rest_plugins(), environ={**ENVIRON, **environ}, keep_secret=kept.update
         )
         endpoints = all_endpoints(list)
         with WebServer(application(endpoints, deployment, access), access) as server:
-            rest = Rest(server.url, store, endpoints)
+            rest = Rest(server.url, store, endpoints, kept)
             with closing(rest.client):
                 yield rest

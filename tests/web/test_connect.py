@@ -13,6 +13,7 @@ from cdc_testing.scripted import Script
 from cdc_testing.stored import node, progress
 
 from cdc_core.store.job_values import NodeRecord
+from cdc_core.store.values import ChangefeedRecord
 
 
 @pytest.fixture
@@ -34,6 +35,12 @@ def one(rest: Rest) -> NodeRecord:
 
 def adopted(rest: Rest, one: NodeRecord, name: str = "orders") -> None:
     assert rest.store.adopt(name, one) is not None
+
+
+def ended(rest: Rest, one: NodeRecord, name: str) -> None:
+    adopted(rest, one, name)
+    rest.store.settle(name, one, "failed", "no")
+    rest.store.settle(name, one, "reverted")
 
 
 def state(rest: Rest, name: str = "orders") -> str:
@@ -119,6 +126,8 @@ def test_a_source_or_sink_that_refuses_is_found_before_anything_is_created(rest:
     Script(control).order("check", "ConfigError no such table")
     assert "no such table" in rest.message("PUT", "/connectors/orders/config", status=400, json=config(control))
     Script(control).order("check", "ConfigError no such table")
+    Script(control).order("check", "RetryableError no route")
+    assert rest.message("PUT", "/connectors/orders/config", status=503, json=config(control)) == "no route"
     rest.ask("PUT", "/connectors/orders/config?check=false", status=201, json=config(control))
 
 
@@ -246,6 +255,37 @@ def test_what_is_deleted_is_gone_for_clients_and_its_name_is_free_when_the_sourc
     rest.create("orders", config(control))
 
 
+def test_of_two_that_delete_the_same_one_is_told_404(
+    rest: Rest, control: Path, one: NodeRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancel, forget = rest.store.cancel_job, rest.store.forget_ended_job
+    monkeypatch.setattr(rest.store, "cancel_job", lambda *given: (cancel(*given), cancel(*given)))
+    rest.create("orders", config(control))
+    rest.ask("DELETE", "/connectors/orders", status=404)
+    monkeypatch.setattr(rest.store, "cancel_job", cancel)
+    monkeypatch.setattr(rest.store, "forget_ended_job", lambda name: forget(name) and forget(name))
+    rest.create("carts", config(control))
+    ended(rest, one, "carts")
+    rest.ask("DELETE", "/connectors/carts", status=404)
+
+
+def test_what_is_created_anew_while_its_name_is_forgotten_is_deleted_too(
+    rest: Rest, control: Path, one: NodeRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget = rest.store.forget_ended_job
+    rest.create("orders", config(control))
+    ended(rest, one, "orders")
+
+    def forget_what_another_one_creates(name: str) -> bool:
+        assert forget(name)
+        rest.create(name, config(control))
+        return forget(name)
+
+    monkeypatch.setattr(rest.store, "forget_ended_job", forget_what_another_one_creates)
+    rest.ask("DELETE", "/connectors/orders", status=204)
+    rest.ask("GET", "/connectors/orders", status=404)
+
+
 def test_a_configuration_is_changed_when_the_step_is_over_and_read_at_once(
     rest: Rest, control: Path, one: NodeRecord
 ) -> None:
@@ -261,6 +301,37 @@ def test_a_configuration_is_changed_when_the_step_is_over_and_read_at_once(
     assert state(rest) == "RUNNING"  # nothing has changed
     found = rest.ask("PATCH", "/connectors/orders/config", status=200, json={"rows_per_step": None, "keys": 3})
     assert found["config"] == {**config(control, keys="3"), "name": "orders"}
+
+
+def test_of_two_that_change_a_configuration_at_once_none_is_lost(
+    rest: Rest, control: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rest.create("orders", config(control))
+    find, others = rest.store.find, [config(control, keys="3")]
+
+    def find_before_another_one_changes_it(name: str) -> ChangefeedRecord | None:
+        found = find(name)
+        if others:
+            rest.ask("PUT", "/connectors/orders/config", status=200, json=others.pop())
+        return found
+
+    monkeypatch.setattr(rest.store, "find", find_before_another_one_changes_it)
+    text = rest.message("PATCH", "/connectors/orders/config", status=409, json={"rows_per_step": 7})
+    assert "changed meanwhile" in text
+    assert rest.get("/connectors/orders/config") == {**config(control, keys="3"), "name": "orders"}
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_connector_with_a_reference_that_stands_for_nothing_any_more_is_repaired(
+    tmp_path: Path, control: Path, begun: bool
+) -> None:
+    with serving_rest(tmp_path / "store", OLD="5") as rest:
+        rest.create("orders", config(control, rows_per_step="${OLD}"))
+        if begun:
+            adopted(rest, rest.store.join(node("one"), lease_s=600))
+            rest.store.save("orders", 1, progress(50))
+    with serving_rest(tmp_path / "store") as rest:
+        rest.ask("PATCH", "/connectors/orders/config", status=200, json={"rows_per_step": "7"})
 
 
 @pytest.mark.parametrize("order", ["pause", "stop"])
@@ -329,6 +400,15 @@ def test_secrets_are_references_masked_and_kept(rest: Rest, control: Path) -> No
     literal = rest.client.put("/connectors/fresh/config", json={**given, "source": "paper://u:plain-text-pw@h/d"})
     assert (literal.status_code, "plain-text-pw" in literal.text) == (400, False)
     assert "secret in plain text" in literal.json()["message"]
+
+
+def test_secrets_of_a_new_configuration_are_masked_in_logs(rest: Rest, control: Path) -> None:
+    assert ENVIRON["PW"] not in rest.kept
+    rest.ask("PUT", "/connectors/orders/config?check=false", status=201, json=config(control))
+    assert ENVIRON["PW"] in rest.kept
+    changed = {"source": "counter://reader:${PIN}@host/shop"}
+    rest.ask("PATCH", "/connectors/orders/config?check=false", status=200, json=changed)
+    assert ENVIRON["PIN"] in rest.kept
 
 
 @pytest.mark.parametrize(
@@ -429,7 +509,14 @@ def test_validation_tells_every_key_and_connects_to_nothing(rest: Rest, control:
     good = rest.ask("PUT", path, status=200, json={**config(control), "name": "orders"})
     assert good["error_count"] == 0
     values = {each["value"]["name"]: each for each in good["configs"]}
-    assert values["envelope"]["value"]["recommended_values"] == ["wrapped", "bare", "key_only", "row", "enriched"]
+    assert values["envelope"]["value"]["recommended_values"] == [
+        "wrapped",
+        "bare",
+        "key_only",
+        "row",
+        "enriched",
+        "cloudevents",
+    ]
     assert values["rows_per_step"]["value"]["value"] == "1000"
     assert values["control"]["definition"]["required"]
     assert "Rangefeed 'counter'" in good["groups"]

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.errors import CdcError, ConfigError
+from cdc_core.errors import CdcError, ConfigError, RetryableError
 from cdc_core.jobs.creation import check_job, check_new_job, locality_of
 from cdc_core.jobs.redefinition import require_redefinable, require_same_parts
 from cdc_core.masking import mask
@@ -80,29 +80,28 @@ def put_config(request: Request) -> Response:
     job = deployment.store.find_job(name)
     if job is None or is_deleted(job):
         return _created(request, _create(request, deployment, name, config, paused_for=None))
-    return JSONResponse(_configure(request, deployment, name, config).info())
+    return JSONResponse(_configure(request, deployment, find_connector(deployment, name), config).info())
 
 
 def patch_config(request: Request) -> Response:
     """Change some keys of a connector's configuration; null removes a key."""
     deployment, name = deployment_of(request), name_of(request)
     changes = config_of_json(json_object(request))
-    before = find_connector(deployment, name).config
-    config = {key: value for key, value in {**before, **changes}.items() if value is not None}
-    return JSONResponse(_configure(request, deployment, name, _named(config, name)).info())
+    connector = find_connector(deployment, name)
+    config = {key: value for key, value in {**connector.config, **changes}.items() if value is not None}
+    return JSONResponse(_configure(request, deployment, connector, _named(config, name)).info())
 
 
 def delete(request: Request) -> Response:
     """Delete a connector: a node drops what its job holds at the source, and the job is forgotten."""
     deployment, name = deployment_of(request), name_of(request)
-    job = find_connector(deployment, name).job
-    if job.state in REVERTED:
-        deployment.store.forget_ended_job(name)
-    else:
-        try:
-            deployment.store.cancel_job(name, asked_by(request, "deletion"))
-        except ConfigError as error:
-            raise Refusal(409, str(error)) from error
+    job, store = find_connector(deployment, name).job, deployment.store
+    try:
+        if job.state not in REVERTED or not store.forget_ended_job(name):
+            store.cancel_job(name, asked_by(request, "deletion"))
+    except ConfigError as error:
+        find_connector(deployment, name)  # if not, another request has deleted it meanwhile
+        raise Refusal(409, str(error)) from error
     return Response(status_code=204)
 
 
@@ -149,7 +148,11 @@ def _create(
     _require_free(deployment, name)
     feed = validate(deployment, config).require_valid()
     with _Masked(feed):
-        check_new_job(store, feed, connect=flag(request, "check", default=True))
+        try:
+            check_new_job(store, feed, connect=flag(request, "check", default=True))
+        except ConfigError:
+            _require_free(deployment, name)  # if not, another request has created it meanwhile
+            raise
     try:
         store.create_job(
             name, feed.definition(), owner=user_of(request), locality=locality_of(feed), paused_for=paused_for
@@ -173,8 +176,11 @@ def _require_free(deployment: Deployment, name: str) -> None:
     raise Refusal(409, f"Connector {name} already exists")
 
 
-def _configure(request: Request, deployment: Deployment, name: str, config: Mapping[str, str | None]) -> Connector:
-    store, connector = deployment.store, find_connector(deployment, name)
+def _configure(
+    request: Request, deployment: Deployment, connector: Connector, config: Mapping[str, str | None]
+) -> Connector:
+    """Give *connector*, whose configuration *config* was made from, that one, unless it has another one by now."""
+    store, name = deployment.store, connector.name
     if connector.job.state in FINISHED or connector.job.state == "reverting":
         raise Refusal(
             409,
@@ -187,12 +193,13 @@ def _configure(request: Request, deployment: Deployment, name: str, config: Mapp
     if after.definition() == definition:
         return connector
     with _Masked(after):
-        before = deployment.feed(name, definition)
-        if store.load(name) is not None:
+        begun = store.load(name) is not None
+        if begun:
             require_same_parts(name, definition["written"], found.written)
         if flag(request, "check", default=True):
-            if store.load(name) is not None:
-                require_redefinable(store, connector.report.known, before, after)
+            if begun:  # the references of the definition before may stand for nothing any more
+                sink = deployment.plugins.sink_for(definition["sink"]).name
+                require_redefinable(store, connector.report.known, after, sink=sink, tables=definition["tables"])
             else:
                 check_job(after)
     wanted = Pending(
@@ -220,6 +227,8 @@ class _Masked:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, CdcError):
             text = mask(str(error), self._secrets)
+            if isinstance(error, RetryableError):
+                raise Refusal(503, text) from error
             raise Refusal(
                 400, f"Connector configuration is invalid and contains the following 1 error(s):\n{text}"
             ) from error

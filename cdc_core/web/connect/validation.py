@@ -96,7 +96,10 @@ def mask_texts_of(config: Mapping[str, str | None], environ: Mapping[str, str]) 
 
 
 def validate(deployment: Deployment, config: Mapping[str, str | None]) -> Validated:
-    """Return what is wrong with *config*. Its references are resolved here, as nodes resolve them there."""
+    """Return what is wrong with *config*. Its references are resolved here, as nodes resolve them there.
+
+    Logs mask the secrets of one that is right from then on.
+    """
     environ = deployment.environ
     found = Validated(config, secrets=mask_texts_of(config, environ))
     for key, value in config.items():
@@ -127,6 +130,7 @@ def validate(deployment: Deployment, config: Mapping[str, str | None]) -> Valida
         text = str(error).removeprefix(f"{_PLACE}: ")
         found.add(_key_of(text, found), text)
         return found
+    deployment.add_secrets(feed.secrets())
     found.feed = feed
     return found
 
