@@ -22,7 +22,7 @@ _KINDS = {"complete": "changefeed_succeeded", "failed": "changefeed_failed"}
 
 
 class RunEvents:
-    """Records what happens to the run of changefeed *name*. Of a *job*, its node records how the run ends.
+    """Records what happens to the run of changefeed *name*. Of a *job*, its node records how the run ends, and prunes.
 
     Nothing is recorded for a step. A store that cannot be used is no reason to fail: whatever needs it will say so.
     """
@@ -42,8 +42,7 @@ class RunEvents:
         """Record that the first attempt delivers; do nothing for later ones."""
         if not self._started:
             self._started = True
-            with suppress(CdcError):
-                self._store.prune_events()
+            self._prune()
             mark = str(high_water) if high_water else None
             self._note("changefeed_started", epoch=epoch, high_water=mark, host=socket.gethostname(), pid=os.getpid())
 
@@ -63,8 +62,7 @@ class RunEvents:
         amounts: dict[str, Any] = {what: total - self._told[what] for what, total in self._totals.items()}
         self._told, self._told_at = self._totals, self._clock()
         if not now:
-            with suppress(CdcError):
-                self._store.prune_events()
+            self._prune()
         if any(amounts.values()):
             self._note("changefeed_emitted_bytes", **amounts, seconds=round(since_s))
 
@@ -76,6 +74,11 @@ class RunEvents:
         elif not self._job:
             how = None if phase in _KINDS or phase == "stopped" else phase
             self._note(_KINDS.get(phase, "changefeed_stopped"), message=reason, how=how)
+
+    def _prune(self) -> None:
+        if not self._job:  # nodes do it themselves
+            with suppress(CdcError):
+                self._store.prune_events()
 
     def _note(self, kind: str, *, message: str | None = None, **details: Any) -> None:
         with suppress(CdcError):

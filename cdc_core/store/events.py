@@ -82,18 +82,31 @@ class Events(Database):
             return connection.execute(sa.select(sa.func.max(EVENTS.c.id))).scalar_one() or 0
 
     def prune_events(self) -> None:
-        """Forget events that are older than KEPT_FOR, and of each changefeed all but the latest MOST_OF_ONE."""
+        """Forget events that are older than KEPT_FOR, and of each changefeed all but the latest MOST_OF_ONE.
+
+        Nothing is done while another process does that.
+        """
         place = sa.func.row_number().over(partition_by=EVENTS.c.name, order_by=EVENTS.c.id.desc()).label("place")
         placed = sa.select(EVENTS.c.id, place).subquery()
         surplus = sa.select(placed.c.id).where(placed.c.place > MOST_OF_ONE)
         old = EVENTS.c.last_at < moment_text(datetime.now(UTC) - KEPT_FOR)
         with self._transaction(reading=True) as connection:
+            if not _prunes_alone(connection):
+                return
             found = sa.select(EVENTS.c.id).where(old | EVENTS.c.id.in_(surplus)).order_by(EVENTS.c.id)
             numbers = list(connection.execute(found).scalars())
-        if numbers:  # one by one, in order: others that do the same wait for this, and not this for them
+        if numbers:
             with self._transaction() as connection:
-                one = sa.delete(EVENTS).where(EVENTS.c.id == sa.bindparam("number"))
-                connection.execute(one, [{"number": number} for number in numbers])
+                if _prunes_alone(connection):
+                    one = sa.delete(EVENTS).where(EVENTS.c.id == sa.bindparam("number"))
+                    connection.execute(one, [{"number": number} for number in numbers])
+
+
+def _prunes_alone(connection: sa.Connection) -> bool:
+    """Return whether nobody else prunes until the transaction ends: many may begin to at the same time."""
+    if connection.dialect.name != "postgresql":
+        return True
+    return bool(connection.scalar(sa.text("SELECT pg_try_advisory_xact_lock(hashtext('cdc_prune_events'))")))
 
 
 class EventTail:

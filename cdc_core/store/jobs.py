@@ -81,6 +81,7 @@ class Jobs(Changefeeds):
             if job.state == "pause-requested" and job.paused_for == "restart":
                 connection.execute(of_job(name).values(paused_for=None, reason=reason))
                 record_event(connection, name, job.state, reason, None)
+                add_event(connection, "pause_requested", name, message=reason)
                 return known_job(connection, name)
             if job.state != "running":
                 raise ConfigError(f"job '{name}' is {job.state}; only a running job can be paused")
@@ -260,7 +261,7 @@ class Jobs(Changefeeds):
                 to = None if offer_to is None else offer_to.name
                 add_event(connection, "changefeed_released", name, node=node.name, message=reason, offered_to=to)
                 return state
-            if state == "paused" and ended == "paused":
+            if state == "paused" and ended == "paused" and job.paused_for != "stop":
                 values["paused_for"] = "error"
             change_job(connection, job, state, reason=reason or job.reason, node=node.name, **values)
             return self._paused(connection, name) if state == "paused" else state
@@ -274,7 +275,8 @@ class Jobs(Changefeeds):
                 self._define(connection, name, job.pending)
             except ConfigError as error:
                 reason = f"its new definition cannot be used, and it keeps the one before: {error}"
-                connection.execute(of_job(name).values(paused_for="error", reason=reason))
+                why = "stop" if job.paused_for == "stop" else "error"
+                connection.execute(of_job(name).values(paused_for=why, reason=reason))
                 record_event(connection, name, "paused", reason, None)
                 add_event(connection, "changefeed_paused", name, message=reason)
                 return "paused"

@@ -92,7 +92,7 @@ class Steering(Jobs):
             if last != dump(before):
                 raise ConfigError(f"job '{name}' has been changed meanwhile; look at it, and repeat the request")
             if job.state == "paused" or job.node is None:
-                if job.state == "running":  # its node is dead, or frozen: fence it
+                if job.state != "paused":  # its node is dead, or frozen: fence it
                     connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
                     connection.execute(of_job(name).values(node_id=None))
                 connection.execute(of_job(name).values(pending=None))

@@ -12,6 +12,7 @@ from cdc_testing.stored import DEFINITION
 from cdc_core import Timestamp
 from cdc_core.engine.run_events import RunEvents
 from cdc_core.errors import FencedError, RetryableError
+from cdc_core.store import events
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 
 
@@ -68,6 +69,17 @@ def test_only_the_first_attempt_of_a_run_is_told_as_its_start(store: ProgressSto
         ("changefeed_retried", "no route"),
         ("changefeed_succeeded", None),
     ]
+
+
+@pytest.mark.parametrize("job", [False, True])
+def test_the_log_is_pruned_by_a_run_and_of_a_job_by_its_node(
+    store: ProgressStore, job: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "MOST_OF_ONE", 2)
+    for number in range(5):
+        store.note_event("changefeed_started", "other", epoch=number)
+    RunEvents("orders", store, job=job).started(1, Timestamp())
+    assert len(store.events("other")) == (5 if job else 2)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from cdc_testing.stored import DEFINITION, node
 
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
-from cdc_core.store import changefeeds
+from cdc_core.store import changefeeds, events
 from cdc_core.store.job_tables import NODES, DatabaseNow
 from cdc_core.store.progress import ProgressStore
 
@@ -73,6 +73,18 @@ def within_register(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading
 
 def create(store: ProgressStore) -> None:
     store.create_job("orders", DEFINITION, owner="ann", locality=Locality())
+
+
+def test_only_one_prunes_the_events(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "MOST_OF_ONE", 1)
+    for number in range(3):
+        stores.mine.note_event("changefeed_started", "orders", epoch=number)
+    with stores.mine._transaction() as connection:
+        assert events._prunes_alone(connection)
+        stores.begin(lambda store: store.prune_events()).result(10)
+        assert len(stores.mine.events("orders")) == 3
+    stores.mine.prune_events()
+    assert len(stores.mine.events("orders")) == 1
 
 
 def test_a_session_that_expires_while_its_renewal_waits_stays_expired(stores: Stores) -> None:

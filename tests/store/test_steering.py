@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cdc_testing.stored import DEFINITION, die, node, progress
 
-from cdc_core.errors import ConfigError
+from cdc_core.errors import ConfigError, FencedError
 from cdc_core.locality import Locality
 from cdc_core.store.job_values import JobRecord, NodeRecord, Pending
 from cdc_core.store.opening import store_url
@@ -89,6 +89,31 @@ def test_a_job_without_a_living_node_is_paused_at_once_and_its_node_is_fenced(
     die(store, one)
     job = store.rest_job("orders", "stop", "stop")
     assert (job.state, job.epoch) == ("paused", 2)
+
+
+def test_an_error_does_not_undo_a_stop(store: ProgressStore, one: NodeRecord) -> None:
+    store.rest_job("orders", "stop", "stop")
+    assert store.settle("orders", one, "paused", "the sink refuses") == "paused"
+    assert look(store) == ("paused", "stop")
+
+
+def test_a_pause_in_place_of_a_restart_is_told(store: ProgressStore, one: NodeRecord) -> None:
+    store.restart_job("orders", "restart")
+    store.pause_job("orders", "maintenance")
+    assert [event.message for event in store.events("orders", kinds=["pause_requested"])] == ["restart", "maintenance"]
+
+
+def test_a_new_definition_of_a_job_that_is_to_pause_fences_a_frozen_node(store: ProgressStore, one: NodeRecord) -> None:
+    store.rest_job("orders", "pause", "maintenance")
+    die(store, one)
+    job = store.configure_job("orders", wider(), before=DEFINITION)
+    assert (job.state, job.epoch, tables(store)) == ("pause-requested", 2, WIDER["tables"])
+    with pytest.raises(FencedError):
+        store.save("orders", 1, progress(50))
+    assert store.settle("orders", one, "stopped") is None
+    two = store.join(node("two"), lease_s=60)
+    assert store.adopt("orders", two) is not None
+    assert store.settle("orders", two, "stopped") == "paused"
 
 
 def test_a_new_definition_waits_for_the_running_step(store: ProgressStore, one: NodeRecord) -> None:
