@@ -272,6 +272,13 @@ def test_a_token_signs_in_and_signing_out_ends_that(guarded: Browser) -> None:
     assert guarded.get("/ui/nodes").status == 303
 
 
+def test_who_cannot_sign_in_as_the_tokens_cannot_be_read_is_told_so(guarded: Browser, tmp_path: Path) -> None:
+    (tmp_path / "tokens").unlink()
+    assert guarded.get("/ui/login").status == 200
+    answer = signed_in(guarded, "view")
+    assert (answer.status, "cannot be read at present" in answer.page.text) == (503, True)
+
+
 def test_signing_in_leads_nowhere_else(guarded: Browser) -> None:
     for elsewhere in ("https://evil.example/", "//evil.example", "/ui/../x\\@evil", "javascript:1", "/metrics"):
         answer = guarded.post("/ui/login", token="view", next=elsewhere)
