@@ -22,15 +22,21 @@ _SENT_KEPT = timedelta(days=1)
 class DeadLetters(Database):
     """The dead letters of each changefeed."""
 
-    def dead_letters(self, name: str) -> list[DeadLetter]:
-        """Return the dead letters that were not replayed, in the order in which they were refused."""
-        with self._transaction(reading=True) as connection:
-            waiting = sa.select(DEAD_LETTERS).where(DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.replayed_at.is_(None))
-            return [dead_letter(row) for row in connection.execute(waiting.order_by(DEAD_LETTERS.c.id))]
+    def dead_letters(self, name: str, *, after: int = 0, limit: int | None = None) -> list[DeadLetter]:
+        """Return the dead letters that were not replayed, in the order in which they were refused.
 
-    def waiting_dead_letters(self) -> dict[str, int]:
-        """Return how many dead letters were not replayed, by changefeed, of those that have any."""
+        Those with numbers greater than *after*; with *limit*, only so many of the first.
+        """
+        waiting = sa.select(DEAD_LETTERS).where(DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.replayed_at.is_(None))
+        first = waiting.where(DEAD_LETTERS.c.id > after).order_by(DEAD_LETTERS.c.id).limit(limit)
+        with self._transaction(reading=True) as connection:
+            return [dead_letter(row) for row in connection.execute(first)]
+
+    def waiting_dead_letters(self, name: str | None = None) -> dict[str, int]:
+        """Return how many dead letters were not replayed, by changefeed, of those that have any; or only of *name*."""
         counted = sa.select(DEAD_LETTERS.c.name, sa.func.count()).where(DEAD_LETTERS.c.replayed_at.is_(None))
+        if name is not None:
+            counted = counted.where(DEAD_LETTERS.c.name == name)
         with self._transaction(reading=True) as connection:
             return {name: int(count) for name, count in connection.execute(counted.group_by(DEAD_LETTERS.c.name))}
 

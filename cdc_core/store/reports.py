@@ -148,7 +148,7 @@ def report(store: ProgressStore, known: ChangefeedRecord, *, now: datetime) -> R
         known=known,
         progress=store.load(known.name),
         status=store.status(known.name),
-        dead_letters=len(store.dead_letters(known.name)),
+        dead_letters=store.waiting_dead_letters(known.name).get(known.name, 0),
         rescans=store.rescans(known.name),
         job=None if job is None else job_report(store, job, known, now=now),
         history=() if job is None else store.job_events(known.name),

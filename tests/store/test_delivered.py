@@ -123,6 +123,10 @@ def test_dead_letters_wait_until_they_are_sent_again(store: ProgressStore) -> No
     ]
     store.save("orders", epoch, Progress(token={}), dead_letters=letters)
     seven, eight = store.dead_letters("orders")
+    assert store.dead_letters("orders", limit=1) == [seven]
+    assert store.dead_letters("orders", after=seven.number, limit=9) == [eight]
+    assert store.waiting_dead_letters("orders") == store.waiting_dead_letters() == {"orders": 2}
+    assert store.waiting_dead_letters("others") == {}
     assert (seven.key, seven.updated, seven.stage, eight.key) == ("[7]", Timestamp(7), "encode", "[8]")
     assert seven.refused_at is not None
     assert store.count_dead_letters("orders", since=seven.refused_at) == 2

@@ -22,6 +22,7 @@ from cdc_core.masking import uri_secrets
 from cdc_core.plugins.entry_points import PLUGINS, published
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core.web.page import views
 
 TABLE = "counter"
 
@@ -149,7 +150,12 @@ def test_a_preview_shows_messages_and_leaves_nothing_behind(
 
 
 def test_dead_letters_are_shown_with_their_rows_replayed_and_discarded(
-    browser: Browser, store: ProgressStore, plugins: PluginHost, fields: dict[str, str], tmp_path: Path
+    browser: Browser,
+    store: ProgressStore,
+    plugins: PluginHost,
+    fields: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     dead = {"on_error": "dead_letter", "dead_letter": f"file://{tmp_path}/dead"}
     Script(tmp_path).order("bad-rows", json.dumps({"how": "name", "rows": [17, 23]}))
@@ -164,6 +170,10 @@ def test_dead_letters_are_shown_with_their_rows_replayed_and_discarded(
 
     page = browser.get("/ui/changefeeds/orders").page
     assert "17 is refused" in page.text
+    monkeypatch.setattr(views, "LETTERS", 1)
+    page = browser.get("/ui/changefeeds/orders").page
+    assert "Replay all 2" in page.text
+    assert "and 1 more" in page.text
     first, second = (letter.number for letter in store.dead_letters("orders"))
     shown = browser.get(f"/ui/changefeeds/orders/dead-letters/{first}").page
     assert 'after: { "id": 7, "n": 17 }' in shown.text

@@ -29,6 +29,7 @@ from cdc_core.web.page.texts import (
 
 __all__ = [
     "EVENTS",
+    "LETTERS",
     "ChangefeedView",
     "DeadLetterRow",
     "Fact",
@@ -42,7 +43,8 @@ __all__ = [
 _SPANS = 50
 EVENTS = 50
 """How many events are shown."""
-_LETTERS = 50
+LETTERS = 50
+"""How many dead letters are shown."""
 _ORDER = ("source", "tables", "query", "functions", "table", "sink", "format", "options", "spark")
 _NOT_WRITTEN = ("literal_secrets", "plugins", "written")
 
@@ -136,8 +138,9 @@ class ChangefeedView:
 def changefeed_view(
     report: Report, measured: Measurement, letters: Sequence[DeadLetter], events: Sequence[Event]
 ) -> ChangefeedView:
-    """Return the view of *report*, with its dead letters and the latest events, the last one last."""
+    """Return the view of *report*, with its first dead letters and the latest events, the last one last."""
     spans = _spans(report)
+    more_letters = report.dead_letters - len(letters)
     return ChangefeedView(
         name=report.known.name,
         state=report.state,
@@ -156,9 +159,9 @@ def changefeed_view(
         retries=_retries(report),
         events=[_event(event) for event in reversed(events)],
         definition=list(_definition(report.known.definition)),
-        letters=[letter_row(letter) for letter in letters[:_LETTERS]],
-        letters_total=number_text(len(letters)) if letters else "",
-        more_letters=number_text(len(letters) - _LETTERS) if len(letters) > _LETTERS else "",
+        letters=[letter_row(letter) for letter in letters],
+        letters_total=number_text(max(report.dead_letters, len(letters))) if letters else "",
+        more_letters=number_text(more_letters) if more_letters > 0 else "",
     )
 
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from cdc_core.store.reports import report
 from cdc_core.web.endpoint import Refusal
-from cdc_core.web.page.changefeed import EVENTS, ChangefeedView, changefeed_view
+from cdc_core.web.page.changefeed import EVENTS, LETTERS, ChangefeedView, changefeed_view
 from cdc_core.web.page.live import Frame, frames_answer
 from cdc_core.web.page.measurements import Measurement, measure, moment_of
 from cdc_core.web.page.node_views import NodeRow, node_rows
@@ -115,7 +115,8 @@ def seen_changefeed(site: Site, name: str) -> tuple[ChangefeedView, Measurement]
     found = report(store, known, now=datetime.now(UTC))
     if measured is None:
         measured = measure(moment_of(found), None)
-    return changefeed_view(found, measured, store.dead_letters(name), store.events(name, limit=EVENTS)), measured
+    letters, events = store.dead_letters(name, limit=LETTERS), store.events(name, limit=EVENTS)
+    return changefeed_view(found, measured, letters, events), measured
 
 
 def _overview(site: Site, chosen: Filter) -> Overview:

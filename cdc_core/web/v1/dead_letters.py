@@ -29,8 +29,8 @@ def dead_letters(request: Request) -> Response:
     _require_job(deployment, name)
     limit = number(request, "limit", default=100, least=1, most=_MOST)
     after = number(request, "after", default=0, least=0, most=2**62)
-    found = [letter for letter in deployment.store.dead_letters(name) if letter.number > after]
-    return JSONResponse([_values(letter) for letter in found[:limit]])
+    found = deployment.store.dead_letters(name, after=after, limit=limit)
+    return JSONResponse([_values(letter) for letter in found])
 
 
 def replay_dead_letters(request: Request) -> Response:
@@ -52,7 +52,7 @@ def replayed(deployment: Deployment, name: str, give_up: Collection[int] = ()) -
     epoch = _require_job(deployment, name, to_replay=True)
     known = deployment.store.find(name)
     assert known is not None
-    if not deployment.store.dead_letters(name) and not give_up:
+    if not deployment.store.dead_letters(name, limit=1) and not give_up:
         return None, 0
     try:
         feed = deployment.feed(name, known.definition)
