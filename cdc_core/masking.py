@@ -28,7 +28,8 @@ MASK = "***"
 
 _SECRET_NAME = re.compile(
     r"passw(or)?d|passphrase|pwd|secret|token|credential|signature|auth(orization)?(_header)?$|^sas$|^sig$"
-    r"|(access|account|api|client|encryption|mask|private|shared)[._-]?key(?![._-]?id)|ssl\.key",
+    r"|(access|account|api|client|encryption|mask|private|shared)[._-]?key(?![._-]?id)|ssl[._-]key"
+    r"|(?<![a-z])(db|pg|user)?pass(?![a-z]|[._-](file|location|path))",
     re.IGNORECASE,
 )
 _HOSTS = re.compile(r"|(\[[^\]]*\]|[^:,\[\]]*)(:\d*)?(,(\[[^\]]*\]|[^:,\[\]]*)(:\d*)?)*")

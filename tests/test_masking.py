@@ -120,6 +120,14 @@ def test_a_short_secret_is_masked_only_where_it_stands_alone() -> None:
         "sas",
         "sasl.oauthbearer.assertion.private.key.pem",
         "ssl.key.pem",
+        "ssl_key",
+        "ssl.key",
+        "ssl-key",
+        "DB_PASS",
+        "CDC_DB_PASS",
+        "db.pass",
+        "PGPASS",
+        "pass",
     ],
 )
 def test_names_of_secrets_are_known(name: str) -> None:
@@ -127,7 +135,21 @@ def test_names_of_secrets_are_known(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["key_in_value", "AWS_ACCESS_KEY_ID", "topic_prefix", "key_column", "user", "author", "sslkey"]
+    "name",
+    [
+        "key_in_value",
+        "AWS_ACCESS_KEY_ID",
+        "topic_prefix",
+        "key_column",
+        "user",
+        "author",
+        "sslkey",
+        "bypass",
+        "compass",
+        "passive",
+        "is_passive",
+        "PGPASSFILE",
+    ],
 )
 def test_other_names_are_no_secrets(name: str) -> None:
     assert not is_secret_name(name)

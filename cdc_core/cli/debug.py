@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
@@ -75,11 +76,14 @@ def debug(
         found: dict[str, Any] = {}
         option = "--state" if store is None else "--store"
 
+        def hide_referred() -> None:  # what of the variables is secret, only the whole definition says
+            session.add_secrets(environment_secrets(referred=_referred(file)))
+
         def configured() -> dict[str, Any]:
             try:
                 feed = found["feed"] = resolved(session, located(session, file, named, store=store)[0])
-            except Exception:  # what of the variables is secret, only the whole definition says
-                session.add_secrets(environment_secrets(referred=_referred(file)))
+            except Exception:
+                hide_referred()
                 raise
             return parts.configuration(feed)
 
@@ -90,12 +94,15 @@ def debug(
             return parts.saved(progress, known)
 
         archive.add("configuration.json", configured)  # first: it says what is secret
+        if "feed" not in found:  # it may also have taken too long
+            hide_referred()
         archive.add("progress.json", stored)
         archive.add("versions.json", parts.versions)
         archive.add("machine.json", lambda: parts.machine(state_dir))
         _add_of_store(archive, progress, feed_name, found.get("known"))
         _add_of_feed(archive, found.get("feed"), found.get("known"), connect=not no_connect)
-        for number, log in enumerate([*sorted(state_dir.glob(f"{feed_name}*.log")), *map(Path, logs)], 1):
+        own = sorted(state_dir.glob(f"{glob.escape(feed_name)}.spark.log*"))  # with those that were rotated
+        for number, log in enumerate([*own, *map(Path, logs)], 1):
             archive.add(f"logs/{number}-{log.name}", partial(parts.last_lines, log))
     click.echo(f"wrote {archive_path}")
     for failed in archive.failed:

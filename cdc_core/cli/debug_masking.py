@@ -13,24 +13,32 @@ __all__ = ["environment_secrets", "masked_text"]
 _LEAST = 4
 """A shorter value of a variable is no secret that could be told from other text."""
 _REFERENCE = re.compile(r"\$\{[^{}]*\}")
-_LOGIN = re.compile(r"(://[^\s/?#:@\"']*:)([^\s@\"']+)(?=@)")
-_NAME = re.compile(r"""([\w.-]+)\\*["']?\s*[:=]\s*""")
+_LOGIN = re.compile(r"(://[^\s/?#:@\"']*:)(?:([^\s\"']+)(?=@)|[^\s\"']++)")
+"""A password ends at the last `@`. Without one, all up to the next space is taken, so as not to be searched again."""
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN (?P<kind>(?:\w+ )*PRIVATE KEY)-----"
+    r"(?:(?:[^-]|-(?!----))*+-----END (?P=kind)-----|(?:[\w+/=:,\s\\]|-(?!-))*+)"
+    r"|(?<![\w+/=\s])[\w+/=\s]++-----END (?:\w+ )*PRIVATE KEY-----"
+)
+"""A private key as PEM, also when the text lacks its end or its beginning."""
+_NAME = re.compile(r"""(?<![\w.-])(?:([\w.-]++)\\*["']?\s*[:=]\s*|(--[\w.-]++)\\*["']?[\s,]++(?!-))""")
 _VALUE = re.compile(
     r"""\$\{[^{}]*\}|(?:(?:Basic|Bearer|Token|ApiKey)\s+)?"""
-    r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|(?P<quote>\\+["']).*?(?P=quote)|[^\s"'\\&;,{}\[\]()]+)""",
+    r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|(?P<quote>\\+["']).*?(?P=quote)|[^\s"'\\&;]*[^\s"'\\&;,{}\[\]()])""",
     re.IGNORECASE,
 )
-"""A name and its value: `name=value`, `"name": "value"`, `name='value'`, and the same inside of another quoted text."""
+"""A name and its value: `name=value`, `"name": "value"`, `name='value'`, `--name value`, and the same inside of another
+quoted text. A bare value may have commas and brackets; those at its end may belong to what is around it, and stay."""
 _SCHEMED = re.compile(r"\b(Basic|Bearer)\s+[A-Za-z0-9+/._~=-]{6,}", re.IGNORECASE)
 
 
 def masked_text(text: str, secrets: Iterable[str]) -> str:
-    """Return *text* without *secrets*, passwords in URIs, and values under secret-looking names.
+    """Return *text* without *secrets*, passwords in URIs, private keys, and values under secret-looking names.
 
     References such as `${PASSWORD}`, numbers below 1000, and the words true, false, null and none stay.
     """
-    text = mask(text, secrets)
-    text = _LOGIN.sub(lambda found: found[0] if _REFERENCE.fullmatch(found[2]) else found[1] + MASK, text)
+    text = _PRIVATE_KEY.sub(MASK, mask(text, secrets))
+    text = _LOGIN.sub(_without_password, text)
     text = _SCHEMED.sub(lambda found: f"{found[1]} {MASK}", text)
     return "".join(_without_assigned(text))
 
@@ -46,11 +54,15 @@ def environment_secrets(environ: Mapping[str, str] = os.environ, referred: Itera
     return secret_forms(found)
 
 
+def _without_password(login: re.Match[str]) -> str:
+    return login[0] if login[2] is None or _REFERENCE.fullmatch(login[2]) else login[1] + MASK
+
+
 def _without_assigned(text: str) -> Iterator[str]:
     """Yield the pieces of *text*, with the mask in place of values under secret-looking names."""
     done = 0
     for name in _NAME.finditer(text):
-        value = _VALUE.match(text, name.end()) if name.start() >= done and is_secret_name(name[1]) else None
+        value = _VALUE.match(text, name.end()) if name.start() >= done and is_secret_name(name[1] or name[2]) else None
         if value is None or _is_harmless(value[0].strip("\\\"'")):
             continue
         quote = re.match(r"\\*[\"']|", value[0])

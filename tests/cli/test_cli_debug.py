@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import tarfile
+import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cdc_testing.stored import progress
 
+from cdc_core.cli import debug as debug_module
 from cdc_core.cli import debug_parts
 from cdc_core.cli.debug_archive import DebugArchive
 from cdc_core.cli.debug_masking import environment_secrets, masked_text
@@ -20,6 +23,11 @@ from cdc_core.store.progress import ProgressStore, store_url
 
 Capture = pytest.CaptureFixture[str]
 SECRETS = ("hunter2", "s3cr3t-of-env", "quoted secret", "in-a-login", "bearer.of.log", "nested-quote", "of/the+store")
+PEM = (
+    "-----BEGIN RSA PRIVATE KEY-----\nDEK-Info: AES-256-CBC,9F\n\n"
+    + "MIIEowIBA+/\n" * 9
+    + "A==\n-----END RSA PRIVATE KEY-----"
+)
 
 
 def members(path: Path) -> dict[str, str]:
@@ -120,6 +128,34 @@ def test_a_definition_that_cannot_be_read_leaves_the_rest_and_hides_every_variab
     assert "of-any-name" not in "\n".join(found.values())
 
 
+def test_a_definition_that_takes_too_long_hides_every_variable_that_the_file_names(
+    file: Path, store: ProgressStore, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(debug_module, "resolved", lambda *_: over.wait())
+    monkeypatch.setattr(debug_module, "DebugArchive", partial(DebugArchive, limit_s=1))
+    monkeypatch.setenv("WHO", "of-any-name")
+    file.write_text(file.read_text().replace("hunter2", "${WHO}"))
+    store.note_event("changefeed_failed", "orders", message="no route to of-any-name")
+    found, _ = collected(file, capsys, "--no-connect")
+    over.set()
+    assert "took longer" in found["configuration.json.error"]
+    assert "no route to ***" in found["events.jsonl"]
+    assert "of-any-name" not in "\n".join(found.values())
+
+
+def test_the_logs_are_those_of_the_changefeed_also_the_rotated_one(
+    file: Path, store: ProgressStore, capsys: Capture
+) -> None:
+    for other in ("orders.spark.log.1", "orders_of_bob.spark.log", "orders2.spark.log", "orders.log"):
+        (file.parent / ".cdc" / other).write_text("a line\n")
+    found, _ = collected(file, capsys, "--no-connect")
+    assert {name for name in found if name.startswith("logs/")} == {
+        "logs/1-orders.spark.log",
+        "logs/2-orders.spark.log.1",
+    }
+
+
 def test_a_part_that_fails_or_hangs_is_told_and_the_others_follow(tmp_path: Path) -> None:
     def fail() -> Any:
         raise ValueError("the password is hunter2")
@@ -163,10 +199,36 @@ def test_with_no_connect_neither_source_nor_sink_is_asked(file: Path, store: Pro
         ("password=${P} token: true", "password=${P} token: true"),
         ("Authorization: Basic dXNlcjpwYXNz", "Authorization: ***"),
         ("author=me, monkey=1", "author=me, monkey=1"),
+        ("DB_PASS=hunter2 bypass=abc", "DB_PASS=*** bypass=abc"),
+        ("pg://u:p@ss@h/d and pg://u:a@b@c@h/d?x=1", "pg://u:***@h/d and pg://u:***@h/d?x=1"),
+        ("cdc run --password hunter2 --verbose x", "cdc run --password *** --verbose x"),
+        ("--token abc,def --secret-mode --other x", "--token *** --secret-mode --other x"),
+        ("['--password', 'hunter2', '--rows', '3']", "['--password', '***', '--rows', '3']"),
+        ('["--token","hunter2","--rows","3"]', '["--token","***","--rows","3"]'),
+        ("password=a,b user=c", "password=*** user=c"),
+        ("password=(abc)def user=c", "password=*** user=c"),
+        ("password={abc}[def]g&x=1", "password=***&x=1"),
+        ("Login(user=c, password=hunter2)", "Login(user=c, password=***)"),
+        ('{"token":{"lsn":5},"password":12345}', '{"token":{"lsn":5},"password":***}'),
+        (f"key:\n{PEM}\nand more", "key:\n***\nand more"),
+        (f"ssl_key={PEM} x=1", "ssl_key=*** x=1"),
+        (json.dumps({"pem": PEM, "n": 1}), '{"pem": "***", "n": 1}'),
+        (PEM[:99], "***"),
+        (PEM[70:], "***"),
+        (
+            "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
+            "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
+        ),
     ],
 )
 def test_what_looks_like_a_secret_is_masked_and_nothing_else(text: str, masked: str) -> None:
     assert masked_text(text, ()) == masked
+
+
+@pytest.mark.parametrize("part", ["a", "://a:", "-----BEGIN PRIVATE KEY-----x.", "--a, ", "a=", "password=("])
+def test_long_runs_without_a_secret_take_no_time_to_speak_of(part: str) -> None:
+    text = part * (1_000_000 // len(part))
+    assert masked_text(f"{text} password=hunter2", ()).endswith(" password=***")
 
 
 def test_variables_are_secret_by_their_names_or_as_parts_of_uris() -> None:
