@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from cdc_testing.browsing import Answer, Browser
 from cdc_testing.page_rig import HOSTILE, Shown, deployment, served
-from cdc_testing.stored import DEFINITION
+from cdc_testing.stored import DEFINITION, progress
 
-from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core import Timestamp
+from cdc_core.store.progress import DeadLetter, ProgressStore, store_url
 from cdc_core.web.access.callers import token_hash
 
 
@@ -245,6 +248,44 @@ def test_the_stream_of_the_overview_sends_lines_and_all_of_them_when_one_comes(b
     assert sent.count('id="feeds"') == 2
 
 
+def test_the_stream_of_a_changefeed_that_is_dropped_says_so_and_goes_on(browser: Browser, store: ProgressStore) -> None:
+    store.register("old", DEFINITION)
+    dropped = False
+
+    def is_complete(sent: str) -> bool:
+        nonlocal dropped
+        if not dropped and "event: point" in sent:
+            store.forget("old")
+            dropped = True
+        return "the store knows no changefeed" in sent
+
+    assert 'id="connection"' in stream(browser, "/ui/changefeeds/old/live", until=is_complete)
+
+
+def test_what_needs_a_job_is_not_offered_for_other_changefeeds(browser: Browser, shown: Shown) -> None:
+    store = shown.store
+    shown.step("orders", rows=0, letters=1)
+    epoch = store.begin_attempt(store.register("old", DEFINITION).name)
+    refused = [DeadLetter(table="t", key="[1]", updated=Timestamp(1), stage="sink", error="no")]
+    store.save("old", epoch, progress(), dead_letters=refused)
+    for name, is_offered in (("orders", True), ("old", False)):
+        start, [letter] = f"/ui/changefeeds/{name}", store.dead_letters(name)
+        of_letter = f"{start}/dead-letters/{letter.number}"
+        one, all_of_it = browser.get(of_letter).page, browser.get(start).page
+        assert of_letter in all_of_it.links
+        assert (f"{start}/replay" in all_of_it.links) is is_offered
+        assert (f"{start}/preview" in [form.target for form in all_of_it.forms]) is is_offered
+        assert ({f"{start}/replay", f"{of_letter}/discard"} <= set(one.links)) is is_offered
+        sent = stream(browser, f"{start}/live", until=lambda sent: "event: point" in sent)
+        assert (f"{start}/replay" in sent) is is_offered
+
+
+def test_no_level_of_headings_is_left_out(browser: Browser) -> None:
+    levels = [int(level) for level in re.findall(r"<h([1-6])[ >]", browser.get("/ui/changefeeds/orders").body)]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
 def test_charts_have_the_points_of_everybody_who_looked(browser: Browser) -> None:
     browser.get("/ui")
     columns = json.loads(browser.get("/ui/changefeeds/orders/points").body)
@@ -258,6 +299,10 @@ def test_whoever_has_not_signed_in_is_asked_to(guarded: Browser) -> None:
     assert answer.headers["location"] == "/ui/login?next=%2Fui%2Fnodes%3Fx%3D1"
     assert "Sign in" in guarded.get(answer.headers["location"]).page.text
     assert guarded.get("/ui/static/page.css").status == 200
+
+
+def test_a_form_that_is_checked_while_nobody_is_signed_in_gets_no_page_to_sign_in(guarded: Browser) -> None:
+    assert guarded.get("/ui/nodes", **{"HX-Request": "true"}).status == 401
 
 
 def test_a_token_signs_in_and_signing_out_ends_that(guarded: Browser) -> None:

@@ -11,7 +11,7 @@ from cdc_testing import scripted
 from cdc_testing.chromium import Watched, chromium, find_chromium
 from cdc_testing.components import plugin, source_of
 from cdc_testing.page_rig import HOSTILE, Shown, deployment, served
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from cdc_core.plugins.entry_points import PLUGINS, published
 from cdc_core.plugins.host import PluginHost
@@ -114,6 +114,26 @@ def test_charts_are_drawn_and_go_on(watched: Watched, shown: Shown) -> None:
     shown.step("eu-orders", rows=5_000_000, lag_s=77)
     expect(page.locator("#readings")).to_contain_text("1 min 1")
     assert page.locator("#readings").inner_text() != before
+
+
+def test_a_page_that_was_refused_its_stream_and_points_draws_charts_and_asks_again(browser: Browser, url: str) -> None:
+    watched = Watched(browser, url)
+    page, refused = watched.page, []
+
+    def refuse_once(route: Route) -> None:
+        refused.append(route.request.url)
+        route.fulfill(status=503)
+
+    page.clock.install()
+    page.route("**/live", refuse_once, times=1)
+    page.route("**/points", lambda route: route.abort())
+    page.goto("/ui/changefeeds/eu-orders")
+    expect(page.locator("[data-live]")).to_have_text("connection lost")
+    expect(page.locator(".chart canvas")).to_have_count(4)
+    page.clock.fast_forward(5000)
+    expect(page.locator("[data-live]")).to_have_text("live")
+    assert len(refused) == 1
+    watched.close()
 
 
 def test_text_that_looks_like_a_script_stays_text(watched: Watched, shown: Shown) -> None:

@@ -118,6 +118,7 @@ class ChangefeedView:
     tone: Tone
     note: str
     doing: str
+    is_job: bool
     actions: Sequence[str]
     stations: Sequence[Station]
     delivered: str
@@ -147,6 +148,7 @@ def changefeed_view(
         tone=tone_of(report),
         note=note_of(report),
         doing=_doing(report),
+        is_job=report.job is not None,
         actions=actions_of(report),
         stations=_stations(report, measured),
         delivered=_delivered(report),

@@ -39,7 +39,7 @@ _FEED = "/ui/changefeeds/{name}"
 
 
 def page_endpoints() -> list[Endpoint]:
-    """Return the endpoints of the page. They answer with HTML, also about errors."""
+    """Return the endpoints of the page. They answer with HTML, also about errors of their handlers."""
     return [
         *_public(),
         _endpoint("GET", "/ui", Role.VIEW, show_overview),

@@ -17,7 +17,7 @@ _TITLES = {400: "This cannot be done", 403: "This is not allowed", 404: "There i
 
 def error_page(request: Request, status: int, message: str) -> Response:
     """Return the page that says why *request* is not granted; the one to sign in for a caller who has not."""
-    if status == 401 and request.method == "GET" and "htmx-request" not in request.headers:
+    if status == 401 and request.method == "GET" and "hx-request" not in request.headers:
         wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return redirect(f"{LOGIN}?next={quote(wanted, safe='')}")
     title = _TITLES.get(status, "Something is wrong")

@@ -54,7 +54,9 @@ def show_letter(request: Request) -> Response:
         problem = deployment.masked(str(error))
     if not (row or problem):
         problem = "The row is not at the dead letters' sink any more."
-    return page(request, "letter.html", name=name, letter=letter_row(letter), row=row, problem=problem)
+    is_job = deployment.store.find_job(name) is not None
+    shown = letter_row(letter)
+    return page(request, "letter.html", name=name, letter=shown, row=row, problem=problem, is_job=is_job)
 
 
 def ask_to_replay(request: Request) -> Response:

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from cdc_core.errors import CdcError
+from cdc_core.web.endpoint import Refusal
 from cdc_core.web.page.history import INTERVAL_S
 from cdc_core.web.page.rendering import part, secured
 
@@ -46,7 +47,7 @@ class _Stream:
         """Return what the browser lacks, as events."""
         try:
             frame = self._read()
-        except CdcError as error:
+        except (CdcError, Refusal) as error:
             return self._changed({"connection": part("connection.html", problem=str(error))})
         events, changed = [], {**frame.parts, "connection": part("connection.html", problem="")}
         if frame.group is not None and frame.members != self._members:

@@ -75,5 +75,6 @@
     .then((columns) => {
       if (columns.length === COLUMNS) points = columns;
       draw();
-    });
+    })
+    .catch(() => draw());
 })();

@@ -24,7 +24,13 @@
   const open = () => {
     stream = new EventSource(shown.dataset.live);
     stream.addEventListener("open", () => show("live"));
-    stream.addEventListener("error", () => show("lost"));
+    stream.addEventListener("error", (event) => {
+      show("lost");
+      // After an answer that is no stream, such as 503, the browser does not connect again by itself.
+      if (event.target !== stream || stream.readyState !== EventSource.CLOSED) return;
+      close();
+      setTimeout(() => { if (stream === null && !document.hidden) open(); }, 5000);
+    });
     stream.addEventListener("parts", (event) => apply(event.data));
     stream.addEventListener("point", (event) => document.dispatchEvent(new CustomEvent("point", { detail: JSON.parse(event.data) })));
     stream.addEventListener("over", () => { close(); open(); });
