@@ -11,7 +11,7 @@ import psycopg
 
 from cdc_core import Timestamp
 
-__all__ = ["Sql", "another_tablespace", "clock", "table_of", "writing"]
+__all__ = ["Sql", "another_tablespace", "clock", "no_free_slot", "table_of", "writing"]
 
 Sql = psycopg.Connection[tuple[Any, ...]]
 
@@ -69,3 +69,19 @@ def another_tablespace(sql: Sql) -> Iterator[None]:
     finally:
         sql.execute("ALTER TABLE ALL IN TABLESPACE elsewhere SET TABLESPACE pg_default")
         sql.execute("DROP TABLESPACE elsewhere")
+
+
+@contextmanager
+def no_free_slot(sql: Sql) -> Iterator[None]:
+    """Take all slots of the server that are free, until the block ends."""
+    free = "SELECT current_setting('max_replication_slots')::int - (SELECT count(*) FROM pg_replication_slots)"
+    count = sql.execute(free).fetchone()
+    assert count is not None
+    names = [f"filler_{number}" for number in range(count[0])]
+    for name in names:
+        sql.execute("SELECT pg_create_physical_replication_slot(%s)", [name])
+    try:
+        yield
+    finally:
+        for name in names:
+            sql.execute("SELECT pg_drop_replication_slot(%s)", [name])

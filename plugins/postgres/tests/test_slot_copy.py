@@ -24,7 +24,7 @@ from cdc_rangefeed_postgres.lsn import lsn_text
 from cdc_rangefeed_postgres.reader import PostgresReader
 from cdc_rangefeed_postgres.slot_copy import SlotCopy
 from cdc_testing.feeding import Feed, feed_of
-from cdc_testing.postgres import Sql
+from cdc_testing.postgres import Sql, no_free_slot
 from cdc_testing.runs import eventually
 
 from cdc_core import HistoryLostError, RetryableRangefeedError, RowBatch, Slice, SpanMark, TerminalRangefeedError
@@ -243,21 +243,6 @@ def test_the_copy_of_a_killed_reader_is_dropped_and_does_not_disturb_the_next_on
                 patch.setattr(log_slice, "_WORTH_BYTES", 1)
                 assert rows_of(items_of(feed, slice_)) == rows_of(from_the_slot(feed, slice_))
         eventually("the copy to be dropped", lambda: not copies(sql))
-
-
-@contextmanager
-def no_free_slot(sql: Sql) -> Iterator[None]:
-    free = "SELECT current_setting('max_replication_slots')::int - (SELECT count(*) FROM pg_replication_slots)"
-    count = sql.execute(free).fetchone()
-    assert count is not None
-    names = [f"filler_{number}" for number in range(count[0])]
-    for name in names:
-        sql.execute("SELECT pg_create_physical_replication_slot(%s)", [name])
-    try:
-        yield
-    finally:
-        for name in names:
-            sql.execute("SELECT pg_drop_replication_slot(%s)", [name])
 
 
 @pytest.mark.usefixtures("small", "table")

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pytest
 from cdc_rangefeed_postgres import truncation
+from cdc_rangefeed_postgres.catalog import Leaf
+from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.lsn import parse_lsn
+from cdc_rangefeed_postgres.slot import Slot
+from cdc_rangefeed_postgres.truncation import TruncateSearch
 from cdc_testing.feeding import Feed, feed_of
-from cdc_testing.postgres import Sql
+from cdc_testing.postgres import Sql, no_free_slot
 
 from cdc_core import TerminalRangefeedError
 
@@ -138,7 +145,7 @@ def test_a_truncated_partition_is_found_in_the_log_after_its_statistics_were_gat
     database: str, sql: Sql, caplog: pytest.LogCaptureFixture
 ) -> None:
     sql.execute('CREATE TABLE "p, 2" PARTITION OF p FOR VALUES FROM (9000) TO (9999)')
-    with feed_of(database, "p", options=KEEP) as feed:
+    with feed_of(database, "p") as feed:
         feed.start()
         feed.catch_up()
         sql.execute("INSERT INTO p VALUES (3000, 'table public.p0: TRUNCATE: (no-flags)')")
@@ -146,17 +153,127 @@ def test_a_truncated_partition_is_found_in_the_log_after_its_statistics_were_gat
         feed.catch_up()
         assert warnings(caplog) == []
         for truncated, shown in (("p1", "p1"), ('"p, 2"', "p, 2")):
-            caplog.clear()
             sql.execute(f"TRUNCATE {truncated}; ANALYZE p")
             sql.execute("VACUUM FULL p0")
             sql.execute("ANALYZE p")
+            feed.resume(options={})
+            with pytest.raises(
+                TerminalRangefeedError, match=rf"^table \S+p: 1 partition \(public\.{shown}\) was trunc"
+            ):
+                feed.catch_up()
+            feed.resume(options=KEEP)
             feed.catch_up()
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The places from which the log was searched."""
+    found: list[int] = []
+    search = TruncateSearch._search
+
+    def noted(self: TruncateSearch, connection: Connection, copy: str, after: int) -> list[str]:
+        found.append(after)
+        return search(self, connection, copy, after)
+
+    monkeypatch.setattr(TruncateSearch, "_search", noted)
+    return found
+
+
+def test_the_log_is_searched_once_for_all_tables_and_not_when_rows_are_kept(
+    database: str, sql: Sql, searches: list[int]
+) -> None:
+    sql.execute("CREATE TABLE q (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    sql.execute("CREATE TABLE q0 PARTITION OF q FOR VALUES FROM (0) TO (1000)")
+    for options, count in ((None, 1), (KEEP, 0)):
+        with feed_of(database, "p", "q", options=options) as feed:
+            feed.start()
             feed.catch_up()
-            assert warnings(caplog) == [
-                f"table public.p: 1 partition (public.{shown}) was truncated; the rows stay at the sink".replace(
-                    "public.p:", f"{feed.rangefeed.schemas()[0].name}:"
-                )
-            ]
+            searches.clear()
+            sql.execute("VACUUM (FULL, ANALYZE) p")
+            sql.execute("VACUUM (FULL, ANALYZE) q")
+            feed.catch_up()
+            assert len(searches) == count
+
+
+def leaf_of(feed: Feed, name: str) -> Leaf:
+    catalog = feed.planner._catalog
+    assert catalog is not None
+    (found,) = (leaf for leaf in catalog.tables["public.p"].leaves if leaf.name == name)
+    return found
+
+
+def test_a_truncate_that_ends_where_the_search_begins_was_noted_before(database: str, sql: Sql) -> None:
+    with feed_of(database, "p", options=KEEP) as feed:
+        feed.start()
+        feed.catch_up()
+        slot, leaf = Slot.of(feed.context), leaf_of(feed, "p1")
+        sql.execute("TRUNCATE p1")
+        sql.execute("SELECT pg_copy_logical_replication_slot(%s, 'peeked', true, 'test_decoding')", [slot.name])
+        query = (
+            "SELECT max(lsn)::text FROM pg_logical_slot_peek_changes('peeked', NULL, NULL) WHERE data LIKE 'COMMIT%'"
+        )
+        row = sql.execute(query).fetchone()
+        assert row is not None
+        sql.execute("SELECT pg_drop_replication_slot('peeked')")
+        end = parse_lsn(row[0])
+        assert TruncateSearch(slot).truncated(sql, [(leaf, 1)], after=end) == []
+        assert TruncateSearch(slot).truncated(sql, [(leaf, 1)], after=end - 1) == [leaf]
+
+
+def test_the_search_waits_for_a_free_slot(
+    database: str, sql: Sql, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with feed_of(database, "p") as feed, ExitStack() as slots:
+        monkeypatch.setattr(truncation.time, "sleep", lambda _: slots.close())
+        feed.start()
+        feed.catch_up()
+        sql.execute("TRUNCATE p1; ANALYZE p")
+        slots.enter_context(no_free_slot(sql))
+        with pytest.raises(TerminalRangefeedError, match=r"1 partition \(public\.p1\) was truncated"):
+            feed.catch_up()
+        assert not warnings(caplog)
+
+
+def test_without_a_free_slot_a_search_is_not_taken_for_one_that_found_nothing(
+    database: str, sql: Sql, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(truncation, "_TRY_AGAIN_S", 0.0)
+    with feed_of(database, "p") as feed:
+        feed.start()
+        feed.catch_up()
+        after, asked = parse_lsn(feed.token["lsn"]), [(leaf_of(feed, "p1"), 1)]
+        search = TruncateSearch(Slot.of(feed.context))
+        sql.execute("TRUNCATE p1; ANALYZE p")
+        with no_free_slot(sql):
+            assert [search.truncated(sql, asked, after=after) for _ in range(2)] == [[], []]
+        assert warnings(caplog) == [
+            "partitions public.p1 have new files, and the log cannot be searched for TRUNCATE: all replication slots"
+            " are in use, or the slot is being moved"
+        ]
+        assert [leaf.name for leaf in search.truncated(sql, asked, after=after)] == ["p1"]
+
+
+@pytest.mark.parametrize("limit", ["time", "room"])
+def test_a_search_that_takes_too_much_says_that_a_truncated_partition_may_be_missed(
+    database: str, sql: Sql, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    with feed_of(database, "p") as feed:
+        feed.start()
+        feed.catch_up()
+        after, asked = parse_lsn(feed.token["lsn"]), [(leaf_of(feed, "p1"), 1)]
+        sql.execute("INSERT INTO p SELECT g, repeat('x', 300) FROM generate_series(2001, 8000) g; TRUNCATE p1")
+        if limit == "time":
+            monkeypatch.setattr(truncation, "_LIMIT_S", 0.001)
+        else:
+            sql.execute("SET work_mem = '64kB'; SET temp_file_limit = '64kB'")
+        search = TruncateSearch(Slot.of(feed.context))
+        assert [search.truncated(sql, asked, after=after) for _ in range(2)] == [[], []]
+        sql.execute("RESET work_mem; RESET temp_file_limit")
+        (warning,) = warnings(caplog)
+        assert warning.startswith("partitions public.p1 have new files, and the log cannot be searched for TRUNCATE: ")
+        assert ("statement timeout" if limit == "time" else "temp_file_limit") in warning
+        assert sql.execute("SHOW statement_timeout").fetchone() == ("0",)
+        assert sql.execute("SELECT FROM pg_replication_slots WHERE slot_name LIKE '%\\_copy\\_%'").rowcount == 0
 
 
 def test_a_server_without_the_plugin_says_that_a_truncated_partition_may_be_missed(

@@ -130,8 +130,8 @@ def with_schema_changes(
 ) -> PostgresToken:
     """Return *token* with the present layouts, and with the scan of tables whose rows the *rules* want again.
 
-    *compared* is what this function found last in this process, see `Compared`. *search* is asked which partitions with
-    a new file were truncated, where the catalog does not tell.
+    *compared* is what this function found last in this process, see `Compared`. *search* is asked once which partitions
+    with a new file were truncated, where the catalog does not tell; not if they may be.
     Raises: TerminalRangefeedError when the policy is to stop, also for a partition that was truncated.
     """
     if compared is not None and compared.holds(catalog, token):
@@ -149,10 +149,12 @@ def with_schema_changes(
             changes += _key_changes(table, state)
             state = without_attached_again(table, state, removed=removed)
             states[name] = replace(state, layout=found.layout(table, state))
+    asked = [leaf for leaves in anew.values() for leaf in leaves] if truncate == "stop" else []
+    truncated = set(search(asked)) if asked else set()
     for name, leaves in anew.items():
-        truncated = [leaf.qualified for leaf in search(leaves)] if leaves else []
-        if truncated:
-            note_partitions(str(catalog.tables[name].name), truncated, truncate)
+        names = [leaf.qualified for leaf, _ in leaves if leaf in truncated]
+        if names:
+            note_partitions(str(catalog.tables[name].name), names, truncate)
     if states == token.tables:
         return token
     return with_changes(connection, catalog, replace(token, tables=states), rules, changes, resolved=resolved)

@@ -197,7 +197,8 @@ class PostgresPlanner(StepPlanner):
                     truncate=self._options.truncate,
                     removed=removed,
                     compared=self._compared,
-                    search=partial(self._truncated.truncated, connection, start=start.lsn),
+                    # Without a clock, the catalog may not have shown what ended just there.
+                    search=partial(self._truncated.truncated, connection, after=start.lsn - (start.clock is None)),
                 )
                 start = with_present_partitions(connection, catalog, start, removed=removed)
                 near_end = flushed - start.lsn <= log_bytes(limit)
