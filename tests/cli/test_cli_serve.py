@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import cdc_core
 from cdc_core.cli.main import main
 from cdc_core.store.progress import store_url
 from cdc_core.web.access.callers import Callers
@@ -134,6 +135,7 @@ def test_without_the_libraries_the_error_says_how_to_install_them(
 ) -> None:
     for module in [name for name in sys.modules if name.startswith(("starlette", "uvicorn", "cdc_core.web"))]:
         monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setattr(cdc_core, "web", cdc_core.web)  # another module takes its place, until the end of the test
     monkeypatch.setitem(sys.modules, "starlette", None)
     monkeypatch.setenv("CDC_STORE", store_url(tmp_path))
     monkeypatch.setenv("CDC_TOKENS", str(tmp_path / "tokens"))

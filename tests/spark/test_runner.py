@@ -11,6 +11,7 @@ import pytest
 from cdc_testing.engine import Journal, counter_feed, eventually
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.scripted import Script
+from pyspark.sql import SparkSession
 
 from cdc_core.engine.supervisor import Outcome, Supervisor
 from cdc_core.errors import ConfigError, TerminalSinkError
@@ -233,6 +234,8 @@ def test_all_changefeeds_continue_after_the_jvm_was_killed(
 
 def test_queries_share_no_map_that_spark_writes_into(kept_spark: KeptSpark) -> None:
     session = kept_spark.session()
+    # as `start_query` does: Spark looks for data sources in the active session
+    SparkSession._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
 
     def map_of_a_query() -> int:
         relation = query.open_rows(session, "x")._jdf.queryExecution().analyzed()

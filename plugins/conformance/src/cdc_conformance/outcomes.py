@@ -95,7 +95,7 @@ def failure_sentence(call: pytest.CallInfo[None]) -> str:
     if isinstance(error, AssertionError | pytest.fail.Exception):
         return _sentence(str(error))
     shown = "".join(traceback.format_exception_only(error)).rstrip()
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_INTERNALS)]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_of_pytest(frame)]
     if not frames:
         return shown
     return f"{shown}\n{''.join(traceback.format_list(frames[-_SHOWN_FRAMES:])).rstrip()}"
@@ -127,3 +127,8 @@ def _skip_reason(report: pytest.TestReport) -> str:
     where = report.longrepr
     text = where[2] if isinstance(where, tuple) else str(where)
     return text.removeprefix("Skipped: ")
+
+
+def _is_of_pytest(frame: traceback.FrameSummary) -> bool:
+    """Return whether *frame* does not help the author of a plugin: it is pytest's, or a hook of one of its plugins."""
+    return frame.filename.startswith(_INTERNALS) or frame.name.startswith("pytest_")
