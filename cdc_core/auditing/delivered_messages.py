@@ -25,7 +25,7 @@ _BATCH_ROWS = 10_000
 
 
 class DeliveredMessages(Delivered):
-    """Every call reads all messages from the beginning, one at a time: a `SinkReader` has no position to go on from."""
+    """Every call reads all messages from the beginning, one by one: a `SinkReader` cannot continue from a position."""
 
     def __init__(self, feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:
         """*feed* has the names of its tables, which have *schemas* now."""

@@ -106,7 +106,7 @@ class Layout:
     def _converts(self, old: ColumnType, new: ColumnType) -> bool:
         """Return whether a value of type *old* is compared as one of type *new*.
 
-        The source has converted it by its own rules. A backfill delivered the result; otherwise nobody knows it here.
+        The source has converted it by its own rules. Only a backfill delivers the result.
         """
         return self.backfills or _unlabelled(old) == _unlabelled(new)
 

@@ -100,7 +100,7 @@ class SparkHost:
             rehearse(session, self._log_path.with_suffix(".rehearsal"), tasks=tasks, stopped=stopped)
 
     def let_go(self, user: str) -> None:
-        self._users.discard(user)  # before the lock, which is held while a session opens: that ends if nobody wants it
+        self._users.discard(user)  # before the lock: a session that is opening holds it, and gives up without users
         if self._users:
             return
         with self._lock:

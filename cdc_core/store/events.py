@@ -103,7 +103,7 @@ class Events(Database):
 
 
 def _prunes_alone(connection: sa.Connection) -> bool:
-    """Return whether nobody else prunes until the transaction ends: many may begin to at the same time."""
+    """Return whether this transaction alone may prune: many may try at the same time."""
     if connection.dialect.name != "postgresql":
         return True
     return bool(connection.scalar(sa.text("SELECT pg_try_advisory_xact_lock(hashtext('cdc_prune_events'))")))

@@ -12,8 +12,6 @@ from cdc_core.web.endpoint import Refusal
 
 __all__ = ["asked_by", "flag", "json_object", "name_of", "number", "user_of"]
 
-_MOST_NESTED = 50
-
 
 def json_object(request: Request, *, empty: bool = False) -> dict[str, Any]:
     """Return the JSON object that the request holds; of one that may be *empty*, {} for nothing. Raises: Refusal."""

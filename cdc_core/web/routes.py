@@ -74,11 +74,11 @@ def _dispatcher(methods: Mapping[str, Endpoint], allow: Allow) -> Callable[[Requ
 
 
 async def _taken(request: Request) -> None:
-    """Read a small body that nobody needs: a connection that ends with one unread loses the answer."""
+    """Read and discard a small body: closing a connection with an unread body loses the answer."""
     if request.headers.get("expect", "").lower() == "100-continue" or (
         request.state.user is None and "transfer-encoding" in request.headers
     ):
-        return  # it would have to be asked for, or nobody knows how long it is
+        return  # the client waits to be asked for it, or its length is unknown
     length = request.headers.get("content-length", "0")
     if length.isdecimal() and int(length[:9]) <= _SMALL:
         with suppress(Refusal, ClientDisconnect):

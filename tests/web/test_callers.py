@@ -85,4 +85,4 @@ def test_every_change_of_the_file_counts_for_the_next_request(tmp_path: Path, ca
     complaints = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(complaints) == 2
     assert "line 1: this is not NAME ROLE" in complaints[0]
-    assert complaints[1].endswith("until then nobody is let in")
+    assert complaints[1].endswith("until then every token is refused")

@@ -33,7 +33,7 @@ class Access:
         self.address, self.settings = address, settings
         if not address.is_loopback and settings.tokens is None:
             raise ConfigError(
-                f"--listen {address}: other hosts can connect there, and nobody has to show who they are; add --tokens"
+                f"--listen {address}: other hosts can connect there without proving who they are; add --tokens"
                 " FILE with tokens that `cdc token` makes, or listen at 127.0.0.1"
             )
         if not address.is_loopback and settings.tls_cert is None and not settings.trusted_network:

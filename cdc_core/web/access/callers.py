@@ -91,7 +91,7 @@ class Callers:
     def refresh(self) -> str | None:
         """Read the file again if it has changed. Return what is wrong with it, once, if it cannot be read.
 
-        Until it can be read again nobody is known: a token that was taken out must not live on.
+        Until it can be read again, no caller is known: a revoked token must not stay valid.
         """
         with self._lock:
             stamp = self._stamp()

@@ -74,7 +74,7 @@ class Guard:
         await self._app(scope, body, answer_to)
 
     def _admit(self, scope: Scope, headers: Headers) -> None:
-        """Return when the request may go on. Raises: Refusal."""
+        """Return if the request is admitted. Raises: Refusal."""
         _require_sound(scope, headers)
         access, state = self._access, scope["state"]
         host = headers.get("host", "")
@@ -106,7 +106,7 @@ class Guard:
         assert callers is not None
         problem = callers.refresh()
         if problem is not None:
-            log.error("%s; until then nobody is let in", problem)
+            log.error("%s; until then every token is refused", problem)
         given = headers.get("authorization")
         if given is not None:
             scheme, _, token = given.partition(" ")

@@ -1,4 +1,4 @@
-"""A connector as requests see it: a job that nobody has deleted, its configuration and its state."""
+"""A connector as requests see it: a job that is not deleted, its configuration and its state."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def sign_out(_request: Request) -> Response:
 
 
 def _inside(path: str) -> str:
-    """Return *path* if it is one of the page's own, otherwise that of the overview: nobody is sent elsewhere."""
+    """Return *path* if it is one of the page's own, otherwise that of the overview: never that of another site."""
     plain = path.isprintable() and "\\" not in path
     return path if plain and (path == _HOME or path.startswith((f"{_HOME}/", f"{_HOME}?"))) else _HOME
 

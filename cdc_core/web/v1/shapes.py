@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
+from cdc_core.store.job_values import FOLLOWING
 from cdc_core.web.endpoint import Schema
 from cdc_core.web.shapes import TEXT, any_object, array, nullable, record
 
 __all__ = ["SHAPES"]
 
-_JOB_STATES = [
-    "running",
-    "pause-requested",
-    "paused",
-    "cancel-requested",
-    "reverting",
-    "canceled",
-    "succeeded",
-    "failed",
-    "revert-failed",
-]
+_JOB_STATES = list(FOLLOWING)
 SHAPES: dict[str, Schema] = {
     "Event": {
         **record(
