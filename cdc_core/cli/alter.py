@@ -13,7 +13,7 @@ from cdc_core.cli.job_commands import echo_job, find_job, job_store, json_option
 from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.stopped import stopped
-from cdc_core.cli.stored import require_known, require_one_name, store_option
+from cdc_core.cli.stored import require_known, require_one_name, state_option, store_option
 from cdc_core.config.alteration import Alteration, changed_tables, remaining_sections, without_option
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.interpolation import escaped
@@ -46,11 +46,7 @@ __all__ = ["alter"]
     default=None,
     help="Whether to emit the rows that added tables hold. Default: what the option initial_scan says.",
 )
-@click.option(
-    "--state",
-    metavar="DIR|URL",
-    help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
-)
+@state_option
 @store_option
 @json_option
 @debug_option

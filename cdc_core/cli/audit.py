@@ -13,7 +13,7 @@ import click
 
 from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import CliSession, debug_option
-from cdc_core.cli.stored import store_option
+from cdc_core.cli.stored import state_option, store_option
 from cdc_core.errors import ConfigError
 from cdc_core.options import counted
 from cdc_core.store.opening import store_exists
@@ -49,7 +49,7 @@ __all__ = ["audit"]
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Put temporary files here, about the size of the tables. Default: that of the system.",
 )
-@click.option("--state", metavar="DIR|URL", help="Where the changefeed's progress is stored, as for cdc run.")
+@state_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 @store_option
 @debug_option

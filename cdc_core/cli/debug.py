@@ -20,7 +20,7 @@ from cdc_core.cli.debug_archive import DebugArchive
 from cdc_core.cli.debug_masking import environment_secrets, masked_text
 from cdc_core.cli.run import located, name_in, resolved, state_of
 from cdc_core.cli.session import CliSession, debug_option
-from cdc_core.cli.stored import require_known, require_one_name, store_option
+from cdc_core.cli.stored import require_known, require_one_name, state_option, store_option
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
@@ -33,11 +33,7 @@ _REFERRED = re.compile(r"\$\{(\w+)")
 @click.command(short_help="Collect in one archive what helps to find out what is wrong.")
 @click.argument("file", metavar="FILE")
 @click.argument("name", required=False)
-@click.option(
-    "--state",
-    metavar="DIR|URL",
-    help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
-)
+@state_option
 @store_option
 @click.option("-o", "--output", metavar="ARCHIVE", help="The file to write. Default: cdc-debug-NAME-TIME.tar.gz.")
 @click.option("--log", "logs", metavar="PATH", multiple=True, help="Add the end of this log file too. May be repeated.")

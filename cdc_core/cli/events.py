@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import click
 
-from cdc_core.cli.job_commands import store_or_environment
-from cdc_core.cli.run import name_in, state_of
 from cdc_core.cli.session import CliSession, debug_option
-from cdc_core.cli.stored import require_one_name, require_store, store_option
+from cdc_core.cli.store_to_read import store_to_read
+from cdc_core.cli.stored import state_option, store_option
 from cdc_core.errors import ConfigError
-from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import read_duration
 from cdc_core.store.event_values import KINDS, Event
 from cdc_core.store.events import EventTail
-from cdc_core.store.progress import ProgressStore
 from cdc_core.telemetry.status import shown_moment
 
 __all__ = ["event_text", "events", "since_of"]
@@ -32,11 +27,7 @@ _POLL_S = 1.0
 @click.command(short_help="Show what happened to changefeeds and nodes.")
 @click.argument("file", metavar="[FILE]", required=False)
 @click.argument("name", required=False)
-@click.option(
-    "--state",
-    metavar="DIR|URL",
-    help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
-)
+@state_option
 @store_option
 @click.option("--since", metavar="TIME", help="Only what happened since then: 1h30m ago, or at 2026-05-04T10:00:00Z.")
 @click.option("--kind", "kinds", metavar="KIND", multiple=True, help="Only events of this kind. May be repeated.")
@@ -65,26 +56,15 @@ def events(
     FILE, NAME, --state and --store are as in `cdc show`. With --store, or with the environment variable CDC_STORE where
     FILE is no file, FILE is the name of a changefeed or job. One that was removed still has its events, for 30 days.
     """
-    beside = Path()
-    by_name = store_or_environment(file, state, store)
-    if by_name is not None:
-        require_one_name(name, state)
-        name, state = file, by_name
-    elif file is not None:
-        path = Path(file)
-        name, beside = (None, path.parent) if name is None and path.is_file() else name_in(file, name)
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise ConfigError(f"--kind: there are no events of kind '{unknown[0]}'; the kinds are {', '.join(KINDS)}")
     begin = None if since is None else since_of(since, now=datetime.now(UTC))
     limit = _LATEST if limit is None and begin is None else limit
-    url = state_of(beside, state)[1]
-    session.add_secrets(secret_forms(uri_secrets(url)))
-    with closing(ProgressStore(url)) as progress:
-        require_store(progress, option="--state" if by_name is None else "--store")
+    with store_to_read(session, file, name, state, store) as (progress, wanted):
         last = progress.last_event_number()
-        for event in progress.events(name, since=begin, until=last, kinds=kinds, limit=limit):
+        for event in progress.events(wanted, since=begin, until=last, kinds=kinds, limit=limit):
             _print(session, event, as_json=as_json)
-        tail = EventTail(progress, name, after=last, kinds=kinds)
+        tail = EventTail(progress, wanted, after=last, kinds=kinds)
         while follow:
             for event in tail.look():
                 _print(session, event, as_json=as_json)

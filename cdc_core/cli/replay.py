@@ -10,7 +10,7 @@ import click
 from cdc_core.cli.job_commands import find_job, store_or_environment
 from cdc_core.cli.run import located, make_state_directory, resolved
 from cdc_core.cli.session import CliSession, debug_option
-from cdc_core.cli.stored import require_known, store_option
+from cdc_core.cli.stored import require_known, state_option, store_option
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.replay import Replay, waiting_rows
 from cdc_core.errors import ConfigError
@@ -36,11 +36,7 @@ _MOST_SHOWN = 20
     metavar="NUMBER",
     help="Discard the row with this number in the list. May be repeated.",
 )
-@click.option(
-    "--state",
-    metavar="DIR|URL",
-    help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
-)
+@state_option
 @store_option
 @debug_option
 @click.pass_obj

@@ -11,7 +11,7 @@ from cdc_core.cli.job_commands import find_job, store_or_environment
 from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.stopped import stopped
-from cdc_core.cli.stored import require_known, store_option
+from cdc_core.cli.stored import require_known, state_option, store_option
 from cdc_core.engine.checks import check_source, with_saved
 from cdc_core.errors import ConfigError
 from cdc_core.jobs.rescanning import require_rescannable
@@ -35,11 +35,7 @@ __all__ = ["rescan"]
     help="With --all: give up the history that the source retains, such as a replication slot that was lost, and begin"
     " a new one. The changefeed must not be running.",
 )
-@click.option(
-    "--state",
-    metavar="DIR|URL",
-    help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
-)
+@state_option
 @store_option
 @debug_option
 @click.pass_obj

@@ -11,7 +11,7 @@ import click
 from cdc_core.cli.job_commands import adoption_text, await_job, echo_job, json_option, store_or_environment, wait_option
 from cdc_core.cli.run import name_in, state_of
 from cdc_core.cli.session import CliSession, debug_option
-from cdc_core.cli.stored import require_known, require_one_name, store_option
+from cdc_core.cli.stored import require_known, require_one_name, state_option, store_option
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.store.job_values import JobRecord
@@ -24,11 +24,7 @@ __all__ = ["resume", "resume_text"]
 @click.command(short_help="Resume a paused changefeed or job.")
 @click.argument("file", metavar="FILE")
 @click.argument("name", required=False)
-@click.option(
-    "--state",
-    metavar="DIR|URL",
-    help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
-)
+@state_option
 @wait_option
 @store_option
 @json_option

@@ -15,7 +15,7 @@ from cdc_core.cli.metrics import metrics_option, serving_metrics
 from cdc_core.cli.notes import notes_of
 from cdc_core.cli.query_check import selected
 from cdc_core.cli.session import CliSession, debug_option, log_format_option
-from cdc_core.cli.stored import require_one_name, store_option, stored_changefeed, warn_of_other_plugins
+from cdc_core.cli.stored import require_one_name, state_option, store_option, stored_changefeed, warn_of_other_plugins
 from cdc_core.cli.supervised import supervise
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.component import Component
@@ -54,11 +54,7 @@ STATE_DIRECTORY = ".cdc"
 @click.argument("file", metavar="FILE")
 @click.argument("name", required=False)
 @click.option("--once", is_flag=True, help="Stop when everything that was committed before the start is delivered.")
-@click.option(
-    "--state",
-    metavar="DIR|URL",
-    help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
-)
+@state_option
 @store_option
 @locality_option
 @metrics_option

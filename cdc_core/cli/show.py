@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import click
 
-from cdc_core.cli.job_commands import store_or_environment
-from cdc_core.cli.run import name_in, state_of
 from cdc_core.cli.session import CliSession, debug_option
-from cdc_core.cli.stored import require_known, require_one_name, require_store, store_option
-from cdc_core.masking import secret_forms, uri_secrets
+from cdc_core.cli.store_to_read import store_to_read
+from cdc_core.cli.stored import require_known, state_option, store_option
 from cdc_core.queries.selection import Selection
 from cdc_core.store.liveness import ENDINGS
-from cdc_core.store.progress import ProgressStore
 from cdc_core.store.reports import Report, report
 from cdc_core.telemetry.status import Status, behind_text, delivered_text, shown_moment, size_text
 
@@ -31,11 +26,7 @@ _EVENTS = 20
 @click.command(short_help="Show what the progress store knows of changefeeds.")
 @click.argument("file", metavar="[FILE]", required=False)
 @click.argument("name", required=False)
-@click.option(
-    "--state",
-    metavar="DIR|URL",
-    help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
-)
+@state_option
 @store_option
 @click.option("--json", "as_json", is_flag=True, help="Print each changefeed as one line of JSON.")
 @debug_option
@@ -51,20 +42,8 @@ def show(
     With --store, or with the environment variable CDC_STORE where FILE is no file, FILE is the name of a changefeed or
     job in that store; without it, all of them are shown.
     """
-    beside = Path()
-    by_name = store_or_environment(file, state, store)
-    if by_name is not None:
-        require_one_name(name, state)
-        name, state = file, by_name
-    elif file is not None:
-        path = Path(file)
-        name, beside = (None, path.parent) if name is None and path.is_file() else name_in(file, name)
-    url = state_of(beside, state)[1]
-    session.add_secrets(secret_forms(uri_secrets(url)))
-    with closing(ProgressStore(url)) as progress:
-        option = "--state" if by_name is None else "--store"
-        require_store(progress, option=option)
-        found = progress.list() if name is None else [require_known(progress, name, option=option)]
+    with store_to_read(session, file, name, state, store) as (progress, wanted):
+        found = progress.list() if wanted is None else [require_known(progress, wanted)]
         if not (found or as_json):
             click.echo(f"the progress store {progress.shown} knows no changefeed")
         for index, known in enumerate(found):

@@ -23,6 +23,7 @@ __all__ = [
     "require_known",
     "require_one_name",
     "require_store",
+    "state_option",
     "store_option",
     "stored_changefeed",
     "warn_of_other_plugins",
@@ -30,6 +31,11 @@ __all__ = [
 
 _LOG = logging.getLogger(__name__)
 
+state_option = click.option(
+    "--state",
+    metavar="DIR|URL",
+    help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
+)
 store_option = click.option(
     "--store",
     metavar="DIR|URL",

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("timestamp", "span", "locality", "schema", "errors", "masking"),
     ("frontier", "rows", "uris", "schema_change", "placement"),
+    ("option_values",),
     ("cloudevents", "options", "envelope_shapes", "enriched", "row_members"),
     ("messages", "scan_progress", "source_objects", "unavailable", "restriction"),
     ("envelope", "file_body", "message_keys", "registrations", "rangefeed", "source_writer"),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,6 @@ pytestmark = pytest.mark.slow
 def nodes(postgres_server: EmbeddedPostgres, tmp_path: Path) -> Iterator[Nodes]:
     with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store) as nodes:
         yield nodes
-
-
-def eventually(look: Callable[[], Any], wanted: Any, *, within_s: float = 240) -> None:
-    deadline = time.monotonic() + within_s
-    while (found := look()) != wanted:
-        assert time.monotonic() < deadline, f"{found}, not {wanted}"
-        time.sleep(0.3)
 
 
 def rows(directory: Path) -> set[tuple[int, str]]:
@@ -54,16 +46,16 @@ def test_a_changefeed_lives_by_requests_alone(nodes: Nodes, database: str, tmp_p
             rest.create("things", wanted)
             (first,) = rest.get("/v1/jobs/things/preview?rows=3")
             assert json.loads(first["value"])["after"] == {"id": 1, "v": "a"}
-            eventually(lambda: rows(files), {(1, "a")})
+            nodes.eventually("the first row", lambda: rows(files) == {(1, "a")}, look_s=0.3)
             assert status(rest)["connector"] == {**status(rest)["connector"], "state": "RUNNING", "worker_id": "one"}
             connection.execute("INSERT INTO things VALUES (2, 'b')")
             connection.execute("INSERT INTO more VALUES (3, 'c')")
             rest.ask("PATCH", "/connectors/things/config", status=200, json={"tables": "public.things,public.more"})
-            eventually(lambda: rows(files), {(1, "a"), (2, "b"), (3, "c")})
+            nodes.eventually("all rows", lambda: rows(files) == {(1, "a"), (2, "b"), (3, "c")}, look_s=0.3)
             rest.ask("PUT", "/connectors/things/stop", status=204)
-            eventually(lambda: status(rest)["connector"]["state"], "STOPPED")
+            nodes.eventually("the stop", lambda: status(rest)["connector"]["state"] == "STOPPED", look_s=0.3)
             rest.ask("DELETE", "/connectors/things", status=204)
-            eventually(lambda: rest.get("/v1/jobs/things")["state"], "canceled")
+            nodes.until("things", "canceled")
     with psycopg.connect(database) as connection:
         assert connection.execute(
             "SELECT count(*) FROM pg_replication_slots WHERE database = current_database()"
