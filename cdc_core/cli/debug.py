@@ -24,6 +24,7 @@ from cdc_core.cli.stored import require_known, require_one_name, state_option, s
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
+from cdc_core.web.otlp_settings import otlp_secrets
 
 __all__ = ["debug"]
 
@@ -63,7 +64,7 @@ def debug(
     else:
         feed_name, beside = name_in(file, name)
         named, (state_dir, url) = feed_name, state_of(beside, state)
-    session.add_secrets(secret_forms(uri_secrets(url)) | environment_secrets())
+    session.add_secrets(secret_forms(uri_secrets(url) | otlp_secrets()) | environment_secrets())
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     title = f"cdc-debug-{feed_name}-{moment}"
     archive_path = Path(output or f"{title}.tar.gz")

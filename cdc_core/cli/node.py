@@ -14,6 +14,7 @@ import click
 
 from cdc_core.cli.declared_options import declared_options, given_options
 from cdc_core.cli.metrics import metrics_option, serving_metrics
+from cdc_core.cli.otlp import exporting_metrics, otlp_option
 from cdc_core.cli.run import make_state_directory, state_of
 from cdc_core.cli.serving import listen_options, serving
 from cdc_core.cli.session import CliSession, debug_option, log_format_option
@@ -33,10 +34,11 @@ _FROM_ENVIRONMENT = {"store": "CDC_STORE", "locality": "CDC_LOCALITY"}
 @declared_options(NodeSettings, variables=_FROM_ENVIRONMENT, repeated="spark")
 @listen_options("Serve the REST interface, the page and metrics there.", default=None)
 @metrics_option
+@otlp_option
 @log_format_option
 @debug_option
 @click.pass_obj
-def node(session: CliSession, /, listen: str | None, metrics: str | None, **given: Any) -> int:
+def node(session: CliSession, /, listen: str | None, metrics: str | None, otlp: bool, **given: Any) -> int:
     """Run a node: it adopts jobs of the store, coordinates and executes them, and takes over those of nodes that fail.
 
     A node needs the plugins of its jobs, and the variables and files that their definitions refer to. SIGTERM and
@@ -60,6 +62,7 @@ def node(session: CliSession, /, listen: str | None, metrics: str | None, **give
     view = NodeView(name=settings.name, samples=running.counts.samples)
     with (
         serving_metrics(metrics, settings.store, node=view),
+        exporting_metrics(session, otlp, settings.store, node=view),
         serving(session, listen, given, store=settings.store, plugins=plugins, node=view),
         _drained_by_signals(running),
     ):

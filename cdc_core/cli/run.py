@@ -13,6 +13,7 @@ import click
 from cdc_core.cli.locality import locality_option
 from cdc_core.cli.metrics import metrics_option, serving_metrics
 from cdc_core.cli.notes import notes_of
+from cdc_core.cli.otlp import exporting_metrics, otlp_option
 from cdc_core.cli.query_check import selected
 from cdc_core.cli.session import CliSession, debug_option, log_format_option
 from cdc_core.cli.stored import require_one_name, state_option, store_option, stored_changefeed, warn_of_other_plugins
@@ -58,6 +59,7 @@ STATE_DIRECTORY = ".cdc"
 @store_option
 @locality_option
 @metrics_option
+@otlp_option
 @log_format_option
 @debug_option
 @click.pass_obj
@@ -70,6 +72,7 @@ def run(
     store: str | None,
     locality: Locality,
     metrics: str | None,
+    otlp: bool,
 ) -> int:
     """Run the changefeed NAME in the TOML file FILE until Ctrl-C; without NAME, all changefeeds of the file.
 
@@ -97,8 +100,10 @@ def run(
             raise ConfigError("running a changefeed needs Spark: pip install 'cdc-core[spark]'") from error
         raise
     make_state_directory(state_dir)
+    running = frozenset(feed.name for feed in feeds)
     with (
-        serving_metrics(metrics, url, names=frozenset(feed.name for feed in feeds)),
+        serving_metrics(metrics, url, names=running),
+        exporting_metrics(session, otlp, url, names=running),
         Runner(
             state_dir,
             store=url,

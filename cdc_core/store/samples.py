@@ -26,7 +26,7 @@ def changefeed_samples(report: Report) -> Iterator[Sample]:
     known = report.known
     label = known.definition.get("metrics_label", "")
     for sample in _samples(report):
-        yield Sample(sample.metric, sample.value, (known.name, label, *sample.labels), sample.counts)
+        yield Sample(sample.metric, sample.value, (known.name, label, *sample.labels), sample.counts, known.created)
 
 
 def job_samples(jobs: Sequence[JobRecord], nodes: Sequence[NodeRecord]) -> Iterator[Sample]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 __all__ = ["Kind", "Metric", "Sample"]
@@ -53,9 +54,12 @@ class Metric:
 class Sample:
     """A value of a metric that is a counter or a gauge; of a histogram the count by bucket, the last being those above
     all bounds, and the sum.
+
+    `since` is when a total began at 0; None: with the process.
     """
 
     metric: Metric
     value: float
     labels: tuple[str, ...] = ()
     counts: Sequence[float] = ()
+    since: datetime | None = None

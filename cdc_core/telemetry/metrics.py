@@ -217,3 +217,9 @@ NODE_METRICS = (
 )
 """Of a node, and of the jobs of its store."""
 METRICS = CHANGEFEED_METRICS + PROCESS_METRICS + NODE_METRICS
+_OF_CHANGEFEEDS = frozenset(metric.name for metric in CHANGEFEED_METRICS)
+
+
+def labels_of(metric: Metric) -> tuple[str, ...]:
+    """Return the names of all labels of *metric*, in the order of `Sample.labels`."""
+    return (*CHANGEFEED_LABELS, *metric.labels) if metric.name in _OF_CHANGEFEEDS else metric.labels

@@ -8,17 +8,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from cdc_core.telemetry.metric import Metric, Sample
-from cdc_core.telemetry.metrics import CHANGEFEED_LABELS, CHANGEFEED_METRICS
+from cdc_core.telemetry.metrics import labels_of
 
-__all__ = ["SampleCollector", "labels_of"]
+__all__ = ["SampleCollector"]
 
 Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
-_OF_CHANGEFEEDS = frozenset(metric.name for metric in CHANGEFEED_METRICS)
-
-
-def labels_of(metric: Metric) -> tuple[str, ...]:
-    """Return the names of all labels of *metric*."""
-    return (*CHANGEFEED_LABELS, *metric.labels) if metric.name in _OF_CHANGEFEEDS else metric.labels
 
 
 class SampleCollector(Collector):

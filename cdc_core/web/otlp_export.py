@@ -1,0 +1,135 @@
+"""Sends metrics to an endpoint of OTLP, with the exporters of OpenTelemetry."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from importlib.metadata import entry_points, version
+from types import TracebackType
+from typing import Self
+
+from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+
+from cdc_core.errors import ConfigError
+from cdc_core.telemetry.metric import Sample
+from cdc_core.web.otlp_data import metrics_data
+from cdc_core.web.otlp_settings import OtlpSettings
+
+__all__ = ["OtlpExport"]
+
+log = logging.getLogger(__name__)
+
+_EXPORTERS = {
+    "http/protobuf": ("otlp_proto_http", "cdc-core[otlp]"),
+    "grpc": ("otlp_proto_grpc", "opentelemetry-exporter-otlp-proto-grpc"),
+}
+_LAST_S = 3.0
+"""How long the end of a process may wait for the last export."""
+_MOST_SHOWN = 300
+
+
+class OtlpExport:
+    """Exports what *collect* returns, from a thread of its own, until it is closed; then once more.
+
+    *instance* tells processes apart. The variables OTEL_* rule everything else. An endpoint that does not answer costs
+    one warning, until it answers again. The log of OpenTelemetry is not shown meanwhile.
+    Raises: ConfigError when a library is missing or a variable is wrong.
+    """
+
+    def __init__(self, settings: OtlpSettings, collect: Callable[[], Iterable[Sample]], *, instance: str) -> None:
+        self._settings = settings
+        self._collect = collect
+        self._started_ns = time.time_ns()
+        self._told = _Told()
+        self._works = True
+        self._over = threading.Event()
+        try:
+            self._exporter = _exporter(settings.protocol)
+            self._resource = _resource(instance)
+            if self._told.first is not None:
+                raise ConfigError(f"--otlp: OpenTelemetry does not accept a variable OTEL_*: {self._told.first}")
+        except BaseException:
+            self._told.close()
+            raise
+        self._thread = threading.Thread(target=self._run, name="otlp", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Export once more, if the endpoint answered the last time. Return after a few seconds at most."""
+        self._over.set()
+        self._thread.join(_LAST_S)
+        self._exporter.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        with closing(self._told):
+            while not self._over.wait(self._settings.interval_s):
+                self._export()
+            if self._works:
+                self._export()
+
+    def _export(self) -> None:
+        self._told.first = None
+        try:
+            data = metrics_data(
+                self._collect(), resource=self._resource, now_ns=time.time_ns(), started_ns=self._started_ns
+            )
+            works = self._exporter.export(data) is MetricExportResult.SUCCESS
+            reason = self._told.first
+        except Exception as error:  # it must not end the export for good
+            works, reason = False, str(error)
+        if works and not self._works:
+            log.info("metrics reach %s again", self._settings.endpoint)
+        elif self._works and not works:
+            log.warning(
+                "metrics do not reach %s, and changefeeds go on without; this is said once until they do: %s",
+                self._settings.endpoint,
+                reason or "no answer",
+            )
+        self._works = works
+
+
+class _Told(logging.Handler):
+    """Keeps the first warning of OpenTelemetry, and shows none: it repeats them, with what is secret in them."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.first: str | None = None
+        self._logger = logging.getLogger("opentelemetry")
+        self._logger.addHandler(self)
+        self._propagated, self._logger.propagate = self._logger.propagate, False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.first is None:
+            self.first = " ".join(record.getMessage().split())[:_MOST_SHOWN]
+
+    def close(self) -> None:
+        self._logger.removeHandler(self)
+        self._logger.propagate = self._propagated
+        super().close()
+
+
+def _exporter(protocol: str) -> MetricExporter:
+    name, distribution = _EXPORTERS[protocol]
+    for found in entry_points(group="opentelemetry_metrics_exporter", name=name):
+        exporter: MetricExporter = found.load()()
+        return exporter
+    raise ConfigError(f"--otlp by {protocol} needs a library: pip install '{distribution}'")
+
+
+def _resource(instance: str) -> Resource:
+    """Return what all metrics have in common, where OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES do not say it."""
+    given: Mapping[str, object] = OTELResourceDetector().detect().attributes
+    ours = {"service.name": "cdc", "service.version": version("cdc-core"), "service.instance.id": instance}
+    return Resource.create({name: value for name, value in ours.items() if name not in given})

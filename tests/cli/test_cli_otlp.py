@@ -1,0 +1,82 @@
+"""`cdc run --otlp`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cdc_testing.otlp_receiver import Receiver, attributes_of, metrics_of
+from cdc_testing.stored import DEFINITION
+
+from cdc_core import Frontier
+from cdc_core.cli.main import main
+from cdc_core.store.progress import Progress
+from cdc_core.telemetry import metrics
+from cdc_core.telemetry.tally import Tally
+
+Run = Callable[..., Any]
+
+
+def test_what_a_run_has_delivered_is_exported_at_its_end(
+    file: Path, engine: Callable[[Run], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(feed: Any, *, store: Any, **_: Any) -> None:
+        for name in (feed.name, "other"):
+            store.register(name, DEFINITION)
+            tally = Tally()
+            tally.add(metrics.ROWS, 5)
+            store.save(
+                name, store.begin_attempt(name), Progress(token={}, frontier=Frontier([]), counters=tally.saved())
+            )
+
+    engine(run)
+    with Receiver.listening() as receiver:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer s3cret-token")
+        assert main(["run", str(file), "--otlp"]) == 0
+        request, headers = receiver.got.get(timeout=30)
+    assert headers["authorization"] == "Bearer s3cret-token"
+    rows = metrics_of(request)["cdc_changefeed_emitted_rows_total"]
+    [point] = rows.sum.data_points
+    assert attributes_of(point) == {"changefeed": "orders", "label": ""}
+    assert point.as_double == 5
+    assert 0 < point.start_time_unix_nano < point.time_unix_nano
+    output = capsys.readouterr()
+    assert f"metrics are sent to {receiver.url} every 60 s" in output.err
+    assert "s3cret" not in output.out + output.err
+
+
+def test_an_endpoint_that_is_not_there_fails_no_run_and_shows_no_secret(
+    file: Path, engine: Callable[[Run], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("cdc_core.web.otlp_export._LAST_S", 0.2)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1/?token=s3cret-token")
+    monkeypatch.setenv("CDC_OTLP", "1")
+    engine(lambda _feed, **_: None)
+    assert main(["run", str(file)]) == 0
+    error = capsys.readouterr().err
+    assert "metrics are sent to http://127.0.0.1:1/?token=***" in error
+    assert "s3cret" not in error
+
+
+def test_headers_that_cannot_be_read_end_the_command_without_showing_them(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "s3cret-token")
+    assert main(["run", str(file), "--otlp"]) == 2
+    error = capsys.readouterr().err
+    assert "error: --otlp: OpenTelemetry does not accept a variable OTEL_*: Header format invalid!" in error
+    assert "s3cret" not in error
+
+
+def test_without_the_library_the_error_says_how_to_install_it(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for module in [name for name in sys.modules if name.startswith(("opentelemetry", "cdc_core.web.otlp_"))]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    assert main(["run", str(file), "--otlp"]) == 2
+    assert "error: --otlp needs a library: pip install 'cdc-core[otlp]'" in capsys.readouterr().err
