@@ -240,6 +240,23 @@ def test_what_changed_before_the_first_snapshot_comes_before_the_scan(database: 
         assert len(scanned(feed)) == 101
 
 
+def test_rows_of_a_scan_that_was_never_saved_are_older_than_the_log_that_the_next_attempt_reads(
+    database: str, sql: Sql
+) -> None:
+    fill(sql, 10)
+    with feed_of(database, "t") as feed:
+        feed.start()
+        lost = feed.plan_scan()[0]  # such as: delivered, but the driver was killed before it saved the step
+        sql.execute("DELETE FROM t WHERE id = 1")
+        feed.restart()
+        planned = feed.plan()
+        assert planned is not None
+        assert planned[1][0].lower >= lost.lower, "files of the later attempt have later names"
+        feed.steps_until(lambda: bool(feed.changes))
+        assert feed.changes[0].op is Op.DELETE
+        assert feed.changes[0].updated > lost.payload.at
+
+
 def test_empty_tables_need_no_scan(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with feed_of(database, "t") as feed:

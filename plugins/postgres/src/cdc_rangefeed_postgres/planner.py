@@ -356,13 +356,16 @@ class PostgresPlanner(StepPlanner):
         if not scan.parts:
             return self._along_log(connection, replace(start, scan=None), start.lsn, until=None, mark=after)
         assert scan.snapshot is not None
+        end = scan.snapshot.lsn
+        altered = start.lsn < end and (self._catalog is None or self._catalog.fingerprint != start.catalog)
+        if after and not altered and is_quiet(self._server, connection, self._slot, start=start.lsn, end=end):
+            # Nothing has changed since *after*, so the rows get the timestamp directly above it. If this step is never
+            # saved, what another attempt reads from the log is later still, by timestamp and by file name.
+            scan = replace(scan, snapshot=replace(scan.snapshot, at=after.next()))
+            return self._scan_step(connection, replace(start, lsn=end, clock=None), scan, limit)
         snapshot = replace(scan.snapshot, at=max(scan.snapshot.at, Timestamp(after.wall + 1000)))
-        scan = replace(scan, snapshot=snapshot)
-        start = replace(start, scan=scan, clock=None)
-        altered = start.lsn < snapshot.lsn and (self._catalog is None or self._catalog.fingerprint != start.catalog)
-        if altered or not is_quiet(self._server, connection, self._slot, start=start.lsn, end=snapshot.lsn):
-            return self._towards(connection, start, snapshot, limit)
-        return self._scan_step(connection, replace(start, lsn=snapshot.lsn), scan, limit)
+        start = replace(start, scan=replace(scan, snapshot=snapshot), clock=None)
+        return self._towards(connection, start, snapshot, limit)
 
     def _towards(
         self, connection: Connection, start: PostgresToken, snapshot: Snapshot, limit: StepLimit
