@@ -1,4 +1,4 @@
-"""Generates the tables of docs/rest.md from the endpoints.
+"""Generates the tables of docs/rest.md from the endpoints and from connect_differences.py.
 
 python docs/generate_rest.py            write it
 python docs/generate_rest.py --check    exit with 1 if it is not up to date
@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from connect_differences import DIFFERENCES
 from pages import main, replaced, table
 
 from cdc_core.web.connect.endpoints import CONNECT_ENDPOINTS
@@ -24,12 +25,18 @@ def generated(page: str) -> str:
     found = [each for each in all_endpoints(list) if each.answers or each.errors]
     ours = [each for each in found if each not in CONNECT_ENDPOINTS]
     page = replaced(page, "connect", _table(CONNECT_ENDPOINTS))
+    page = replaced(page, "differences", _differences())
     return replaced(page, "v1", _table(ours))
 
 
 def _table(endpoints: Iterable[Endpoint]) -> str:
     head = ["request", "role", "what it does", "answers", "errors"]
     return table(head, map(_row, endpoints))
+
+
+def _differences() -> str:
+    head = ["request", "what", "Kafka Connect", "here", "why"]
+    return table(head, ([each.shown, f"`{each.place}`", each.theirs, each.here, each.why] for each in DIFFERENCES))
 
 
 def _row(endpoint: Endpoint) -> list[str]:

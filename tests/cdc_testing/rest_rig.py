@@ -14,6 +14,7 @@ from cdc_testing.components import host, rangefeed, sink
 
 from cdc_core.options import parse_options
 from cdc_core.plugins.host import PluginHost
+from cdc_core.store.job_values import NodeRecord
 from cdc_core.store.progress import ProgressStore, store_url
 from cdc_core.web.access.access import Access
 from cdc_core.web.access.settings import AccessSettings
@@ -75,6 +76,19 @@ class Rest:
 
     def message(self, method: str, path: str, *, status: int, **more: Any) -> str:
         return str(self.ask(method, path, status=status, **more)["message"])
+
+    def state(self, name: str = "orders") -> str:
+        return str(self.get(f"/connectors/{name}/status")["connector"]["state"])
+
+    def adopted(self, one: NodeRecord, name: str = "orders") -> None:
+        """Have the node adopt a connector."""
+        assert self.store.adopt(name, one) is not None
+
+    def ended(self, one: NodeRecord, name: str) -> None:
+        """Have the node run a connector until it ends by an error."""
+        self.adopted(one, name)
+        self.store.settle(name, one, "failed", "no")
+        self.store.settle(name, one, "reverted")
 
     def create(self, name: str, given: Mapping[str, Any], **more: Any) -> Any:
         return self.ask("POST", "/connectors", status=201, json={"name": name, "config": dict(given), **more})

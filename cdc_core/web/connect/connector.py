@@ -16,7 +16,16 @@ from cdc_core.web.connect.config_keys import CLASS
 from cdc_core.web.deployment import Deployment
 from cdc_core.web.endpoint import Refusal
 
-__all__ = ["TYPE", "VERSION", "Connector", "all_connectors", "find_connector", "is_deleted", "with_kept_secrets"]
+__all__ = [
+    "TYPE",
+    "VERSION",
+    "Connector",
+    "all_connectors",
+    "find_connector",
+    "is_deleted",
+    "unknown_class",
+    "with_kept_secrets",
+]
 
 TYPE = "source"
 VERSION = version("cdc-core")
@@ -79,9 +88,8 @@ class Connector:
         return {"name": self.name, "connector": self._state(connector), "tasks": tasks, "type": TYPE}
 
     def _state(self, state: str | None) -> dict[str, Any]:
-        state = state or self.state
-        found = {"state": state, "worker_id": self.job.node or "", "version": VERSION}
-        return {**found, "trace": self.job.reason or "the job has failed"} if state == "FAILED" else found
+        found = {"state": state or self.state, "worker_id": self.job.node or "", "version": VERSION}
+        return {**found, "trace": self.job.reason or "the job has failed"} if self.state == "FAILED" else found
 
 
 def find_connector(deployment: Deployment, name: str, *, missing: str = "Connector {} not found") -> Connector:
@@ -91,6 +99,16 @@ def find_connector(deployment: Deployment, name: str, *, missing: str = "Connect
     if job is None or known is None or is_deleted(job):
         raise Refusal(404, missing.format(name))
     return Connector(job_report(deployment.store, job, known, now=datetime.now(UTC)))
+
+
+def unknown_class(name: str) -> Refusal:
+    """Return the refusal of a class that is not ours, in the words by which clients know it."""
+    return Refusal(
+        400,
+        f"Failed to find any class that implements Connector and which name matches {name}, available connectors are:"
+        f" PluginDesc{{klass=class {CLASS}, name='{CLASS}', version='{VERSION}', encodedVersion={VERSION}, type={TYPE},"
+        f" typeName='{TYPE}'}}",
+    )
 
 
 def all_connectors(deployment: Deployment) -> list[Connector]:

@@ -14,14 +14,12 @@ from cdc_core.jobs.creation import check_job, check_new_job, locality_of
 from cdc_core.jobs.redefinition import require_redefinable, require_same_parts
 from cdc_core.masking import mask
 from cdc_core.store.job_values import FINISHED, REVERTED, Pending
-from cdc_core.web.connect.config_keys import CLASS
 from cdc_core.web.connect.connector import (
-    TYPE,
-    VERSION,
     Connector,
     all_connectors,
     find_connector,
     is_deleted,
+    unknown_class,
     with_kept_secrets,
 )
 from cdc_core.web.connect.validation import config_of_json, is_our_class, validate
@@ -122,12 +120,7 @@ def _named(config: Mapping[str, str | None], name: str) -> dict[str, str | None]
     if given_class is None:
         raise Refusal(400, "Connector config contains no connector type")
     if not is_our_class(given_class):
-        raise Refusal(
-            400,
-            f"Failed to find any class that implements Connector and which name matches {given_class}, available"
-            f" connectors are: PluginDesc{{klass=class {CLASS}, name='{CLASS}', version='{VERSION}',"
-            f" encodedVersion={VERSION}, type={TYPE}, typeName='{TYPE}'}}",
-        )
+        raise unknown_class(given_class)
     return {**config, "name": name}
 
 

@@ -234,7 +234,7 @@ CONNECT_ENDPOINTS: tuple[Endpoint, ...] = (
         offsets.reset_topics,
         "Refused: resolved marks go to every topic, so none of them is forgotten.",
         parameters=[_NAME],
-        errors=[403, 404],
+        errors=[403],
     ),
     _endpoint(
         "GET",

@@ -30,7 +30,10 @@ def get_offsets(request: Request) -> Response:
 def alter_offsets(request: Request) -> Response:
     """Begin anew with the source whose offset is null. Another position than the present one is refused."""
     deployment, name = deployment_of(request), name_of(request)
-    wanted = json_object(request).get("offsets")
+    value = json_object(request)
+    unknown, wanted = [key for key in value if key != "offsets"], value.get("offsets")
+    if unknown:
+        raise Refusal(400, f"the field '{unknown[0]}' is not known; known: offsets")
     connector = find_connector(deployment, name)
     if not isinstance(wanted, list) or not wanted:
         raise Refusal(400, "Partitions / offsets need to be provided for an alter offsets request")
@@ -85,9 +88,8 @@ def topics(request: Request) -> Response:
     return JSONResponse({name: {"topics": found}})
 
 
-def reset_topics(request: Request) -> Response:
+def reset_topics(request: Request) -> Response:  # noqa: ARG001
     """Refuse: every topic of a connector gets resolved marks, so none of them may be forgotten."""
-    find_connector(deployment_of(request), name_of(request))
     raise Refusal(403, "Topic tracking reset is disabled.")
 
 

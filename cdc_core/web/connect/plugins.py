@@ -13,7 +13,7 @@ from cdc_core.config.definition import masked_option
 from cdc_core.errors import CdcError
 from cdc_core.masking import mask
 from cdc_core.web.connect.config_keys import CLASS, COMMON, CORE, ConfigKey, keys_of
-from cdc_core.web.connect.connector import TYPE, VERSION
+from cdc_core.web.connect.connector import TYPE, VERSION, unknown_class
 from cdc_core.web.connect.validation import Validated, config_of_json, is_our_class, validate
 from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Refusal
@@ -52,7 +52,9 @@ def validate_config(request: Request) -> Response:
     given = config.get("connector.class")
     if given is None:
         raise Refusal(400, "Connector config contains no connector type")
-    if not is_our_class(name) or not is_our_class(given):
+    if not is_our_class(name):
+        raise unknown_class(name)
+    if not is_our_class(given):
         raise Refusal(400, f"Included connector type {given} does not match request type {name}")
     found = validate(deployment_of(request), config)
     values = list(_values(found))

@@ -91,8 +91,10 @@ def set_logger(request: Request) -> Response:
             changed = ["root", *sorted(known)]
         elif not changed:
             raise Refusal(404, f"Logger {name} not found.")
+        wanted = LEVELS[str(level).upper()]
+        changed = [each for each in changed if _logger(each).getEffectiveLevel() != wanted]
         for each in changed:
-            _logger(each).setLevel(LEVELS[str(level).upper()])
+            _logger(each).setLevel(wanted)
             _changed[each] = int(time.time() * 1000)
     return JSONResponse(changed)
 

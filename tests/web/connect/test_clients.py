@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cdc_testing.rest_rig import Rest, config, serving_rest
-from cdc_testing.stored import node
+from cdc_testing.rest_rig import Rest, config
 from kafka_connect import KafkaConnect
 from kafkaconnect.connect import Connect
 
@@ -16,20 +14,8 @@ from cdc_core.store.job_values import NodeRecord
 
 
 @pytest.fixture
-def rest(tmp_path: Path) -> Iterator[Rest]:
-    with serving_rest(tmp_path / "store") as rest:
-        yield rest
-
-
-@pytest.fixture
-def given(tmp_path: Path) -> dict[str, str]:
-    (tmp_path / "control").mkdir()
-    return config(tmp_path / "control", **{"tasks.max": "1"})
-
-
-@pytest.fixture
-def one(rest: Rest) -> NodeRecord:
-    return rest.store.join(node("one"), lease_s=600)
+def given(control: Path) -> dict[str, str]:
+    return config(control, **{"tasks.max": "1"})
 
 
 def test_kafka_connect_py(rest: Rest, given: dict[str, str], one: NodeRecord) -> None:

@@ -1,0 +1,95 @@
+"""The two servers that `connect_requests` compares: a worker of Kafka Connect, and ours with a scripted node."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+from cdc_testing.connect_worker import ConnectWorker
+from cdc_testing.rest_rig import Rest, config, serving_rest
+from cdc_testing.stored import node, progress
+
+from cdc_core.store.job_values import NodeRecord
+
+__all__ = ["Original", "Ours", "ours"]
+
+_LIMIT_S = 120.0
+
+
+class Original:
+    """A worker whose connectors read a file in *directory*."""
+
+    part = "org.apache.kafka.connect.storage.StringConverter"
+    logger = "org.apache.kafka.connect.runtime.WorkerInfo"
+
+    def __init__(self, worker: ConnectWorker, topic: str, directory: Path) -> None:
+        self.url = worker.url
+        (directory / "lines").write_text("one\ntwo\n")
+        (directory / "loop").symlink_to(directory / "loop")
+        self.good = {
+            "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
+            "file": str(directory / "lines"),
+            "topic": topic,
+        }
+        self.broken = {**self.good, "file": str(directory / "loop")}
+        self.wrong = {name: value for name, value in self.good.items() if name != "topic"}
+
+    def wait(self, name: str, until: str) -> None:
+        deadline = time.monotonic() + _LIMIT_S
+        while not self._is(name, until):
+            assert time.monotonic() < deadline, f"{name} is not {until}"
+            time.sleep(0.05)
+
+    def _is(self, name: str, until: str) -> bool:
+        path = f"{self.url}/connectors/{name}/{'offsets' if until == 'offset' else 'status'}"
+        answer = httpx2.get(path, timeout=60)
+        if answer.status_code != 200:
+            return until == "gone"
+        found = answer.json()
+        if until == "offset":
+            return bool(found["offsets"])
+        states = [each["state"] for each in found["tasks"]]
+        if until == "STOPPED":
+            return found["connector"]["state"] == until and not states
+        wanted = "RUNNING" if until == "FAILED" else until
+        return found["connector"]["state"] == wanted and states == [until]
+
+
+class Ours:
+    """Our server. Its node does what requests make it do, when a test waits."""
+
+    part = "rangefeed.counter"
+    logger = logging.getLogger("cdc_testing.of_ours").name
+
+    def __init__(self, rest: Rest, one: NodeRecord, control: Path) -> None:
+        self.url, self._rest, self._one = rest.url, rest, one
+        self.good = config(control)
+        self.broken = config(control)
+        self.wrong = {name: value for name, value in self.good.items() if name != "sink"}
+
+    def wait(self, name: str, until: str) -> None:
+        store, one = self._rest.store, self._one
+        job = store.find_job(name)
+        assert job is not None
+        if until == "gone":
+            store.settle(name, one, "stopped")
+            store.settle(name, one, "reverted")
+            return
+        if job.state not in ("running", "paused"):
+            store.settle(name, one, "stopped")
+        store.adopt(name, one)
+        if until == "FAILED":
+            store.settle(name, one, "paused", "the sink refuses")
+        if until == "offset":
+            store.save(name, 1, progress(50))
+
+
+@contextmanager
+def ours(directory: Path) -> Iterator[Ours]:
+    (directory / "control").mkdir()
+    with serving_rest(directory / "store") as rest:
+        yield Ours(rest, rest.store.join(node("one"), lease_s=600), directory / "control")

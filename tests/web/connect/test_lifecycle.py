@@ -1,0 +1,117 @@
+"""Pausing, stopping, restarting and deleting connectors that no node or a scripted one runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cdc_testing.rest_rig import Rest, config
+
+from cdc_core.store.job_values import NodeRecord
+
+
+def test_pause_resume_and_stop_may_come_twice(rest: Rest, control: Path, one: NodeRecord) -> None:
+    rest.create("orders", config(control))
+    rest.adopted(one)
+    assert rest.get("/connectors/orders/status")["connector"]["worker_id"] == "one"
+    for _ in range(2):
+        rest.ask("PUT", "/connectors/orders/pause", status=202)
+    assert rest.state() == "RUNNING"
+    rest.store.settle("orders", one, "stopped")
+    assert rest.state() == "PAUSED"
+    for _ in range(2):
+        rest.ask("PUT", "/connectors/orders/stop", status=204)
+    assert rest.get("/connectors/orders/status")["tasks"] == []
+    for _ in range(2):
+        rest.ask("PUT", "/connectors/orders/resume", status=202)
+    rest.adopted(one)
+    assert rest.state() == "RUNNING"
+
+
+def test_a_restart_says_what_is_restarted(rest: Rest, control: Path, one: NodeRecord) -> None:
+    rest.create("orders", config(control))
+    rest.adopted(one)
+    assert rest.ask("POST", "/connectors/orders/restart", status=204) is None
+    assert rest.state() == "RESTARTING"
+    assert rest.store.settle("orders", one, "stopped") == "running"
+    rest.adopted(one)
+    nothing = rest.ask("POST", "/connectors/orders/restart?includeTasks=True&onlyFailed=True", status=202)
+    assert nothing["connector"]["state"] == "RUNNING"
+    found = rest.ask("POST", "/connectors/orders/restart?includeTasks=True&onlyFailed=False", status=202)
+    assert (found["connector"]["state"], found["tasks"][0]["state"]) == ("RESTARTING", "RESTARTING")
+    rest.ask("POST", "/connectors/orders/tasks/0/restart", status=204)
+    assert rest.message("POST", "/connectors/orders/tasks/9/restart", status=404) == "Unknown task: orders-9"
+
+
+def test_a_connector_that_failed_has_a_trace_and_restarts(rest: Rest, control: Path, one: NodeRecord) -> None:
+    rest.create("orders", config(control))
+    rest.adopted(one)
+    rest.store.settle("orders", one, "paused", "the sink refuses")
+    found = rest.get("/connectors/orders/status")
+    assert (found["connector"]["state"], found["tasks"][0]["trace"]) == ("FAILED", "the sink refuses")
+    rest.ask("PUT", "/connectors/orders/pause", status=202)
+    assert rest.state() == "FAILED"
+    failed = rest.ask("POST", "/connectors/orders/restart?onlyFailed=true", status=202)
+    assert (failed["connector"]["state"], failed["tasks"][0]["trace"]) == ("RESTARTING", "the sink refuses")
+    assert rest.state() == "UNASSIGNED"
+
+
+def test_a_connector_that_has_ended_takes_no_orders_and_can_be_deleted(
+    rest: Rest, control: Path, one: NodeRecord
+) -> None:
+    rest.create("orders", config(control))
+    rest.adopted(one)
+    rest.store.settle("orders", one, "failed", "the source has lost history")
+    rest.store.settle("orders", one, "reverted")
+    assert rest.state() == "FAILED"
+    for method, path in (("PUT", "resume"), ("POST", "restart"), ("PUT", "pause"), ("PUT", "stop")):
+        assert "has ended (failed)" in rest.message(method, f"/connectors/orders/{path}", status=409)
+    rest.ask("PUT", "/connectors/orders/config", status=409, json=config(control))
+    rest.ask("DELETE", "/connectors/orders", status=204)
+    rest.create("orders", config(control))
+
+
+def test_what_is_deleted_is_gone_for_clients_and_its_name_is_free_when_the_source_is(
+    rest: Rest, control: Path, one: NodeRecord
+) -> None:
+    rest.create("orders", config(control))
+    rest.adopted(one)
+    rest.ask("DELETE", "/connectors/orders", status=204)
+    assert rest.get("/connectors") == []
+    rest.ask("GET", "/connectors/orders/status", status=404)
+    text = rest.message("PUT", "/connectors/orders/config", status=409, json=config(control))
+    assert "is being deleted" in text
+    rest.store.settle("orders", one, "stopped")
+    rest.store.settle("orders", one, "reverted")
+    rest.create("orders", config(control))
+
+
+def test_of_two_that_delete_the_same_one_is_told_404(
+    rest: Rest, control: Path, one: NodeRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancel, forget = rest.store.cancel_job, rest.store.forget_ended_job
+    monkeypatch.setattr(rest.store, "cancel_job", lambda *given: (cancel(*given), cancel(*given)))
+    rest.create("orders", config(control))
+    rest.ask("DELETE", "/connectors/orders", status=404)
+    monkeypatch.setattr(rest.store, "cancel_job", cancel)
+    monkeypatch.setattr(rest.store, "forget_ended_job", lambda name: forget(name) and forget(name))
+    rest.create("carts", config(control))
+    rest.ended(one, "carts")
+    rest.ask("DELETE", "/connectors/carts", status=404)
+
+
+def test_what_is_created_anew_while_its_name_is_forgotten_is_deleted_too(
+    rest: Rest, control: Path, one: NodeRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget = rest.store.forget_ended_job
+    rest.create("orders", config(control))
+    rest.ended(one, "orders")
+
+    def forget_what_another_one_creates(name: str) -> bool:
+        assert forget(name)
+        rest.create(name, config(control))
+        return forget(name)
+
+    monkeypatch.setattr(rest.store, "forget_ended_job", forget_what_another_one_creates)
+    rest.ask("DELETE", "/connectors/orders", status=204)
+    rest.ask("GET", "/connectors/orders", status=404)

@@ -1,0 +1,59 @@
+"""Topics and offsets of a connector."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cdc_testing.rest_rig import Rest, config
+from cdc_testing.scripted import Script
+from cdc_testing.stored import progress
+
+from cdc_core.store.job_values import NodeRecord
+
+
+def test_topics_are_those_of_the_definition_or_those_that_rows_were_given(
+    rest: Rest, control: Path, one: NodeRecord
+) -> None:
+    rest.create("orders", config(control, topic="{schema}.{table}"))
+    assert rest.get("/connectors/orders/topics") == {"orders": {"topics": ["public.counter"]}}
+    rest.adopted(one)
+    rest.store.add_topic("orders", 1, "by-row", most=9)
+    assert rest.get("/connectors/orders/topics") == {"orders": {"topics": ["by-row"]}}
+    text = rest.message("PUT", "/connectors/orders/topics/reset", status=403)
+    assert text == "Topic tracking reset is disabled."
+
+
+def test_offsets_are_read_always_and_changed_when_stopped(rest: Rest, control: Path, one: NodeRecord) -> None:
+    rest.create("orders", config(control))
+    assert rest.get("/connectors/orders/offsets") == {"offsets": []}
+    rest.adopted(one)
+    rest.store.save("orders", 1, progress(50))
+    (offset,) = rest.get("/connectors/orders/offsets")["offsets"]
+    assert offset["partition"] == {"source": "counter://reader:***@host/shop"}
+    assert offset["offset"]["token"] == {"lsn": 50}
+    text = rest.message("DELETE", "/connectors/orders/offsets", status=400)
+    assert text.startswith("Connectors must be in the STOPPED state")
+    rest.ask("PUT", "/connectors/orders/stop", status=204)
+    rest.store.settle("orders", one, "stopped")
+    empty = rest.message("PATCH", "/connectors/orders/offsets", status=400, json={"offsets": []})
+    assert empty == "Partitions / offsets need to be provided for an alter offsets request"
+    for wrong in (
+        {**offset, "offset": {"token": {"lsn": 9}}},
+        {**offset, "partition": {"source": "other"}},
+        {"partition": offset["partition"]},
+        {"offset": None},
+        7,
+    ):
+        rest.ask("PATCH", "/connectors/orders/offsets", status=400, json={"offsets": [wrong]})
+    rest.ask("PATCH", "/connectors/orders/offsets", status=400, json={"offsets": [offset], "more": 1})
+    done = rest.ask("PATCH", "/connectors/orders/offsets", status=200, json={"offsets": [offset]})
+    assert done == {"message": "The offsets for this connector have been altered successfully"}
+    assert rest.store.waiting_rescans("orders", new_slot=True) == []
+    Script(control).order("check", "ConfigError the source is another one")
+    assert "is another one" in rest.message("DELETE", "/connectors/orders/offsets", status=400)
+    assert rest.store.waiting_rescans("orders", new_slot=True) == []
+    done = rest.ask("DELETE", "/connectors/orders/offsets", status=200)
+    assert done == {"message": "The offsets for this connector have been reset successfully"}
+    anew = {"offsets": [{**offset, "offset": None}]}
+    rest.ask("PATCH", "/connectors/orders/offsets", status=200, json=anew)
+    assert len(rest.store.waiting_rescans("orders", new_slot=True)) == 2

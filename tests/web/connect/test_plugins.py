@@ -1,0 +1,55 @@
+"""The plugins, their keys, and validation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cdc_testing.rest_rig import Rest, config
+from cdc_testing.scripted import Script
+
+
+def test_plugins_are_listed_and_described(rest: Rest) -> None:
+    (only,) = rest.get("/connector-plugins")
+    assert (only["class"], only["type"]) == ("cdc.Changefeed", "source")
+    every = {each["class"] for each in rest.get("/connector-plugins/?connectorsOnly=false")}
+    assert {"cdc.Changefeed", "rangefeed.counter", "encoder.plain", "sink.journal"} <= every
+    keys = {key["name"]: key for key in rest.get("/connector-plugins/Changefeed/config")}
+    assert keys["name"]["required"]
+    assert keys["tasks.max"]["default_value"] == "1"
+    assert keys["resolved"]["documentation"]
+    assert keys["updated"]["type"] == "BOOLEAN"
+    assert all(key["order"] == key["order_in_group"] for key in keys.values())
+    (pin,) = [key for key in rest.get("/connector-plugins/sink.shelf/config") if key["name"] == "pin"]
+    assert pin["type"] == "PASSWORD"
+    rest.ask("GET", "/connector-plugins/sink.nope/config", status=404)
+    rest.ask("GET", "/connector-plugins/FileStreamSink/config", status=404)
+
+
+def test_validation_tells_every_key_and_connects_to_nothing(rest: Rest, control: Path) -> None:
+    Script(control).order("check", "ConfigError no such table")
+    path = "/connector-plugins/cdc.Changefeed/config/validate"
+    good = rest.ask("PUT", path, status=200, json={**config(control), "name": "orders"})
+    assert good["error_count"] == 0
+    values = {each["value"]["name"]: each for each in good["configs"]}
+    assert values["envelope"]["value"]["recommended_values"] == [
+        "wrapped",
+        "bare",
+        "key_only",
+        "row",
+        "enriched",
+        "cloudevents",
+    ]
+    assert values["rows_per_step"]["value"]["value"] == "1000"
+    assert values["control"]["definition"]["required"]
+    assert "Rangefeed 'counter'" in good["groups"]
+    # what some clients ask of every plugin
+    little = rest.ask("PUT", path, status=200, json={"connector.class": "cdc.Changefeed", "topics": "getPlugins"})
+    wrong = {each["value"]["name"]: each for each in little["configs"] if each["value"]["errors"]}
+    assert {"name", "source", "sink", "tables"} <= wrong.keys()
+    assert all(each["definition"] is not None for each in wrong.values())
+    assert little["error_count"] == sum(len(each["value"]["errors"]) for each in little["configs"])
+    other = rest.message("PUT", path, status=400, json={"connector.class": "FileStreamSink"})
+    assert other == "Included connector type FileStreamSink does not match request type cdc.Changefeed"
+    unknown = rest.message("PUT", "/connector-plugins/nope/config/validate", status=400, json={"connector.class": "x"})
+    assert unknown.startswith("Failed to find any class that implements Connector and which name matches nope")
+    assert "no connector type" in rest.message("PUT", path, status=400, json={})
