@@ -10,6 +10,9 @@ PACKAGES := cdc_core $(wildcard */*/src)
 PYTEST := $(PYTHON) -m pytest --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 SERVERS := $(READY) maven azurite spark-archive
 
+# Images of Python often set it, and then each of the many processes of the tests compiles every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo demo-kafka test test-slow test-all sabotage nemesis bench lint docs java maven azurite spark-archive clean
 
 # With STAY=yes it goes on until Ctrl-C.

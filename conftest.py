@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -38,12 +36,6 @@ class ByServer(LoadFileScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
     """With slow tests one process would have too much to do with Spark: then share by file alone."""
     return ByServer(config, log) if config.option.markexpr == "not slow" else None
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:  # noqa: ARG001
-    """Skip what begins after the time in `CDC_TESTS_UNTIL`, in seconds since 1970: `.ci/run` has a limit."""
-    if time.time() > float(os.environ.get("CDC_TESTS_UNTIL", "inf")):
-        pytest.skip("begins after CDC_TESTS_UNTIL")
 
 
 def pytest_unconfigure() -> None:

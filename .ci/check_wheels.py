@@ -1,4 +1,4 @@
-"""Build the wheel of every distribution and check it.
+"""Build the wheel of every distribution in build/wheels, and check it.
 
 A wheel holds its package and nothing else, its metadata name the licence, and it declares what it imports.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
-import tempfile
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -17,6 +17,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+WHEELS = ROOT / "build" / "wheels"
 TEMPLATES = {"sink": "template", "encoder": "template_encoder", "rangefeed": "template_rangefeed"}
 CARRIERS = ("cdc_conformance",)
 """Packages that carry the templates; there the modules of a template have the suffix .py.txt."""
@@ -26,12 +27,15 @@ DOCS = ROOT / "docs"
 
 def main() -> int:
     problems = []
+    shutil.rmtree(WHEELS, ignore_errors=True)
     for project in sorted([ROOT / "pyproject.toml", *ROOT.glob("*/*/pyproject.toml")]):
-        with tempfile.TemporaryDirectory() as out:
-            command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, str(project.parent)]
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            (wheel,) = Path(out).glob("*.whl")
-            found = list(check(project, wheel))
+        out = WHEELS / project.parent.name
+        command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out)]
+        subprocess.run(
+            [*command, str(project.parent)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        (wheel,) = out.glob("*.whl")
+        found = list(check(project, wheel))
         print(f"{wheel.name}: {'; '.join(found) or 'ok'}")
         problems += found
     return 1 if problems else 0

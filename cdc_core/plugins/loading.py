@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
+from functools import cache
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -109,7 +110,7 @@ def _wrong(registration: object, cls: type[Registration]) -> str:
     """Say which field of a registration is wrong, and what it must be; empty when all are right."""
     if not isinstance(registration, cls):
         return f"{_shown(registration)}, not {cls.__name__}"
-    types = get_type_hints(cls)
+    types = _types(cls)
     for field in fields(cls):
         value, type_ = getattr(registration, field.name), types[field.name]
         fits, expected = _VALUES.get(field.name, (_always, ""))
@@ -123,6 +124,11 @@ def _wrong(registration: object, cls: type[Registration]) -> str:
             continue
         return f"{cls.__name__} {registration.name!r} with {field.name}={_short(value)}; expected {expected}"
     return ""
+
+
+@cache
+def _types(cls: type[Registration]) -> dict[str, Any]:
+    return get_type_hints(cls)
 
 
 def _has_type(value: object, type_: Any) -> bool:
