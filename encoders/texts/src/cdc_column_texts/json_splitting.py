@@ -17,6 +17,7 @@ _IS_QUOTE, _IS_COMMA, _OPENS, _CLOSES = 1, 2, 3, 4
 _KINDS = np.zeros(256, np.uint8)
 for _codes, _kind in ((b'"', _IS_QUOTE), (b",", _IS_COMMA), (b"[{", _OPENS), (b"]}", _CLOSES)):
     _KINDS[list(_codes)] = _kind
+_KINDS_TEXT = _KINDS.tobytes()
 _BLANKS = " \t\n\r"
 
 
@@ -43,8 +44,9 @@ def structure(data: _Bytes) -> tuple[Ints, Ints]:
 
     A bracket has the depth of the items that it encloses. JSON is balanced, so each text begins at depth 0.
     """
-    kinds = _KINDS[data]
-    places = np.flatnonzero(kinds)
+    # `translate` takes a quarter of the time of an index, and places of booleans half of that of numbers.
+    kinds = np.frombuffer(data.tobytes().translate(_KINDS_TEXT), np.uint8)
+    places = np.flatnonzero(kinds != 0)
     kinds = kinds[places]
     quotes = kinds == _IS_QUOTE
     if quotes.any():
