@@ -38,6 +38,8 @@ class Sizes:
     backlog_changes: int = 5_000_000
     transaction_rows: int = 2_000_000
     backfill_rows: int = 5_000_000
+    audit_rows: int = 2_000_000
+    metrics_changes: int = 1_000_000
     kills: int = 20
 
     @classmethod
@@ -56,6 +58,8 @@ class Sizes:
                     "backlog_changes",
                     "transaction_rows",
                     "backfill_rows",
+                    "audit_rows",
+                    "metrics_changes",
                 )
             },
         )

@@ -129,10 +129,13 @@ class Feed(ABC):
         self.log_path = directory / "cdc.log"
         self._command = Command(command, state_dir=state, log_path=self.log_path)
 
-    def run_once(self, *, sample_s: float = 0.5) -> FeedRun:
-        """Deliver everything committed by now. Raises: RuntimeError with the command's last words when it fails."""
+    def run_once(self, *arguments: str, sample_s: float = 0.5) -> FeedRun:
+        """Deliver everything committed by now; *arguments* are further ones of the command.
+
+        Raises: RuntimeError with the command's last words when it fails.
+        """
         self.look_before()
-        run = self._command.run("--once", sample_s=sample_s)
+        run = self._command.run("--once", *arguments, sample_s=sample_s)
         first = self.first_arrival()
         return run if first is None else replace(run, first=(first.at - run.started, first.rows))
 

@@ -34,6 +34,7 @@ _BENCHMARKS = {
     "engine": "ready rows through Spark to nowhere",
     "log": "a backlog to JSON files, beside Debezium",
     "query": "a backlog to JSON files through a query, beside the same without one",
+    "metrics": "a backlog to JSON files while metrics are scraped each second, beside the same without metrics",
     "scan": "the initial scan to JSON files, beside Debezium",
     "backfill": "a table read again after ALTER TABLE, beside its initial scan, while it changes",
     "kafka": "a backlog to JSON in Kafka, beside Debezium and Kafka Connect",
@@ -45,6 +46,7 @@ _BENCHMARKS = {
     "takeover": "from the SIGKILL of a node to the first step of its job on another one",
     "rolling": "rows that arrive twice when three nodes are restarted one after the other",
     "store": "what three nodes and jobs without changes ask of the progress store",
+    "audit": "an audit of JSON files while they grow, with three differences that it must find",
     "memory": "peak memory of every process over a long backlog and a huge transaction",
 }
 
