@@ -30,7 +30,7 @@ VARIABLE = "CDC_CACHE"
 """Name of the environment variable with the cache directory; `off` is none at all."""
 
 _RECORD = "-XX:+RecordDynamicDumpInfo"
-_JOBS = 2
+_JOBS = 1
 """Spark jobs of a run that has read and written something: until then Java has loaded only a part of the classes."""
 _SPACE = 1024**3
 _UNUSED_S = 30 * 24 * 3600.0

@@ -20,12 +20,17 @@ from pyspark.sql import SparkSession
 
 from cdc_core.engine.orders import Stopped
 from cdc_core.errors import TerminalError
+from cdc_core.spark.forked_python import ForkedPython
 from cdc_core.spark.log_file import open_log
 
-__all__ = ["forget_jvm", "start_jvm"]
+__all__ = ["forget_jvm", "forked_python", "start_jvm"]
 
 _POLL_S = 0.02
 _CONNECTING = threading.Lock()
+_NO_PYTHON = "none-of-cdc"
+"""A program that is nowhere. Spark would ask its Python, in two processes, for data sources to load by itself."""
+
+_forked: list[ForkedPython] = []  # that of the JVM, if it has one
 
 
 def start_jvm(
@@ -33,14 +38,16 @@ def start_jvm(
     *,
     home: Path | None,
     log_path: Path,
+    fork: bool = False,
     python_path: Sequence[str] = (),
     wanted: Callable[[], bool] = lambda: True,
 ) -> None:
     """Start the JVM with *settings*, and give it to pyspark for all sessions of this process.
 
     Its output goes to *log_path*. Without *home* it is the Spark that pyspark finds. Python workers on this host look
-    for packages in *python_path* too. Called from any thread. When this
-    raises, whatever it raises, the JVM has ended: pyspark's own way leaves one that is still starting to itself.
+    for packages in *python_path* too. With *fork* they are all on this host, and there is a `forked_python` for them
+    if possible. Called from any thread. When this raises, whatever it raises, the JVM has ended: pyspark's own way
+    leaves one that is still starting to itself.
 
     Raises: TerminalError when the JVM ends before it is ready; Stopped when it is no longer *wanted* before.
     """
@@ -55,8 +62,16 @@ def start_jvm(
         own = {"SPARK_HOME": spark_home, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection)}
         if python_path:
             own["PYTHONPATH"] = os.pathsep.join(python_path)
+        if fork:
+            own["PYSPARK_DRIVER_PYTHON"] = _NO_PYTHON
+            with suppress(OSError):
+                _forked.append(ForkedPython(log_path))
         # The JVM ends when its standard input does, so also when this process is killed.
-        jvm = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env={**os.environ, **own})
+        try:
+            jvm = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env={**os.environ, **own})
+        except BaseException:
+            _end_forked()
+            raise
         try:
             while not connection.exists():
                 if not wanted():
@@ -69,9 +84,15 @@ def start_jvm(
             SparkContext._gateway = _connected(connection)
         except BaseException:
             _end(jvm, grace_s=0.0)
+            _end_forked()
             raise
         SparkContext._gateway.proc = jvm
         SparkContext._jvm = SparkContext._gateway.jvm
+
+
+def forked_python() -> str | None:
+    """Return the path of a Python that starts at once, for the JVM's processes on this host; None if it has none."""
+    return _forked[0].program if _forked else None
 
 
 def _connected(connection: Path) -> JavaGateway:
@@ -104,6 +125,12 @@ def forget_jvm(*, grace_s: float) -> None:
             gateway.shutdown()
         if gateway.proc is not None:
             _end(gateway.proc, grace_s=grace_s)
+    _end_forked()
+
+
+def _end_forked() -> None:
+    while _forked:
+        _forked.pop().end()
 
 
 def _end(jvm: subprocess.Popen[bytes], *, grace_s: float) -> None:

@@ -21,7 +21,7 @@ from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.masking import is_secret_name
 from cdc_core.spark.class_archive import ClassArchive, find_java, link_spark
 from cdc_core.spark.data_sources import ChangefeedSink
-from cdc_core.spark.jvm import forget_jvm, start_jvm
+from cdc_core.spark.jvm import forget_jvm, forked_python, start_jvm
 from cdc_core.spark.log_file import keep_newest, open_log
 from cdc_core.spark.wire import wire_settings
 
@@ -139,8 +139,16 @@ def open_session(
         if SparkContext._gateway is None:
             # Every user of this host can read the command line. The session gets all settings.
             shown = {key: value for key, value in settings.items() if not is_secret_name(key)}
-            start_jvm(shown, home=home, log_path=log_path, python_path=_python_path(spark), wanted=wanted)
+            start_jvm(
+                shown,
+                home=home,
+                log_path=log_path,
+                fork=is_local(spark),
+                python_path=_python_path(spark),
+                wanted=wanted,
+            )
         session = _builder(settings).getOrCreate()
+        session.sparkContext.pythonExec = forked_python() or session.sparkContext.pythonExec
         # Pyspark would print a traceback on standard error when the JVM dies; the run reports it in a sentence.
         session.sparkContext._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]
         session.dataSource.register(ChangefeedSink)

@@ -11,14 +11,16 @@ from pathlib import Path
 
 import psutil
 
+from cdc_core.spark.python_server import NAMES
+
 __all__ = ["Usage", "watched"]
 
-_ROLES = (
-    ("python_streaming_source_runner", "planner"),
-    ("python_streaming_sink_runner", "coordinator"),
-    ("spark.daemon pyspark.worker", "worker"),
-    ("spark.daemon", "spark helper"),
-)
+_ROLES = {
+    "pyspark.sql.streaming.python_streaming_source_runner": "planner",
+    "pyspark.sql.worker.python_streaming_sink_runner": "coordinator",
+    "pyspark.worker": "worker",
+}
+_HELPERS = ("python_launcher", "python_server", "pyspark.daemon")
 
 
 @dataclass(slots=True)
@@ -122,4 +124,8 @@ def _role(process: psutil.Process, root: psutil.Process, command: str) -> str:
         return "jvm"
     if name.startswith("postgres"):
         return "postgres"
-    return next((role for part, role in _ROLES if part in command), "other")
+    if "python_launcher" not in command:
+        for module, role in _ROLES.items():
+            if name == NAMES[module] or command.endswith(module):
+                return role
+    return "spark helper" if any(part in command for part in _HELPERS) else "other"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import psutil
 
-__all__ = ["command", "kill", "name"]
+from cdc_core.spark.python_server import NAMES
+
+__all__ = ["command", "kill", "name", "runs_tasks"]
 
 
 def kill(process: psutil.Process) -> None:
@@ -26,3 +28,8 @@ def command(process: psutil.Process) -> str:
         return " ".join(process.cmdline())
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
         return ""
+
+
+def runs_tasks(process: psutil.Process) -> bool:
+    """Return whether *process* is a Python worker of Spark, or what its like are forked from."""
+    return name(process) == NAMES["pyspark.worker"] or "-m cdc_core.spark.daemon" in command(process)

@@ -18,7 +18,7 @@ from typing import Self
 
 import psutil
 from cdc_testing.kept_spark import KeptSpark
-from cdc_testing.processes import command, kill, name
+from cdc_testing.processes import kill, name, runs_tasks
 
 from cdc_core.cli.main import main
 from cdc_core.cli.run import STATE_DIRECTORY
@@ -216,7 +216,7 @@ class Feed:
 
     def workers(self) -> list[psutil.Process]:
         """Return the Python worker processes that run tasks."""
-        return [process for process in self.tree() if "spark.daemon" in command(process)]
+        return [process for process in self.tree() if runs_tasks(process)]
 
     def kill_a_worker(self) -> bool:
         """SIGKILL a Python worker in the middle of a slice; return whether there was one. Spark loses its task."""
@@ -243,7 +243,7 @@ class Feed:
         """Return the worker *pid* of this run, stopped, None where it has ended."""
         with suppress(psutil.NoSuchProcess):
             process = psutil.Process(pid)
-            if "spark.daemon" in command(process):
+            if runs_tasks(process):
                 process.suspend()
                 return process
         return None

@@ -41,7 +41,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="cdc-archive-", ignore_cleanup_errors=True) as scratch:
             directory = Path(scratch)
             run_feed(
-                counter_feed(directory, total=1000, rows_per_step=500),
+                counter_feed(directory, total=1000, rows_per_step=1000),
                 store=ProgressStore(store_url(directory)),
                 state_dir=directory,
                 once=True,

@@ -118,7 +118,7 @@ def test_an_archive_that_nobody_used_for_a_month_goes_when_one_is_written(
 def test_the_first_run_leaves_the_archive_and_the_next_one_maps_it(
     cache: Path, engine: Engine, kept_spark: KeptSpark
 ) -> None:
-    assert engine.run(own_spark=True, total=1000, rows_per_step=500) == 0
+    assert engine.run(own_spark=True, total=1000, rows_per_step=1000) == 0  # one step is enough
     archive = found()
     assert archive.file.stat().st_size > 10_000_000
     assert engine.journal.faults(total=1000) == []

@@ -15,6 +15,7 @@ from cdc_testing.kept_spark import KeptSpark
 from cdc_core.engine.orders import Stopped
 from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.spark.host import SparkHost
+from cdc_core.spark.jvm import forked_python
 from cdc_core.spark.session import DEFAULT_MASTER, close_session, is_alive, open_session, require_java
 
 
@@ -64,6 +65,10 @@ def test_java_home_comes_before_the_path(path: Path, tmp_path: Path, monkeypatch
         require_java()
 
 
+def process_name(_: int) -> str:
+    return Path("/proc/self/comm").read_text().strip()
+
+
 @pytest.fixture
 def no_session(kept_spark: KeptSpark) -> None:
     """There is no session in this process yet."""
@@ -82,6 +87,8 @@ def test_a_session_has_the_settings_that_the_engine_relies_on(tmp_path: Path) ->
         assert conf.get("spark.driver.bindAddress") == "127.0.0.1"
         assert conf.get("spark.ui.retainedJobs") == "7"  # the user's own
         assert os.environ["PYSPARK_PYTHON"]
+        assert session.sparkContext.pythonExec == forked_python()  # starts at once
+        assert session.sparkContext.parallelize([1]).map(process_name).collect() == ["cdc-worker"]
     finally:
         close_session(session)
     assert not is_alive(session)

@@ -1,0 +1,72 @@
+"""A Python for Spark's processes on this host that starts without loading anything: see `python_server`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from shlex import quote
+from tempfile import mkdtemp
+
+from cdc_core.spark import python_launcher
+from cdc_core.spark.log_file import open_log
+
+__all__ = ["ForkedPython"]
+
+_AS_WORKERS = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
+"""What Spark has in the environment of its workers, and what counts when Python or a library is loaded."""
+
+
+class ForkedPython:
+    """A server that forks, and the program that has it do so, in a directory that only this user can read.
+
+    Made before the JVM that starts the program, and ended after it. What the processes print goes to the JVM, what the
+    server prints to *log_path*. A server that ends too early costs its processes a second each, and nothing else.
+
+    Raises: OSError when this host has no room for it, or no such sockets.
+    """
+
+    def __init__(self, log_path: Path) -> None:
+        self._directory = Path(mkdtemp(prefix="cdc-python-"))
+        try:
+            self._server = self._start(log_path)
+        except BaseException:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            raise
+
+    @property
+    def program(self) -> str:
+        """The path to give to Spark as that of its Python."""
+        return str(self._directory / "python")
+
+    def end(self) -> None:
+        """Return when the server has ended. Processes that it has forked go on; their JVM ends them."""
+        assert self._server.stdin is not None
+        self._server.stdin.close()
+        self._server.kill()
+        self._server.wait()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _start(self, log_path: Path) -> subprocess.Popen[bytes]:
+        place = str(self._directory / "socket")
+        words = (sys.executable, "-I", "-S", python_launcher.__file__, place, sys.executable)
+        program = Path(self.program)
+        program.write_text(f'#!/bin/sh\nexec {" ".join(map(quote, words))} "$@"\n')
+        program.chmod(0o700)
+        if not os.access(program, os.X_OK):
+            raise PermissionError(f"no program may run in {self._directory}")
+        with socket.socket(socket.AF_UNIX) as listening, open_log(log_path) as log:
+            listening.bind(place)
+            listening.listen(64)
+            return subprocess.Popen(
+                [sys.executable, "-m", "cdc_core.spark.python_server", str(listening.fileno())],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=_AS_WORKERS | os.environ,
+                pass_fds=[listening.fileno()],
+                start_new_session=True,  # Ctrl-C at a terminal is for this process
+            )

@@ -1,0 +1,126 @@
+"""The Python that Spark starts on one host: forked from a process that has loaded what it needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from cdc_testing.engine import eventually
+
+from cdc_core.spark.forked_python import ForkedPython
+
+SHOWN = """
+import json, os, sys
+print("shown on", file=sys.stderr)
+print(json.dumps({
+    "name": __name__, "arguments": sys.argv[1:], "input": sys.stdin.readline(), "directory": os.getcwd(),
+    "environment": dict(os.environ), "parent": os.getppid(), "loaded": sorted(sys.modules), "path": sys.path,
+}))
+sys.exit(7)
+"""
+STARTER = """
+import sys, time
+from pathlib import Path
+from cdc_core.spark.forked_python import ForkedPython
+forked = ForkedPython(Path(sys.argv[1]))
+print(forked._server.pid, forked.program, flush=True)
+time.sleep(999)
+"""
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with modules to run."""
+    directory = tmp_path_factory.mktemp("modules")
+    (directory / "shown.py").write_text(SHOWN)
+    (directory / "waiting.py").write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(999)\n")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedPython]:
+    python = ForkedPython(tmp_path_factory.mktemp("log") / "log")
+    yield python
+    python.end()
+    assert not Path(python.program).exists()
+
+
+def started(python: ForkedPython, modules: Path, *words: str) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [python.program, *words],
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        cwd=modules.parent,
+        env={**os.environ, "PYTHONPATH": f"/of/spark-core.jar{os.pathsep}{modules}", "ONLY_HERE": "\udcff"},
+    )
+
+
+def test_a_process_has_all_that_spark_gave_it_and_has_loaded_what_it_needs(forked: ForkedPython, modules: Path) -> None:
+    process = started(forked, modules, "-m", "shown", "a b", "")
+    output, errors = process.communicate("said\n")
+    assert (process.returncode, errors) == (7, "shown on\n")
+    shown = json.loads(output)
+    assert (shown["name"], shown["arguments"], shown["input"]) == ("__main__", ["a b", ""], "said\n")
+    assert shown["directory"] == str(modules.parent)
+    assert shown["environment"]["ONLY_HERE"] == "\udcff"
+    assert "/of/spark-core.jar" not in shown["path"]
+    assert shown["parent"] == forked._server.pid
+    assert {"pyarrow", "pyspark.worker", "cdc_core.spark.writer"} <= {*shown["loaded"]}
+
+
+def test_a_process_ends_with_the_one_that_spark_knows(forked: ForkedPython, modules: Path) -> None:
+    with started(forked, modules, "-m", "waiting") as process:
+        assert process.stdout is not None
+        child = psutil.Process(int(process.stdout.readline()))
+        process.terminate()
+        eventually(lambda: not child.is_running(), what="the end of the process")
+
+
+def test_spark_sees_the_end_of_a_process_that_was_killed(forked: ForkedPython, modules: Path) -> None:
+    with started(forked, modules, "-m", "waiting") as process:
+        assert process.stdout is not None
+        os.kill(int(process.stdout.readline()), signal.SIGKILL)
+        assert process.wait(60) == 1
+
+
+def test_what_is_no_module_runs_as_ever(forked: ForkedPython, modules: Path) -> None:
+    process = started(forked, modules, "-c", "import sys; print(len(sys.argv), 'pyarrow' in sys.modules)", "one")
+    assert process.communicate()[0] == "2 False\n"
+
+
+def test_without_its_server_it_is_the_real_python(tmp_path: Path, modules: Path) -> None:
+    python = ForkedPython(tmp_path / "log")
+    try:
+        python._server.kill()
+        python._server.wait()
+        process = started(python, modules, "-m", "shown")
+        output, _ = process.communicate("")
+        assert process.returncode == 7
+        assert "pyarrow" not in json.loads(output)["loaded"]
+    finally:
+        python.end()
+
+
+def test_nothing_is_left_when_its_starter_is_killed(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", STARTER, str(tmp_path / "log")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        pid, program = starter.stdout.readline().split()
+        server = psutil.Process(int(pid))
+        starter.kill()
+    eventually(lambda: not server.is_running() and not Path(program).parent.exists(), what="the end of the server")
+
+
+def test_only_its_user_may_ask_it(forked: ForkedPython) -> None:
+    assert stat.S_IMODE(Path(forked.program).parent.stat().st_mode) == 0o700
