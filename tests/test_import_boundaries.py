@@ -9,6 +9,7 @@ import pytest
 from cdc_testing.imports import LAYERS, ROOT, core_violations, cycles, loaded_by, plugin_violations
 
 import cdc_core
+from cdc_core.cli.main import cdc
 
 HEAVY = ("pyspark", "py4j", "polars", "fsspec", "psycopg", "adbc_driver_postgresql", "pytest", "pandas")
 
@@ -80,6 +81,22 @@ assert not {{{str(jar)!r}}} & {{*sys.path, *sys.path_importer_cache}}
 import cdc_core.uris
 """
     assert "in_the_jar" in loaded_by(program)
+
+
+def test_a_command_loads_none_of_the_others() -> None:
+    """`cdc run` would start Spark's JVM a quarter of a second later."""
+    program = """
+import sys
+from cdc_core.cli.main import cdc
+assert cdc.commands["run"].name == "run"
+others = {"cdc_core.cli.alter", "cdc_core.cli.node", "cdc_core.cli.sql", "cdc_core.statements.parsing", "sqlglot"}
+assert not others & {*sys.modules}, others & {*sys.modules}
+"""
+    assert "cdc_core" in loaded_by(program)
+
+
+def test_every_command_has_the_name_that_it_is_found_by() -> None:
+    assert {name: command.name for name, command in cdc.commands.items()} == {name: name for name in cdc.commands}
 
 
 def test_every_public_name_is_found_in_one_module() -> None:

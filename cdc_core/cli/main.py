@@ -7,44 +7,53 @@ from collections.abc import Sequence
 
 import click
 
-from cdc_core.cli.alter import alter
-from cdc_core.cli.audit import audit
-from cdc_core.cli.cancel import cancel
-from cdc_core.cli.create import create
-from cdc_core.cli.debug import debug
-from cdc_core.cli.docs import docs
-from cdc_core.cli.drain import drain
-from cdc_core.cli.drop import drop
-from cdc_core.cli.events import events
-from cdc_core.cli.explain import explain
-from cdc_core.cli.jobs import jobs
-from cdc_core.cli.locality import worker_resources_command
-from cdc_core.cli.node import node
-from cdc_core.cli.nodes import nodes
-from cdc_core.cli.owner import owner
-from cdc_core.cli.pack import pack
-from cdc_core.cli.pause import pause
+from cdc_core.cli.lazy_commands import LazyCommands
 from cdc_core.cli.plugin_commands import Commands
-from cdc_core.cli.plugins import demo, options, plugins
-from cdc_core.cli.preview import preview
-from cdc_core.cli.replay import replay_dead_letters
-from cdc_core.cli.rescan import rescan
-from cdc_core.cli.resume import resume
-from cdc_core.cli.run import check, run
-from cdc_core.cli.schedule import schedule
-from cdc_core.cli.serve import serve
 from cdc_core.cli.session import CliSession
-from cdc_core.cli.show import show
-from cdc_core.cli.sql import sql
-from cdc_core.cli.token import token
-from cdc_core.cli.watch import watch
 from cdc_core.errors import CdcError
 
 __all__ = ["main"]
 
+_COMMANDS = {
+    "alter": "alter:alter",
+    "audit": "audit:audit",
+    "cancel": "cancel:cancel",
+    "check": "run:check",
+    "create": "create:create",
+    "debug": "debug:debug",
+    "demo": "plugins:demo",
+    "docs": "docs:docs",
+    "drain": "drain:drain",
+    "drop": "drop:drop",
+    "events": "events:events",
+    "explain": "explain:explain",
+    "jobs": "jobs:jobs",
+    "node": "node:node",
+    "nodes": "nodes:nodes",
+    "options": "plugins:options",
+    "owner": "owner:owner",
+    "pack": "pack:pack",
+    "pause": "pause:pause",
+    "plugins": "plugins:plugins",
+    "preview": "preview:preview",
+    "replay-dead-letters": "replay:replay_dead_letters",
+    "rescan": "rescan:rescan",
+    "resume": "resume:resume",
+    "run": "run:run",
+    "schedule": "schedule:schedule",
+    "serve": "serve:serve",
+    "show": "show:show",
+    "sql": "sql:sql",
+    "token": "token:token",
+    "watch": "watch:watch",
+    "worker-resources": "locality:worker_resources_command",
+}
+"""Where each command is: `module:function` in `cdc_core.cli`."""
+
 
 @click.group(
     cls=Commands,
+    commands=LazyCommands(_COMMANDS),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit status: 0 success, 1 the changefeed failed, 2 wrong usage or configuration, 130 interrupted.",
 )
@@ -64,35 +73,6 @@ def cdc() -> None:
       cdc check shop.toml     check that it can run; changes nothing
       cdc run shop.toml       run it until Ctrl-C; the next run continues where it stopped
     """
-
-
-for command in (
-    run,
-    check,
-    explain,
-    watch,
-    preview,
-    audit,
-    node,
-    show,
-    events,
-    debug,
-    resume,
-    schedule,
-    rescan,
-    alter,
-    replay_dead_letters,
-    drop,
-    pack,
-    worker_resources_command,
-    plugins,
-    options,
-    docs,
-    demo,
-):
-    cdc.add_command(command)
-for command in (create, jobs, pause, cancel, nodes, drain, owner, sql, serve, token):
-    cdc.add_command(command)
 
 
 def main(args: Sequence[str] | None = None) -> int:

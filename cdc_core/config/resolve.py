@@ -21,7 +21,6 @@ from cdc_core.locality import Locality
 from cdc_core.masking import secret_texts, uri_secrets
 from cdc_core.options import did_you_mean, option_names, parse_options, secret_values
 from cdc_core.plugins.host import PluginHost
-from cdc_core.queries.names import called_names
 from cdc_core.queries.parser import parse_query
 from cdc_core.queries.selection import Selection
 from cdc_core.queries.table_queries import TableQueries
@@ -192,7 +191,11 @@ def _for_query(
 
 def _functions(changefeed: Changefeed, host: PluginHost) -> tuple[FunctionRegistration, ...]:
     """Return the Python functions that the query or one of its functions calls."""
-    texts = [] if changefeed.query is None else [changefeed.query, *changefeed.functions.values()]
+    if changefeed.query is None:
+        return ()
+    from cdc_core.queries.names import called_names  # loads the parser
+
+    texts = [changefeed.query, *changefeed.functions.values()]
     names = {name for text in texts for name in called_names(text)} & host.function_names
     return tuple(host.function(name) for name in sorted(names - set(changefeed.functions)))
 

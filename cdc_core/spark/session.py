@@ -43,7 +43,8 @@ _PYSPARK_PYTHON = os.environ.get("PYSPARK_PYTHON")
 _JAVA_AT_LEAST = 17
 _JVM_END_S = 10.0
 # The JVM only passes batches on: the second compiler costs a third of the start time and gains nothing afterwards.
-_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Loading Spark's classes must not make it collect the whole heap twice, as it does beyond 21 MB of metadata.
+_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=128m"
 _SETTINGS = {
     # Row batches are packed into single rows; the JVM must pass each on as it is, and hold few of them.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
@@ -86,6 +87,9 @@ def _local_settings(scratch: Path, archive: ClassArchive | None) -> dict[str, st
 
 def require_java() -> None:
     """Raises: ConfigError when there is no Java that Spark can run on."""
+    archive = ClassArchive.find()
+    if archive is not None and archive.file.exists():  # this Java wrote it
+        return
     java = find_java()
     remedy = f"install Java {_JAVA_AT_LEAST} or newer (Debian: apt-get install default-jre-headless)"
     if java is None:

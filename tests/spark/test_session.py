@@ -14,6 +14,7 @@ from cdc_testing.kept_spark import KeptSpark
 
 from cdc_core.engine.orders import Stopped
 from cdc_core.errors import ConfigError, TerminalError
+from cdc_core.spark.class_archive import VARIABLE, ClassArchive
 from cdc_core.spark.host import SparkHost
 from cdc_core.spark.jvm import forked_python
 from cdc_core.spark.session import DEFAULT_MASTER, close_session, is_alive, open_session, require_java
@@ -45,6 +46,17 @@ def test_an_older_java_is_refused_with_the_remedy(shown: str, path: Path) -> Non
     java(path, shown)
     with pytest.raises(ConfigError, match=r"needs Java 17 or newer, .*java' is .*; install Java 17 or newer"):
         require_java()
+
+
+def test_a_java_that_has_written_an_archive_is_not_asked_again(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java(path, "what?")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
+    archive = ClassArchive.find()
+    assert archive is not None
+    archive.file.touch()
+    require_java()
 
 
 def test_no_java_is_refused_with_the_remedy(path: Path) -> None:
