@@ -82,7 +82,8 @@ if TYPE_CHECKING:
     from cdc_core.span import Span
     from cdc_core.step_planner import Rescan, Slice, StepLimit, StepPlanner
     from cdc_core.stored_history import FileShape, StoredFile, StoredHistory
-    from cdc_core.telemetry.stages import repeating
+    from cdc_core.telemetry.stages import repeating, traced_rows
+    from cdc_core.telemetry.tracing import TracedRow
     from cdc_core.timestamp import Timestamp
     from cdc_core.unavailable import (
         UNAVAILABLE_MEMBER,
@@ -189,6 +190,7 @@ __all__ = [
     "Timestamp",
     "Token",
     "TopicNames",
+    "TracedRow",
     "assign_spans",
     "closest_replica",
     "counted",
@@ -212,6 +214,7 @@ __all__ = [
     "secret_values",
     "shown_key",
     "timestamps_of_source",
+    "traced_rows",
     "unavailable_by_column",
     "unavailable_column",
     "unavailable_sets",
@@ -260,7 +263,8 @@ _NAMES = {
     "cdc_core.span": "Span",
     "cdc_core.step_planner": "Rescan Slice StepLimit StepPlanner",
     "cdc_core.stored_history": "FileShape StoredFile StoredHistory",
-    "cdc_core.telemetry.stages": "repeating",
+    "cdc_core.telemetry.stages": "repeating traced_rows",
+    "cdc_core.telemetry.tracing": "TracedRow",
     "cdc_core.timestamp": "Timestamp",
     "cdc_core.unavailable": (
         "UNAVAILABLE_MEMBER refuse_unavailable unavailable_by_column unavailable_column unavailable_sets"

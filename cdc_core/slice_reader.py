@@ -70,5 +70,11 @@ class SliceReader(ABC):
         its process killed, at any point.
         """
 
+    def position_of(self, updated: Timestamp) -> str | None:  # noqa: ARG002
+        """Return the source's own name for the commit of rows with *updated*, such as a place in its log. For `cdc
+        trace`, of rows of the batch that `read` yielded last. By default None: it has none.
+        """
+        return None
+
     def close(self) -> None:  # noqa: B027 (has a default)
         """Release connections. May be called twice, or never."""

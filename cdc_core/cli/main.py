@@ -45,6 +45,7 @@ _COMMANDS = {
     "show": "show:show",
     "sql": "sql:sql",
     "token": "token:token",
+    "trace": "trace:trace",
     "watch": "watch:watch",
     "worker-resources": "locality:worker_resources_command",
 }

@@ -11,8 +11,22 @@ from cdc_core.delivery.bad_rows import SliceBadRows, StopAtBadRow
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.delivery.delivery import Delivery
 from cdc_core.delivery.routing import Routing
+from cdc_core.delivery.tracing import FollowedChanges, StepTrace, TracedChange, WantedChanges
 from cdc_core.engine.attempt_config import MaskedError
-from cdc_core.engine.packing import BEGIN, END, FAILED, IDLE, REFUSED, Arriving, divided, note, notes, pack, unpack
+from cdc_core.engine.packing import (
+    BEGIN,
+    END,
+    FAILED,
+    IDLE,
+    REFUSED,
+    TRACED,
+    Arriving,
+    divided,
+    note,
+    notes,
+    pack,
+    unpack,
+)
 from cdc_core.engine.reports import SliceReport
 from cdc_core.engine.row_limit import refusal_of, refused_row
 from cdc_core.engine.time_range import EVERYTHING, TimeRange
@@ -50,6 +64,7 @@ def read_slice(
     blocked: Sequence[tuple[str, str]] = (),
     within: TimeRange = EVERYTHING,
     again: bool = False,
+    trace: StepTrace | None = None,
     max_row_bytes: int | None = None,
     pack: Callable[[RowBatch], Iterator[pa.RecordBatch]] = pack,
     shown: Callable[[RowBatch], RowBatch] = lambda rows: rows,
@@ -60,7 +75,7 @@ def read_slice(
     *blocked* are the keys, as (full table name, key in JSON), whose rows must wait; they reach the writer this way.
     Only rows *within* this range are yielded, and no mark passes it. *again*: an earlier attempt began the step. Of a
     row of more than *max_row_bytes*, the writer gets the key and the reason. *shown* returns rows as people may see
-    them: columns of a table may be masked.
+    them: columns of a table may be masked. The writer is told of rows that *trace* looks for before they come.
 
     Raises: ContractError, before the rows in question are passed on, for a row below the slice's lower bound: it could
     be older than what is resolved. Likewise for a row above its table's marks. TerminalError: see `TimeRange.of_rows`.
@@ -81,6 +96,7 @@ def read_slice(
     within = within.beginning_at(info.lower)
     marks: list[SpanMark] = []
     latest: dict[str, Timestamp] = {}
+    wanted = None if trace is None else WantedChanges(trace, step=info.step, position_of=reader.position_of)
     for item in reader.read(slice_):
         if isinstance(item, SpanMark):
             marks.append(item)
@@ -90,6 +106,8 @@ def read_slice(
         newest = item.latest()
         latest[table] = max(latest.get(table, Timestamp()), newest)
         rows = within.of_rows(item, latest=newest)
+        if wanted is not None and (found := wanted.found_in(shown(rows))):
+            yield from notes(TRACED, {"changes": found})
         if max_row_bytes is None or rows.nbytes <= max_row_bytes:
             yield from pack(rows)
             continue
@@ -119,11 +137,13 @@ def write_slice(
     stages: Stages | None = None,
     task_attempt: int = 0,
     routing: Routing | None = None,
+    tell: Callable[[Sequence[TracedChange]], object] = lambda _: None,
 ) -> SliceReport | None:
     """Emit a slice's rows, flush, and return the report; None where there was no slice. *stages* are the task's.
 
     *refuses_rows* is what the sink's registration says; *task_attempt* counts from 0 how often the task was begun.
-    *routing* puts rows apart that have topics; without it there are none.
+    *routing* puts rows apart that have topics; without it there are none. *tell* gets what is known of traced changes
+    before the slice is durable.
 
     A reader that dies makes *batches* end normally. Therefore nothing counts before the slice's `end` row was seen;
     without it the slice is abandoned. Dead letters in *bad_rows* are durable before the report; without *bad_rows* the
@@ -140,6 +160,7 @@ def write_slice(
     info: SliceInfo | None = None
     end: dict[str, object] | None = None
     rows, again = 0, task_attempt > 0
+    followed: FollowedChanges | None = None
     for kind, value in waited_for(unpack(batches)):
         if isinstance(value, RowBatch):
             _require_inside(info, end)
@@ -150,6 +171,8 @@ def write_slice(
                 else:
                     delivery.emit(part)
                     latency.emitted(part)
+                    if followed is not None:
+                        followed.emitted(part)
                 del part
             del value  # a large one would stay while the next one arrives
         elif isinstance(value, BadRow):
@@ -173,14 +196,23 @@ def write_slice(
             _require_inside(info, end)
             rows += 1
             bad_rows.add(refused_row(value))
+        elif kind == TRACED:
+            followed = followed or FollowedChanges()
+            followed.add(value["changes"])
+            if stages is not None:
+                stages.trace = followed
+            tell(followed.so_far())
         elif kind == IDLE:
             return None
         elif kind == FAILED:
             raise MaskedError(value["error"])
     if info is None or end is None:
         raise ReaderDiedError
+    if followed is not None:
+        tell(followed.so_far())
     flushed = delivery.flush()
     latency.flushed()
+    dead_letters = bad_rows.flush()
     return SliceReport(
         step=info.step,
         index=info.index,
@@ -190,10 +222,11 @@ def write_slice(
         rows=rows,
         repeated=rows if again else 0,
         flushed=flushed,
-        dead_letters=bad_rows.flush(),
+        dead_letters=dead_letters,
         seconds=time.monotonic() - started,
         stages={} if stages is None else stages.seconds,
         counted=tally.saved(),
+        traced=() if followed is None else followed.flushed(dead_letters),
     )
 
 

@@ -18,6 +18,7 @@ from cdc_core.engine.reports import SliceReport, complete_step
 from cdc_core.engine.resolved_marks import ResolvedMarks
 from cdc_core.engine.saved_progress import Saved
 from cdc_core.engine.slow_log import slow_slices
+from cdc_core.engine.traced_changes import TracedChanges
 from cdc_core.errors import ContractError, RetryableError
 from cdc_core.options import counted
 from cdc_core.shards.marks import token_with_marks
@@ -83,6 +84,7 @@ class Coordinator:
         self._warn = warn
         self._marks: ResolvedMarks | None = None
         self._history: SourceHistory | None = None
+        self._traced = TracedChanges(store, marks=resolved_interval_s is not None)
         self._metrics_saved_at = float("-inf")
         self._committed_at = time.monotonic()
         self._uncounted = Tally()
@@ -119,10 +121,13 @@ class Coordinator:
                 self._warn(line)
         self._step = step[0].step
         self._saved(Saved(self._step, self._progress.frontier.high_water, self._progress.latest))
+        if traced := [change for report in step for change in report.traced]:
+            self._traced.saved(traced)
         if letters:
             self._keep_budget(letters[-1])
         with stage(SINK):
             self._emit_resolved()
+        self._traced.resolved(self._emitted)
         with stage(SOURCE):
             self._release()
         self._save_metrics()

@@ -1,7 +1,7 @@
 """The packed layout: how slices travel through Spark as rows that the JVM never opens.
 
 A slice is a sequence of Spark rows: one `begin`, any number of `rows`, one `end` (or `failed`, when reading failed).
-A `refused` row is a row of the source that is too large.
+A `refused` row is a row of the source that is too large. A `traced` row says which of the next ones are traced.
 Where there is no slice at all, one row says `idle`: without it, a reader that died would look the same. Each is an
 Arrow record batch of a single row, because the JVM merges and splits record batches by their number of rows; with
 `maxRecordsPerBatch=1` it passes each on unchanged.
@@ -33,6 +33,7 @@ __all__ = [
     "ROWS",
     "SPARK_SCHEMA",
     "TARGET_BYTES",
+    "TRACED",
     "Arriving",
     "divided",
     "note",
@@ -41,7 +42,7 @@ __all__ = [
     "unpack",
 ]
 
-BEGIN, ROWS, END, FAILED, IDLE, REFUSED = "begin", "rows", "end", "failed", "idle", "refused"
+BEGIN, ROWS, END, FAILED, IDLE, REFUSED, TRACED = "begin", "rows", "end", "failed", "idle", "refused", "traced"
 _PIECES, _PIECE = "pieces", "piece"
 SPARK_SCHEMA = "kind STRING, table STRING, version INT, payload BINARY"
 TARGET_BYTES = 2 * 1024 * 1024

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cdc_core.delivery.tracing import StepTrace, TraceRequest
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.plans import Plans
-from cdc_core.engine.rescan_requests import RescanFlag
+from cdc_core.engine.requests import RescanFlag, TraceFlag
 from cdc_core.engine.rescans import Rescans
 from cdc_core.engine.saved_progress import SavedFlag
 from cdc_core.engine.time_range import TimeRange
@@ -38,6 +40,8 @@ class PlannedSlice:
     blocked: Sequence[Any] = ()
     again: bool = False
     """Whether an earlier attempt began the step, and may have delivered some of its rows."""
+    trace: StepTrace | None = None
+    """Which changes are traced, None for none."""
 
 
 class Planner:
@@ -57,6 +61,7 @@ class Planner:
         self._blocks_keys = feed.dead_letter is not None and options.dead_letter_order == "block_key"
         self._plans = Plans(feed, planner, self._store)
         self._rescans = Rescans(feed.name, feed.epoch, planner, self._store, RescanFlag(config.run_dir))
+        self._traces = TraceFlag(config.run_dir)
         self._repeated: Sequence[Slice] | None = None
         self._begun = False
         self._latest = Timestamp()
@@ -118,6 +123,7 @@ class Planner:
                 )
         if planned_by is None:
             self._plans.save(end["step"], start=begin, end=end["token"], after=after, slices=slices, blocked=blocked)
+        trace = self._trace()
         return [
             PlannedSlice(
                 slice=slice_,
@@ -126,6 +132,7 @@ class Planner:
                 end=end["token"],
                 blocked=blocked,
                 again=self._plans.first_began_before and start["step"] < 0,
+                trace=trace,
             )
             for index, slice_ in enumerate(slices)
         ]
@@ -144,6 +151,14 @@ class Planner:
 
     def _blocked(self) -> Sequence[Any]:
         return self._store.blocked_keys(self._name) if self._blocks_keys else ()
+
+    def _trace(self) -> StepTrace | None:
+        """Return what the step that is being planned traces. Costs one look at a file that is not there for nothing."""
+        asked = self._traces.look()
+        if not asked:
+            return None
+        requests = tuple(TraceRequest(**request) for request in json.loads(asked))
+        return StepTrace(requests=requests, planned=time.time())
 
     def _after(self, start: Offset) -> Timestamp:
         """Return the latest timestamp of the step that ended at *start*, and set when the next one may begin.

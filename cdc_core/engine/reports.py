@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from cdc_core.delivery.tracing import TracedChange
 from cdc_core.errors import ContractError, RetryableError, from_wire
 from cdc_core.rangefeed import Token
 from cdc_core.sink import Flushed
@@ -35,6 +36,8 @@ class SliceReport:
     """Where that time went: seconds by stage, see `cdc_core.telemetry.stages`."""
     counted: Mapping[str, float] = field(default_factory=dict)
     """What else the task counted: `Tally.saved`."""
+    traced: tuple[TracedChange, ...] = ()
+    """What became of the changes that someone traces."""
 
 
 def complete_step(reports: Sequence[SliceReport | None]) -> Sequence[SliceReport]:

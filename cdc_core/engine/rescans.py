@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cdc_core.engine.rescan_requests import RescanFlag
+from cdc_core.engine.requests import RescanFlag
 from cdc_core.rangefeed import Token
 from cdc_core.step_planner import Rescan, StepPlanner
 from cdc_core.timestamp import Timestamp

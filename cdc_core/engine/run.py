@@ -26,7 +26,7 @@ from cdc_core.engine.pausing import Pausing
 from cdc_core.engine.planned_queries import PlannedQueries
 from cdc_core.engine.predecessors import Predecessors
 from cdc_core.engine.query_host import Query, QueryHost, QueryHostError
-from cdc_core.engine.rescan_requests import RescanRequests
+from cdc_core.engine.requests import RescanRequests, TraceRequests
 from cdc_core.engine.resolved_marks import emit_last_resolved_mark
 from cdc_core.engine.run_events import RunEvents
 from cdc_core.engine.saved_progress import SavedProgress, has_advanced
@@ -357,7 +357,7 @@ class Run:
             silent_since=self.status.source_silent_since,
         )
         saved = SavedProgress(self._feed.name, self._store, config.run_dir)
-        rescans = RescanRequests(self._feed.name, self._store, config.run_dir)
+        asked = [of(self._feed.name, self._store, config.run_dir) for of in (RescanRequests, TraceRequests)]
         self.status = replace(self.status, phase="running")
         assert self._events is not None
         self._events.started(self._epoch, self.status.high_water)
@@ -369,7 +369,8 @@ class Run:
             progress = saved.look(until=self._until or self._feed.options.end)
             self._say(**sampler.look(progress, rangefeed.scan_progress(progress.token)))
             self._events.saved(progress)
-            rescans.look()
+            for requests in asked:
+                requests.look()
             self._host.tend(executor_wait_s=self._feed.options.executor_wait)
             reached = self._until is not None and progress.resolved >= self._until
             complete = reached or all_delivered(self._feed, progress)

@@ -16,6 +16,7 @@ from cdc_core.shards.names import Names
 from cdc_core.shards.shard import Shard, shards_of
 from cdc_core.slice_reader import SliceReader, SpanMark
 from cdc_core.step_planner import Slice
+from cdc_core.timestamp import Timestamp
 
 __all__ = ["ShardSlice", "ShardedReader"]
 
@@ -39,6 +40,7 @@ class ShardedReader(SliceReader):
         self._part = part
         self._shards = shards_of(context, sources)
         self._open: dict[int, SliceReader] = {}
+        self._last: SliceReader | None = None
 
     def check(self) -> None:
         def one(shard: Shard) -> None:
@@ -56,13 +58,17 @@ class ShardedReader(SliceReader):
         known: TableSchema | None = None
         schema: TableSchema | None = None
         with shard.naming():
-            for item in self._reader(shard).read(replace(slice_, payload=slice_.payload.payload)):
+            self._last = self._reader(shard)
+            for item in self._last.read(replace(slice_, payload=slice_.payload.payload)):
                 if isinstance(item, SpanMark):
                     yield replace(item, span=shard.span(item.span, table=names.table(item.span.table)))
                     continue
                 if schema is None or item.schema is not known:
                     known, schema = item.schema, names.schema(item.schema)
                 yield RowBatch(schema=schema, batch=item.batch)
+
+    def position_of(self, updated: Timestamp) -> str | None:
+        return None if self._last is None else self._last.position_of(updated)
 
     def close(self) -> None:
         for index in list(self._open):

@@ -143,6 +143,7 @@ class RangefeedReader(DataSourceStreamReader):
                     blocked=planned.blocked,
                     within=TimeRange.of(config.feed.options),
                     again=planned.again,
+                    trace=planned.trace,
                     max_row_bytes=config.feed.options.max_row_bytes,
                     pack=packed,
                     shown=shown,

@@ -6,8 +6,8 @@ with a new writer each time. So both keep what stays open at module level.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from cdc_core.delivery.bad_rows import bad_rows_of
 from cdc_core.delivery.routing import Routing
+from cdc_core.delivery.tracing import TracedChange
 from cdc_core.engine.aggregator import ReaderDiedError, write_slice
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.coordinator import Coordinator
@@ -28,6 +29,7 @@ from cdc_core.engine.resolved_marks import open_resolved_marks
 from cdc_core.engine.saved_progress import SavedFlag
 from cdc_core.engine.source_notice import NoticeFile
 from cdc_core.engine.topic_admission import TopicAdmission
+from cdc_core.engine.traced_changes import put_traced
 from cdc_core.engine.worker_cache import WorkerCache
 from cdc_core.envelope import DeleteForm
 from cdc_core.sink import Sink
@@ -108,12 +110,18 @@ class SinkWriter(DataSourceStreamArrowWriter):
                     stages=stages,
                     task_attempt=_task_attempt(),
                     routing=routing,
+                    tell=self._tell,
                 )
                 return ReportMessage(report=report, idle=report is None)
         except ReaderDiedError:
             raise
         except MaskedError as error:
             return ReportMessage(failure=str(error))
+
+    def _tell(self, changes: Sequence[TracedChange]) -> None:
+        """Save how far traced changes are."""
+        with closing(self._config.open_store_of_host()) as store:
+            put_traced(store, changes)
 
     def _arriving(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Arriving]:
         """Return what arrived, opened if it has the columns layout."""

@@ -22,6 +22,7 @@ KINDS: Mapping[str, str] = {
     "create_job": "it is a job now, which nodes run",
     "alter_owner": "the job has another owner",
     "rescan_requested": "tables are to be read again",
+    "trace_requested": "changes of a table, or of one key, are traced for some minutes",
     "pause_requested": "the job is to be paused",
     "resume_requested": "the job is to run again when it is paused",
     "cancel_requested": "the job is to end for good",

@@ -17,6 +17,7 @@ from cdc_core.store.schedules import Schedules
 from cdc_core.store.statuses import Statuses
 from cdc_core.store.steering import Steering
 from cdc_core.store.topics import Topics
+from cdc_core.store.traces import Traces
 from cdc_core.store.values import (
     ChangefeedRecord,
     DeadLetter,
@@ -56,6 +57,7 @@ class ProgressStore(
     Rescans,
     Claims,
     Topics,
+    Traces,
     Events,
 ):
     """One database with everything that is kept of changefeeds: each base class is one kind of thing."""

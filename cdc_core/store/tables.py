@@ -17,11 +17,12 @@ __all__ = [
     "STATUSES",
     "STORE",
     "TOPICS",
+    "TRACES",
     "UNRECORDED",
     "update",
 ]
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 """Version of the tables below: the newest of those in migrations/versions."""
 
 METADATA = sa.MetaData()
@@ -130,6 +131,19 @@ EVENTS = sa.Table(
     sqlite_autoincrement=True,
 )
 """The event log. A number is never used again: who follows the log asks for those after the last one."""
+TRACES = sa.Table(
+    "cdc_traces",
+    METADATA,
+    sa.Column("id", NUMBER, primary_key=True),
+    sa.Column("name", sa.String(40), nullable=False, index=True),
+    sa.Column("table_name", sa.Text),
+    sa.Column("key", sa.Text),
+    sa.Column("most", sa.Integer, nullable=False),
+    sa.Column("expires", sa.Double, nullable=False),
+    sa.Column("found", sa.Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+"""Whose changes are followed, how many at most and until when, and what was found of them."""
 
 
 def update(name: str) -> sa.Update:

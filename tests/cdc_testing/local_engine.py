@@ -20,7 +20,7 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.checks import check_dead_letters, check_encoder, check_sink, check_source, prepare_sink, with_saved
 from cdc_core.engine.planner import Offset
-from cdc_core.engine.rescan_requests import RescanRequests
+from cdc_core.engine.requests import RescanRequests, TraceRequests
 from cdc_core.engine.starting import register, start_token
 from cdc_core.errors import from_wire
 from cdc_core.plugins.host import PluginHost
@@ -98,7 +98,7 @@ class LocalEngine:
         self.store = ProgressStore(store_url(directory))
         self._reader: RangefeedReader | None = None
         self._writer: SinkWriter | None = None
-        self._rescans: RescanRequests | None = None
+        self._asked: list[RescanRequests | TraceRequests] = []
         self._offset: Offset = {}
         self.steps = 0
 
@@ -137,7 +137,7 @@ class LocalEngine:
         feed = feed.for_attempt(feed_id=feed.feed_id, epoch=epoch, table_names=names)
         config = AttemptConfig(feed=feed, state_dir=self._directory, run_dir=run_dir, start=token)
         self._reader, self._writer = RangefeedReader(config), SinkWriter(config)
-        self._rescans = RescanRequests(feed.name, self.store, run_dir)
+        self._asked = [of(feed.name, self.store, run_dir) for of in (RescanRequests, TraceRequests)]
         self._offset = self._reader.initialOffset()
 
     def close(self) -> None:
@@ -150,8 +150,8 @@ class LocalEngine:
         """Take one step; return whether there was one to take. Raises: the error that ends the run."""
         assert self._reader is not None, "run() begins a run"
         assert self._writer is not None
-        assert self._rescans is not None
-        self._rescans.look()
+        for asked in self._asked:
+            asked.look()
         try:
             end = self._reader.latestOffset(self._offset, ANY)
             if end == self._offset:

@@ -1,4 +1,4 @@
-"""What a real run tells: its events, and with log_slow what is slow."""
+"""What a real run tells: its events, with log_slow what is slow, and the way of changes that are traced."""
 
 from __future__ import annotations
 
@@ -14,15 +14,20 @@ from cdc_core.store.progress import ProgressStore, store_url
 
 
 @pytest.mark.slow
-def test_a_run_tells_its_events_and_names_what_was_slow(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
+def test_a_run_tells_its_events_names_what_was_slow_and_answers_a_trace(
+    database: str, tmp_path: Path, kept_spark: KeptSpark
+) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE items (id bigint PRIMARY KEY)")
         connection.execute("INSERT INTO items SELECT generate_series(1, 100)")
     options = {"delay": "500ms", "log_slow": "300ms"}
     with Feed(tmp_path, database, ["items"], sink="null://", options=options) as feed:
+        with closing(ProgressStore(store_url(feed.state))) as store:
+            number = store.ask_trace("test", table="items", key="[42]", most=1, seconds=600)
         feed.once(kept_spark)
         with closing(ProgressStore(store_url(feed.state))) as store:
-            found = store.events("test")
+            found = store.events("test")[1:]
+            traced = store.traced(number)
         assert [event.kind for event in found] == [
             "create_changefeed",
             "changefeed_started",
@@ -31,5 +36,9 @@ def test_a_run_tells_its_events_and_names_what_was_slow(database: str, tmp_path:
         ]
         assert found[2].details["rows"] == 100
         assert found[2].details["bytes"] > 0
+        assert traced is not None
+        [change] = traced.values()
+        assert (change["key"], change["op"]) == ("[42]", "scan")
+        assert {"planned", "read", "encoded", "emitted", "acknowledged", "saved"} <= change.keys()
         assert "changefeed 'test': slow: slice" in feed.log()
         assert ".public.items) took" in feed.log()

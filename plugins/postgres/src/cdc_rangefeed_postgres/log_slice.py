@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,11 +76,13 @@ def read_log(
     diff: bool,
     mvcc: bool,
     lookup: Lookup,
+    decoding: Callable[[LogDecoder], object] = lambda _: None,
 ) -> Generator[RowBatch | SpanMark]:
     """Yield the rows of a slice, and then a mark for each watched table.
 
     *connection* is an ADBC connection in autocommit mode; the caller closes it after an error. *lookup* reads unchanged
     large values that the log lacks, unless the option leaves them unavailable and their table is not being scanned.
+    *decoding* gets the decoder before the first row.
     """
     decoder = LogDecoder(
         slice_.versions,
@@ -95,6 +97,7 @@ def read_log(
         target_bytes=options.fetch_size,
         truncate=options.truncate,
     )
+    decoding(decoder)
     if slice_.end > slice_.start:
         with (
             server.translated("reading the log"),

@@ -75,6 +75,10 @@ class LogDecoder:
         """The timestamp of the last transaction; *after* before the first one."""
         return self._clock.latest
 
+    def lsn_of(self, updated: Timestamp) -> int | None:
+        """Return the LSN of the commit of rows with *updated*, of the last call of `decode`; None if unknown."""
+        return self._clock.lsn_of(updated)
+
     def decode(self, messages: pa.Array) -> Iterator[RowBatch]:
         """Yield the rows of *messages*, a binary array of whole pgoutput messages that follow those of the last call.
 

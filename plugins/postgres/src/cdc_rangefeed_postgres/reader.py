@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import closing, suppress
+from functools import partial
 from typing import Any
 
-from cdc_core import RangefeedContext, RowBatch, Slice, SliceReader, SpanMark
+from cdc_core import RangefeedContext, RowBatch, Slice, SliceReader, SpanMark, Timestamp
 from cdc_rangefeed_postgres.client_errors import ClientError
 from cdc_rangefeed_postgres.connection import Server
 from cdc_rangefeed_postgres.log_slice import LogSlice, read_log
 from cdc_rangefeed_postgres.lookup import TableLookup
+from cdc_rangefeed_postgres.lsn import lsn_text
 from cdc_rangefeed_postgres.null_columns import with_null_columns
+from cdc_rangefeed_postgres.pgoutput import LogDecoder
 from cdc_rangefeed_postgres.read_ahead import StillReadingError
 from cdc_rangefeed_postgres.scan_slice import ScanSlice, read_scan
 
@@ -31,11 +34,13 @@ class PostgresReader(SliceReader):
         super().__init__(context)
         self._server = Server(context)
         self._connections: dict[str, Any] = {}
+        self._decoder: LogDecoder | None = None
 
     def check(self) -> None:
         self._connect("log")
 
     def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
+        self._decoder = None
         role = "log" if isinstance(slice_.payload, LogSlice) else "scan"
         if self._server.use(slice_.payload.endpoint):
             self.close()
@@ -54,6 +59,10 @@ class PostgresReader(SliceReader):
                 self._abandon(role)
                 self._abandon(_LOOKUP)
 
+    def position_of(self, updated: Timestamp) -> str | None:
+        lsn = None if self._decoder is None else self._decoder.lsn_of(updated)
+        return None if lsn is None else lsn_text(lsn)
+
     def close(self) -> None:
         for role in list(self._connections):
             self._abandon(role)
@@ -66,7 +75,16 @@ class PostgresReader(SliceReader):
         # During a scan, an update can move a row from a block that is not scanned yet to one that was. Then its version
         # in the log is the first that is delivered, and no earlier one has its values.
         lookup = TableLookup(self._server, lambda: self._connect(_LOOKUP))
-        return read_log(self._server, connection, payload, options, diff=diff, mvcc=mvcc, lookup=lookup)
+        return read_log(
+            self._server,
+            connection,
+            payload,
+            options,
+            diff=diff,
+            mvcc=mvcc,
+            lookup=lookup,
+            decoding=partial(setattr, self, "_decoder"),
+        )
 
     def _connect(self, role: str) -> Any:
         if role not in self._connections:

@@ -41,6 +41,18 @@ class TransactionClock:
         self._open: tuple[int, bool] | None = None
         """The transaction that continues after the last array: its commit wall, and whether it belongs to the slice."""
         self.latest = after
+        self._stamped: tuple[Ints, Ints, Ints] | None = None
+        """Of the last call: LSN, wall and logical of each transaction."""
+        self._open_lsn = 0
+        """That of the last transaction so far, which may continue."""
+
+    def lsn_of(self, updated: Timestamp) -> int | None:
+        """Return the LSN of the transaction that the last call gave *updated*; None when it gave that to none."""
+        if self._stamped is None:
+            return None
+        lsns, wall, logical = self._stamped
+        found = np.flatnonzero((wall == updated.wall) & (logical == updated.logical))
+        return int(lsns[found[-1]]) if len(found) and lsns[found[-1]] else None
 
     def stamp(self, messages: Messages) -> Stamps:
         """Return the transactions of *messages*, which follow those of the last call."""
@@ -54,6 +66,8 @@ class TransactionClock:
         kept = np.concatenate([[continues], (lsns >= first) & (lsns < end)])
         wall, logical = np.zeros(len(kept), np.int64), np.zeros(len(kept), np.int64)
         wall[kept], logical[kept] = self._rise(np.minimum(commit[kept], self._last_wall))
+        self._stamped = np.concatenate([[self._open_lsn], lsns]), wall, logical
+        self._open_lsn = int(self._stamped[0][-1])
         commits = np.flatnonzero(messages.kinds == _COMMIT)
         if len(commits) and (len(begins) == 0 or commits[-1] > begins[-1]):
             self._open = None

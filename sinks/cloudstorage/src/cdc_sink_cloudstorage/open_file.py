@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from cdc_core import FileBody, RowBatch, TableSchema, Timestamp
+from cdc_core import FileBody, RowBatch, TableSchema, Timestamp, TracedRow, traced_rows
 from cdc_sink_cloudstorage.compression import new_compressor
 from cdc_sink_cloudstorage.store import Chunk
 
@@ -27,6 +27,8 @@ class OpenFile:
         """The least `updated` of the rows, None while there are none."""
         self.upper = Timestamp()
         """The greatest `updated` of the rows."""
+        self.traced: list[TracedRow] = []
+        """The rows that someone traces."""
         self._hash = hashlib.sha256()
         self._body = body
         self._compressor = new_compressor(compression)
@@ -51,6 +53,7 @@ class OpenFile:
         before = self.held_bytes
         data = self._body.write(rows)
         self.messages += len(rows)
+        self.traced += [row for _, row in traced_rows(rows)]
         if len(rows):
             earliest = rows.earliest()
             self.lower = earliest if self.lower is None else min(self.lower, earliest)

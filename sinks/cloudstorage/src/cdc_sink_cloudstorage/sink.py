@@ -153,6 +153,8 @@ class CloudStorageSink(Sink):
         if not (stored and self._store.visible_is_durable):  # a store may forbid replacing a file, even by the same
             self._uploads.put(path, chunks, nbytes=file.nbytes, lane=file.topic)
         names.advance()
+        for row in file.traced:
+            row.placed(file=path)
         entry = file_entry(file, path, format_=self.context.format, schema_path=schema_path)
         self._flushed = Flushed(
             messages=self._flushed.messages + file.messages,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 from confluent_kafka import KafkaError, Message
 
+from cdc_core import TracedRow
 from cdc_sink_kafka.failures import Failure
 
 __all__ = ["DeliveryReports"]
@@ -39,6 +41,16 @@ class DeliveryReports:
         if error is not None:
             self._counts[message.topic() or "", error.str()] += 1
             self.keep(Failure.of_report(error, message))
+
+    def following(self, row: TracedRow) -> Callable[[KafkaError | None, Message], None]:
+        """Return what takes the report of one message and tells *row* of it too."""
+
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            self.on_delivery(error, message)
+            if error is None:
+                row.acknowledged(topic=message.topic(), partition=message.partition(), offset=message.offset())
+
+        return on_delivery
 
     def keep(self, failure: Failure) -> None:
         """Keep *failure*. Once the list is full, a cause replaces a consequence and everything else is dropped."""

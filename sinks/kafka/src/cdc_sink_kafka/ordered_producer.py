@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from cdc_core import CdcError, ContractError, RetryableSinkError, TerminalSinkError
+from cdc_core import CdcError, ContractError, RetryableSinkError, TerminalSinkError, TracedRow
 from cdc_sink_kafka.client_log import ClientLog
 from cdc_sink_kafka.closing import release
 from cdc_sink_kafka.delivery_reports import DeliveryReports
@@ -21,6 +22,7 @@ _POLL_S = 0.1
 _SLOW_S = 1.0
 """A wait that lasts longer than this may have a cause that only `watch` finds."""
 _LAST_REPORTS_S = 1.0
+_NO_CALLBACKS: Mapping[int, Any] = MappingProxyType({})
 
 
 class OrderedProducer:
@@ -59,6 +61,10 @@ class OrderedProducer:
         """The client, for reading metadata."""
         return self._producer
 
+    def following(self, row: TracedRow) -> Callable[[KafkaError | None, Message], None]:
+        """Return the callback of the message of *row*: `callback` of a message of `send`, or of `send_each`."""
+        return self._reports.following(row)
+
     def send(self, topic: str, messages: list[dict[str, Any]]) -> None:
         """Return when all of *messages*, dicts of key and value, are queued, in order.
 
@@ -92,11 +98,13 @@ class OrderedProducer:
         keys: Sequence[bytes | None],
         values: Sequence[bytes | None],
         headers: Sequence[list[tuple[str, bytes | None]]],
+        callbacks: Mapping[int, Callable[[KafkaError | None, Message], None]] = _NO_CALLBACKS,
     ) -> None:
-        """Return when the messages are queued, in order. Raises: as `send`."""
+        """Return when the messages are queued, in order, some with *callbacks* by index. Raises: as `send`."""
         self._serve(0)
-        for key, value, own in zip(keys, values, headers, strict=True):
-            self.send_one(topic, key=key, value=value, headers=own)
+        for place, (key, value, own) in enumerate(zip(keys, values, headers, strict=True)):
+            told = {"on_delivery": callbacks[place]} if place in callbacks else {}
+            self.send_one(topic, key=key, value=value, headers=own, **told)
 
     def send_one(self, topic: str, **fields: Any) -> None:
         """Return when one message is queued; *fields* are those of `Producer.produce`. Raises: as `send`."""

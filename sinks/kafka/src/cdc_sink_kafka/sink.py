@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,7 @@ from cdc_core import (
     Sink,
     SinkContext,
     TerminalSinkError,
+    traced_rows,
 )
 from cdc_sink_kafka.clients import Settings
 from cdc_sink_kafka.failures import Failure, refused_rows
@@ -28,6 +29,7 @@ from cdc_sink_kafka.ordered_producer import OrderedProducer
 from cdc_sink_kafka.routed_topics import RoutedTopics
 from cdc_sink_kafka.size_limits import SizeLimits
 from cdc_sink_kafka.tombstones import deleted_rows, with_tombstones
+from cdc_sink_kafka.traced_messages import traced_messages
 from cdc_sink_kafka.watched_topics import WatchedTopics
 
 __all__ = ["KafkaSink"]
@@ -58,6 +60,7 @@ class KafkaSink(Sink):
         self._topics = WatchedTopics(self._settings)
         self._routed = RoutedTopics(self._settings)
         self._batches_too_large = False
+        self._reports = False
         self._producer: OrderedProducer | None = None
         self._limits: SizeLimits | None = None
         self._headers: Headers | None = None
@@ -84,14 +87,15 @@ class KafkaSink(Sink):
         self._require_open()
         if len(rows) == 0:
             return
+        traced = bool(traced_rows(rows))
         if self._producer is None or self._limits is None or self._headers is None:
             self._limits, self._headers = self._open()
-            self._producer = self._new_producer(self._limits)
-        elif self._batches_too_large:
+            self._producer = self._new_producer(self._limits, traced=traced)
+        elif self._batches_too_large or (traced and not self._reports):
             with self._dropped_when_refused():
                 self._producer.flush()
             self._producer.close()
-            self._producer = self._new_producer(self._limits)
+            self._producer = self._new_producer(self._limits, traced=traced)
         payload = self._headers.payload(rows)
         batch = self.context.encoder.encode(payload, topic=self._settings.topics.of_rows(rows))
         headers = self._headers.of(rows, batch)
@@ -105,6 +109,8 @@ class KafkaSink(Sink):
             ]
             batch, headers, deleted = _without(batch, headers, deleted, measured.unsendable)
             sizes = None if headers is None else sizes_of(headers)
+        messages = traced_messages(rows, unsendable=measured.unsendable, deleted=deleted) if traced else {}
+        callbacks = {place: self._producer.following(row) for place, row in messages.items()}
         self._bytes += measured.nbytes
         if deleted is not None and deleted.true_count:
             self._bytes += pc.sum(pc.binary_length(batch.key.filter(deleted))).as_py()
@@ -116,9 +122,12 @@ class KafkaSink(Sink):
             if headers is None:
                 for start in range(0, len(batch), _CHUNK):
                     keys, values = batch.key.slice(start, _CHUNK), batch.value.slice(start, _CHUNK)
-                    self._producer.send(batch.topic, _messages(keys, values))
+                    chunk = _messages(keys, values)
+                    for place, callback in _within(callbacks, start).items():
+                        chunk[place]["callback"] = callback
+                    self._producer.send(batch.topic, chunk)
             else:
-                _send_with_headers(self._producer, batch, headers)
+                _send_with_headers(self._producer, batch, headers, callbacks)
 
     def flush(self) -> Flushed:
         """Return when every message is acknowledged. Counts the bytes of keys and values, before compression."""
@@ -128,6 +137,9 @@ class KafkaSink(Sink):
                 self._producer.flush()
             self._topics.check()
             self._limits.forget()
+            if self._reports:  # reports of every message are for traces: they cost about as much as the rest
+                self._producer.close()
+                self._producer = self._new_producer(self._limits)
         flushed = Flushed(messages=self._messages, bytes=self._bytes, refused=tuple(self._refused))
         self._reset_counts()
         return flushed
@@ -157,15 +169,19 @@ class KafkaSink(Sink):
         sizes = SizeLimits(self._settings.client()["bootstrap.servers"], limits, options=own)
         return sizes, self._settings.headers()
 
-    def _new_producer(self, sizes: SizeLimits) -> OrderedProducer:
-        """Return a producer whose batches are small enough for every topic that *sizes* knows."""
+    def _new_producer(self, sizes: SizeLimits, *, traced: bool = False) -> OrderedProducer:
+        """Return a producer whose batches are small enough for every topic that *sizes* knows.
+
+        One for *traced* rows gets a report of each message, not only of those that fail.
+        """
 
         def explain(failure: Failure) -> CdcError | None:
             return sizes.explain(failure) or refused_rows(failure) or self._topics.explain(failure)
 
-        self._batches_too_large = False
+        self._batches_too_large, self._reports = False, traced
+        reports = {"delivery.report.only.error": False} if traced else {}
         return self._settings.open_producer(
-            sizes.properties(self._wanted_batch), explain=explain, watch=self._topics.check
+            {**sizes.properties(self._wanted_batch), **reports}, explain=explain, watch=self._topics.check
         )
 
     @contextmanager
@@ -192,11 +208,18 @@ class KafkaSink(Sink):
             raise TerminalSinkError("the Kafka sink is closed")
 
 
-def _send_with_headers(producer: OrderedProducer, batch: MessageBatch, headers: Sequence[list[Header]]) -> None:
+def _send_with_headers(
+    producer: OrderedProducer, batch: MessageBatch, headers: Sequence[list[Header]], callbacks: Mapping[int, Any]
+) -> None:
     for start in range(0, len(batch), _CHUNK):
         keys = batch.key.slice(start, _CHUNK).to_pylist()
         values = batch.value.slice(start, _CHUNK).to_pylist()
-        producer.send_each(batch.topic, keys, values, headers[start : start + _CHUNK])
+        producer.send_each(batch.topic, keys, values, headers[start : start + _CHUNK], _within(callbacks, start))
+
+
+def _within(callbacks: Mapping[int, Any], start: int) -> dict[int, Any]:
+    """Return the *callbacks* of the chunk that begins at *start*, by their places in it."""
+    return {place - start: callback for place, callback in callbacks.items() if start <= place < start + _CHUNK}
 
 
 def _messages(keys: pa.Array, values: pa.Array) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_core import MessageBatch, RowBatch, each_event
+from cdc_core import MessageBatch, RowBatch, TracedRow, each_event
 from cdc_sink_webhook.bodies import Format, compressed, decompressed
 from cdc_sink_webhook.event_headers import RequestHeaders, event_headers
 from cdc_sink_webhook.request import Request, request_id
@@ -64,6 +64,8 @@ class Batcher:
     ) -> None:
         """No batch grows much beyond *limit* bytes, even where `Flush` sets no limit."""
         self.replay = ""
+        self.traced: dict[int, TracedRow] = {}
+        """Rows that someone traces, by their numbers since the last flush."""
         self._frequency_s = float(flush.Frequency)
         self._max_rows = 1 if flush.single else flush.Messages or _NO_LIMIT
         self._max_bytes = min(flush.Bytes or _NO_LIMIT, limit)
@@ -154,6 +156,7 @@ class Batcher:
         row_numbers = request.row_numbers[rows]
         return Request(
             id=request_id(request.id.encode(), name),
+            traced={number: request.traced[number] for number in request.traced if number in row_numbers},
             topic=request.topic,
             body=compressed(self._format.body([data], len(row_numbers)), self._compression),
             row_numbers=row_numbers,
@@ -169,16 +172,21 @@ class Batcher:
         times = b"".join(piece.times for piece in pieces)
         tables = "\0".join(sorted(batch.tables)).encode()
         headers = pieces[0].headers
+        row_numbers = pieces[0].row_numbers if one else np.concatenate([piece.row_numbers for piece in pieces])
         event = [b"".join(name + value for name, value in headers)] if headers else []
         return Request(
             id=request_id(self._feed, topic.encode(), tables, times, body, self.replay.encode(), *event),
             topic=topic,
             body=compressed(body, self._compression),
-            row_numbers=pieces[0].row_numbers if one else np.concatenate([piece.row_numbers for piece in pieces]),
+            row_numbers=row_numbers,
             lengths=pieces[0].lengths if one else np.concatenate([piece.lengths for piece in pieces]),
             keys=pieces[0].keys if one else frozenset().union(*(piece.keys for piece in pieces)),
             headers=headers,
+            traced=self._traced_among(row_numbers) if self.traced else {},
         )
+
+    def _traced_among(self, row_numbers: npt.NDArray[np.int64]) -> dict[int, TracedRow]:
+        return {number: self.traced.pop(number) for number in list(self.traced) if number in row_numbers}
 
 
 def _key_hashes(rows: RowBatch, messages: MessageBatch) -> list[int]:

@@ -81,6 +81,8 @@ class Delivery:
             self._pending.remove(request)
         rows = len(request.row_numbers)
         if answer.meaning is Meaning.DELIVERED:
+            for row in request.traced.values():
+                row.acknowledged(request=request.id, status=answer.status)
             return Delivered(messages=rows, nbytes=len(request.body))
         if rows == 0:
             raise TerminalSinkError(

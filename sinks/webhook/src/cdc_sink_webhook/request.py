@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from cdc_core import TracedRow
 from cdc_sink_webhook.event_headers import RequestHeaders
 
 __all__ = ["Request", "request_id"]
@@ -33,6 +35,8 @@ class Request:
     keys: frozenset[int]
     headers: RequestHeaders = ()
     """Headers that only this request has: the attributes of the event in it."""
+    traced: Mapping[int, TracedRow] = field(default_factory=dict)
+    """The rows that someone traces, by their numbers."""
 
     @property
     def header_bytes(self) -> int:

@@ -7,7 +7,17 @@ import threading
 import time
 from collections.abc import Callable
 
-from cdc_core import CdcError, Flushed, MessageBatch, RowBatch, Sink, SinkContext, SliceInfo, TerminalSinkError
+from cdc_core import (
+    CdcError,
+    Flushed,
+    MessageBatch,
+    RowBatch,
+    Sink,
+    SinkContext,
+    SliceInfo,
+    TerminalSinkError,
+    traced_rows,
+)
 from cdc_sink_webhook.batcher import Batcher
 from cdc_sink_webhook.outbox import Outbox
 from cdc_sink_webhook.settings import Settings
@@ -57,6 +67,7 @@ class WebhookSink(Sink):
         messages = self.context.encoder.encode(rows, topic=self.context.topics().of_rows(rows))
         with self._busy:
             outbox, batcher = self._open()
+            batcher.traced.update({self._rows + index: row for index, row in traced_rows(rows)})
             for start in range(0, len(rows), _CHUNK_ROWS):
                 chunk = rows.slice(start, _CHUNK_ROWS)
                 outbox.send(batcher.add(chunk, _slice(messages, start), first=self._rows))

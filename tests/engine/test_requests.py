@@ -9,7 +9,7 @@ import pytest
 from cdc_testing.stored import DEFINITION
 
 from cdc_core import Timestamp
-from cdc_core.engine.rescan_requests import RescanFlag, RescanRequests
+from cdc_core.engine.requests import RescanFlag, RescanRequests
 from cdc_core.errors import RetryableError
 from cdc_core.store.progress import ProgressStore, store_url
 
@@ -52,7 +52,7 @@ def test_one_question_a_second_serves_all_changefeeds_of_a_process(
 def test_a_flag_changes_with_each_rescan_and_when_they_have_begun(
     store: ProgressStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cdc_core.engine.rescan_requests._LOOK_S", 0.0)
+    monkeypatch.setattr("cdc_core.engine.requests._LOOK_S", 0.0)
     (request,), (flag,) = requests(store, tmp_path, 1)
     seen = []
     for _ in range(2):

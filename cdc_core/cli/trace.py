@@ -1,0 +1,163 @@
+"""`cdc trace`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from cdc_core.cli.job_commands import store_or_environment
+from cdc_core.cli.run import name_in, state_of
+from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.stored import require_known, require_one_name, store_option
+from cdc_core.errors import ConfigError
+from cdc_core.masking import secret_forms, uri_secrets
+from cdc_core.options import format_duration, read_duration
+from cdc_core.store.progress import ProgressStore
+from cdc_core.telemetry.status import shown_moment
+from cdc_core.watching.trace import LONGEST_S, MOST_CHANGES, Trace, TracedChange, checked_key, standing_text
+
+__all__ = ["change_lines", "trace"]
+
+_CHANGES = 10
+_TIMEOUT = "2m"
+_POLL_S = 0.2
+_STANDING_S = 5.0
+"""How often it is said where the changefeed stands, while nothing arrives."""
+
+
+@click.command(short_help="Follow changes of a key from their commit to the sink.")
+@click.argument("file", metavar="FILE")
+@click.argument("name", required=False)
+@click.option("--table", metavar="TABLE", help="Changes of this table. Default: of every table.")
+@click.option("--key", metavar="JSON", help="Changes of this key of --table: a JSON array of its values, such as [42].")
+@click.option(
+    "--rows",
+    metavar="N",
+    type=click.IntRange(1, MOST_CHANGES),
+    default=_CHANGES,
+    show_default=True,
+    help=f"End after so many changes; at most {MOST_CHANGES}.",
+)
+@click.option(
+    "--timeout",
+    metavar="DURATION",
+    default=_TIMEOUT,
+    show_default=True,
+    help=f"End after this time; at most {format_duration(LONGEST_S)}.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print each change as one line of JSON.")
+@click.option(
+    "--state",
+    metavar="DIR|URL",
+    help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
+)
+@store_option
+@debug_option
+@click.pass_obj
+def trace(
+    session: CliSession,
+    file: str,
+    name: str | None,
+    table: str | None,
+    key: str | None,
+    rows: int,
+    timeout: str,
+    as_json: bool,
+    state: str | None,
+    store: str | None,
+) -> int:
+    """Follow the next changes of the changefeed NAME in FILE, which runs here or elsewhere, and print when each was
+    committed, planned, read, encoded, emitted to the sink, acknowledged by it, saved, and resolved.
+
+    With --key it follows every change of one row, otherwise the next changes of the table, or of all. While none
+    arrives, it says on stderr where the changefeed stands and what it waits for. It shows keys and no other values.
+
+    FILE, NAME, --state and --store are as in `cdc show`. The exit status is 0 if a change has reached the end of its
+    way, otherwise 1.
+    """
+    beside = Path()
+    by_name = store_or_environment(file, state, store)
+    if by_name is not None:
+        require_one_name(name, state)
+        name, state = file, by_name
+    else:
+        name, beside = name_in(file, name)
+    seconds = _seconds(timeout)
+    wanted = None if key is None else checked_key(key)
+    url = state_of(beside, state)[1]
+    session.add_secrets(secret_forms(uri_secrets(url)))
+    with closing(ProgressStore(url)) as progress:
+        known = require_known(progress, name, option="--state" if by_name is None else "--store")
+        with Trace(progress, known, table=table, key=wanted, most=rows, seconds=seconds) as traced:
+            return _follow(session, progress, traced, name, as_json=as_json)
+
+
+def _follow(session: CliSession, store: ProgressStore, traced: Trace, name: str, *, as_json: bool) -> int:
+    """Print the changes as they become complete, the others at the end."""
+
+    def show(change: TracedChange) -> None:
+        text = json.dumps(change.to_json()) if as_json else "\n".join(change_lines(change))
+        click.echo(session.masked(text))
+
+    standing_at, said = time.monotonic() + 2 * _POLL_S, ""
+    try:
+        while True:
+            over = traced.over
+            for change in traced.look():
+                if change.complete:
+                    show(change)
+                    standing_at = time.monotonic() + _STANDING_S
+            if over:
+                break
+            if time.monotonic() >= standing_at:
+                text = _standing(store, name)
+                if text != said:
+                    click.echo(session.masked(text), err=True)
+                said, standing_at = text, time.monotonic() + _STANDING_S
+            time.sleep(_POLL_S)
+    finally:
+        for change in traced.changes:
+            if not change.complete:
+                show(change)
+    if not traced.changes:
+        click.echo("no such change was read in this time", err=True)
+    return 0 if any(change.complete for change in traced.changes) else 1
+
+
+def _standing(store: ProgressStore, name: str) -> str:
+    return standing_text(store, require_known(store, name))
+
+
+def change_lines(change: TracedChange) -> Iterator[str]:
+    """Yield the change as a block of lines: what it is, and when after its commit it reached each stage."""
+    at = "" if change.position is None else f" at {change.position}"
+    verb = "read from the table" if change.op == "scan" else f"{change.op}, committed"
+    yield f"{change.table} {change.key}: {verb} {shown_moment(change.updated.to_datetime())}{at}"
+    for stage in change.moments:
+        notes = {"planned": f"step {change.step}", "acknowledged": _place(change)}
+        yield f"  {stage:13} {change.after_s(stage):+.3f} s  {notes.get(stage, '')}".rstrip()
+    if change.left_out:
+        yield "  left out      the query does not deliver it"
+    elif change.dead_letter is not None:
+        yield f"  refused       it is among the dead letters ({change.dead_letter})"
+    if not change.complete:
+        yield "  not complete  it waits for the next stage"
+
+
+def _place(change: TracedChange) -> str:
+    return ", ".join(f"{name} {value}" for name, value in change.place.items())
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(read_duration(text))
+    except ValueError as error:
+        raise ConfigError(f"--timeout: '{text}' {error}") from None
+    if not 0 < seconds <= LONGEST_S:
+        raise ConfigError(f"--timeout: '{text}' must be more than 0s and at most {format_duration(LONGEST_S)}")
+    return seconds

@@ -1,0 +1,178 @@
+"""Traced changes in a slice: found when it is read, and followed until the sink has them.
+
+The reader looks for them, because only it knows what was asked. A note that travels before their rows tells the writer.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from cdc_core.delivery.blocked_keys import BlockedKeys
+from cdc_core.delivery.row_json import key_column, key_json
+from cdc_core.rows import Op, RowBatch
+from cdc_core.schema import TableName, TableSchema
+from cdc_core.store.values import DeadLetter
+from cdc_core.telemetry.tracing import TracedRow
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["FollowedChanges", "StepTrace", "TraceRequest", "TracedChange", "WantedChanges", "change_id", "key_text"]
+
+TracedChange = dict[str, Any]
+"""What became of a change, as JSON: see docs/trace.md. Holds its key and no other value of the row."""
+
+_STAGES = ("encoded", "emitted", "acknowledged")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceRequest:
+    """What one trace looks for: *most* changes of *key* in *table*, of any key, or of any table."""
+
+    number: int
+    table: str | None
+    key: str | None
+    most: int
+
+    def is_about(self, table: TableName) -> bool:
+        return self.table is None or self.table in (table.full, table.qualified, table.table)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTrace:
+    """The traces that are active while a step runs, and when it was planned, in seconds since 1970. Picklable."""
+
+    requests: tuple[TraceRequest, ...]
+    planned: float
+
+
+def change_id(change: Mapping[str, Any]) -> str:
+    """Return what identifies the change of a row, also when its step is repeated."""
+    return " ".join((change["table"], change["key"], change["position"] or change["updated"]))
+
+
+def key_text(schema: TableSchema, asked: str) -> str | None:
+    """Return the key *asked*, a JSON array, as `key_json` gives it; None when no row of *schema* can have it.
+
+    Moments may be written in any form that Arrow reads, and numbers that are text there as numbers.
+    """
+    values = json.loads(asked, parse_float=Decimal)
+    if len(values) != len(schema.key_columns):
+        return None
+    values = [_fitting(value, field.type) for value, field in zip(values, schema.key_type, strict=True)]
+    columns = [key_column([value], field.type) for value, field in zip(values, schema.key_type, strict=True)]
+    known = [column for column in columns if column is not None]
+    if len(known) == len(columns):
+        return key_json(schema, RowBatch.struct(schema.key_type, known)[0])
+    return "[" + ", ".join(json.dumps(value, ensure_ascii=False, default=str) for value in values) + "]"
+
+
+def _fitting(value: Any, type_: pa.DataType) -> Any:
+    if not isinstance(value, int | Decimal) or isinstance(value, bool) or pa.types.is_integer(type_):
+        return value
+    return float(value) if pa.types.is_floating(type_) else str(value)
+
+
+class WantedChanges:
+    """Finds the changes of a slice that are to be traced, in the batches as they are read."""
+
+    def __init__(self, trace: StepTrace, *, step: int, position_of: Callable[[Timestamp], str | None]) -> None:
+        self._trace = trace
+        self._step = step
+        self._position_of = position_of
+        self._left = {request.number: request.most for request in trace.requests}
+
+    def found_in(self, rows: RowBatch) -> list[TracedChange]:
+        """Return the traced changes among *rows*, which are as people may see them."""
+        found: dict[int, list[int]] = {}
+        for request in self._trace.requests:
+            left = self._left[request.number]
+            if left and len(rows) and request.is_about(rows.schema.name):
+                indices = self._indices(rows, request)[:left]
+                self._left[request.number] -= len(indices)
+                for index in indices:
+                    found.setdefault(index, []).append(request.number)
+        return [self._change(rows, index, found[index]) for index in sorted(found)]
+
+    def _indices(self, rows: RowBatch, request: TraceRequest) -> Sequence[int]:
+        if request.key is None:
+            return range(len(rows))
+        text = key_text(rows.schema, request.key)
+        return () if text is None else BlockedKeys([(rows.schema.name.full, text)]).find(rows)
+
+    def _change(self, rows: RowBatch, index: int, traces: Sequence[int]) -> TracedChange:
+        updated = Timestamp(**rows.column("updated")[index].as_py())
+        return {
+            "traces": list(traces),
+            "table": rows.schema.name.full,
+            "key": key_json(rows.schema, rows.column("key")[index]),
+            "op": Op(rows.column("op")[index].as_py()).name.lower(),
+            "updated": str(updated),
+            "position": self._position_of(updated),
+            "step": self._step,
+            "planned": self._trace.planned,
+            "read": time.time(),
+        }
+
+
+class FollowedChanges:
+    """Follows traced changes of a slice through its sink: a `SliceTrace`."""
+
+    def __init__(self) -> None:
+        self._changes: list[tuple[TracedChange, TracedRow]] = []
+        self._by_row: dict[tuple[str, str, str], TracedRow] = {}
+        self._keys = BlockedKeys()
+
+    def add(self, changes: Iterable[TracedChange]) -> None:
+        """Follow *changes*, whose rows come later."""
+        for change in changes:
+            row = TracedRow()
+            self._changes.append((change, row))
+            self._by_row[change["table"], change["key"], change["updated"]] = row
+            self._keys.add(change["table"], change["key"])
+
+    def rows_in(self, rows: RowBatch) -> Sequence[tuple[int, TracedRow]]:
+        table, updated, keys = rows.schema.name.full, rows.column("updated"), rows.column("key")
+        found = []
+        for index in self._keys.find(rows):
+            at = str(Timestamp(**updated[index].as_py()))
+            row = self._by_row.get((table, key_json(rows.schema, keys[index]), at))
+            if row is not None:
+                found.append((index, row))
+        return found
+
+    def emitted(self, rows: RowBatch) -> None:
+        """Note that the sink has taken *rows*; they may wait in it."""
+        for _, row in self.rows_in(rows):
+            row.reached("emitted")
+
+    def so_far(self) -> list[TracedChange]:
+        """Return what is known of each change."""
+        return [
+            {
+                **change,
+                **{stage: row.moments[stage] for stage in _STAGES if stage in row.moments},
+                **({"place": row.place} if row.place else {}),
+            }
+            for change, row in self._changes
+        ]
+
+    def flushed(self, dead_letters: Sequence[DeadLetter]) -> tuple[TracedChange, ...]:
+        """Return what became of each change, now that all rows of the slice are durable or among *dead_letters*."""
+        refused = {(letter.table, letter.key, str(letter.updated)): letter.stage for letter in dead_letters}
+        for identity, row in self._by_row.items():
+            if identity not in refused and "emitted" in row.moments and "acknowledged" not in row.moments:
+                row.reached("acknowledged")
+        changes = self.so_far()
+        for change in changes:
+            stage = refused.get((change["table"], change["key"], change["updated"]))
+            if stage is not None:
+                change["dead_letter"] = stage
+            elif "emitted" not in change:
+                change["left_out"] = True
+        return tuple(changes)

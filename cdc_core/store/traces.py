@@ -1,0 +1,91 @@
+"""Which changes are to be traced on their way, and what became of those that were."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from cdc_core.errors import ConfigError
+from cdc_core.store.database import Database
+from cdc_core.store.events import add_event
+from cdc_core.store.tables import TRACES
+from cdc_core.store.values import dump
+
+__all__ = ["MOST_TRACES", "Traces"]
+
+MOST_TRACES = 10
+"""How many traces of one changefeed may be active at the same time."""
+
+
+class Traces(Database):
+    """The traces of each changefeed. One that has expired, by the clocks of the hosts, or has found enough,
+    costs nothing.
+
+    Whoever asks for a trace ends it. If that process dies, the row stays until another trace is asked for.
+    """
+
+    def ask_trace(self, name: str, *, table: str | None, key: str | None, most: int, seconds: float) -> int:
+        """Have at most *most* changes traced for so many *seconds*, and return the number of the trace.
+
+        Of the key *key*, as `key_json` gives it, in *table*, of any of that table's, or of any table's. Forgets traces
+        that have expired. Raises: ConfigError when there are too many.
+        """
+        values = {"name": name, "table_name": table, "key": key, "most": most, "found": "{}"}
+        now = time.time()
+        with self._transaction() as connection:
+            connection.execute(sa.delete(TRACES).where(TRACES.c.expires < now))
+            active = sa.select(sa.func.count()).where(TRACES.c.name == name)
+            if connection.execute(active).scalar_one() >= MOST_TRACES:
+                raise ConfigError(
+                    f"changefeed '{name}' has {MOST_TRACES} traces already; wait until one of them is over"
+                )
+            added = connection.execute(sa.insert(TRACES).values(**values, expires=now + seconds))
+            add_event(connection, "trace_requested", name, table=table, one_key=key is not None, most=most)
+            assert added.inserted_primary_key is not None
+            return int(added.inserted_primary_key[0])
+
+    def active_traces(self) -> dict[str, str]:
+        """Return by changefeed what is to be traced now, as JSON: a list of objects `number`, `table`, `key`, `most`.
+
+        `most` is how many more changes are wanted.
+        """
+        asked = sa.select(TRACES).where(TRACES.c.expires > time.time()).order_by(TRACES.c.id)
+        with self._transaction(reading=True) as connection:
+            rows = connection.execute(asked).all()
+        wanted: dict[str, list[dict[str, Any]]] = {}
+        for row in rows:
+            complete = [change for change in json.loads(row.found).values() if "saved" in change]
+            if (most := row.most - len(complete)) > 0:
+                request = {"number": row.id, "table": row.table_name, "key": row.key, "most": most}
+                wanted.setdefault(row.name, []).append(request)
+        return {name: dump(requests) for name, requests in wanted.items()}
+
+    def put_traced(self, number: int, changes: Mapping[str, Mapping[str, Any]]) -> None:
+        """Save what became of *changes*, by their ids; those beyond the most that were wanted are left out.
+
+        Does nothing when the trace is over.
+        """
+        mine = sa.select(TRACES).where(TRACES.c.id == number).with_for_update()
+        with self._transaction() as connection:
+            row = connection.execute(mine).one_or_none()
+            if row is None:
+                return
+            found = {**json.loads(row.found), **changes}
+            kept = dict(list(found.items())[: row.most])
+            text = json.dumps(kept, separators=(",", ":"))  # in the order in which they came
+            connection.execute(sa.update(TRACES).where(TRACES.c.id == number).values(found=text))
+
+    def traced(self, number: int) -> dict[str, dict[str, Any]] | None:
+        """Return what became of the changes that were traced, by their ids; None when the trace is over."""
+        with self._transaction(reading=True) as connection:
+            text = connection.execute(sa.select(TRACES.c.found).where(TRACES.c.id == number)).scalar_one_or_none()
+        return None if text is None else dict(json.loads(text))
+
+    def end_trace(self, number: int) -> None:
+        """Forget the trace."""
+        with self._transaction() as connection:
+            connection.execute(sa.delete(TRACES).where(TRACES.c.id == number))

@@ -1,0 +1,73 @@
+"""Traced changes in a slice: which rows are found, and what becomes of those that the sink does not get."""
+
+from __future__ import annotations
+
+import pytest
+from cdc_testing.table_rows import MakeRows, Row
+
+from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema, Timestamp
+from cdc_core.delivery.tracing import FollowedChanges, StepTrace, TraceRequest, WantedChanges, key_text
+from cdc_core.store.values import DeadLetter
+
+
+def wanted(*requests: TraceRequest) -> WantedChanges:
+    trace = StepTrace(requests=requests, planned=1.0)
+    return WantedChanges(trace, step=3, position_of=lambda updated: f"at {updated.wall}")
+
+
+INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
+TEXT = ColumnType(kind=Kind.STRING, source="text")
+
+
+@pytest.fixture
+def rows(make_rows: MakeRows) -> RowBatch:
+    made = [
+        Row(op=op, after={"id": number, "note": "secret"}, updated=Timestamp(10 + number))
+        for number, op in enumerate([Op.INSERT, Op.UPDATE, Op.UPDATE, Op.SCAN])
+    ]
+    return make_rows({"id": INT, "note": TEXT}, made, primary_key=["id"])
+
+
+def test_a_key_is_found_in_its_table_and_no_more_often_than_was_asked_for(rows: RowBatch) -> None:
+    search = wanted(
+        TraceRequest(number=1, table="public.orders", key="[2]", most=5),
+        TraceRequest(number=2, table="orders", key=None, most=3),
+        TraceRequest(number=3, table="public.other", key="[2]", most=5),
+    )
+    found = search.found_in(rows)
+    assert [(change["key"], change["traces"]) for change in found] == [("[0]", [2]), ("[1]", [2]), ("[2]", [1, 2])]
+    assert found[2]["position"] == "at 12"
+    assert "secret" not in repr(found)
+    again = search.found_in(rows)
+    assert [(change["key"], change["traces"]) for change in again] == [("[2]", [1])]
+
+
+def test_a_change_that_no_sink_gets_says_why(rows: RowBatch) -> None:
+    followed = FollowedChanges()
+    followed.add(wanted(TraceRequest(number=1, table=None, key=None, most=9)).found_in(rows))
+    followed.emitted(rows.slice(0, 2))
+    letter = DeadLetter(table="shop.public.orders", key="[1]", updated=Timestamp(11), stage="sink", error="secret")
+    delivered, refused, left_out, _ = followed.flushed([letter])
+    assert "acknowledged" in delivered
+    assert refused["dead_letter"] == "sink"
+    assert "acknowledged" not in refused
+    assert left_out["left_out"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "text"),
+    [
+        (Kind.INT, "[42]", "[42]"),
+        (Kind.DECIMAL, "[1.50]", '["1.50"]'),
+        (Kind.FLOAT, "[1.50]", "[1.5]"),
+        (Kind.STRING, '["é\\""]', '["é\\""]'),
+        (Kind.UUID, '["6f9619ff-8b86-d011-b42d-00c04fc964ff"]', '["6f9619ff-8b86-d011-b42d-00c04fc964ff"]'),
+        (Kind.TIMESTAMPTZ, '["2024-01-01T00:00:00Z"]', '["2024-01-01T00:00:00+00:00"]'),
+        (Kind.INT, "[1, 2]", None),
+    ],
+)
+def test_a_key_is_recognised_as_messages_have_it(kind: Kind, asked: str, text: str | None) -> None:
+    bits = 64 if kind in (Kind.INT, Kind.FLOAT) else None
+    column = Column(name="id", type=ColumnType(kind=kind, source="", bits=bits))
+    schema = TableSchema(name=TableName("d", "s", "t"), version=1, columns=(column,), primary_key=("id",))
+    assert key_text(schema, asked) == text

@@ -1,0 +1,43 @@
+"""Traces in the store: bounded in number, time and size, and free of cost when nobody waits for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc_core.errors import ConfigError
+from cdc_core.store.progress import ProgressStore
+from cdc_core.store.traces import MOST_TRACES
+
+
+def asked(store: ProgressStore, *, most: int = 2, seconds: float = 60.0) -> int:
+    return store.ask_trace("feed", table="t", key="[1]", most=most, seconds=seconds)
+
+
+def test_a_trace_is_active_until_it_has_enough_is_over_or_is_ended(store: ProgressStore) -> None:
+    number = asked(store)
+    assert f'"number":{number}' in store.active_traces()["feed"]
+    store.put_traced(number, {"a": {"read": 1.0}, "b": {"saved": 1.0}})
+    assert '"most":1' in store.active_traces()["feed"]
+    store.put_traced(number, {"a": {"saved": 2.0}, "c": {"saved": 2.0}})
+    assert store.active_traces() == {}
+    assert store.traced(number) == {"a": {"saved": 2.0}, "b": {"saved": 1.0}}
+    store.end_trace(number)
+    assert store.traced(number) is None
+    store.put_traced(number, {"a": {}})
+    assert store.traced(number) is None
+
+
+def test_what_a_killed_command_leaves_ends_by_itself_and_goes_with_the_next_trace(store: ProgressStore) -> None:
+    left = asked(store, seconds=0.0)
+    assert store.active_traces() == {}
+    asked(store)
+    assert store.traced(left) is None
+
+
+def test_a_changefeed_has_few_traces_and_is_forgotten_with_them(store: ProgressStore) -> None:
+    numbers = [asked(store) for _ in range(MOST_TRACES)]
+    with pytest.raises(ConfigError, match="wait until one of them is over"):
+        asked(store)
+    assert "[1]" not in repr(store.events("feed", kinds=["trace_requested"]))
+    store.forget("feed")
+    assert store.traced(numbers[0]) is None
