@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 
 import click
 
-from cdc_core.cli.job_commands import store_or_environment
-from cdc_core.cli.run import name_in, state_of
+from cdc_core.cli.run import name_in
 from cdc_core.cli.session import CliSession, debug_option
-from cdc_core.cli.stored import require_known, require_one_name, store_option
+from cdc_core.cli.store_to_read import store_to_read
+from cdc_core.cli.stored import require_known, state_option, store_option
 from cdc_core.errors import ConfigError
-from cdc_core.masking import secret_forms, uri_secrets
-from cdc_core.options import format_duration, read_duration
+from cdc_core.option_values import read_duration
+from cdc_core.options import format_duration
 from cdc_core.store.progress import ProgressStore
 from cdc_core.telemetry.status import shown_moment
 from cdc_core.watching.trace import LONGEST_S, MOST_CHANGES, Trace, TracedChange, checked_key, standing_text
@@ -51,11 +49,7 @@ _STANDING_S = 5.0
     help=f"End after this time; at most {format_duration(LONGEST_S)}.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print each change as one line of JSON.")
-@click.option(
-    "--state",
-    metavar="DIR|URL",
-    help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
-)
+@state_option
 @store_option
 @debug_option
 @click.pass_obj
@@ -80,21 +74,12 @@ def trace(
     FILE, NAME, --state and --store are as in `cdc show`. The exit status is 0 if a change has reached the end of its
     way, otherwise 1.
     """
-    beside = Path()
-    by_name = store_or_environment(file, state, store)
-    if by_name is not None:
-        require_one_name(name, state)
-        name, state = file, by_name
-    else:
-        name, beside = name_in(file, name)
     seconds = _seconds(timeout)
     wanted = None if key is None else checked_key(key)
-    url = state_of(beside, state)[1]
-    session.add_secrets(secret_forms(uri_secrets(url)))
-    with closing(ProgressStore(url)) as progress:
-        known = require_known(progress, name, option="--state" if by_name is None else "--store")
+    with store_to_read(session, file, name, state, store) as (progress, found):
+        known = require_known(progress, name_in(file, name)[0] if found is None else found)
         with Trace(progress, known, table=table, key=wanted, most=rows, seconds=seconds) as traced:
-            return _follow(session, progress, traced, name, as_json=as_json)
+            return _follow(session, progress, traced, known.name, as_json=as_json)
 
 
 def _follow(session: CliSession, store: ProgressStore, traced: Trace, name: str, *, as_json: bool) -> int:

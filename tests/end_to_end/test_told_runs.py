@@ -14,7 +14,7 @@ from cdc_core.store.progress import ProgressStore, store_url
 
 
 @pytest.mark.slow
-def test_a_run_tells_its_events_names_what_was_slow_and_answers_a_trace(
+def test_a_run_tells_events_what_was_slow_and_what_is_traced(
     database: str, tmp_path: Path, kept_spark: KeptSpark
 ) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
