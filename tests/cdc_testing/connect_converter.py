@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-import pyspark
 from cdc_sink_kafka.demo.jars import KAFKA_VERSION, jars_of
-from cdc_sink_kafka.demo.java_process import java
-from py4j.java_gateway import JavaGateway
+from cdc_testing.java_gateway import java_gateway
 
 __all__ = ["ConnectConverter", "connect_converter"]
 
@@ -51,12 +48,8 @@ class ConnectConverter:
 def connect_converter() -> Iterator[ConnectConverter]:
     """Yield a converter; its JVM ends with the block."""
     jars = jars_of(f"connect-json-{KAFKA_VERSION}", _POM, what="Kafka Connect's JSON converter")
-    (bridge,) = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
-    gateway = JavaGateway.launch_gateway(jarpath=str(bridge), classpath=f"{jars}/*", java_path=java(), die_on_exit=True)
-    try:
+    with java_gateway(jars) as gateway:
         yield ConnectConverter(gateway.jvm)
-    finally:
-        gateway.shutdown()
 
 
 def _plain(value: Any) -> Any:

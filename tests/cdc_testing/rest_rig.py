@@ -95,16 +95,21 @@ class Rest:
 
 
 @contextmanager
-def serving_rest(directory: Path, *, plugins: PluginHost | None = None, **environ: str) -> Iterator[Rest]:
-    """Serve everything over a store in *directory*."""
-    with serving_rest_at(store_url(directory), plugins=plugins, **environ) as rest:
+def serving_rest(
+    directory: Path, *, plugins: PluginHost | None = None, tokens: Path | None = None, **environ: str
+) -> Iterator[Rest]:
+    """Serve everything over a store in *directory*, to those who have one of *tokens*, a file, if that is given."""
+    with serving_rest_at(store_url(directory), plugins=plugins, tokens=tokens, **environ) as rest:
         yield rest
 
 
 @contextmanager
-def serving_rest_at(url: str, *, plugins: PluginHost | None = None, **environ: str) -> Iterator[Rest]:
+def serving_rest_at(
+    url: str, *, plugins: PluginHost | None = None, tokens: Path | None = None, **environ: str
+) -> Iterator[Rest]:
     """Serve everything over the store at *url*."""
-    access = Access(Address("127.0.0.1", 0), parse_options(AccessSettings, {"max_rate": 1e6}, owner="the server"))
+    settings = {"max_rate": 1e6, **({} if tokens is None else {"tokens": str(tokens)})}
+    access = Access(Address("127.0.0.1", 0), parse_options(AccessSettings, settings, owner="the server"))
     kept: set[str] = set()
     with closing(ProgressStore(url)) as store:
         store.open()
