@@ -119,8 +119,9 @@ def proxied(tmp_path: Path, certificates: Certificates) -> Iterator[tuple[Web, i
     if program is None:
         pytest.skip("nginx is not installed")
     [options] = [command for command in commands("cdc serve") if "--public-url" in command]
-    public_url = shlex.split(options)[shlex.split(options).index("--public-url") + 1]
-    with serving(tmp_path, public_url=public_url) as web:
+    words = shlex.split(options)
+    public_url, proxy = (words[words.index(name) + 1] for name in ("--public-url", "--trusted-proxy"))
+    with serving(tmp_path, public_url=public_url, trusted_proxy=proxy, max_rate=5) as web:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
@@ -152,9 +153,11 @@ def listens(port: int) -> bool:
         return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
-def ask(port: int, certificates: Certificates, method: str, path: str, headers: dict[str, str]) -> tuple[int, str]:
+def ask(
+    port: int, certificates: Certificates, method: str, path: str, headers: dict[str, str], *, source: str = "127.0.0.1"
+) -> tuple[int, str]:
     context = ssl.create_default_context(cafile=str(certificates.ca))
-    connection = HTTPSConnection("localhost", port, timeout=30, context=context)
+    connection = HTTPSConnection("localhost", port, timeout=30, context=context, source_address=(source, 0))
     connection.request(method, path, headers={"Host": "cdc.example", **headers})
     answer = connection.getresponse()
     text = answer.read().decode()
@@ -172,3 +175,17 @@ def test_a_browser_works_through_the_proxy_of_the_page(proxied: tuple[Web, int],
     for origin in ("https://evil.example", "http://cdc.example", "null"):
         assert ask(port, certificates, "DELETE", "/admin", {**cookie, "Origin": origin})[0] == 403
     assert ask(port, certificates, "DELETE", "/admin", cookie)[0] == 403
+
+
+def test_clients_behind_the_proxy_of_the_page_have_a_rate_each(
+    proxied: tuple[Web, int], certificates: Certificates
+) -> None:
+    _, port = proxied
+
+    def status(source: str, **headers: str) -> int:
+        return ask(port, certificates, "GET", "/view", headers, source=source)[0]
+
+    eventually(lambda: status("127.0.0.2") == 429, what="one client is told to come back later", within_s=30)
+    assert status("127.0.0.3") == 401
+    forged = [status("127.0.0.2", **{"X-Forwarded-For": f"192.0.2.{number}"}) for number in range(3)]
+    assert 429 in forged

@@ -15,6 +15,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from cdc_core.errors import ConfigError
 from cdc_core.web.access.access import Access
@@ -40,9 +41,13 @@ _LEFT_AFTER_S = 10.0
 
 def application(endpoints: Iterable[Endpoint], deployment: Deployment, access: Access) -> Starlette:
     """Return the application that answers at *endpoints* whom *access* allows it."""
+    proxies = list(access.settings.trusted_proxy)
     app = Starlette(
         routes=routes(endpoints, allow=access.allow),
-        middleware=[Middleware(Guard, access=access)],
+        middleware=[
+            *([Middleware(ProxyHeadersMiddleware, trusted_hosts=proxies)] if proxies else []),
+            Middleware(Guard, access=access),
+        ],
         exception_handlers={HTTPException: http_error},
     )
     app.router.redirect_slashes = False

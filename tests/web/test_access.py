@@ -78,6 +78,8 @@ def test_without_tokens_everybody_on_the_host_may_do_everything(tmp_path: Path) 
         ({"tls_client_ca": "a"}, "'tls_client_ca' needs 'tls_cert' and 'tls_key', and 'tokens'"),
         ({"public_url": "cdc.example"}, "which is not like https://cdc.example"),
         ({"public_url": "https://cdc.example/path"}, "which is not like https://cdc.example"),
+        ({"trusted_proxy": "10.1.2.3/24"}, "neither an address nor a network"),
+        ({"trusted_proxy": "*"}, "neither an address nor a network"),
         ({"max_rate": "0"}, "'max_rate' must be above zero"),
         ({"max_body": "0"}, "'max_body' must be above zero"),
     ],
@@ -111,6 +113,20 @@ def test_headers_of_a_proxy_are_not_believed(tmp_path: Path) -> None:
         assert json.loads(web.ask("/open", headers=forged).body)["secure"] is False
         forged[2] = ("X-Forwarded-For", "10.0.0.2")
         assert web.ask("/open", headers=forged).status == 429
+
+
+def test_a_trusted_proxy_says_who_asks(tmp_path: Path) -> None:
+    def told(*addresses: str) -> list[tuple[str, str]]:
+        return [("X-Forwarded-For", ", ".join(addresses))]
+
+    with serving(tmp_path, max_rate=0.5, trusted_proxy="10.9.0.0/16,127.0.0.1") as web:
+        assert web.ask("/open", headers=told("192.0.2.1")).status == 200
+        assert web.ask("/open", headers=told("192.0.2.1")).status == 429
+        assert web.ask("/open", headers=told("192.0.2.2")).status == 200
+        assert web.ask("/open", headers=told("192.0.2.3", "192.0.2.1", "10.9.8.7")).status == 429  # what it has added
+    with serving(tmp_path, max_rate=0.5, trusted_proxy="192.0.2.9") as web:
+        assert web.ask("/open", headers=told("192.0.2.1")).status == 200
+        assert web.ask("/open", headers=told("192.0.2.2")).status == 429
 
 
 # How often

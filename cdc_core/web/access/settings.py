@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -27,6 +28,10 @@ class AccessSettings:
         (),
         doc="URLs, separated by commas, under which a reverse proxy serves this server, such as https://cdc.example.",
     )
+    trusted_proxy: tuple[str, ...] = option(
+        (),
+        doc="Addresses or networks, separated by commas, of reverse proxies that say in X-Forwarded-For who asks.",
+    )
     trusted_network: bool = option(
         False, doc="Listen without TLS where other hosts can connect, because something else encrypts the connections."
     )
@@ -48,6 +53,13 @@ class AccessSettings:
             parts = urlsplit(url)
             if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query:
                 raise ValueError(f"'public_url' has {url}, which is not like https://cdc.example; give scheme and host")
+        for proxy in self.trusted_proxy:
+            try:
+                ipaddress.ip_network(proxy)
+            except ValueError:
+                raise ValueError(
+                    f"'trusted_proxy' has {proxy}, which is neither an address nor a network such as 10.1.2.0/24"
+                ) from None
         for name in ("max_body", "max_rate", "max_connections", "request_timeout"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"'{name}' must be above zero")
