@@ -176,6 +176,8 @@ def test_dead_letters_are_shown_with_their_rows_replayed_and_discarded(
     assert "and 1 more" in page.text
     first, second = (letter.number for letter in store.dead_letters("orders"))
     shown = browser.get(f"/ui/changefeeds/orders/dead-letters/{first}").page
+    for other in (0, first - 1, f"0{first}", second + 1, "x", "9" * 30, "%C2%B2"):
+        assert browser.get(f"/ui/changefeeds/orders/dead-letters/{other}").status == 404
     assert 'after: { "id": 7, "n": 17 }' in shown.text
     refused = browser.post("/ui/changefeeds/orders/replay")
     assert (refused.status, "pause it" in refused.page.text) == (409, True)
