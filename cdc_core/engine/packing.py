@@ -2,6 +2,7 @@
 
 A slice is a sequence of Spark rows: one `begin`, any number of `rows`, one `end` (or `failed`, when reading failed).
 A `refused` row is a row of the source that is too large. A `traced` row says which of the next ones are traced.
+`beside` are rows that others refer to, in the columns layout.
 Where there is no slice at all, one row says `idle`: without it, a reader that died would look the same. Each is an
 Arrow record batch of a single row, because the JVM merges and splits record batches by their number of rows; with
 `maxRecordsPerBatch=1` it passes each on unchanged.
@@ -19,12 +20,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.errors import ContractError
 from cdc_core.rows import RowBatch
 
 __all__ = [
     "BEGIN",
+    "BESIDE",
     "END",
     "FAILED",
     "IDLE",
@@ -39,10 +40,12 @@ __all__ = [
     "note",
     "notes",
     "pack",
+    "pack_whole",
     "unpack",
 ]
 
 BEGIN, ROWS, END, FAILED, IDLE, REFUSED, TRACED = "begin", "rows", "end", "failed", "idle", "refused", "traced"
+BESIDE = "beside"
 _PIECES, _PIECE = "pieces", "piece"
 SPARK_SCHEMA = "kind STRING, table STRING, version INT, payload BINARY"
 TARGET_BYTES = 2 * 1024 * 1024
@@ -50,7 +53,7 @@ TARGET_BYTES = 2 * 1024 * 1024
 PIECE_BYTES = 4 * 1024 * 1024
 """No Spark row has a larger payload."""
 
-Arriving: TypeAlias = pa.RecordBatch | tuple[str, RowBatch | BadRow]
+Arriving: TypeAlias = pa.RecordBatch | tuple[str, Any]
 """What reaches the writer of a slice."""
 
 _ARROW_SCHEMA = pa.schema(
@@ -82,15 +85,20 @@ def divided(rows: RowBatch, *, most_bytes: int | None = None) -> Iterator[RowBat
 def pack(rows: RowBatch) -> Iterator[pa.RecordBatch]:
     """Yield *rows* as one or more `rows` rows, or in pieces; nothing when there are none."""
     for part in divided(rows):
-        name, version = str(part.schema.name), part.schema.version
-        if part.nbytes < PIECE_BYTES // 2 and len(data := part.to_ipc()) <= PIECE_BYTES:
-            yield _row(ROWS, name, version, data)
-        else:
-            yield from _in_pieces(ROWS, name, version, part.to_ipc_parts())
+        yield from pack_whole(ROWS, part)
 
 
-def unpack(batches: Iterable[Arriving]) -> Iterator[tuple[str, RowBatch | BadRow | dict[str, Any]]]:
-    """Yield (kind, value) of every value: a RowBatch for `rows`, the JSON value for all others.
+def pack_whole(kind: str, rows: RowBatch) -> Iterator[pa.RecordBatch]:
+    """Yield all *rows* as one row of *kind*, `rows` or `beside`, or in pieces."""
+    name, version = str(rows.schema.name), rows.schema.version
+    if rows.nbytes < PIECE_BYTES // 2 and len(data := rows.to_ipc()) <= PIECE_BYTES:
+        yield _row(kind, name, version, data)
+    else:
+        yield from _in_pieces(kind, name, version, rows.to_ipc_parts())
+
+
+def unpack(batches: Iterable[Arriving]) -> Iterator[tuple[str, Any]]:
+    """Yield (kind, value) of every value: a RowBatch for `rows` and `beside`, the JSON value for all others.
 
     What another layout has opened already, as (kind, value), is yielded as it is.
 
@@ -101,6 +109,7 @@ def unpack(batches: Iterable[Arriving]) -> Iterator[tuple[str, RowBatch | BadRow
     for batch in batches:
         if isinstance(batch, tuple):
             yield batch
+            del batch  # as below
             continue
         payloads, numbers = batch.column("payload"), batch.column("version")
         for index, kind in enumerate(batch.column("kind").to_pylist()):
@@ -115,7 +124,7 @@ def unpack(batches: Iterable[Arriving]) -> Iterator[tuple[str, RowBatch | BadRow
                 if not joined.complete:
                     continue
                 kind, payload, joined = joined.kind, joined.buffer, None
-            value = RowBatch.from_ipc(payload) if kind == ROWS else json.loads(payload.to_pybytes())
+            value = RowBatch.from_ipc(payload) if kind in (ROWS, BESIDE) else json.loads(payload.to_pybytes())
             del payload
             yield kind, value
             del value  # a large one would stay while the pieces of the next are joined

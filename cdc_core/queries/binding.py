@@ -137,6 +137,14 @@ class BoundQuery:
         return tuple(dict.fromkeys(output.column for output in self.outputs if output.column))
 
     @property
+    def passing(self) -> BoundQuery:
+        """The section that delivers the columns which are passed on, and at least one: itself for a section."""
+        if self.section:
+            return self
+        names = self.raw or (self.schema.columns[0].name,)
+        return replace(self, outputs=tuple(Output(name=name, column=name) for name in names))
+
+    @property
     def computed(self) -> tuple[Output, ...]:
         return tuple(output for output in self.outputs if not output.column)
 

@@ -20,7 +20,8 @@ from cdc_core.queries.binding import BoundQuery
 from cdc_core.queries.outputs import delivered_rows
 from cdc_core.rows import RowBatch
 from cdc_core.schema import TableSchema
-from cdc_core.spark.columns import columns_schema, noted, opened, packed_columns, query_for
+from cdc_core.spark.columns import columns_schema, noted, packed_columns, query_for
+from cdc_core.spark.evaluated_rows import opened
 from cdc_core.spark.host import SparkHost
 
 __all__ = ["SparkEvaluation"]

@@ -32,6 +32,7 @@ from pyspark.sql.types import (
     NullType,
     ShortType,
     StringType,
+    StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
@@ -88,7 +89,7 @@ _PATH = re.compile(r"`?v\d+`?\.`?(?:typed|previous)`?\.`?(\w+)`?")
 _CALL = re.compile(r"\(CASE WHEN `(f\d+_\d+)`\.`error` .*? raise_error\(`\1`\.`error`\) END\)")
 _PLAN_NAMES = (
     (re.compile(r"v\d+#\d+\.previous\b"), "cdc_prev"),
-    (re.compile(r"v\d+#\d+\.(?:typed|raw)\."), ""),
+    (re.compile(r"(?:v\d+#\d+\.typed|passed#\d+)\."), ""),
     (re.compile(r"#\d+L?\b"), ""),
     (re.compile(r"CASE WHEN isnull\((f\d+_\d+)\.error\) .*? map\(errorMessage, \1\.error\).*? END"), r"\1"),
 )
@@ -121,9 +122,11 @@ def plan_query(session: SparkSession, query: BoundQuery) -> QueryPlan:
     return QueryPlan(query=query, schema=output_schema(query, computed))
 
 
-def _empty(session: SparkSession, query: BoundQuery) -> DataFrame:
-    """Return the columns that the SQL of *query* is written for, without rows."""
+def _empty(session: SparkSession, query: BoundQuery, *, passed: bool = False) -> DataFrame:
+    """Return the columns that the SQL of *query* is written for, without rows; with *passed*, those passed on, too."""
     schema = StructType([*spark_schema([query]).fields, *call_fields(query)])
+    if passed:
+        schema.add("passed", StructType([StructField(name, NullType()) for name in query.raw]))
     return session.createDataFrame(session.sparkContext.emptyRDD(), schema)
 
 
@@ -156,12 +159,11 @@ def _accepts(rows: DataFrame, wanted: DataType, given: DataType) -> bool:
 
 def explain_query(session: SparkSession, query: BoundQuery) -> str:
     """Return Catalyst's optimized plan of *query*, which `plan_query` accepts, in the query's names. Runs nothing."""
-    rows = _empty(session, query)
+    rows = _empty(session, query, passed=True)
     if query.condition is not None:
         rows = rows.where(f.expr(_on_one_line(query.condition_sql)))
-    raw = f.col(f"v{query.number}").getField("raw") if query.raw else None
     items = [
-        (f.expr(_on_one_line(output.sql)) if raw is None or not output.column else raw.getField(output.column)).alias(
+        (f.col("passed").getField(output.column) if output.column else f.expr(_on_one_line(output.sql))).alias(
             output.name
         )
         for output in (*query.outputs, *([] if query.topic is None else [query.topic]))
@@ -179,12 +181,12 @@ def explain_query(session: SparkSession, query: BoundQuery) -> str:
 def evaluated(rows: DataFrame, plans: Sequence[QueryPlan]) -> DataFrame:
     """Return what the queries of all versions give for *rows*, in the columns layout.
 
-    In place of `vN` there is `oN`, a struct of `key`, `raw`, `old`, for each expression `cI` by the number of its
-    output a struct of its value or null where it failed, and `topic` and `condition` likewise. Where Python functions
-    are called, `eI`, `topic_error` and `condition_error` say why they failed. Rows that a condition refuses are left
-    out; those for which it failed are not, and notes neither.
+    Of a change there are `plan`, `position`, and in place of `vN` there is `oN`, a struct of what the query computes,
+    if it computes anything: for each expression `cI` by the number of its output a struct of its value or null where it
+    failed, and `topic` and `condition` likewise. Where Python functions are called, `eI`, `topic_error` and
+    `condition_error` say why they failed. Rows that a condition refuses are left out; those for which it failed are
+    not, and notes neither.
     """
-    passed = [name for name in rows.columns if not re.fullmatch(r"v\d+", name)]
     for plan in plans:
         for call in plan.query.calls:
             types = [from_arrow_type(type_, prefer_timestamp_ntz=True) for type_ in call.function.arguments]
@@ -199,12 +201,7 @@ def evaluated(rows: DataFrame, plans: Sequence[QueryPlan]) -> DataFrame:
         query = plan.query
         if not query.by_spark:
             continue
-        version = f.col(f"v{query.number}")
-        fields = [version.getField("key").alias("key")]
-        if query.raw:
-            fields.append(version.getField("raw").alias("raw"))
-        if query.diff:
-            fields.append(version.getField("old").alias("old"))
+        fields = []
         for index, output in enumerate(query.outputs):
             if not output.column:
                 fields.append(_tried(rows, _value(output, plan)).alias(f"c{index}"))
@@ -218,8 +215,9 @@ def evaluated(rows: DataFrame, plans: Sequence[QueryPlan]) -> DataFrame:
             fields += [held.alias("condition"), *_errors(query.condition, "condition_error")]
             condition = held.isNull() | f.coalesce(held.getField("value"), f.lit(False))
         kept = kept | ((f.col("plan") == query.number) & condition)
-        results.append(f.when(f.col("plan") == query.number, f.struct(*fields)).alias(f"o{query.number}"))
-    return rows.where(kept).select(*passed, *results)
+        if fields:
+            results.append(f.when(f.col("plan") == query.number, f.struct(*fields)).alias(f"o{query.number}"))
+    return rows.where(kept).select("kind", "version", "payload", "plan", "position", *results)
 
 
 def _errors(output: Output, name: str) -> list[Column]:

@@ -33,7 +33,7 @@ from cdc_core.engine.traced_changes import put_traced
 from cdc_core.engine.worker_cache import WorkerCache
 from cdc_core.envelope import DeleteForm
 from cdc_core.sink import Sink
-from cdc_core.spark.columns import opened
+from cdc_core.spark.evaluated_rows import opened
 from cdc_core.telemetry.activity import COORDINATOR, SLICE, at_stages
 from cdc_core.telemetry.stages import SINK, STORE
 

@@ -12,7 +12,8 @@ from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.engine.packing import END, note, unpack
 from cdc_core.queries.binding import QueryPlan, bind
 from cdc_core.queries.statement import parse_query
-from cdc_core.spark.columns import columns_schema, noted, opened, packed_columns, spark_schema
+from cdc_core.spark.columns import columns_schema, noted, packed_columns, spark_schema
+from cdc_core.spark.evaluated_rows import opened
 from cdc_core.spark.query_planning import evaluated, plan_query
 
 __all__ = ["answers", "planned"]
