@@ -165,6 +165,41 @@ def test_a_truncated_partition_is_found_in_the_log_after_its_statistics_were_gat
             feed.catch_up()
 
 
+@pytest.mark.parametrize(("found_in", "remedy"), [("the log", "keep"), ("the catalog", "read anew")])
+def test_a_changefeed_that_ended_for_a_truncated_partition_ends_again_until_a_remedy_is_chosen(
+    database: str, sql: Sql, caplog: pytest.LogCaptureFixture, found_in: str, remedy: str
+) -> None:
+    with feed_of(database, "p", "t") as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("TRUNCATE p1; INSERT INTO p VALUES (5000, 'new')")
+        if found_in == "the log":
+            sql.execute("ANALYZE p")
+        for later in ("VACUUM (FULL, ANALYZE) p", "ALTER TABLE p ADD COLUMN w int"):
+            with pytest.raises(TerminalRangefeedError, match=r"^table public\.p: 1 partition \(public\.p1\) was trunc"):
+                feed.catch_up()
+            sql.execute(later)
+            sql.execute("INSERT INTO t SELECT max(id) + 1 FROM t")
+            feed.resume(options={})
+        assert max(ids(feed, "public.t")) == 2001  # what was committed before it ended
+        assert warnings(caplog) == []
+        if remedy == "keep":
+            feed.resume(options=KEEP)
+            feed.catch_up()
+            assert warnings(caplog) == [
+                "table public.p: 1 partition (public.p1) was truncated; the rows stay at the sink"
+            ]
+        else:
+            feed.resume(tables=("t",))
+            feed.catch_up()
+            feed.resume(tables=("p", "t"))
+            feed.catch_up()
+        sql.execute("INSERT INTO p VALUES (6000, 'later')")
+        feed.resume(options={})
+        feed.catch_up()
+        assert {5000, 6000, 2002} <= ids(feed, "public.p") | ids(feed, "public.t")
+
+
 @pytest.fixture
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The places from which the log was searched."""

@@ -132,29 +132,31 @@ def with_schema_changes(
 
     *compared* is what this function found last in this process, see `Compared`. *search* is asked once which partitions
     with a new file were truncated, where the catalog does not tell; not if they may be.
-    Raises: TerminalRangefeedError when the policy is to stop, also for a partition that was truncated.
+    Raises: PartitionsTruncatedError, also for partitions that ended the changefeed before and which *token* remembers;
+    TerminalRangefeedError when the policy is to stop.
     """
     if compared is not None and compared.holds(catalog, token):
         return token
     tables = [catalog.tables[name] for name in token.tables]
     states, changes, anew = dict(token.tables), [], {}
+    truncated = {name: list(state.truncated) for name, state in token.tables.items()}
     with _one_moment(connection):
         found = _Present.of(connection, tables)
         for name, state in token.tables.items():
             table = catalog.tables[name]
             if state.layout is not None and not table.gone:
                 before = dict(zip(state.leaves or (state.oid,), state.layout.files, strict=False))
-                changes += _changes(connection, table, state.layout, before, found, truncate)
+                changes += _changes(connection, table, state.layout, before, found)
+                truncated[name] += _emptied(table, state.layout, before, found)
                 anew[name] = _written_anew(table, state.layout, before, found)
             changes += _key_changes(table, state)
             state = without_attached_again(table, state, removed=removed)
-            states[name] = replace(state, layout=found.layout(table, state))
+            states[name] = replace(state, layout=found.layout(table, state), truncated=())
     asked = [leaf for leaves in anew.values() for leaf in leaves] if truncate == "stop" else []
-    truncated = set(search(asked)) if asked else set()
+    in_log = set(search(asked)) if asked and not any(truncated.values()) else set()
     for name, leaves in anew.items():
-        names = [leaf.qualified for leaf, _ in leaves if leaf in truncated]
-        if names:
-            note_partitions(str(catalog.tables[name].name), names, truncate)
+        truncated[name] += [leaf.qualified for leaf, _ in leaves if leaf in in_log]
+    note_partitions({name: tuple(dict.fromkeys(names)) for name, names in truncated.items() if names}, truncate)
     if states == token.tables:
         return token
     return with_changes(connection, catalog, replace(token, tables=states), rules, changes, resolved=resolved)
@@ -278,7 +280,6 @@ def _changes(
     before: Layout,
     files: Mapping[int, int],
     found: _Present,
-    truncate: Truncate,
 ) -> list[SchemaChange]:
     """Return what happened to *table* since its layout was *before*, and its leaves had these *files*."""
     attributes = found.attributes[table.oid]
@@ -322,11 +323,20 @@ def _changes(
         note(kind, what)
     if rewritten and altered and not retyped:
         note(ShapeChange.VALUES_CHANGED, "ALTER TABLE wrote its rows anew")
-    # The log has no TRUNCATE of a single partition. It leaves the partition's statistics unknown.
-    truncated = [leaf.qualified for leaf in rewritten if found.files[leaf.oid][1]] if table.kind == "p" else []
-    if truncated and not altered and not added:
-        note_partitions(str(table.name), truncated, truncate)
     return changes
+
+
+def _emptied(table: Table, before: Layout, files: Mapping[int, int], found: _Present) -> list[str]:
+    """Return the partitions of *table* that have a new file, as by `_written_anew`, and unknown statistics.
+
+    So TRUNCATE of a single partition leaves it, which the log does not have.
+    """
+    count = len(before.columns) // (2 * _CODE)
+    added = any(code not in (_DROPPED, _GENERATED) for _, code, _ in found.attributes[table.oid][count:])
+    if table.kind != "p" or added or found.altered(table, count) != before.altered:
+        return []
+    now = {leaf: found.files.get(leaf.oid, (0, False)) for leaf in table.leaves if leaf.oid in files}
+    return [leaf.qualified for leaf, (file, unknown) in now.items() if file != files[leaf.oid] and unknown]
 
 
 def _written_anew(table: Table, before: Layout, files: Mapping[int, int], found: _Present) -> list[tuple[Leaf, int]]:

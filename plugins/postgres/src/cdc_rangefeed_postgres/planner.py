@@ -49,7 +49,7 @@ from cdc_rangefeed_postgres.scan_rounds import ScanRounds
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.snapshot import CLOCK_US
 from cdc_rangefeed_postgres.token import PostgresToken, Scan, Snapshot, endpoint_of
-from cdc_rangefeed_postgres.truncation import TruncateSearch
+from cdc_rangefeed_postgres.truncation import PartitionsTruncatedError, TruncateSearch
 from cdc_rangefeed_postgres.types import TypeCatalog
 from cdc_rangefeed_postgres.versions import Versions, present_types
 from cdc_rangefeed_postgres.watched_tables import load_watched
@@ -205,6 +205,9 @@ class PostgresPlanner(StepPlanner):
                 self._sure = self._newcomers.look(connection, catalog, start, near_end=near_end) and self._sure
             except TerminalRangefeedError as error:
                 self._ending = self._ending or (flushed, error)
+                if isinstance(error, PartitionsTruncatedError):
+                    # The next attempt finds no trace of it in the log, which is delivered up to here.
+                    start = start.with_truncated(error.partitions)
                 return self._before_the_end(connection, start, limit, *self._ending)
             self._compared = Compared.of(catalog, start)
         elif max(clock.wall - start.clock.wall, (time.monotonic() - self._planned_at) * 1e9) < _IDLE_NS:

@@ -138,6 +138,8 @@ class TableState:
     """The row filter of the table in the publication; None without one."""
     past_filter: PastFilter | None = None
     """The last one that was removed, as long as changes of before may be left."""
+    truncated: tuple[str, ...] = ()
+    """The partitions whose TRUNCATE ended the changefeed, until the user has said how to continue."""
 
     @property
     def present_key(self) -> tuple[str, ...]:
@@ -154,6 +156,8 @@ class TableState:
             value["filtered"] = self.filtered.to_json()
         if self.past_filter is not None:
             value["past_filter"] = self.past_filter.to_json()
+        if self.truncated:
+            value["truncated"] = list(self.truncated)
         return value
 
     @classmethod
@@ -168,6 +172,7 @@ class TableState:
             layout=None if layout is None else Layout.from_json(layout, value["key"]),
             filtered=None if filtered is None else Filtered.from_json(filtered),
             past_filter=None if past is None else PastFilter.from_json(past),
+            truncated=tuple(value.get("truncated", ())),
         )
 
 
@@ -187,6 +192,11 @@ class PostgresToken:
     scan: Scan | None = None
     endpoint: str = ""
     """Where the slot is: the place of an endpoint, "" for the source."""
+
+    def with_truncated(self, partitions: Mapping[str, Sequence[str]]) -> PostgresToken:
+        """Return the token that remembers truncated *partitions*, by table."""
+        found = {name: replace(self.tables[name], truncated=tuple(names)) for name, names in partitions.items()}
+        return replace(self, tables={**self.tables, **found})
 
     def to_json(self) -> Token:
         at = {"endpoint": self.endpoint} if self.endpoint else {}

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Literal
 
@@ -29,7 +29,7 @@ from cdc_rangefeed_postgres.lsn import lsn_text
 from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.slot import Slot
 
-__all__ = ["Truncate", "TruncateSearch", "note_partitions", "note_tables"]
+__all__ = ["PartitionsTruncatedError", "Truncate", "TruncateSearch", "note_partitions", "note_tables"]
 
 log = logging.getLogger(__name__)
 
@@ -61,10 +61,22 @@ def note_tables(names: Sequence[str], truncate: Truncate) -> None:
     _note(f"table {names[0]} was" if len(names) == 1 else f"tables {', '.join(names)} were", truncate)
 
 
-def note_partitions(table: str, names: Sequence[str], truncate: Truncate) -> None:
-    """Warn of the truncated partitions *names* of *table*. Raises: TerminalRangefeedError with "stop"."""
-    which = f"{counted(len(names), 'partition')} ({', '.join(names[:5])})"
-    _note(f"table {table}: {which} {'was' if len(names) == 1 else 'were'}", truncate)
+class PartitionsTruncatedError(TerminalRangefeedError):
+    """Partitions were truncated, and the policy is to stop. `partitions` are all of them, by table of the token."""
+
+    def __init__(self, message: str, partitions: Mapping[str, Sequence[str]]) -> None:
+        super().__init__(message)
+        self.partitions = partitions
+
+
+def note_partitions(partitions: Mapping[str, Sequence[str]], truncate: Truncate) -> None:
+    """Warn of the truncated *partitions* of tables. Raises: PartitionsTruncatedError with "stop"."""
+    for table, names in partitions.items():
+        which = f"{counted(len(names), 'partition')} ({', '.join(names[:5])})"
+        try:
+            _note(f"table {table}: {which} {'was' if len(names) == 1 else 'were'}", truncate)
+        except TerminalRangefeedError as error:
+            raise PartitionsTruncatedError(str(error), partitions) from None
 
 
 class TruncateSearch:
