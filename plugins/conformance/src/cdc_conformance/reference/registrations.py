@@ -15,6 +15,7 @@ REFERENCE_SINK = SinkRegistration(
     reader="cdc_conformance.reference.reader:ReferenceReader",
     options="cdc_conformance.reference.options:ReferenceOptions",
     output="messages",
+    routes=True,
     summary="Partitions in a directory, for the conformance kit's own tests",
 )
 

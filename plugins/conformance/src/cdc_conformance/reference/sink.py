@@ -35,7 +35,7 @@ class ReferenceSink(Sink):
 
     def emit(self, rows: RowBatch) -> None:
         self.require_open()
-        topic = self.context.topics().of(rows.schema.name)
+        topic = self.context.topics().of_rows(rows)
         messages = self.context.encoder.encode(rows, topic=topic)
         refused_keys = self.partitions.refused()
         columns = (messages.key, messages.value, messages.updated)

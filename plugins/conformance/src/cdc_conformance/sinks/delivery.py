@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from cdc_conformance.components import registration_of
+from cdc_conformance.promises import Condition, applies_if
 from cdc_conformance.rows import INT8, TEXT, Change, rows, table
 from cdc_conformance.sinks.rig import SinkRig
 from cdc_conformance.sinks.tables import AT, ORDERS, USERS, WIDER_ORDERS, versions
-from cdc_core import RowBatch, Timestamp
+from cdc_core import RowBatch, SinkRegistration, Timestamp
 
 __all__ = ["Delivery"]
+
+
+def _routes(cls: type[Any]) -> bool:
+    registration = registration_of(cls, "sink")
+    assert isinstance(registration, SinkRegistration)
+    return registration.routes
 
 
 class Delivery:
@@ -61,6 +71,24 @@ class Delivery:
         batches = [versions([key], at=key, schema=schema) for key in range(4) for schema in (ORDERS, items, USERS)]
         rig.write(*batches)
         rig.assert_arrived(*batches, after="a slice with rows of three tables was flushed")
+
+    @applies_if(Condition(_routes, "the sink registers no routes: rows have the topic of their table"))
+    def test_rows_arrive_at_the_topic_that_they_have(self, readable: SinkRig) -> None:
+        """Rows with a topic of their own arrive there, not at that of their table. A query with `cdc_topic` gives it.
+
+        Get the topic of a batch from `context.topics().of_rows(rows)`, and accept it in `admit`.
+        """
+        rig = readable
+        rig.start(ORDERS, USERS)
+        targets = (USERS, ORDERS, USERS)
+        batches = [rig.routed(versions([key], at=key), like=target) for key, target in enumerate(targets)]
+        sink = rig.open_sink()
+        for topic in dict.fromkeys(batch.topic or "" for batch in batches):
+            reason = sink.admit(topic)
+            assert reason is None, f"a query gave rows the topic of a table, '{topic}', but admit refuses it: {reason}"
+        rig.write_with(sink, *batches)
+        rig.close(sink)
+        rig.assert_arrived(*batches, after="rows of table orders were flushed, some with the topic of table users")
 
     def test_a_schema_change_within_a_slice_is_followed(self, readable: SinkRig) -> None:
         """Batches of two versions of a table alternate in one slice, and each arrives with its own columns.

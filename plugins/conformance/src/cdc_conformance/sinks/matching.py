@@ -40,9 +40,13 @@ class Matcher:
         """Return the topic of a table."""
         return self._destination.topic(schema.name)
 
+    def topic_of(self, batch: RowBatch) -> str:
+        """Return the topic of rows: their own, or that of their table."""
+        return self._destination.topic_of(batch)
+
     def expect(self, batch: RowBatch) -> None:
         """Recognize the rows of *batch* from now on."""
-        topic = self.topic(batch.schema)
+        topic = self.topic_of(batch)
         rows = rows_of(batch, topic=topic)
         if batch.schema not in self._schemas.setdefault(topic, []):
             self._schemas[topic].append(batch.schema)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
+import pyarrow as pa
+
 from cdc_conformance.sinks.crashing import Call, make_calls, run_and_die
 from cdc_conformance.sinks.hosting import SOURCE, host_of
 from cdc_conformance.sinks.matching import Matcher
@@ -225,9 +227,16 @@ class SinkRig:
         """Return the topic of a table, as the destination names it."""
         return self.matcher.topic(schema)
 
+    def routed(self, batch: RowBatch, *, like: TableSchema) -> RowBatch:
+        """Return *batch* with the topic that a query would give its rows to reach that of table *like*."""
+        names = self.feed().sink_context().topics()
+        topic = names.of(like.name).removeprefix(names.prefix)
+        column = pa.repeat(pa.scalar(topic, pa.string()), len(batch))
+        return dataclasses.replace(batch, batch=batch.batch.append_column("topic", column))
+
     def rows(self, *batches: RowBatch) -> list[Row]:
         """Return the rows of *batches* in the form in which `read` returns them."""
-        return [row for batch in batches for row in rows_of(batch, topic=self.topic(batch.schema))]
+        return [row for batch in batches for row in rows_of(batch, topic=self.matcher.topic_of(batch))]
 
     def keys(self, batch: RowBatch) -> list[bytes]:
         """Return the message key of each row."""

@@ -20,6 +20,7 @@ __all__ = [
     "DropsDeletes",
     "DropsNewColumns",
     "DropsScans",
+    "IgnoresTopicsOfRows",
     "KeepsOffsets",
     "KeepsTheFirstTopic",
     "LosesDigits",
@@ -155,6 +156,14 @@ class KeepsTheFirstTopic(ReferenceSink):
     def emit(self, rows: RowBatch) -> None:
         self.first = self.first or rows.schema.name
         super().emit(RowBatch(schema=dataclasses.replace(rows.schema, name=self.first), batch=rows.batch))
+
+
+class IgnoresTopicsOfRows(ReferenceSink):
+    """Knows the topics of tables only."""
+
+    def emit(self, rows: RowBatch) -> None:
+        others = [name for name in rows.batch.schema.names if name != "topic"]
+        super().emit(dataclasses.replace(rows, batch=rows.batch.select(others)))
 
 
 class DropsNewColumns(ReferenceSink):
