@@ -21,21 +21,18 @@ def environment(**changes: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **changes}
 
 
-@cache
 def imported_by(*modules: str, beside: Sequence[str] = ()) -> set[str]:
     """Return the top-level modules that a new process loads for *modules* in addition to those for *beside*.
 
     Raises: AssertionError when one of *modules* cannot be imported.
     """
-    program = _PROGRAM.format(first=", ".join(["sys", *beside]), modules=", ".join(modules))
+    return {name.partition(".")[0] for name in _loaded(*modules) - _loaded(*beside)}
+
+
+@cache
+def _loaded(*modules: str) -> frozenset[str]:
+    """Return all modules of a new process that imports *modules*."""
+    program = "\n".join([*(f"import {module}" for module in modules), "import sys", "print(*sys.modules)"])
     done = subprocess.run(command("-c", program), capture_output=True, text=True, check=False, env=environment())
     assert done.returncode == 0, f"cannot import {' and '.join(modules)}: {done.stderr.strip()[-500:]}"
-    return set(done.stdout.split())
-
-
-_PROGRAM = """
-import {first}
-before = set(sys.modules)
-import {modules}
-print(*{{name.partition(".")[0] for name in set(sys.modules) - before}})
-"""
+    return frozenset(done.stdout.split())
