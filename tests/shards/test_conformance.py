@@ -49,4 +49,4 @@ class TestShards(RangefeedConformance):
 
     @pytest.fixture
     def many_rows(self) -> int:
-        return 600
+        return 300

@@ -89,4 +89,4 @@ class TestPostgres(RangefeedConformance):
 
     @pytest.fixture
     def many_rows(self) -> int:
-        return 600
+        return 300
