@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
 from tempfile import mkdtemp
@@ -16,23 +17,23 @@ from cdc_core.spark.log_file import open_log
 
 __all__ = ["ForkedPython"]
 
-_AS_WORKERS = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
-"""What Spark has in the environment of its workers, and what counts when Python or a library is loaded."""
+_FOR_WORKERS = "spark.executorEnv."
 
 
 class ForkedPython:
     """A server that forks, and the program that has it do so, in a directory that only this user can read.
 
     Made before the JVM that starts the program, and ended after it. What the processes print goes to the JVM, what the
-    server prints to *log_path*. A server that ends too early costs its processes a second each, and nothing else.
+    server prints to *log_path*. The server's environment is what Spark's *settings* give workers, as some variables
+    count when Python or a library is loaded. A server that ends too early costs its processes a second each.
 
     Raises: OSError when this host has no room for it, or no such sockets.
     """
 
-    def __init__(self, log_path: Path) -> None:
+    def __init__(self, settings: Mapping[str, str], *, log_path: Path) -> None:
         self._directory = Path(mkdtemp(prefix="cdc-python-"))
         try:
-            self._server = self._start(log_path)
+            self._server = self._start(_environment(settings), log_path)
         except BaseException:
             shutil.rmtree(self._directory, ignore_errors=True)
             raise
@@ -50,7 +51,7 @@ class ForkedPython:
         self._server.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _start(self, log_path: Path) -> subprocess.Popen[bytes]:
+    def _start(self, environment: Mapping[str, str], log_path: Path) -> subprocess.Popen[bytes]:
         place = str(self._directory / "socket")
         words = (sys.executable, "-I", "-S", python_launcher.__file__, place, sys.executable)
         program = Path(self.program)
@@ -66,7 +67,14 @@ class ForkedPython:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                env=_AS_WORKERS | os.environ,
+                env=environment,
                 pass_fds=[listening.fileno()],
                 start_new_session=True,  # Ctrl-C at a terminal is for this process
             )
+
+
+def _environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment that a worker would begin with."""
+    own = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": settings.get("spark.task.cpus", "1")}
+    given = {key.removeprefix(_FOR_WORKERS): value for key, value in settings.items() if key.startswith(_FOR_WORKERS)}
+    return {**own, **os.environ, **given}

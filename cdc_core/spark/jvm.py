@@ -65,7 +65,7 @@ def start_jvm(
         if fork:
             own["PYSPARK_DRIVER_PYTHON"] = _NO_PYTHON
             with suppress(OSError):
-                _forked.append(ForkedPython(log_path))
+                _forked.append(ForkedPython(settings, log_path=log_path))
         # The JVM ends when its standard input does, so also when this process is killed.
         try:
             jvm = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env={**os.environ, **own})

@@ -30,10 +30,13 @@ STARTER = """
 import sys, time
 from pathlib import Path
 from cdc_core.spark.forked_python import ForkedPython
-forked = ForkedPython(Path(sys.argv[1]))
+forked = ForkedPython({}, log_path=Path(sys.argv[1]))
 print(forked._server.pid, forked.program, flush=True)
 time.sleep(999)
 """
+
+
+SETTINGS = {"spark.executorEnv.OPENBLAS_VERBOSE": "2", "spark.task.cpus": "3"}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +50,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedPython]:
-    python = ForkedPython(tmp_path_factory.mktemp("log") / "log")
+    python = ForkedPython(SETTINGS, log_path=tmp_path_factory.mktemp("log") / "log")
     yield python
     python.end()
     assert not Path(python.program).exists()
@@ -100,7 +103,7 @@ def test_what_is_no_module_runs_as_ever(forked: ForkedPython, modules: Path) -> 
 
 
 def test_without_its_server_it_is_the_real_python(tmp_path: Path, modules: Path) -> None:
-    python = ForkedPython(tmp_path / "log")
+    python = ForkedPython({}, log_path=tmp_path / "log")
     try:
         python._server.kill()
         python._server.wait()
@@ -124,3 +127,9 @@ def test_nothing_is_left_when_its_starter_is_killed(tmp_path: Path) -> None:
 
 def test_only_its_user_may_ask_it(forked: ForkedPython) -> None:
     assert stat.S_IMODE(Path(forked.program).parent.stat().st_mode) == 0o700
+
+
+def test_what_is_loaded_sees_the_environment_of_workers(forked: ForkedPython) -> None:
+    """OpenBLAS, for example, looks at it only when it is loaded."""
+    environment = psutil.Process(forked._server.pid).environ()
+    assert (environment["OMP_NUM_THREADS"], environment["OPENBLAS_VERBOSE"]) == ("3", "2")
