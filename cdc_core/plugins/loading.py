@@ -110,7 +110,7 @@ def _wrong(registration: object, cls: type[Registration]) -> str:
     """Say which field of a registration is wrong, and what it must be; empty when all are right."""
     if not isinstance(registration, cls):
         return f"{_shown(registration)}, not {cls.__name__}"
-    types = _types(cls)
+    types = _types(cls)  # type: ignore[arg-type]  # a class can be hashed
     for field in fields(cls):
         value, type_ = getattr(registration, field.name), types[field.name]
         fits, expected = _VALUES.get(field.name, (_always, ""))

@@ -358,15 +358,16 @@ class PostgresPlanner(StepPlanner):
     ) -> PostgresToken:
         if not scan.parts:
             return self._along_log(connection, replace(start, scan=None), start.lsn, until=None, mark=after)
-        assert scan.snapshot is not None
-        end = scan.snapshot.lsn
+        snapshot = scan.snapshot
+        assert snapshot is not None
+        end = snapshot.lsn
         altered = start.lsn < end and (self._catalog is None or self._catalog.fingerprint != start.catalog)
         if after and not altered and is_quiet(self._server, connection, self._slot, start=start.lsn, end=end):
             # Nothing has changed since *after*, so the rows get the timestamp directly above it. If this step is never
             # saved, what another attempt reads from the log is later still, by timestamp and by file name.
-            scan = replace(scan, snapshot=replace(scan.snapshot, at=after.next()))
+            scan = replace(scan, snapshot=replace(snapshot, at=after.next()))
             return self._scan_step(connection, replace(start, lsn=end, clock=None), scan, limit)
-        snapshot = replace(scan.snapshot, at=max(scan.snapshot.at, Timestamp(after.wall + 1000)))
+        snapshot = replace(snapshot, at=max(snapshot.at, Timestamp(after.wall + 1000)))
         start = replace(start, scan=replace(scan, snapshot=snapshot), clock=None)
         return self._towards(connection, start, snapshot, limit)
 
