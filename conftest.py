@@ -7,6 +7,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from xdist.remote import Producer
@@ -36,6 +37,12 @@ class ByServer(LoadFileScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
     """With slow tests one process would have too much to do with Spark: then share by file alone."""
     return ByServer(config, log) if config.option.markexpr == "not slow" else None
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files without slow tests when only those run: each process would import them all."""
+    slow_only = config.option.markexpr == "slow" and collection_path.name.startswith("test_")
+    return True if slow_only and collection_path.is_file() and "slow" not in collection_path.read_text() else None
 
 
 def pytest_unconfigure() -> None:
