@@ -33,7 +33,7 @@ from cdc_core import (
     counted,
 )
 from cdc_rangefeed_postgres.blocks import first_parts, survey
-from cdc_rangefeed_postgres.catalog import Catalog, Leaf, Table
+from cdc_rangefeed_postgres.catalog import Catalog, Leaf, Table, array_text
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.partitions import Removed, joined_codes, without_attached_again
 from cdc_rangefeed_postgres.token import Layout, PostgresToken, Scan, TableState
@@ -93,7 +93,7 @@ def altering(connection: Connection, token: PostgresToken, composites: Iterable[
     standby. It holds its locks until it is visible. So when this returns None, the catalog that is read afterwards
     shows every change before any earlier end of the log. It takes no lock itself, and waits for none.
     """
-    tables = [*(state.oid for state in token.tables.values()), *composites]
+    tables = array_text([*(state.oid for state in token.tables.values()), *composites])
     row = connection.execute(_ALTERING, {"tables": tables}, prepare=True).fetchone()
     if row is None:
         return None

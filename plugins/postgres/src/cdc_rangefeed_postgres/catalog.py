@@ -20,6 +20,7 @@ __all__ = [
     "CatalogColumn",
     "Leaf",
     "Table",
+    "array_text",
     "load_again",
     "load_tables",
     "load_types",
@@ -79,30 +80,33 @@ _BY_NAME = (
 )
 
 # Every command that changes what `_TABLES` reads writes a row of one of these catalogs anew. VACUUM and ANALYZE do not.
+# What is written has a transaction that no row had before, and what is deleted is missing: so the transactions alone,
+# in an order that stays, tell everything. Hashing them as arrays takes half the time of texts.
 _STAMP = """
 WITH RECURSIVE watched AS (
     SELECT oid FROM unnest(%(oids)s::oid[]) AS t(oid)
     UNION ALL SELECT h.inhrelid FROM watched w JOIN pg_inherits h ON h.inhparent = w.oid)
-SELECT md5(concat_ws('|',
-    (SELECT string_agg(concat(c.oid, ' ', c.xmin, ' ', n.xmin), ',' ORDER BY c.oid)
+SELECT concat_ws('|',
+    (SELECT hash_array_extended(array_agg(c.xmin ORDER BY c.oid) || array_agg(n.xmin ORDER BY c.oid), 0)
      FROM watched w JOIN pg_class c ON c.oid = w.oid JOIN pg_namespace n ON n.oid = c.relnamespace),
-    (SELECT sum(hashtextextended(concat(a.attrelid, ' ', a.attnum, ' ', a.xmin), 0))
-     FROM pg_attribute a WHERE a.attrelid = ANY(%(oids)s::oid[]) AND a.attnum > 0),
-    (SELECT sum(hashtextextended(concat(i.indexrelid, ' ', i.xmin), 0))
-     FROM pg_index i WHERE i.indrelid = ANY(%(oids)s::oid[])),
-    (SELECT sum(hashtextextended(concat(h.inhrelid, ' ', h.inhparent, ' ', h.xmin), 0))
-     FROM pg_inherits h WHERE h.inhrelid IN (SELECT w.oid FROM watched w)),
-    (SELECT string_agg(concat(p.oid, ' ', p.xmin, {schemas}, (
-            SELECT sum(hashtextextended(concat(r.oid, ' ', r.xmin), 0))
-            FROM pg_publication_rel r WHERE r.prpubid = p.oid)), ',')
+    hash_array_extended(ARRAY(SELECT a.xmin FROM pg_attribute a
+                              WHERE a.attrelid = ANY(%(oids)s::oid[]) AND a.attnum > 0
+                              ORDER BY a.attrelid, a.attnum), 0),
+    hash_array_extended(ARRAY(SELECT i.xmin FROM pg_index i
+                              WHERE i.indrelid = ANY(%(oids)s::oid[]) ORDER BY i.indexrelid), 0),
+    hash_array_extended(ARRAY(SELECT h.xmin FROM pg_inherits h
+                              WHERE h.inhrelid IN (SELECT w.oid FROM watched w)
+                              ORDER BY h.inhrelid, h.inhparent), 0),
+    (SELECT concat(p.oid, ' ', p.xmin, ' ', {schemas}, ' ', hash_array_extended(ARRAY(
+            SELECT r.xmin FROM pg_publication_rel r WHERE r.prpubid = p.oid ORDER BY r.oid), 0))
      FROM pg_publication p WHERE p.pubname = %(publication)s),
-    (SELECT sum(hashtextextended(concat(e.oid, ' ', e.xmin), 0)) FROM pg_enum e),
-    (SELECT sum(hashtextextended(concat(a.attrelid, ' ', a.attnum, ' ', a.xmin), 0))
-     FROM pg_attribute a WHERE a.attrelid = ANY(%(composites)s::oid[]) AND a.attnum > 0)))
+    hash_array_extended(ARRAY(SELECT e.xmin FROM pg_enum e ORDER BY e.oid), 0),
+    hash_array_extended(ARRAY(SELECT a.xmin FROM pg_attribute a
+                              WHERE a.attrelid = ANY(%(composites)s::oid[]) AND a.attnum > 0
+                              ORDER BY a.attrelid, a.attnum), 0))
 """
-_SCHEMAS_STAMP = """(
-            SELECT sum(hashtextextended(concat(s.oid, ' ', s.xmin), 0))
-            FROM pg_publication_namespace s WHERE s.pnpubid = p.oid)"""
+_SCHEMAS_STAMP = """hash_array_extended(ARRAY(
+            SELECT s.xmin FROM pg_publication_namespace s WHERE s.pnpubid = p.oid ORDER BY s.oid), 0)"""
 
 _TYPES = """
 SELECT t.oid::bigint, format_type(t.oid, NULL), t.typtype::text, t.typbasetype::bigint, t.typtypmod,
@@ -286,14 +290,19 @@ def load_again(
 ) -> Catalog:
     """Return the tables *oids* that exist: *known* if nothing has changed since, which takes a tenth of the time."""
     query = _STAMP.format(schemas=_SCHEMAS_STAMP if _has_schemas(connection) else "''")
-    composites = list(known.composites) if known is not None else []
-    values = {"publication": publication, "oids": list(oids), "composites": composites}
+    composites = known.composites if known is not None else ()
+    values = {"publication": publication, "oids": array_text(oids), "composites": array_text(composites)}
     row: Any = connection.execute(query, values, prepare=True).fetchone()
     if known is not None and known.stamp == row[0]:
         return known
     # The stamp is older than what is read after it, so no change is missed the next time.
     catalog = load_tables(connection, publication=publication, oids=oids, nulls=nulls)
     return replace(catalog, stamp=row[0], composites=composites_of(connection, oids))
+
+
+def array_text(oids: Iterable[int]) -> str:
+    """Return *oids* as the text of an array: psycopg takes a millisecond to make one of some hundred numbers."""
+    return f"{{{','.join(map(str, oids))}}}"
 
 
 def _has_schemas(connection: Connection) -> bool:

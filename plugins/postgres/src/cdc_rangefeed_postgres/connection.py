@@ -29,6 +29,8 @@ _NETWORK = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
+# A plan for certain oids is no better than one for any, and planning takes longer than these statements themselves.
+_PLANNED_ONCE = "SET plan_cache_mode = force_generic_plan"
 _NEVER = 1 << 30
 """After so many executions a statement is prepared, unless it is to be prepared at once."""
 # The text forms that the decoders read, and none of the limits that an administrator may have set for interactive
@@ -208,6 +210,7 @@ class KeptConnection:
         if self._connection is None or self._connection.closed:
             self._connection = self._server.connect(self._role)
             self._connection.prepare_threshold = _NEVER
+            self._connection.execute(_PLANNED_ONCE)
             if self._lock_timeout_s:
                 set_lock_timeout(self._connection, self._lock_timeout_s)
         return self._connection
