@@ -52,13 +52,15 @@ def test_what_a_run_has_delivered_is_exported_at_its_end(
 def test_an_endpoint_that_is_not_there_fails_no_run_and_shows_no_secret(
     file: Path, engine: Callable[[Run], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("cdc_core.web.otlp_export._LAST_S", 0.2)
+    monkeypatch.setattr("cdc_core.web.otlp_export._LAST_S", 60.0)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.1")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1/?token=s3cret-token")
     monkeypatch.setenv("CDC_OTLP", "1")
     engine(lambda _feed, **_: None)
     assert main(["run", str(file)]) == 0
     error = capsys.readouterr().err
     assert "metrics are sent to http://127.0.0.1:1/?token=***" in error
+    assert error.count("metrics do not reach http://127.0.0.1:1/?token=***, and changefeeds go on without") == 1
     assert "s3cret" not in error
 
 
