@@ -146,7 +146,7 @@ def _resolved(
         options=options,
         query=changefeed.query,
         functions=changefeed.functions,
-        installed_functions=_functions(changefeed, host),
+        installed_functions=_functions(changefeed, selections, host),
         selections=selections,
         min_checkpoint_frequency_s=sink.registration.min_checkpoint_frequency_s if frequency is None else frequency,
         spark=changefeed.spark,
@@ -189,13 +189,17 @@ def _for_query(
     return {"envelope": "bare" if bare else "wrapped", **given}
 
 
-def _functions(changefeed: Changefeed, host: PluginHost) -> tuple[FunctionRegistration, ...]:
-    """Return the Python functions that the query or one of its functions calls."""
-    if changefeed.query is None:
+def _functions(
+    changefeed: Changefeed, selections: Sequence[Selection], host: PluginHost
+) -> tuple[FunctionRegistration, ...]:
+    """Return the Python functions that the query, one of its functions, or the condition of a section calls."""
+    texts = [selection.where for selection in selections if selection.where is not None]
+    if changefeed.query is not None:
+        texts = [changefeed.query, *changefeed.functions.values()]
+    if not texts:
         return ()
     from cdc_core.queries.names import called_names  # loads the parser
 
-    texts = [changefeed.query, *changefeed.functions.values()]
     names = {name for text in texts for name in called_names(text)} & host.function_names
     return tuple(host.function(name) for name in sorted(names - set(changefeed.functions)))
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from cdc_core.errors import ConfigError, OptionError
+from cdc_core.function_registration import FunctionRegistration
 from cdc_core.options import did_you_mean
 from cdc_core.queries.binding import BoundQuery, bind
 from cdc_core.queries.masks import Mask
@@ -87,8 +88,12 @@ class Selection:
 
     @property
     def conditional(self) -> Query:
-        """A query with the same condition, whatever the columns."""
-        return self._query(["*"])
+        """A query with the same condition, whatever the columns, in which Python functions are not known."""
+        return self.condition_with(())
+
+    def condition_with(self, installed: tuple[FunctionRegistration, ...]) -> Query:
+        """Return a query with the same condition, whatever the columns; it may call the functions *installed*."""
+        return self._query(["*"], installed)
 
     @property
     def name(self) -> tuple[str, ...]:
@@ -100,8 +105,11 @@ class Selection:
         parts = self.name
         return (name.database, name.schema, name.table)[-len(parts) :] == parts
 
-    def query_of(self, schema: TableSchema) -> Query:
-        """Return the query that the section stands for, of version *schema*. Raises: OptionError."""
+    def query_of(self, schema: TableSchema, *, installed: tuple[FunctionRegistration, ...] = ()) -> Query:
+        """Return the query that the section stands for, of version *schema*. Raises: OptionError.
+
+        Its condition may call the functions *installed*.
+        """
         names = [column.name for column in schema.columns]
         for name in self.exclude:
             if name not in names:
@@ -109,12 +117,14 @@ class Selection:
         items = self.include or [name for name in names if name not in self.exclude]
         if not items:
             raise _refused(self.table, "columns.exclude: no column would be left; remove one from the list")
-        return self._query([_quoted(name) for name in items])
+        return self._query([_quoted(name) for name in items], installed)
 
-    def bind(self, schema: TableSchema, *, number: int, diff: bool) -> BoundQuery:
+    def bind(
+        self, schema: TableSchema, *, number: int, diff: bool, installed: tuple[FunctionRegistration, ...] = ()
+    ) -> BoundQuery:
         """Return the section over version *schema*. *diff*: with the row before. Raises: OptionError, as `bind`."""
         try:
-            bound = bind(self.query_of(schema), schema, number=number)
+            bound = bind(self.query_of(schema, installed=installed), schema, number=number)
         except OptionError as error:
             place = f"table {self.table}"
             raise error if str(error).startswith(place) else OptionError(f"{place}: {error}") from None
@@ -142,10 +152,10 @@ class Selection:
         if refusal is not None:
             raise _refused(self.table, f"mask.{name}: {refusal}")
 
-    def _query(self, items: Sequence[str]) -> Query:
+    def _query(self, items: Sequence[str], installed: tuple[FunctionRegistration, ...]) -> Query:
         condition = "" if self.where is None else f" WHERE {self.where.strip()}"
         try:
-            return parse_query(f"SELECT {', '.join(items)} FROM {self.table}{condition}")
+            return parse_query(f"SELECT {', '.join(items)} FROM {self.table}{condition}", (), installed)
         except ConfigError as error:
             raise _refused(self.table, str(error)) from None
 

@@ -24,7 +24,8 @@ __all__ = ["TableQueries"]
 class TableQueries:
     """The query of a changefeed, or the sections of its tables. Picklable.
 
-    The query may call `functions`, (name, text), and `installed` ones. With `diff`, rows of sections have `before`.
+    The query may call `functions`, (name, text), and `installed` ones, and conditions of sections the latter. With
+    `diff`, rows of sections have `before`.
     """
 
     query: str | None = None
@@ -60,14 +61,18 @@ class TableQueries:
         if self.query is not None:
             return parse_query(self.query, self.functions, self.installed)
         selection = self._selection_of(schema)
-        return None if selection is None else selection.query_of(schema)
+        return None if selection is None else selection.query_of(schema, installed=self.installed)
 
     def bind(self, schema: TableSchema, *, number: int = 0) -> BoundQuery | None:
         """Return what is selected of version *schema*, bound; None when whole rows are. Raises: OptionError."""
         if self.query is not None:
             return bind(parse_query(self.query, self.functions, self.installed), schema, number=number)
         selection = self._selection_of(schema)
-        return None if selection is None else selection.bind(schema, number=number, diff=self.diff)
+        return (
+            None
+            if selection is None
+            else selection.bind(schema, number=number, diff=self.diff, installed=self.installed)
+        )
 
     def restriction_of(self, schema: TableSchema) -> Restriction:
         """Return what is used of the rows of version *schema*. Masked columns are used."""
@@ -84,7 +89,9 @@ class TableQueries:
         """Return whether a query or a condition of a section refers to this: as `Query.refers_to`."""
         if self.query is not None:
             return parse_query(self.query, self.functions, self.installed).refers_to(*kinds, name=name)
-        return any(selection.conditional.refers_to(*kinds, name=name) for selection in self.selections)
+        return any(
+            selection.condition_with(self.installed).refers_to(*kinds, name=name) for selection in self.selections
+        )
 
     def require_tables(self, schemas: Sequence[TableSchema]) -> None:
         """Return if each section is that of one of *schemas*. Raises: ConfigError: its table's rows would be whole."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,8 @@ from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSch
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.errors import ContractError, OptionError, PluginLoadError, from_wire
 from cdc_core.queries.binding import QueryPlan
-from cdc_core.spark.query_planning import explain_query, query_session
+from cdc_core.queries.table_queries import TableQueries
+from cdc_core.spark.query_planning import explain_query, plan_query, query_session
 
 COLUMNS = {
     "id": ColumnType(kind=Kind.INT, source="integer", bits=32),
@@ -161,3 +163,14 @@ def test_a_plan_with_calls_crosses_a_process_border_and_can_be_explained(session
         "f0_0 is joined((name), (id)), in Python",
         "f0_1 is whole_number((f0_0)), in Python",
     ]
+
+
+def test_the_condition_of_a_section_calls_installed_functions(session: SparkSession) -> None:
+    queries = TableQueries.of(None, {"t": {"columns": {"include": ["id"]}, "where": "whole_number(name) > 5"}})
+    bound = replace(queries, installed=FUNCTIONS).bind(SCHEMA)
+    assert bound is not None
+    kept, failed = answers(session, [plan_query(session, bound)], rows("7", "x", "5"))
+    assert isinstance(kept, RowBatch)
+    assert kept.column("after").to_pylist() == [{"id": 0}]
+    assert isinstance(failed, BadRow)
+    assert "WHERE whole_number(name) > 5: ValueError" in failed.reason
