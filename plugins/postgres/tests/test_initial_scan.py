@@ -219,15 +219,6 @@ def test_a_process_with_thousands_of_open_files_can_scan(database: str, sql: Sql
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_the_first_step_reads_a_small_table_that_nobody_changes(database: str, sql: Sql) -> None:
-    fill(sql, 100)
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.step()
-        assert sorted(scanned(feed)) == list(range(1, 101))
-        assert feed.token["scan"] is None
-
-
 def test_what_changed_before_the_first_snapshot_comes_before_the_scan(database: str, sql: Sql) -> None:
     fill(sql, 100)
     with feed_of(database, "t") as feed:

@@ -131,7 +131,7 @@ def with_schema_changes(
     """Return *token* with the present layouts, and with the scan of tables whose rows the *rules* want again.
 
     *compared* is what this function found last in this process, see `Compared`. *search* is asked once which partitions
-    with a new file were truncated, where the catalog does not tell; not if they may be.
+    with a new file were truncated, where the catalog does not tell.
     Raises: PartitionsTruncatedError, also for partitions that ended the changefeed before and which *token* remembers;
     TerminalRangefeedError when the policy is to stop.
     """
@@ -139,7 +139,7 @@ def with_schema_changes(
         return token
     tables = [catalog.tables[name] for name in token.tables]
     states, changes, anew = dict(token.tables), [], {}
-    truncated = {name: list(state.truncated) for name, state in token.tables.items()}
+    truncated = {name: [] if catalog.tables[name].gone else list(was.truncated) for name, was in token.tables.items()}
     with _one_moment(connection):
         found = _Present.of(connection, tables)
         for name, state in token.tables.items():
@@ -153,7 +153,7 @@ def with_schema_changes(
             state = without_attached_again(table, state, removed=removed)
             states[name] = replace(state, layout=found.layout(table, state), truncated=())
     asked = [leaf for leaves in anew.values() for leaf in leaves] if truncate == "stop" else []
-    in_log = set(search(asked)) if asked and not any(truncated.values()) else set()
+    in_log = set(search(asked)) if asked else set()
     for name, leaves in anew.items():
         truncated[name] += [leaf.qualified for leaf, _ in leaves if leaf in in_log]
     note_partitions({name: tuple(dict.fromkeys(names)) for name, names in truncated.items() if names}, truncate)

@@ -37,7 +37,7 @@ class LogPlan:
             slot=self.slot,
             start=self.start.lsn,
             end=self.end.lsn,
-            after=after.next(),  # the stamp of rows that a scan read before the log had any
+            after=after,
             until=self.until,
             mark=self.mark,
             resolved=self.resolved,

@@ -41,7 +41,7 @@ from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.pacing import Pacing
 from cdc_rangefeed_postgres.partitions import with_present_partitions
 from cdc_rangefeed_postgres.primary import Primary
-from cdc_rangefeed_postgres.relations import find_relations, is_quiet
+from cdc_rangefeed_postgres.relations import find_relations
 from cdc_rangefeed_postgres.rescans import check_rescan, with_rescans
 from cdc_rangefeed_postgres.restricted_scan import Estimates
 from cdc_rangefeed_postgres.scan_plan import ScanPlan
@@ -358,16 +358,10 @@ class PostgresPlanner(StepPlanner):
     ) -> PostgresToken:
         if not scan.parts:
             return self._along_log(connection, replace(start, scan=None), start.lsn, until=None, mark=after)
-        snapshot = scan.snapshot
-        assert snapshot is not None
-        end = snapshot.lsn
-        altered = start.lsn < end and (self._catalog is None or self._catalog.fingerprint != start.catalog)
-        if after and not altered and is_quiet(self._server, connection, self._slot, start=start.lsn, end=end):
-            # Nothing has changed since *after*, so the rows get the timestamp directly above it. If this step is never
-            # saved, what another attempt reads from the log is later still, by timestamp and by file name.
-            scan = replace(scan, snapshot=replace(snapshot, at=after.next()))
-            return self._scan_step(connection, replace(start, lsn=end, clock=None), scan, limit)
-        snapshot = replace(snapshot, at=max(snapshot.at, Timestamp(after.wall + 1000)))
+        assert scan.snapshot is not None
+        # The step up to the snapshot is saved before a row is read, also where the log holds nothing. So an attempt that
+        # repeats the scan begins above all rows that this one may have emitted, by time and by file name.
+        snapshot = replace(scan.snapshot, at=max(scan.snapshot.at, Timestamp(after.wall + 1000)))
         start = replace(start, scan=replace(scan, snapshot=snapshot), clock=None)
         return self._towards(connection, start, snapshot, limit)
 

@@ -11,9 +11,7 @@ from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.temporary import readable
 from cdc_rangefeed_postgres.types import PgColumn
 
-__all__ = ["Relation", "find_relations", "is_quiet", "relation_columns", "shape"]
-
-_GLANCE_BYTES = 1024 * 1024
+__all__ = ["Relation", "find_relations", "relation_columns", "shape"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +51,6 @@ def relation_columns(message: bytes) -> Relation:
         position += 8
         columns.append(PgColumn(column, oid, typmod, bool(flags & 1)))
     return Relation(relid, namespace or "pg_catalog", name, identity.decode(), tuple(columns))
-
-
-def is_quiet(server: Server, connection: Connection, slot: Slot, *, start: int, end: int) -> bool:
-    """Return whether the log is known to have no change of a watched table from *start* to *end*.
-
-    The log announces each table before its first change. Only a short part of it is searched. Raises: as
-    `find_relations`.
-    """
-    if end <= start:
-        return True
-    return end - start <= _GLANCE_BYTES and not find_relations(server, connection, slot, start=start, end=end)
 
 
 def find_relations(

@@ -28,7 +28,7 @@ class Packaging:
         """
         registration = rig.registration
         modules = [registration.options.partition(":")[0], *_plugin_modules(registration.name)]
-        own = {name.partition(".")[0] for name in modules}
+        own = {"cdc_core", *(name.partition(".")[0] for name in modules)}
         foreign = imported_by(*modules, beside=_COMMAND_LINE) - own - set(sys.stdlib_module_names)
         assert not foreign, f"importing {' and '.join(modules)} also imports {sorted(foreign)}"
 
