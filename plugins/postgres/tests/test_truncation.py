@@ -200,6 +200,27 @@ def test_a_changefeed_that_ended_for_a_truncated_partition_ends_again_until_a_re
         assert {5000, 6000, 2002} <= ids(feed, "public.p") | ids(feed, "public.t")
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_truncated_partition_does_not_hide_that_of_another_table(database: str, sql: Sql, at_once: bool) -> None:
+    sql.execute("CREATE TABLE q (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    sql.execute("CREATE TABLE q1 PARTITION OF q FOR VALUES FROM (0) TO (1000)")
+    sql.execute("INSERT INTO q SELECT generate_series(1, 100)")
+    with feed_of(database, "p", "q") as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("TRUNCATE p1")
+        if not at_once:
+            with pytest.raises(TerminalRangefeedError, match=r"public\.p1"):
+                feed.catch_up()
+            feed.resume(options={})
+        sql.execute("TRUNCATE q1; ANALYZE q")
+        with pytest.raises(TerminalRangefeedError, match=r"public\.p1"):
+            feed.catch_up()
+        feed.resume(tables=("q",))
+        with pytest.raises(TerminalRangefeedError, match=r"public\.q1"):
+            feed.catch_up()
+
+
 @pytest.fixture
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The places from which the log was searched."""

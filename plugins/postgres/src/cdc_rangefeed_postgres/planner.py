@@ -359,8 +359,8 @@ class PostgresPlanner(StepPlanner):
         if not scan.parts:
             return self._along_log(connection, replace(start, scan=None), start.lsn, until=None, mark=after)
         assert scan.snapshot is not None
-        # The step up to the snapshot is saved before a row is read, also where the log holds nothing. So an attempt that
-        # repeats the scan begins above all rows that this one may have emitted, by time and by file name.
+        # The step up to the snapshot is saved before a row is read, also where the log holds nothing. So an attempt
+        # that repeats the scan begins above all rows that this one may have emitted, by time and by file name.
         snapshot = replace(scan.snapshot, at=max(scan.snapshot.at, Timestamp(after.wall + 1000)))
         start = replace(start, scan=replace(scan, snapshot=snapshot), clock=None)
         return self._towards(connection, start, snapshot, limit)
