@@ -238,5 +238,5 @@ def _taken(rows: RowBatch, numbers: Sequence[int]) -> RowBatch:
 
 
 def _with(rows: RowBatch, *, after: pa.StructArray, schema: TableSchema | None = None) -> RowBatch:
-    columns = {name: rows.column(name) for name in ("op", "updated", "key")}
+    columns = {name: rows.column(name) for name in ("op", "updated", "key", "topic") if name in rows.batch.schema.names}
     return RowBatch.of(schema or rows.schema, after=after, **columns)
