@@ -15,7 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_core.delivery.blocked_keys import BlockedKeys
+from cdc_core.delivery.harmless import harmless
 from cdc_core.delivery.row_json import key_column, key_json
+from cdc_core.errors import ContractError
 from cdc_core.rows import Op, RowBatch
 from cdc_core.schema import TableName, TableSchema
 from cdc_core.store.values import DeadLetter
@@ -87,11 +89,16 @@ class WantedChanges:
         self._position_of = position_of
         self._left = {request.number: request.most for request in trace.requests}
 
-    def found_in(self, rows: RowBatch) -> list[TracedChange]:
-        """Return the traced changes among *rows*, which are as people may see them."""
+    def found_in(self, rows: RowBatch, shown: Callable[[RowBatch], RowBatch]) -> list[TracedChange]:
+        """Return the traced changes among *rows*, as *shown* shows them to people; none after an error."""
+        with harmless(self._left.clear):
+            return self._found_in(shown(rows))
+        return []
+
+    def _found_in(self, rows: RowBatch) -> list[TracedChange]:
         found: dict[int, list[int]] = {}
         for request in self._trace.requests:
-            left = self._left[request.number]
+            left = self._left.get(request.number)
             if left and len(rows) and request.is_about(rows.schema.name):
                 indices = self._indices(rows, request)[:left]
                 self._left[request.number] -= len(indices)
@@ -107,13 +114,16 @@ class WantedChanges:
 
     def _change(self, rows: RowBatch, index: int, traces: Sequence[int]) -> TracedChange:
         updated = Timestamp(**rows.column("updated")[index].as_py())
+        position = self._position_of(updated)
+        if not isinstance(position, str | None):
+            raise ContractError(f"rangefeed broke its contract: position_of() returned {type(position).__name__}")
         return {
             "traces": list(traces),
             "table": rows.schema.name.full,
             "key": key_json(rows.schema, rows.column("key")[index]),
             "op": Op(rows.column("op")[index].as_py()).name.lower(),
             "updated": str(updated),
-            "position": self._position_of(updated),
+            "position": position,
             "step": self._step,
             "planned": self._trace.planned,
             "read": time.time(),
@@ -121,7 +131,7 @@ class WantedChanges:
 
 
 class FollowedChanges:
-    """Follows traced changes of a slice through its sink: a `SliceTrace`."""
+    """Follows traced changes of a slice through its sink: a `SliceTrace`. After an error it follows none."""
 
     def __init__(self) -> None:
         self._changes: list[tuple[TracedChange, TracedRow]] = []
@@ -139,11 +149,12 @@ class FollowedChanges:
     def rows_in(self, rows: RowBatch) -> Sequence[tuple[int, TracedRow]]:
         table, updated, keys = rows.schema.name.full, rows.column("updated"), rows.column("key")
         found = []
-        for index in self._keys.find(rows):
-            at = str(Timestamp(**updated[index].as_py()))
-            row = self._by_row.get((table, key_json(rows.schema, keys[index]), at))
-            if row is not None:
-                found.append((index, row))
+        with harmless(self._drop):
+            for index in self._keys.find(rows):
+                at = str(Timestamp(**updated[index].as_py()))
+                row = self._by_row.get((table, key_json(rows.schema, keys[index]), at))
+                if row is not None:
+                    found.append((index, row))
         return found
 
     def emitted(self, rows: RowBatch) -> None:
@@ -153,14 +164,13 @@ class FollowedChanges:
 
     def so_far(self) -> list[TracedChange]:
         """Return what is known of each change."""
-        return [
-            {
-                **change,
-                **{stage: row.moments[stage] for stage in _STAGES if stage in row.moments},
-                **({"place": row.place} if row.place else {}),
-            }
-            for change, row in self._changes
-        ]
+        changes: list[TracedChange] = []
+        with harmless(self._drop):
+            for change, row in self._changes:
+                reached = {stage: row.moments[stage] for stage in _STAGES if stage in row.moments}
+                place = json.loads(json.dumps(dict(row.place)))  # a sink may have said what is no JSON
+                changes.append({**change, **reached, **({"place": place} if place else {})})
+        return changes
 
     def flushed(self, dead_letters: Sequence[DeadLetter]) -> tuple[TracedChange, ...]:
         """Return what became of each change, now that all rows of the slice are durable or among *dead_letters*."""
@@ -176,3 +186,8 @@ class FollowedChanges:
             elif "emitted" not in change:
                 change["left_out"] = True
         return tuple(changes)
+
+    def _drop(self) -> None:
+        self._changes.clear()
+        self._by_row.clear()
+        self._keys = BlockedKeys()

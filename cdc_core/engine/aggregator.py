@@ -106,7 +106,7 @@ def read_slice(
         newest = item.latest()
         latest[table] = max(latest.get(table, Timestamp()), newest)
         rows = within.of_rows(item, latest=newest)
-        if wanted is not None and (found := wanted.found_in(shown(rows))):
+        if wanted is not None and (found := wanted.found_in(rows, shown)):
             yield from notes(TRACED, {"changes": found})
         if max_row_bytes is None or rows.nbytes <= max_row_bytes:
             yield from pack(rows)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from cdc_core.delivery.harmless import harmless
 from cdc_core.delivery.tracing import TracedChange, change_id
-from cdc_core.errors import RetryableError
 from cdc_core.timestamp import Timestamp
 
 if TYPE_CHECKING:
@@ -23,12 +22,12 @@ _LONGEST_WAIT_S = 3600.0
 
 def put_traced(store: ProgressStore, changes: Iterable[TracedChange]) -> None:
     """Save what became of *changes*. A store out of reach is no reason to fail."""
-    by_trace: dict[int, dict[str, TracedChange]] = {}
-    for change in changes:
-        shown = {name: value for name, value in change.items() if name != "traces"}
-        for number in change["traces"]:
-            by_trace.setdefault(number, {})[change_id(change)] = shown
-    with suppress(RetryableError):
+    with harmless():
+        by_trace: dict[int, dict[str, TracedChange]] = {}
+        for change in changes:
+            shown = {name: value for name, value in change.items() if name != "traces"}
+            for number in change["traces"]:
+                by_trace.setdefault(number, {})[change_id(change)] = shown
         for number, found in by_trace.items():
             store.put_traced(number, found)
 

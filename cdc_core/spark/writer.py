@@ -16,6 +16,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from cdc_core.delivery.bad_rows import bad_rows_of
+from cdc_core.delivery.harmless import harmless
 from cdc_core.delivery.routing import Routing
 from cdc_core.delivery.tracing import TracedChange
 from cdc_core.engine.aggregator import ReaderDiedError, write_slice
@@ -120,7 +121,7 @@ class SinkWriter(DataSourceStreamArrowWriter):
 
     def _tell(self, changes: Sequence[TracedChange]) -> None:
         """Save how far traced changes are."""
-        with closing(self._config.open_store_of_host()) as store:
+        with harmless(), closing(self._config.open_store_of_host()) as store:
             put_traced(store, changes)
 
     def _arriving(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Arriving]:

@@ -7,12 +7,17 @@ from cdc_testing.table_rows import MakeRows, Row
 
 from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema, Timestamp
 from cdc_core.delivery.tracing import FollowedChanges, StepTrace, TraceRequest, WantedChanges, key_text
+from cdc_core.errors import FencedError
 from cdc_core.store.values import DeadLetter
 
 
 def wanted(*requests: TraceRequest) -> WantedChanges:
     trace = StepTrace(requests=requests, planned=1.0)
     return WantedChanges(trace, step=3, position_of=lambda updated: f"at {updated.wall}")
+
+
+def as_it_is(rows: RowBatch) -> RowBatch:
+    return rows
 
 
 INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
@@ -34,17 +39,17 @@ def test_a_key_is_found_in_its_table_and_no_more_often_than_was_asked_for(rows: 
         TraceRequest(number=2, table="orders", key=None, most=3),
         TraceRequest(number=3, table="public.other", key="[2]", most=5),
     )
-    found = search.found_in(rows)
+    found = search.found_in(rows, as_it_is)
     assert [(change["key"], change["traces"]) for change in found] == [("[0]", [2]), ("[1]", [2]), ("[2]", [1, 2])]
     assert found[2]["position"] == "at 12"
     assert "secret" not in repr(found)
-    again = search.found_in(rows)
+    again = search.found_in(rows, as_it_is)
     assert [(change["key"], change["traces"]) for change in again] == [("[2]", [1])]
 
 
 def test_a_change_that_no_sink_gets_says_why(rows: RowBatch) -> None:
     followed = FollowedChanges()
-    followed.add(wanted(TraceRequest(number=1, table=None, key=None, most=9)).found_in(rows))
+    followed.add(wanted(TraceRequest(number=1, table=None, key=None, most=9)).found_in(rows, as_it_is))
     followed.emitted(rows.slice(0, 2))
     letter = DeadLetter(table="shop.public.orders", key="[1]", updated=Timestamp(11), stage="sink", error="secret")
     delivered, refused, left_out, _ = followed.flushed([letter])
@@ -52,6 +57,34 @@ def test_a_change_that_no_sink_gets_says_why(rows: RowBatch) -> None:
     assert refused["dead_letter"] == "sink"
     assert "acknowledged" not in refused
     assert left_out["left_out"]
+
+
+def test_a_failure_of_a_trace_fails_no_slice_and_ends_what_is_traced_there(
+    rows: RowBatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    requests = (TraceRequest(number=1, table=None, key=None, most=9),)
+    for broken in (lambda _: 1 / 0, lambda _: b"no text"):
+        search = WantedChanges(StepTrace(requests=requests, planned=1.0), step=3, position_of=broken)  # type: ignore[arg-type]
+        assert search.found_in(rows, as_it_is) == []
+        assert search.found_in(rows, as_it_is) == []
+    assert [record.getMessage().rpartition("without: ")[2] for record in caplog.records] == [
+        "ZeroDivisionError: division by zero",
+        "ContractError: rangefeed broke its contract: position_of() returned bytes",
+    ]
+    followed = FollowedChanges()
+    followed.add(wanted(*requests).found_in(rows, as_it_is))
+    followed.rows_in(rows)[0][1].acknowledged(offset=b"no JSON")
+    assert followed.so_far() == []
+    assert followed.rows_in(rows) == []
+    assert followed.flushed([]) == ()
+
+
+def test_that_a_newer_attempt_took_over_ends_the_slice_also_in_a_trace(rows: RowBatch) -> None:
+    def fenced(_: RowBatch) -> RowBatch:
+        raise FencedError("a newer attempt took over")
+
+    with pytest.raises(FencedError):
+        wanted().found_in(rows, fenced)
 
 
 @pytest.mark.parametrize(
