@@ -6,6 +6,7 @@ The reader looks for them, because only it knows what was asked. A note that tra
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ __all__ = ["FollowedChanges", "StepTrace", "TraceRequest", "TracedChange", "Want
 TracedChange = dict[str, Any]
 """What became of a change, as JSON: see docs/trace.md. Holds its key and no other value of the row."""
 
+_ONLY_TEXTS = ("infinity", "-infinity", "24:00:00")
+"""Moments that Arrow does not read."""
 _STAGES = ("encoded", "emitted", "acknowledged")
 
 
@@ -68,6 +71,8 @@ def key_text(schema: TableSchema, asked: str) -> str | None:
         return None
     values = [_fitting(value, field.type) for value, field in zip(values, schema.key_type, strict=True)]
     columns = [key_column([value], field.type) for value, field in zip(values, schema.key_type, strict=True)]
+    if not all(map(_fits, values, columns, (field.type for field in schema.key_type))):
+        return None
     known = [column for column in columns if column is not None]
     if len(known) == len(columns):
         return key_json(schema, RowBatch.struct(schema.key_type, known)[0])
@@ -77,7 +82,19 @@ def key_text(schema: TableSchema, asked: str) -> str | None:
 def _fitting(value: Any, type_: pa.DataType) -> Any:
     if not isinstance(value, int | Decimal) or isinstance(value, bool) or pa.types.is_integer(type_):
         return value
-    return float(value) if pa.types.is_floating(type_) else str(value)
+    if pa.types.is_floating(type_):
+        return float(value) if -sys.float_info.max <= value <= sys.float_info.max else None
+    return str(value)
+
+
+def _fits(value: Any, column: pa.Array | None, type_: pa.DataType) -> bool:
+    """Return whether a key can have *value*, which Arrow reads as *column*, if it can."""
+    if column is None:
+        only_text = pa.types.is_string(type_) or (pa.types.is_temporal(type_) and value in _ONLY_TEXTS)
+        return isinstance(value, str) and only_text
+    if isinstance(value, bool):
+        return bool(pa.types.is_boolean(type_))
+    return isinstance(value, int) or not bool(pa.types.is_integer(type_))  # Arrow makes 4 of 4.5
 
 
 class WantedChanges:

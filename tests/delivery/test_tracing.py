@@ -97,6 +97,17 @@ def test_that_a_newer_attempt_took_over_ends_the_slice_also_in_a_trace(rows: Row
         (Kind.UUID, '["6f9619ff-8b86-d011-b42d-00c04fc964ff"]', '["6f9619ff-8b86-d011-b42d-00c04fc964ff"]'),
         (Kind.TIMESTAMPTZ, '["2024-01-01T00:00:00Z"]', '["2024-01-01T00:00:00+00:00"]'),
         (Kind.INT, "[1, 2]", None),
+        (Kind.INT, '["42"]', None),
+        (Kind.INT, "[4.5]", None),
+        (Kind.INT, "[true]", None),
+        (Kind.INT, f"[{2**70}]", None),
+        (Kind.FLOAT, f"[{10**400}]", None),
+        (Kind.FLOAT, "[1e400]", None),
+        (Kind.FLOAT, "[true]", None),
+        (Kind.UUID, "[[]]", None),
+        (Kind.STRING, '["\\\\xff"]', '["\\\\xff"]'),
+        (Kind.TIMESTAMPTZ, '["soon"]', None),
+        (Kind.TIMESTAMPTZ, '["infinity"]', '["infinity"]'),
     ],
 )
 def test_a_key_is_recognised_as_messages_have_it(kind: Kind, asked: str, text: str | None) -> None:
