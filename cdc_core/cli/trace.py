@@ -71,8 +71,8 @@ def trace(
     With --key it follows every change of one row, otherwise the next changes of the table, or of all. While none
     arrives, it says on stderr where the changefeed stands and what it waits for. It shows keys and no other values.
 
-    FILE, NAME, --state and --store are as in `cdc show`. The exit status is 0 if a change has reached the end of its
-    way, otherwise 1.
+    FILE, NAME, --state and --store are as in `cdc show`. The exit status is 0 if a change was delivered completely,
+    otherwise 1.
     """
     seconds = _seconds(timeout)
     wanted = None if key is None else checked_key(key)
@@ -105,6 +105,8 @@ def _follow(session: CliSession, store: ProgressStore, traced: Trace, name: str,
                     click.echo(session.masked(text), err=True)
                 said, standing_at = text, time.monotonic() + _STANDING_S
             time.sleep(_POLL_S)
+    except KeyboardInterrupt:  # whoever has seen enough
+        pass
     finally:
         for change in traced.changes:
             if not change.complete:

@@ -20,25 +20,28 @@ __all__ = ["MOST_TRACES", "Traces"]
 MOST_TRACES = 10
 """How many traces of one changefeed may be active at the same time."""
 
+_KEPT_S = 3600.0
+
 
 class Traces(Database):
     """The traces of each changefeed. One that has expired, by the clocks of the hosts, or has found enough,
     costs nothing.
 
-    Whoever asks for a trace ends it. If that process dies, the row stays until another trace is asked for.
+    Whoever asks for a trace ends it. If that process dies, the row stays until another trace is asked for, at least
+    an hour after it has expired: clocks differ.
     """
 
     def ask_trace(self, name: str, *, table: str | None, key: str | None, most: int, seconds: float) -> int:
         """Have at most *most* changes traced for so many *seconds*, and return the number of the trace.
 
         Of the key *key*, as `key_json` gives it, in *table*, of any of that table's, or of any table's. Forgets traces
-        that have expired. Raises: ConfigError when there are too many.
+        that have expired long ago. Raises: ConfigError when there are too many.
         """
         values = {"name": name, "table_name": table, "key": key, "most": most, "found": "{}"}
         now = time.time()
         with self._transaction() as connection:
-            connection.execute(sa.delete(TRACES).where(TRACES.c.expires < now))
-            active = sa.select(sa.func.count()).where(TRACES.c.name == name)
+            connection.execute(sa.delete(TRACES).where(TRACES.c.expires < now - _KEPT_S))
+            active = sa.select(sa.func.count()).where(TRACES.c.name == name, TRACES.c.expires > now)
             if connection.execute(active).scalar_one() >= MOST_TRACES:
                 raise ConfigError(
                     f"changefeed '{name}' has {MOST_TRACES} traces already; wait until one of them is over"
@@ -65,7 +68,8 @@ class Traces(Database):
         return {name: dump(requests) for name, requests in wanted.items()}
 
     def put_traced(self, number: int, changes: Mapping[str, Mapping[str, Any]]) -> None:
-        """Save what became of *changes*, by their ids; those beyond the most that were wanted are left out.
+        """Save what became of *changes*, by their ids; those beyond the most that were wanted are left out,
+        first those whose progress is not saved.
 
         Does nothing when the trace is over.
         """
@@ -75,7 +79,8 @@ class Traces(Database):
             if row is None:
                 return
             found = {**json.loads(row.found), **changes}
-            kept = dict(list(found.items())[: row.most])
+            best = sorted(found, key=lambda identity: "saved" not in found[identity])[: row.most]
+            kept = {identity: change for identity, change in found.items() if identity in best}
             text = json.dumps(kept, separators=(",", ":"))  # in the order in which they came
             connection.execute(sa.update(TRACES).where(TRACES.c.id == number).values(found=text))
 

@@ -160,7 +160,7 @@ def repeating(reason: str, *, next_attempt_s: float) -> Iterator[None]:
 
 
 def traced_rows(rows: RowBatch) -> Sequence[tuple[int, TracedRow]]:
-    """Return the rows of *rows* that someone traces, each with its index: none, at no cost, unless `cdc trace` runs.
+    """Return the rows of *rows* that someone traces, each with its index. Costs almost nothing unless `cdc trace` runs.
 
     For a sink that knows where a row arrives: call it in `emit`, in the thread that the engine called, and say so by
     `TracedRow.placed` or `TracedRow.acknowledged`, from any thread and until `flush` returns.

@@ -128,7 +128,9 @@ class Trace:
 
     def look(self) -> list[TracedChange]:
         """Return the changes that are new, or have got further, since the last look."""
-        found = self._store.traced(self.number) or {}
+        found = self._store.traced(self.number)
+        if found is None:
+            return []
         changes = {identity: TracedChange.from_json(value) for identity, value in found.items()}
         new = [change for identity, change in changes.items() if self._seen.get(identity) != change]
         self._seen = changes
@@ -148,8 +150,8 @@ def checked_key(text: str) -> str:
         values = None
     if not isinstance(values, list) or not values:
         raise ConfigError(
-            f"--key: '{text}' is no JSON array of the values of a key; write it as messages show it, such as '[42]' or"
-            " '[\"eu\", 7]'"
+            f"--key: '{text}' is not a JSON array of the values of a key; write it as messages show it, such as '[42]'"
+            " or '[\"eu\", 7]'"
         )
     return text
 

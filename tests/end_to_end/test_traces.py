@@ -166,8 +166,15 @@ def test_a_change_that_the_endpoint_does_not_accept_is_shown_with_what_it_waits_
 
 
 def test_a_trace_that_finds_nothing_says_where_the_changefeed_stands(
-    database: str, items: psycopg.Connection, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    database: str,
+    items: psycopg.Connection,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
     with running(database, tmp_path, "null://"):
         assert main(["trace", "t", "--store", str(tmp_path), "--table", "items", "--timeout", "1s"]) == 1
         said = capsys.readouterr()
@@ -177,6 +184,9 @@ def test_a_trace_that_finds_nothing_says_where_the_changefeed_stands(
         assert main(["trace", "t", "--store", str(tmp_path), "--table", "itmes"]) == 2
         assert "did you mean 'items'" in capsys.readouterr().err
         assert main(["trace", "t", "--store", str(tmp_path), "--table", "items", "--key", "7"]) == 2
-        assert "'7' is no JSON array" in capsys.readouterr().err
+        assert "'7' is not a JSON array" in capsys.readouterr().err
         assert main(["trace", "t", "--store", str(tmp_path), "--key", "[7]"]) == 2
         assert "name it with --table" in capsys.readouterr().err
+        monkeypatch.setattr("cdc_core.cli.trace._standing", interrupt)
+        assert main(["trace", "t", "--store", str(tmp_path)]) == 1
+        assert "no such change was read" in capsys.readouterr().err

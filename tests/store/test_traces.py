@@ -28,10 +28,19 @@ def test_a_trace_is_active_until_it_has_enough_is_over_or_is_ended(store: Progre
 
 
 def test_what_a_killed_command_leaves_ends_by_itself_and_goes_with_the_next_trace(store: ProgressStore) -> None:
-    left = asked(store, seconds=0.0)
+    left, older = asked(store, seconds=0.0), asked(store, seconds=-3601.0)
     assert store.active_traces() == {}
-    asked(store)
-    assert store.traced(left) is None
+    for _ in range(MOST_TRACES):
+        asked(store)
+    assert store.traced(left) == {}, "the clock of its host may be behind"
+    assert store.traced(older) is None
+
+
+def test_changes_that_are_saved_are_kept_before_others(store: ProgressStore) -> None:
+    number = asked(store)
+    store.put_traced(number, {"a": {"read": 1.0}, "b": {"read": 1.0}})
+    store.put_traced(number, {"c": {"saved": 1.0}})
+    assert store.traced(number) == {"a": {"read": 1.0}, "c": {"saved": 1.0}}
 
 
 def test_a_changefeed_has_few_traces_and_is_forgotten_with_them(store: ProgressStore) -> None:
