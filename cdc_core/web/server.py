@@ -15,11 +15,11 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from cdc_core.errors import ConfigError
 from cdc_core.web.access.access import Access
 from cdc_core.web.access.guard import MAX_HEAD, Guard
+from cdc_core.web.access.proxies import TrustedProxies
 from cdc_core.web.address import Address
 from cdc_core.web.connection import GuardedConnection
 from cdc_core.web.deployment import Deployment
@@ -45,7 +45,7 @@ def application(endpoints: Iterable[Endpoint], deployment: Deployment, access: A
     app = Starlette(
         routes=routes(endpoints, allow=access.allow),
         middleware=[
-            *([Middleware(ProxyHeadersMiddleware, trusted_hosts=proxies)] if proxies else []),
+            *([Middleware(TrustedProxies, trusted=proxies)] if proxies else []),
             Middleware(Guard, access=access),
         ],
         exception_handlers={HTTPException: http_error},

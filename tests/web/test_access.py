@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import shutil
@@ -19,6 +20,7 @@ from cdc_testing.web_rig import LOOPBACK, TOKENS, Web, serving, write_tokens
 from cdc_core.errors import ConfigError, OptionError
 from cdc_core.options import parse_options
 from cdc_core.web.access.access import Access
+from cdc_core.web.access.proxies import TrustedProxies
 from cdc_core.web.access.rate_limit import RateLimit
 from cdc_core.web.access.settings import AccessSettings
 from cdc_core.web.access.tls import subject_of
@@ -127,6 +129,25 @@ def test_a_trusted_proxy_says_who_asks(tmp_path: Path) -> None:
     with serving(tmp_path, max_rate=0.5, trusted_proxy="192.0.2.9") as web:
         assert web.ask("/open", headers=told("192.0.2.1")).status == 200
         assert web.ask("/open", headers=told("192.0.2.2")).status == 429
+
+
+def test_a_proxy_that_says_no_address_is_the_client_itself(tmp_path: Path) -> None:
+    with serving(tmp_path, max_rate=0.5, trusted_proxy="127.0.0.1") as web:
+        assert web.ask("/open", headers=[("X-Forwarded-For", "unknown")]).status == 200
+        assert web.ask("/open", headers=[("X-Forwarded-For", "another")]).status == 429
+
+
+def test_a_proxy_is_known_by_its_address_on_a_socket_for_both_kinds() -> None:
+    seen: list[Any] = []
+
+    async def app(scope: Any, *_: Any) -> None:
+        seen.append(scope["client"])
+
+    headers = [(b"x-forwarded-for", b"192.0.2.1")]
+    for peer in ("::ffff:10.9.8.7", "::ffff:10.8.8.7", "::1"):
+        scope = {"type": "http", "client": (peer, 1), "headers": headers, "scheme": "http"}
+        asyncio.run(TrustedProxies(app, ["10.9.0.0/16"])(scope, None, None))  # type: ignore[arg-type]
+    assert seen == [("192.0.2.1", 0), ("10.8.8.7", 1), ("::1", 1)]
 
 
 # How often
