@@ -194,7 +194,7 @@ DIFFERENCES = (
         why="the connector and its task are one run",
     ),
     Difference(
-        shown="both of these",
+        shown="`GET …/status` and `POST …/restart?includeTasks=true&onlyFailed=true` of one that has failed",
         requests=("*/broken/*",),
         place="body.connector.trace",
         theirs="none",
