@@ -15,9 +15,10 @@ from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
 from cdc_core.errors import ConfigError
+from cdc_core.masking import mask, secret_forms
 from cdc_core.telemetry.metric import Sample
 from cdc_core.web.otlp_data import metrics_data
-from cdc_core.web.otlp_settings import OtlpSettings
+from cdc_core.web.otlp_settings import OtlpSettings, otlp_secrets
 
 __all__ = ["OtlpExport"]
 
@@ -50,8 +51,8 @@ class OtlpExport:
         try:
             self._exporter = _exporter(settings.protocol)
             self._resource = _resource(instance)
-            if self._told.first is not None:
-                raise ConfigError(f"--otlp: OpenTelemetry does not accept a variable OTEL_*: {self._told.first}")
+            if self._told.text is not None:
+                raise ConfigError(f"--otlp: OpenTelemetry does not accept a variable OTEL_*: {self._told.text}")
         except BaseException:
             self._told.close()
             raise
@@ -80,13 +81,13 @@ class OtlpExport:
                 self._export()
 
     def _export(self) -> None:
-        self._told.first = None
+        self._told.forget()
         try:
             data = metrics_data(
                 self._collect(), resource=self._resource, now_ns=time.time_ns(), started_ns=self._started_ns
             )
             works = self._exporter.export(data) is MetricExportResult.SUCCESS
-            reason = self._told.first
+            reason = self._told.text
         except Exception as error:  # it must not end the export for good
             works, reason = False, str(error)
         if works and not self._works:
@@ -101,18 +102,24 @@ class OtlpExport:
 
 
 class _Told(logging.Handler):
-    """Keeps the first warning of OpenTelemetry, and shows none: it repeats them, with what is secret in them."""
+    """Keeps the last of the gravest messages of OpenTelemetry, masked, and shows none: it repeats them."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.first: str | None = None
+        self.text: str | None = None
+        self._gravest = logging.NOTSET
         self._logger = logging.getLogger("opentelemetry")
         self._logger.addHandler(self)
         self._propagated, self._logger.propagate = self._logger.propagate, False
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self.first is None:
-            self.first = " ".join(record.getMessage().split())[:_MOST_SHOWN]
+        if record.levelno >= self._gravest:
+            self._gravest = record.levelno
+            text = " ".join(mask(record.getMessage(), secret_forms(otlp_secrets())).split())
+            self.text = text[:_MOST_SHOWN]
+
+    def forget(self) -> None:
+        self.text, self._gravest = None, logging.NOTSET
 
     def close(self) -> None:
         self._logger.removeHandler(self)

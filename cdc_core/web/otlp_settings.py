@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
 from cdc_core.errors import ConfigError
-from cdc_core.masking import masked_uri, uri_secrets
+from cdc_core.masking import is_secret_name, masked_uri, uri_secrets
 
 __all__ = ["OtlpSettings", "otlp_secrets"]
 
@@ -16,8 +17,11 @@ _PROTOCOLS = ("http/protobuf", "grpc")
 _DEFAULT_ENDPOINTS = {"http/protobuf": "http://localhost:4318", "grpc": "http://localhost:4317"}
 _INTERVAL = "OTEL_METRIC_EXPORT_INTERVAL"
 _TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
+_HEADER = re.compile(r"[\w.%-]+")
+_SECRET_HEADER = re.compile("cookie|dsn|key|x-honeycomb-team", re.IGNORECASE)
+"""Names of headers that hold secrets, beside those that look so everywhere."""
 _LEAST = 4
-"""A shorter value of a header is no secret, such as the number of a tenant."""
+"""A shorter value of a header is no secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,23 +48,36 @@ class OtlpSettings:
                 f"{_TEMPORALITY}={environ[_TEMPORALITY]}: totals outlive this process, so they are exported as such;"
                 " unset it, and let a collector make deltas of them (cumulativetodelta)"
             )
+        endpoint = _either(environ, "ENDPOINT") or _DEFAULT_ENDPOINTS[protocol]
+        if protocol != "grpc" and not endpoint.lower().startswith(("http://", "https://")):
+            raise ConfigError(
+                "OTEL_EXPORTER_OTLP_ENDPOINT, or OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, has no scheme; write a URL such as"
+                " http://localhost:4318"
+            )
         return cls(
             protocol=protocol,
-            endpoint=masked_uri(_either(environ, "ENDPOINT") or _DEFAULT_ENDPOINTS[protocol]),
+            endpoint=masked_uri(endpoint),
             interval_s=_interval_ms(environ) / 1000,
         )
 
 
 def otlp_secrets(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
-    """Return what is secret in the variables of OTLP: values of headers, also without their scheme, and passwords."""
+    """Return what is secret in the variables of OTLP: passwords, and of headers whose names look secret the values.
+
+    These also without their scheme. A header that cannot be parsed is secret as a whole.
+    """
     found: set[str] = set()
-    for name in ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_METRICS_HEADERS"):
-        for header in filter(None, map(str.strip, environ.get(name, "").split(","))):
-            value = header.partition("=")[2].strip() or header
+    for variable in ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_METRICS_HEADERS"):
+        for header in filter(None, map(str.strip, environ.get(variable, "").split(","))):
+            name, _, value = map(str.strip, header.partition("="))
+            if not (value and _HEADER.fullmatch(name)):
+                value = header
+            elif not (is_secret_name(unquote(name)) or _SECRET_HEADER.search(name)):
+                continue
             for form in (value, unquote(value)):
                 found |= {form, form.partition(" ")[2].strip()}
-    for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"):
-        found |= uri_secrets(environ.get(name, ""))
+    for variable in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"):
+        found |= uri_secrets(environ.get(variable, ""))
     return frozenset(secret for secret in found if len(secret) >= _LEAST)
 
 

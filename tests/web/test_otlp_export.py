@@ -15,6 +15,7 @@ import pytest
 from cdc_testing.otlp_receiver import Receiver, attributes_of, metrics_of
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
+from opentelemetry.sdk.metrics.export import MetricExportResult
 
 from cdc_core.errors import ConfigError
 from cdc_core.telemetry import metrics
@@ -123,6 +124,39 @@ def test_the_variables_of_opentelemetry_rule_what_is_sent_and_how(
     assert "1" not in otlp_secrets()
 
 
+def test_only_headers_whose_names_look_secret_are_masked() -> None:
+    headers = "X-Scope-OrgID=orders,api-key=s3cret-key,signoz-ingestion-key=k3y-of-signoz,Cookie=a=s3cret-cookie"
+    assert otlp_secrets({"OTEL_EXPORTER_OTLP_HEADERS": headers}) == {
+        "s3cret-key",
+        "k3y-of-signoz",
+        "a=s3cret-cookie",
+    }
+    for unparsable in ("s3cret", "=s3cret", "a:s3cret=="):
+        assert unparsable in otlp_secrets({"OTEL_EXPORTER_OTLP_HEADERS": unparsable})
+
+
+def test_a_warning_is_the_last_of_the_gravest_and_masked_before_it_is_cut(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = "s3cret-" * 10
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"authorization={secret}")
+
+    def collect() -> Sequence[Sample]:
+        logger = logging.getLogger("opentelemetry.exporter")
+        logger.error("first")
+        logger.error("%s%s", "x" * 290, secret)
+        logger.warning("retrying in 1.02s")
+        return [Sample(metrics.STORE_UP, True)]
+
+    monkeypatch.setattr(
+        "opentelemetry.exporter.otlp.proto.http.metric_exporter.OTLPMetricExporter.export",
+        lambda *_, **__: MetricExportResult.FAILURE,
+    )
+    with exporting(collect):
+        pass
+    assert caplog.records[0].getMessage().endswith(f"until they do: {'x' * 290}***")
+
+
 def test_a_total_without_a_beginning_of_its_own_begins_with_the_process(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,6 +241,7 @@ def test_samples_that_cannot_be_collected_end_nothing(
     [
         ("OTEL_METRIC_EXPORT_INTERVAL", "soon", "OTEL_METRIC_EXPORT_INTERVAL=soon: write milliseconds, such as 10000"),
         ("OTEL_METRIC_EXPORT_INTERVAL", "nan", "OTEL_METRIC_EXPORT_INTERVAL=nan: write milliseconds"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318", "has no scheme; write a URL such as http://localhost:4318"),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "OTEL_EXPORTER_OTLP_PROTOCOL=http/json: choose http/protobuf or"),
         ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta", "let a collector make deltas of them"),
         ("OTEL_EXPORTER_OTLP_COMPRESSION", "brotli", "does not accept a variable OTEL_.*: Unsupported compression"),
