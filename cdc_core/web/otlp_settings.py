@@ -51,8 +51,8 @@ class OtlpSettings:
         endpoint = _either(environ, "ENDPOINT") or _DEFAULT_ENDPOINTS[protocol]
         if protocol != "grpc" and not endpoint.lower().startswith(("http://", "https://")):
             raise ConfigError(
-                "OTEL_EXPORTER_OTLP_ENDPOINT, or OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, has no scheme; write a URL such as"
-                " http://localhost:4318"
+                "OTEL_EXPORTER_OTLP_ENDPOINT, or OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, has no scheme; write a URL such"
+                " as http://localhost:4318"
             )
         return cls(
             protocol=protocol,
