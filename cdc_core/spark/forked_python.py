@@ -21,17 +21,17 @@ _FOR_WORKERS = "spark.executorEnv."
 
 
 class ForkedPython:
-    """A server that forks, and the program that has it do so, in a directory that only this user can read.
+    """A server that forks, and the program that has it do so, in a directory of *scratch* that only this user can read.
 
     Made before the JVM that starts the program, and ended after it. What the processes print goes to the JVM, what the
     server prints to *log_path*. The server's environment is what Spark's *settings* give workers, as some variables
     count when Python or a library is loaded. A server that ends too early costs its processes a second each.
 
-    Raises: OSError when this host has no room for it, or no such sockets.
+    Raises: OSError when this host has no room for it, or is not Linux.
     """
 
-    def __init__(self, settings: Mapping[str, str], *, log_path: Path) -> None:
-        self._directory = Path(mkdtemp(prefix="cdc-python-"))
+    def __init__(self, settings: Mapping[str, str], *, scratch: Path, log_path: Path) -> None:
+        self._directory = Path(mkdtemp(prefix="python-", dir=scratch.absolute()))
         try:
             self._server = self._start(_environment(settings), log_path)
         except BaseException:
@@ -52,18 +52,19 @@ class ForkedPython:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _start(self, environment: Mapping[str, str], log_path: Path) -> subprocess.Popen[bytes]:
-        place = str(self._directory / "socket")
-        words = (sys.executable, "-I", "-S", python_launcher.__file__, place, sys.executable)
+        words = (sys.executable, "-I", "-S", python_launcher.__file__, str(self._directory), sys.executable)
         program = Path(self.program)
         program.write_text(f'#!/bin/sh\nexec {" ".join(map(quote, words))} "$@"\n')
         program.chmod(0o700)
         if not os.access(program, os.X_OK):
             raise PermissionError(f"no program may run in {self._directory}")
+        server = "cdc_core.spark.python_server"
         with socket.socket(socket.AF_UNIX) as listening, open_log(log_path) as log:
-            listening.bind(place)
+            with python_launcher.reached(str(self._directory)) as place:
+                listening.bind(place)
             listening.listen(64)
             return subprocess.Popen(
-                [sys.executable, "-m", "cdc_core.spark.python_server", str(listening.fileno())],
+                [sys.executable, "-u", "-m", server, str(listening.fileno()), str(self._directory)],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import pyspark
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -38,16 +39,17 @@ def start_jvm(
     *,
     home: Path | None,
     log_path: Path,
-    fork: bool = False,
+    scratch: Path | None = None,
     python_path: Sequence[str] = (),
     wanted: Callable[[], bool] = lambda: True,
 ) -> None:
     """Start the JVM with *settings*, and give it to pyspark for all sessions of this process.
 
     Its output goes to *log_path*. Without *home* it is the Spark that pyspark finds. Python workers on this host look
-    for packages in *python_path* too. With *fork* they are all on this host, and there is a `forked_python` for them
-    if possible. Called from any thread. When this raises, whatever it raises, the JVM has ended: pyspark's own way
-    leaves one that is still starting to itself.
+    for packages in *python_path* too. With *scratch*, a directory for temporary files, they are all on this
+    host, and there is a `forked_python` for them if possible and the Spark is that of our pyspark. Called from any
+    thread. When this raises, whatever it raises, the JVM has ended: pyspark's own way leaves one that is still starting
+    to itself.
 
     Raises: TerminalError when the JVM ends before it is ready; Stopped when it is no longer *wanted* before.
     """
@@ -62,10 +64,11 @@ def start_jvm(
         own = {"SPARK_HOME": spark_home, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection)}
         if python_path:
             own["PYTHONPATH"] = os.pathsep.join(python_path)
-        if fork:
+        if scratch is not None:
             own["PYSPARK_DRIVER_PYTHON"] = _NO_PYTHON
-            with suppress(OSError):
-                _forked.append(ForkedPython(settings, log_path=log_path))
+            if Path(spark_home, "jars").resolve() == Path(pyspark.__file__).resolve().parent / "jars":
+                with suppress(OSError):
+                    _forked.append(ForkedPython(settings, scratch=scratch, log_path=log_path))
         # The JVM ends when its standard input does, so also when this process is killed.
         try:
             jvm = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env={**os.environ, **own})

@@ -1,11 +1,13 @@
 """The process that Spark's Python processes on the driver's host are forked from, with what they need loaded already.
 
 Spark starts half a dozen of them one after another before the first row, and each would spend its first second on
-loading the same modules. This one loads them while the JVM starts. It has one thread, and ends with its standard input.
+loading the same modules. This one loads them while the JVM starts. It ends with its standard input. Only
+libraries that know how to fork have threads in it: Arrow's allocator, and OpenBLAS.
 """
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import json
 import os
@@ -15,6 +17,7 @@ import shutil
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
@@ -95,13 +98,16 @@ def _run(launcher: socket.socket, request: dict[str, Any], descriptors: Sequence
         os.chdir(request["directory"])
         os.environ.clear()
         os.environ.update(request["environment"])
+        time.tzset()
         os.register_at_fork(after_in_child=launcher.close)
-        launcher.sendall(os.getpid().to_bytes(4, "big"))
+        _end_with(launcher)
+        launcher.sendall(b"\1")
         _, module, *arguments = request["arguments"]
-        with suppress(OSError):  # only Linux has it
+        with suppress(OSError):
             Path("/proc/self/comm").write_text(NAMES.get((module, *arguments)[-1], _OTHER))
         _add_places(os.environ.get("PYTHONPATH", ""))
         sys.argv = [module, *arguments]
+        sys.modules.pop(module, None)  # runpy warns of one that is loaded
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         status = 0
     except SystemExit as ended:
@@ -109,11 +115,19 @@ def _run(launcher: socket.socket, request: dict[str, Any], descriptors: Sequence
     except BaseException:
         traceback.print_exc()
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the module's handler must not prevent the end
         with suppress(OSError, ValueError):
             sys.stdout.flush()
         with suppress(OSError, ValueError):
             launcher.sendall(bytes([status & 0xFF]))
         os._exit(status & 0xFF)
+
+
+def _end_with(launcher: socket.socket) -> None:
+    """Have the kernel end this process when *launcher* ends, which Spark takes for it. No child is ended with it."""
+    fcntl.fcntl(launcher, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(launcher, fcntl.F_SETSIG, signal.SIGTERM)
+    fcntl.fcntl(launcher, fcntl.F_SETFL, fcntl.fcntl(launcher, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def _add_places(python_path: str) -> None:
@@ -123,10 +137,11 @@ def _add_places(python_path: str) -> None:
 
 
 if __name__ == "__main__":
+    descriptor, directory = sys.argv[1:]
     for module in _LOADED:
         import_module(module)
     gc.collect()
     gc.freeze()  # a collection in a child would write to every page of it
-    with socket.socket(fileno=int(sys.argv[1])) as listening:
+    with socket.socket(fileno=int(descriptor)) as listening:
         serve(listening)
-        shutil.rmtree(Path(listening.getsockname()).parent, ignore_errors=True)  # who started it may have been killed
+    shutil.rmtree(directory, ignore_errors=True)  # who started it may have been killed

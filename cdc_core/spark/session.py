@@ -124,10 +124,11 @@ def open_session(
     os.environ["PYSPARK_PYTHON"] = _python(spark)
     settings = {"spark.app.name": f"cdc {name}", **_SETTINGS, **_slots(spark, changefeeds), **wire_settings(spark)}
     settings["spark.python.factory.idleWorkerMaxPoolSize"] = _idle_workers(changefeeds)
-    home = None
+    home = scratch = None
     if is_local(spark):
+        scratch = _emptied(log_path.with_suffix(".tmp"))
         archive = ClassArchive.find() if "SPARK_HOME" not in os.environ else None
-        settings |= _local_settings(_emptied(log_path.with_suffix(".tmp")), archive)
+        settings |= _local_settings(scratch, archive)
         if archive is not None:
             home = archive.home
         elif "SPARK_HOME" not in os.environ:
@@ -147,7 +148,7 @@ def open_session(
                 shown,
                 home=home,
                 log_path=log_path,
-                fork=is_local(spark),
+                scratch=scratch,
                 python_path=_python_path(spark),
                 wanted=wanted,
             )

@@ -18,11 +18,12 @@ from cdc_testing.engine import eventually
 from cdc_core.spark.forked_python import ForkedPython
 
 SHOWN = """
-import json, os, sys
+import json, os, sys, time
 print("shown on", file=sys.stderr)
 print(json.dumps({
     "name": __name__, "arguments": sys.argv[1:], "input": sys.stdin.readline(), "directory": os.getcwd(),
     "environment": dict(os.environ), "parent": os.getppid(), "loaded": sorted(sys.modules), "path": sys.path,
+    "zone": time.tzname[0],
 }))
 sys.exit(7)
 """
@@ -30,7 +31,8 @@ STARTER = """
 import sys, time
 from pathlib import Path
 from cdc_core.spark.forked_python import ForkedPython
-forked = ForkedPython({}, log_path=Path(sys.argv[1]))
+directory = Path(sys.argv[1])
+forked = ForkedPython({}, scratch=directory, log_path=directory / "log")
 print(forked._server.pid, forked.program, flush=True)
 time.sleep(999)
 """
@@ -45,12 +47,17 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("modules")
     (directory / "shown.py").write_text(SHOWN)
     (directory / "waiting.py").write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(999)\n")
+    (directory / "ending.py").write_text("import os\nprint('now', end='')\nos._exit(0)\n")
     return directory
 
 
 @pytest.fixture(scope="module")
 def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedPython]:
-    python = ForkedPython(SETTINGS, log_path=tmp_path_factory.mktemp("log") / "log")
+    scratch = tmp_path_factory.mktemp("scratch") / ("d" * 100)  # longer than the path of a socket may be
+    scratch.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYTHONUNBUFFERED", raising=False)
+        python = ForkedPython(SETTINGS, scratch=scratch, log_path=scratch / "log")
     yield python
     python.end()
     assert not Path(python.program).exists()
@@ -65,7 +72,12 @@ def started(python: ForkedPython, modules: Path, *words: str) -> subprocess.Pope
         stderr=pipe,
         text=True,
         cwd=modules.parent,
-        env={**os.environ, "PYTHONPATH": f"/of/spark-core.jar{os.pathsep}{modules}", "ONLY_HERE": "\udcff"},
+        env={
+            **os.environ,
+            "PYTHONPATH": f"/of/spark-core.jar{os.pathsep}{modules}",
+            "ONLY_HERE": "\udcff",
+            "TZ": "ABC5",
+        },
     )
 
 
@@ -77,16 +89,27 @@ def test_a_process_has_all_that_spark_gave_it_and_has_loaded_what_it_needs(forke
     assert (shown["name"], shown["arguments"], shown["input"]) == ("__main__", ["a b", ""], "said\n")
     assert shown["directory"] == str(modules.parent)
     assert shown["environment"]["ONLY_HERE"] == "\udcff"
+    assert shown["zone"] == "ABC"
     assert "/of/spark-core.jar" not in shown["path"]
     assert shown["parent"] == forked._server.pid
     assert {"pyarrow", "pyspark.worker", "cdc_core.spark.writer"} <= {*shown["loaded"]}
 
 
-def test_a_process_ends_with_the_one_that_spark_knows(forked: ForkedPython, modules: Path) -> None:
+def test_what_a_process_prints_is_seen_whatever_becomes_of_it(forked: ForkedPython, modules: Path) -> None:
+    process = started(forked, modules, "-m", "ending")
+    assert process.communicate()[0] == "now"
+
+
+def test_a_module_that_is_loaded_runs_without_a_warning(forked: ForkedPython, modules: Path) -> None:
+    assert started(forked, modules, "-m", "cdc_core.store.progress").communicate() == ("", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_process_ends_with_the_one_that_spark_knows(number: int, forked: ForkedPython, modules: Path) -> None:
     with started(forked, modules, "-m", "waiting") as process:
         assert process.stdout is not None
         child = psutil.Process(int(process.stdout.readline()))
-        process.terminate()
+        process.send_signal(number)
         eventually(lambda: not child.is_running(), what="the end of the process")
 
 
@@ -103,7 +126,7 @@ def test_what_is_no_module_runs_as_ever(forked: ForkedPython, modules: Path) -> 
 
 
 def test_without_its_server_it_is_the_real_python(tmp_path: Path, modules: Path) -> None:
-    python = ForkedPython({}, log_path=tmp_path / "log")
+    python = ForkedPython({}, scratch=tmp_path, log_path=tmp_path / "log")
     try:
         python._server.kill()
         python._server.wait()
@@ -116,7 +139,7 @@ def test_without_its_server_it_is_the_real_python(tmp_path: Path, modules: Path)
 
 
 def test_nothing_is_left_when_its_starter_is_killed(tmp_path: Path) -> None:
-    words = [sys.executable, "-c", STARTER, str(tmp_path / "log")]
+    words = [sys.executable, "-c", STARTER, str(tmp_path)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as starter:
         assert starter.stdout is not None
         pid, program = starter.stdout.readline().split()

@@ -163,6 +163,7 @@ def test_a_start_that_nobody_waits_for_any_more_ends_at_once(tmp_path: Path, mon
     with ThreadPoolExecutor(2) as pool:
         opening = [pool.submit(host.hold, user) for user in ("first", "second")]
         eventually((tmp_path / "begun").exists, what="the JVM")
+        assert forked_python() is None  # workers need the pyspark of that home
         eventually(lambda: host.is_shared, what="both wait")
         host.let_go("first")
         assert not any(each.done() for each in opening)  # the other one still wants it
