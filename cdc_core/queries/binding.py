@@ -141,7 +141,8 @@ class BoundQuery:
         """The section that delivers the columns which are passed on, and at least one: itself for a section."""
         if self.section:
             return self
-        names = self.raw or (self.schema.columns[0].name,)
+        known = (column.name for column in self.schema.columns)
+        names = self.raw or (min(known, key=lambda name: name not in self.schema.primary_key),)  # a key is small
         return replace(self, outputs=tuple(Output(name=name, column=name) for name in names))
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cdc_core import Column, ColumnType, Kind, TableName, TableSchema
@@ -36,6 +38,12 @@ def test_columns_are_passed_on_and_expressions_computed() -> None:
     ]
     assert query.condition is not None
     assert query.condition.sql == "`v0`.`typed`.`id` > '3'"
+
+
+def test_what_travels_beside_a_query_that_passes_nothing_on_is_small() -> None:
+    schema = replace(table("picture", "id"), primary_key=("id",))
+    query = bind(parse_query("SELECT upper(id) AS up FROM orders"), schema)
+    assert query.passing.raw == ("id",)
 
 
 def test_a_quoted_name_is_that_of_a_column_of_the_table() -> None:
