@@ -29,6 +29,7 @@ __all__ = [
     "END",
     "FAILED",
     "IDLE",
+    "PIECES",
     "PIECE_BYTES",
     "REFUSED",
     "ROWS",
@@ -46,7 +47,7 @@ __all__ = [
 
 BEGIN, ROWS, END, FAILED, IDLE, REFUSED, TRACED = "begin", "rows", "end", "failed", "idle", "refused", "traced"
 BESIDE = "beside"
-_PIECES, _PIECE = "pieces", "piece"
+PIECES, _PIECE = "pieces", "piece"
 SPARK_SCHEMA = "kind STRING, table STRING, version INT, payload BINARY"
 TARGET_BYTES = 2 * 1024 * 1024
 """Row batches of more than twice this are divided, so that few have to be cut into pieces."""
@@ -116,7 +117,7 @@ def unpack(batches: Iterable[Arriving]) -> Iterator[tuple[str, Any]]:
             payload = payloads[index].as_buffer()
             if kind != FAILED and (kind == _PIECE) != (joined is not None):
                 raise ContractError(f"engine: a row of kind '{kind}' arrived where {_due(joined)} was due")
-            if kind == _PIECES:
+            if kind == PIECES:
                 joined = _Joined(**json.loads(payload.to_pybytes()))
                 continue
             if joined is not None and kind == _PIECE:
@@ -168,7 +169,7 @@ def _in_pieces(
     if size <= PIECE_BYTES:
         yield _row(kind, table, version, b"".join(parts))
         return
-    yield note(_PIECES, {"kind": kind, "size_bytes": size})
+    yield note(PIECES, {"kind": kind, "size_bytes": size})
     for number, piece in enumerate(_cut(parts)):
         yield _row(_PIECE, table, number, piece)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_core.delivery.dead_letters import BadRow
-from cdc_core.engine.packing import BESIDE, REFUSED, ROWS, Arriving, unpack
+from cdc_core.engine.packing import BESIDE, PIECES, REFUSED, ROWS, Arriving, unpack
 from cdc_core.errors import ContractError
 from cdc_core.queries.binding import BoundQuery, QueryPlan
 from cdc_core.rows import Op, RowBatch
@@ -56,6 +56,8 @@ def _divided(batches: Iterable[pa.RecordBatch]) -> Iterator[Arriving]:
             part = batch.slice(start, end - start)
             if start < end and numbers[start] == NO_PLAN:
                 notes = part.select(["kind", "version", "payload"])
+                if pc.index(notes.column("kind"), PIECES).as_py() >= 0:
+                    yield BESIDE, None  # let go of a large one while the pieces of the next are joined
                 yield notes.filter(pc.not_equal(notes.column("kind"), FILLER))
             elif start < end:
                 yield _CHANGES, part

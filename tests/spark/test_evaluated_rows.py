@@ -1,0 +1,54 @@
+"""What Spark made of the columns layout, joined with what travelled beside it, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+
+import pyarrow as pa
+from cdc_testing.scripted import TABLE
+
+from cdc_core import Column, ColumnType, Kind, Op, RowBatch
+from cdc_core.queries.binding import QueryPlan, bind
+from cdc_core.queries.statement import parse_query
+from cdc_core.spark.columns import columns_schema, packed_columns
+from cdc_core.spark.evaluated_rows import opened
+
+TEXT = Column(name="text", type=ColumnType(kind=Kind.STRING, source="text"))
+SCHEMA = replace(TABLE, columns=(*TABLE.columns, TEXT))
+
+
+def wide(number: int, size: int) -> RowBatch:
+    """Return one row with a text of *size* bytes."""
+    ids = pa.array([number], pa.int64())
+    return RowBatch.of(
+        SCHEMA,
+        op=pa.array([Op.UPDATE], pa.uint8()),
+        updated=RowBatch.timestamps(ids, pa.array([0], pa.int32())),
+        key=RowBatch.struct(SCHEMA.key_type, [ids]),
+        after=RowBatch.struct(SCHEMA.after_type, [ids, ids, pa.array(["x" * size])]),
+    )
+
+
+def test_one_large_row_is_held_at_a_time() -> None:
+    query = bind(parse_query("SELECT id, text FROM counter"), SCHEMA)
+    columns = tuple(SCHEMA.column(name) for name in ("id", "text"))
+    plan = QueryPlan(query=query, schema=replace(TABLE, columns=columns))
+    schema, size = columns_schema([query]), 20_000_000
+    packed = [[*packed_columns(wide(number, size), queries=[query], schema=schema)] for number in range(2)]
+    most = 0
+
+    def arriving() -> Iterator[pa.RecordBatch]:
+        nonlocal most
+        for batch in chain(*packed):
+            yield batch
+            most = max(most, pa.total_allocated_bytes() - before)
+
+    before = pa.total_allocated_bytes()
+    found = []
+    for _, value in opened(arriving(), [plan], deletes_as_rows=True):
+        found.append(value.column("after").field("id").to_pylist())
+        del value
+    assert found == [[0], [1]]
+    assert size < most < 1.5 * size
