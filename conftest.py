@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
@@ -24,6 +25,9 @@ pytest_plugins = [
     "cdc_testing.table_rows",
     "cdc_testing.webhook_server",
 ]
+
+settings.register_profile("cdc", deadline=None)  # a busy machine may pause any test
+settings.load_profile("cdc")
 
 _SERVERS = {"kafka": ("kafka",), "spark": ("tests/spark/", "tests/end_to_end/")}
 

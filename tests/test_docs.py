@@ -178,7 +178,7 @@ def test_every_page_is_linked() -> None:
         for document in DOCUMENTS
         for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", document.read_text())
     }
-    pages = {path.resolve() for path in (*ROOT.glob("docs/*.md"), *ROOT.glob("docs/examples/*"))}
+    pages = {path.resolve() for path in (*ROOT.glob("docs/*.md"), *ROOT.glob("docs/examples/*.*"))}
     assert pages <= linked
 
 
