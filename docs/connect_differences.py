@@ -146,7 +146,7 @@ DIFFERENCES = (
         requests=("`POST /connectors` with an unknown key",),
         theirs="201",
         here="400",
-        why="an option that is ignored is a mistake that nobody sees",
+        why="an ignored option would hide a mistake",
     ),
     Difference(
         shown="`PUT …/config/validate` with an unknown key",

@@ -28,4 +28,4 @@ def harmless(drop: Callable[[], object] = lambda: None) -> Iterator[None]:
 
 @lru_cache(maxsize=100)
 def _log_once(text: str) -> None:
-    log.warning("a trace of changes failed, and the changefeed goes on without: %s", text)
+    log.warning("a trace failed, and the changefeed continues without it: %s", text)

@@ -30,7 +30,7 @@ _CUMULATIVE = AggregationTemporality.CUMULATIVE
 _UNITS = {"seconds": "s", "bytes": "By", "": ""}
 """Codes of UCUM. What is counted is an annotation there, such as {rows}."""
 _UNKNOWN = cast(Any, None)
-"""The smallest and the largest value of a histogram, which nobody kept."""
+"""The smallest and the largest value of a histogram, which are not recorded."""
 
 
 def metrics_data(samples: Iterable[Sample], *, resource: Resource, now_ns: int, started_ns: int) -> MetricsData:

@@ -94,7 +94,7 @@ class OtlpExport:
             log.info("metrics reach %s again", self._settings.endpoint)
         elif self._works and not works:
             log.warning(
-                "metrics do not reach %s, and changefeeds go on without; this is said once until they do: %s",
+                "metrics do not reach %s; changefeeds continue without them, and this is logged once until they do: %s",
                 self._settings.endpoint,
                 reason or "no answer",
             )

@@ -67,7 +67,7 @@ def test_a_failure_of_a_trace_fails_no_slice_and_ends_what_is_traced_there(
         search = WantedChanges(StepTrace(requests=requests, planned=1.0), step=3, position_of=broken)  # type: ignore[arg-type]
         assert search.found_in(rows, as_it_is) == []
         assert search.found_in(rows, as_it_is) == []
-    assert [record.getMessage().rpartition("without: ")[2] for record in caplog.records] == [
+    assert [record.getMessage().rpartition("without it: ")[2] for record in caplog.records] == [
         "ZeroDivisionError: division by zero",
         "ContractError: rangefeed broke its contract: position_of() returned bytes",
     ]

@@ -188,7 +188,7 @@ def test_an_endpoint_that_fails_is_reported_once_and_again_when_it_works(
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         (
             "WARNING",
-            f"metrics do not reach {place}, and changefeeds go on without; this is said once until they do:"
+            f"metrics do not reach {place}; changefeeds continue without them, and this is logged once until they do:"
             " Failed to export metrics batch code: 400, reason: Bad Request",
         ),
         ("INFO", f"metrics reach {place} again"),
