@@ -147,7 +147,7 @@ class Run:
         try:
             with ThreadPoolExecutor(1, thread_name_prefix=f"opening Spark for {self._feed.name}") as pool:
                 self._say(phase="starting Spark")
-                opening = self._opening = pool.submit(self._host.hold, self._feed.name)
+                opening = self._opening = pool.submit(self._host.hold, self._feed.name, self._feed.modules)
                 try:
                     check_and_prepare(self._feed, self._store, self._check_executors, self._queries.delivered)
                 except BaseException:  # a refusal does not wait for Spark
@@ -307,7 +307,7 @@ class Run:
             self._warm = False
             self._say(phase="starting Spark")
         opening, self._opening, self._opened = self._opening, None, False
-        slots = self._host.hold(self._feed.name) if opening is None else opening.result()
+        slots = self._host.hold(self._feed.name, self._feed.modules) if opening is None else opening.result()
         if not self._host.is_local:
             self._say(phase="waiting for executors")
             slots = self._host.await_executors(self._feed.options.executor_wait, stopped=self._orders.stop.is_set)

@@ -78,7 +78,7 @@ class SparkHost:
         session = self._session
         return session is not None and session.sparkContext is context
 
-    def hold(self, user: str) -> int:
+    def hold(self, user: str, modules: Sequence[str] = ()) -> int:
         self._users.add(user)
         with self._lock, _spark_errors():
             if self._session is not None and not is_alive(self._session):
@@ -89,6 +89,7 @@ class SparkHost:
                     self._spark,
                     log_path=self._log_path,
                     changefeeds=self._changefeeds,
+                    modules=modules,
                     wanted=lambda: bool(self._users),
                 )
             return max(1, self._session.sparkContext.defaultParallelism)

@@ -48,6 +48,8 @@ _LOADED = (
     "cdc_core.store.progress",
 )
 """What the processes need, except the modules that they run as programs."""
+_HIDDEN = ("polars",)
+"""What begins threads when it is loaded, as ADBC does wherever it is installed, and is of no use to it with Arrow."""
 _LIMIT_S = 5.0
 
 
@@ -136,10 +138,28 @@ def _add_places(python_path: str) -> None:
     sys.path[1:1] = [place for place in places if place not in sys.path]
 
 
+def _load(modules: Sequence[str]) -> None:
+    """Load plugins' *modules*, except when one begins a thread, which would be missing in processes that are forked.
+
+    Those that fail do so again in the process that needs them, which says why.
+    """
+    before = len(os.listdir("/proc/self/task"))
+    hidden = {name: None for name in _HIDDEN if name not in sys.modules}
+    sys.modules.update(hidden)  # type: ignore[arg-type]
+    for module in modules:
+        with suppress(Exception):
+            import_module(module)
+    for name in hidden:
+        del sys.modules[name]
+    if len(os.listdir("/proc/self/task")) > before:
+        os.execv(sys.executable, [*sys.orig_argv[: -len(modules)]])
+
+
 if __name__ == "__main__":
-    descriptor, directory = sys.argv[1:]
+    descriptor, directory, *modules = sys.argv[1:]
     for module in _LOADED:
         import_module(module)
+    _load(modules)
     gc.collect()
     gc.freeze()  # a collection in a child would write to every page of it
     with socket.socket(fileno=int(descriptor)) as listening:

@@ -110,11 +110,12 @@ def open_session(
     *,
     log_path: Path,
     changefeeds: int = 1,
+    modules: Sequence[str] = (),
     wanted: Callable[[], bool] = lambda: True,
 ) -> SparkSession:
     """Return the session of application *name*, with the settings *spark* over ours.
 
-    Without a master among them there is a task slot for each core and each of *changefeeds*.
+    Without a master among them there is a task slot for each core and each of *changefeeds*. Tasks will load *modules*.
     The output of the JVM and the Python workers goes to *log_path*, and their temporary files into a directory beside
     it, which is emptied first. Called from any thread, by one at a time. When it raises, no JVM is left.
 
@@ -150,6 +151,7 @@ def open_session(
                 log_path=log_path,
                 scratch=scratch,
                 python_path=_python_path(spark),
+                modules=modules,
                 wanted=wanted,
             )
         session = _builder(settings).getOrCreate()

@@ -95,6 +95,25 @@ def test_a_process_has_all_that_spark_gave_it_and_has_loaded_what_it_needs(forke
     assert {"pyarrow", "pyspark.worker", "cdc_core.spark.writer"} <= {*shown["loaded"]}
 
 
+@pytest.mark.parametrize("threads", [False, True])
+def test_what_plugins_need_is_loaded_too_unless_it_begins_threads(tmp_path: Path, modules: Path, threads: bool) -> None:
+    """A process that is forked would be without them."""
+    begun = "import threading, time\nthreading.Thread(target=time.sleep, args=[999], daemon=True).start()\n"
+    (tmp_path / "of_a_plugin.py").write_text(begun if threads else "")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(tmp_path))
+        loads = ["not_there", "cdc_core.queries.restricting", "of_a_plugin"]
+        python = ForkedPython({}, loads, scratch=tmp_path, log_path=tmp_path / "log")
+    try:
+        shown = json.loads(started(python, modules, "-m", "shown").communicate("said\n")[0])
+    finally:
+        python.end()
+    assert ("of_a_plugin" in shown["loaded"]) != threads
+    assert ("sqlglot" in shown["loaded"]) != threads
+    assert "cdc_core.spark.writer" in shown["loaded"]
+    assert (tmp_path / "log").read_text() == ""
+
+
 def test_what_a_process_prints_is_seen_whatever_becomes_of_it(forked: ForkedPython, modules: Path) -> None:
     process = started(forked, modules, "-m", "ending")
     assert process.communicate()[0] == "now"
