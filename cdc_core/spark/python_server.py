@@ -3,13 +3,18 @@
 Spark starts half a dozen of them one after another before the first row, and each would spend its first second on
 loading the same modules. This one loads them while the JVM starts. It ends with its standard input. Only
 libraries that know how to fork have threads in it: Arrow's allocator, and OpenBLAS.
+
+A process with variables that this one does not have, such as those that only `spark-env.sh` sets, is not forked: what
+is loaded has looked at its environment already.
 """
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import gc
 import json
+import logging
 import os
 import runpy
 import select
@@ -17,15 +22,17 @@ import shutil
 import signal
 import socket
 import sys
-import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["NAMES", "serve"]
+__all__ = ["NAMES", "Asked", "End", "run", "serve", "too_late"]
+
+log = logging.getLogger(__name__)
 
 NAMES = {
     "pyspark.worker": "cdc-worker",
@@ -50,11 +57,65 @@ _LOADED = (
 """What the processes need, except the modules that they run as programs."""
 _HIDDEN = ("polars",)
 """What begins threads when it is loaded, as ADBC does wherever it is installed, and is of no use to it with Arrow."""
+_OF_SPARK = (
+    "PYSPARK_",
+    "PYTHON_DAEMON_",
+    "PYTHON_FAULTHANDLER_",
+    "PYTHON_TRACEBACK_",
+    "PYTHON_UDF_",
+    "PYTHON_UNIX_DOMAIN_",
+    "PYTHON_WORKER_",
+    "SPARK_",
+    "_PYSPARK_",
+)
+"""How the variables begin that Spark gives each process for itself, and reads when the process runs."""
+_OF_NO_LIBRARY = frozenset({"OLDPWD", "PWD", "PYTHONPATH", "PYTHONUNBUFFERED", "SHLVL", "_"})
+"""Variables of shells, and what a forked process is given in another way."""
+_ONLY_OF_WORKERS = "OMP_NUM_THREADS"
 _LIMIT_S = 5.0
 
 
-def serve(listening: socket.socket) -> None:
-    """Fork a process for each launcher that asks for one, until standard input ends."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a forked process is to run, for the *launcher* that asked for it."""
+
+    launcher: socket.socket
+    request: Mapping[str, Any]
+    descriptors: Sequence[int]
+    """Its standard input, output and error."""
+
+
+class End:
+    """The end of a forked process: its launcher learns its status when all is done that Python does at its end.
+
+    Made before anything is loaded: hooks of `atexit` run in the opposite order, and this one does not return.
+    """
+
+    def __init__(self) -> None:
+        self.status = 0
+        self._launcher: socket.socket | None = None
+        atexit.register(self._tell)
+
+    def told_to(self, launcher: socket.socket) -> None:
+        """Have *launcher* told, in this process only."""
+        self._launcher = launcher
+
+    def _tell(self) -> None:
+        if self._launcher is None or self._launcher.fileno() < 0:  # the server, or a child of a forked process
+            return
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(AttributeError, OSError, ValueError):
+                stream.flush()
+        with suppress(OSError):
+            self._launcher.sendall(bytes([self.status & 0xFF]))
+        os._exit(self.status & 0xFF)  # without freeing one by one what the server has loaded
+
+
+def serve(listening: socket.socket) -> Asked | None:
+    """Fork a process for each launcher that asks for one; return None when standard input ends.
+
+    In the forked process, return what it is to run.
+    """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel forgets those that have ended
     poll = select.poll()
     for waited in (0, listening.fileno()):
@@ -63,44 +124,63 @@ def serve(listening: socket.socket) -> None:
         if not ready:
             continue
         launcher, _ = listening.accept()
-        with launcher:
-            launcher.settimeout(_LIMIT_S)
-            try:
-                request, descriptors = _received(launcher)
-            except (OSError, ValueError):  # the launcher was ended, or hangs
-                continue
-            launcher.settimeout(None)
-            if os.fork() == 0:
-                listening.close()
-                _run(launcher, request, descriptors)
-            for descriptor in descriptors:
-                os.close(descriptor)
+        launcher.settimeout(_LIMIT_S)
+        try:
+            asked = _received(launcher)
+        except (OSError, ValueError):  # the launcher was ended, or hangs
+            launcher.close()
+            continue
+        launcher.settimeout(None)
+        if names := too_late(os.environ, asked.request["environment"]):
+            _, *words = asked.request["arguments"]
+            log.warning("not forked: %s, which has other values of %s", " ".join(words), ", ".join(names))
+        elif os.fork() == 0:
+            return asked
+        launcher.close()  # if nothing was forked, it runs the real Python
+        for descriptor in asked.descriptors:
+            os.close(descriptor)
+    return None
 
 
-def _received(launcher: socket.socket) -> tuple[dict[str, Any], Sequence[int]]:
-    """Return what is to run, and its standard input, output and error."""
+def too_late(ours: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
+    """Return the names of the variables for which *wanted* differs from *ours*, if a library may have looked at them.
+
+    Shells leave out variables whose names are no names to them.
+    """
+    names = {name for name in ours.keys() | wanted.keys() if ours.get(name) != wanted.get(name)}
+    if _ONLY_OF_WORKERS not in wanted:
+        names.discard(_ONLY_OF_WORKERS)
+    return sorted(
+        name for name in names if name.isidentifier() and name not in _OF_NO_LIBRARY and not name.startswith(_OF_SPARK)
+    )
+
+
+def _received(launcher: socket.socket) -> Asked:
+    """Return what *launcher* asks for."""
     size, descriptors, _, _ = socket.recv_fds(launcher, 4, 3)
     try:
         with launcher.makefile("rb") as stream:
-            return json.loads(stream.read(int.from_bytes(size, "big"))), descriptors
+            request = json.loads(stream.read(int.from_bytes(size, "big")))
+        return Asked(launcher=launcher, request=request, descriptors=descriptors)
     except BaseException:
         for descriptor in descriptors:
             os.close(descriptor)
         raise
 
 
-def _run(launcher: socket.socket, request: dict[str, Any], descriptors: Sequence[int]) -> None:
-    """Become the process that was asked for, and end with it. Does not return."""
-    status = 1
+def run(asked: Asked, end: End) -> None:
+    """Run what was *asked* for in this process, which was forked for it, and give *end* its status."""
+    launcher, request = asked.launcher, asked.request
+    end.status = 1
+    end.told_to(launcher)
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for number, descriptor in enumerate(descriptors):
+        for number, descriptor in enumerate(asked.descriptors):
             os.dup2(descriptor, number)
             os.close(descriptor)
         os.chdir(request["directory"])
         os.environ.clear()
         os.environ.update(request["environment"])
-        time.tzset()
         os.register_at_fork(after_in_child=launcher.close)
         _end_with(launcher)
         launcher.sendall(b"\1")
@@ -111,18 +191,15 @@ def _run(launcher: socket.socket, request: dict[str, Any], descriptors: Sequence
         sys.argv = [module, *arguments]
         sys.modules.pop(module, None)  # runpy warns of one that is loaded
         runpy.run_module(module, run_name="__main__", alter_sys=True)
-        status = 0
+        end.status = 0
     except SystemExit as ended:
-        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        end.status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        if ended.code is not None and not isinstance(ended.code, int):
+            sys.stderr.write(f"{ended.code}\n")
     except BaseException:
         traceback.print_exc()
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the module's handler must not prevent the end
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()
-        with suppress(OSError, ValueError):
-            launcher.sendall(bytes([status & 0xFF]))
-        os._exit(status & 0xFF)
 
 
 def _end_with(launcher: socket.socket) -> None:
@@ -157,11 +234,15 @@ def _load(modules: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     descriptor, directory, *modules = sys.argv[1:]
+    end = End()
     for module in _LOADED:
         import_module(module)
     _load(modules)
     gc.collect()
     gc.freeze()  # a collection in a child would write to every page of it
     with socket.socket(fileno=int(descriptor)) as listening:
-        serve(listening)
-    shutil.rmtree(directory, ignore_errors=True)  # who started it may have been killed
+        asked = serve(listening)
+    if asked is None:
+        shutil.rmtree(directory, ignore_errors=True)  # who started it may have been killed
+    else:
+        run(asked, end)

@@ -18,14 +18,20 @@ from cdc_testing.engine import eventually
 from cdc_core.spark.forked_python import ForkedPython
 
 SHOWN = """
-import json, os, sys, time
+import json, os, sys
 print("shown on", file=sys.stderr)
 print(json.dumps({
     "name": __name__, "arguments": sys.argv[1:], "input": sys.stdin.readline(), "directory": os.getcwd(),
     "environment": dict(os.environ), "parent": os.getppid(), "loaded": sorted(sys.modules), "path": sys.path,
-    "zone": time.tzname[0],
 }))
 sys.exit(7)
+"""
+HOOKED = """
+import atexit, sys, threading
+atexit.register(print, "the first hook", end="")
+atexit.register(print, "the last hook")
+threading.Timer(0.05, print, ["a thread"]).start()
+sys.exit("why")
 """
 STARTER = """
 import sys, time
@@ -47,6 +53,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("modules")
     (directory / "shown.py").write_text(SHOWN)
     (directory / "waiting.py").write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(999)\n")
+    (directory / "hooked.py").write_text(HOOKED)
     (directory / "ending.py").write_text("import os\nprint('now', end='')\nos._exit(0)\n")
     return directory
 
@@ -63,8 +70,10 @@ def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedPython]:
     assert not Path(python.program).exists()
 
 
-def started(python: ForkedPython, modules: Path, *words: str) -> subprocess.Popen[str]:
-    pipe = subprocess.PIPE
+def started(python: ForkedPython, modules: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
+    """Start *words* as Spark does: with the environment that the server has, *variables*, and some of Spark's own."""
+    pipe, server = subprocess.PIPE, python._server
+    known = psutil.Process(server.pid).environ() if server.poll() is None else os.environ
     return subprocess.Popen(
         [python.program, *words],
         stdin=pipe,
@@ -73,10 +82,10 @@ def started(python: ForkedPython, modules: Path, *words: str) -> subprocess.Pope
         text=True,
         cwd=modules.parent,
         env={
-            **os.environ,
+            **known,
             "PYTHONPATH": f"/of/spark-core.jar{os.pathsep}{modules}",
-            "ONLY_HERE": "\udcff",
-            "TZ": "ABC5",
+            "SPARK_ONLY_HERE": "\udcff",
+            **variables,
         },
     )
 
@@ -88,8 +97,7 @@ def test_a_process_has_all_that_spark_gave_it_and_has_loaded_what_it_needs(forke
     shown = json.loads(output)
     assert (shown["name"], shown["arguments"], shown["input"]) == ("__main__", ["a b", ""], "said\n")
     assert shown["directory"] == str(modules.parent)
-    assert shown["environment"]["ONLY_HERE"] == "\udcff"
-    assert shown["zone"] == "ABC"
+    assert shown["environment"]["SPARK_ONLY_HERE"] == "\udcff"
     assert "/of/spark-core.jar" not in shown["path"]
     assert shown["parent"] == forked._server.pid
     assert {"pyarrow", "pyspark.worker", "cdc_core.spark.writer"} <= {*shown["loaded"]}
@@ -112,6 +120,25 @@ def test_what_plugins_need_is_loaded_too_unless_it_begins_threads(tmp_path: Path
     assert ("sqlglot" in shown["loaded"]) != threads
     assert "cdc_core.spark.writer" in shown["loaded"]
     assert (tmp_path / "log").read_text() == ""
+
+
+def test_a_process_with_variables_that_a_library_may_have_looked_at_is_not_forked(
+    forked: ForkedPython, modules: Path
+) -> None:
+    """Only `spark-env.sh` sets them, for example."""
+    process = started(forked, modules, "-m", "shown", OPENBLAS_VERBOSE="1", MALLOC_ARENA_MAX="2")
+    shown = json.loads(process.communicate("")[0])
+    assert process.returncode == 7
+    assert shown["environment"]["MALLOC_ARENA_MAX"] == "2"
+    assert "pyarrow" not in shown["loaded"]
+    log = (Path(forked.program).parent.parent / "log").read_text()
+    assert "not forked: shown, which has other values of MALLOC_ARENA_MAX, OPENBLAS_VERBOSE\n" in log
+
+
+def test_a_process_ends_as_any_python_does(forked: ForkedPython, modules: Path) -> None:
+    process = started(forked, modules, "-m", "hooked")
+    assert process.communicate() == ("a thread\nthe last hook\nthe first hook", "why\n")
+    assert process.returncode == 1
 
 
 def test_what_a_process_prints_is_seen_whatever_becomes_of_it(forked: ForkedPython, modules: Path) -> None:
