@@ -22,6 +22,8 @@ _FRESH_S = 1.0
 """What was read so recently is not read again: several scrapers cost the store no more than one."""
 _WITHOUT_NODE = frozenset({"running", "pause-requested", "paused", "cancel-requested", "reverting", "failed"})
 """States in which a job that no node runs has metrics all the same."""
+_LAST_S = 1.0
+"""How long the end of a process may wait for a store that does not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +99,12 @@ class Watched:
         return None if self._node is None else self._node.problem(seen)
 
     def close(self) -> None:
-        """Close the connection to the store."""
-        with self._lock:
-            self._store.close()
+        """Close the connection to the store; return without that while the store does not answer a thread."""
+        if self._lock.acquire(timeout=_LAST_S):
+            try:
+                self._store.close()
+            finally:
+                self._lock.release()
 
     def _fresh(self) -> tuple[Seen, bool]:
         with self._lock:

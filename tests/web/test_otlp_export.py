@@ -6,7 +6,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +23,7 @@ from cdc_core.telemetry.metric import Sample
 from cdc_core.telemetry.metrics import METRICS, labels_of
 from cdc_core.web.otlp_export import OtlpExport
 from cdc_core.web.otlp_settings import OtlpSettings, otlp_secrets
+from cdc_core.web.watched import Watched
 
 CREATED = datetime(2026, 1, 31, 12, tzinfo=UTC)
 CUMULATIVE = AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
@@ -216,6 +217,19 @@ def test_an_endpoint_that_is_silent_holds_up_nothing(
     assert collected == [True]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "Failed to export metrics batch due to timeout" in caplog.text
+
+
+def test_a_progress_store_that_is_silent_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cdc_core.web.otlp_export._LAST_S", 0.05)
+    monkeypatch.setattr("cdc_core.web.watched._LAST_S", 0.05)
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "1")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        store = f"postgresql://cdc@127.0.0.1:{silent.getsockname()[1]}/cdc"
+        with closing(Watched(store)) as watched, exporting(watched.samples) as export:
+            asking, _ = silent.accept()
+        assert export._thread.is_alive(), "nobody waited for the store"
+        asking.close()
+    export._thread.join(30)
 
 
 def test_samples_that_cannot_be_collected_end_nothing(
