@@ -16,7 +16,7 @@ from cdc_core.engine.orders import Stopped
 from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.spark.class_archive import VARIABLE, ClassArchive
 from cdc_core.spark.host import SparkHost
-from cdc_core.spark.jvm import forked_python
+from cdc_core.spark.jvm import forget_jvm, forked_python
 from cdc_core.spark.session import DEFAULT_MASTER, close_session, is_alive, open_session, require_java
 
 
@@ -83,8 +83,14 @@ def process_name(_: int) -> str:
 
 @pytest.fixture
 def no_session(kept_spark: KeptSpark) -> None:
-    """There is no session in this process yet."""
+    """There is no session in this process yet. There may be a JVM, of an earlier test here."""
     kept_spark.close()
+
+
+@pytest.fixture
+def no_jvm(no_session: None) -> None:
+    """Nor is there a JVM: the next session starts one."""
+    forget_jvm(grace_s=0.0)
 
 
 @pytest.mark.usefixtures("no_session")
@@ -125,7 +131,7 @@ def submit(directory: Path, script: str) -> Path:
     return directory
 
 
-@pytest.mark.usefixtures("no_session")
+@pytest.mark.usefixtures("no_jvm")
 def test_a_session_that_cannot_be_made_leaves_no_jvm(tmp_path: Path) -> None:
     before = set(psutil.Process().children())
     with pytest.raises(TerminalError, match=r"Spark cannot start: .*local\[no\].*; see "):
@@ -133,7 +139,7 @@ def test_a_session_that_cannot_be_made_leaves_no_jvm(tmp_path: Path) -> None:
     assert set(psutil.Process().children()) <= before
 
 
-@pytest.mark.usefixtures("no_session")
+@pytest.mark.usefixtures("no_jvm")
 def test_an_interrupted_start_leaves_no_jvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A JVM that is still starting, for example one that downloads packages, does not read its standard input."""
     home = submit(tmp_path / "spark", f"echo $$ > {tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid; sleep 999")
@@ -153,7 +159,7 @@ def test_an_interrupted_start_leaves_no_jvm(tmp_path: Path, monkeypatch: pytest.
     assert set(psutil.Process().children()) <= before
 
 
-@pytest.mark.usefixtures("no_session")
+@pytest.mark.usefixtures("no_jvm")
 def test_a_start_that_nobody_waits_for_any_more_ends_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A changefeed that is refused while Spark starts does not wait for it."""
     home = submit(tmp_path / "spark", f"touch {tmp_path}/begun; sleep 999")
@@ -172,7 +178,7 @@ def test_a_start_that_nobody_waits_for_any_more_ends_at_once(tmp_path: Path, mon
     assert set(psutil.Process().children()) <= before
 
 
-@pytest.mark.usefixtures("no_session")
+@pytest.mark.usefixtures("no_jvm")
 @pytest.mark.parametrize("status", [0, 3])
 def test_a_jvm_that_ends_at_once_is_an_error(status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HOME", str(submit(tmp_path / "spark", f"echo no memory; exit {status}")))
