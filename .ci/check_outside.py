@@ -1,7 +1,8 @@
 """Do what the author of a plugin does: install the wheels, create a plugin, test it, run its pipeline, uninstall it.
 
-The wheels are those that .ci/check_wheels.py left in build/wheels. Everything happens in a temporary directory with
-its own virtual environment; nothing can be imported from the tree.
+The wheels are those that .ci/check_wheels.py left in build/wheels; if a file of theirs has changed since, it builds
+them again. Everything happens in a temporary directory with its own virtual environment; nothing can be imported from
+the tree.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-WHEELS = ROOT / "build" / "wheels"
+import check_wheels
+from check_wheels import ROOT, WHEELS
+
 EXTRAS = {"cdc_core": "spark", "cdc_rangefeed_postgres": "demo"}
 """By package, the extra that a pipeline from an embedded PostgreSQL needs."""
 
@@ -32,8 +34,10 @@ def main() -> int:
 
 def check(outside: Outside) -> None:
     """Run every step. Raises: SystemExit for the first that fails."""
+    if not check_wheels.are_current():
+        with step("build the wheels"):
+            expect(check_wheels.main() == 0, "a wheel is not as it should be")
     wheels = [path for path in sorted(WHEELS.glob("*/*.whl")) if not path.parent.name.startswith("template")]
-    expect(bool(wheels), f"there are no wheels in {WHEELS}; run .ci/check_wheels.py")
     with step("install the wheels, with what they need"):
         venv.create(outside.directory / "venv", with_pip=True)
         outside.run(

@@ -6,6 +6,7 @@ A wheel holds its package and nothing else, its metadata name the licence, and i
 from __future__ import annotations
 
 import ast
+import hashlib
 import re
 import shutil
 import subprocess
@@ -23,11 +24,13 @@ CARRIERS = ("cdc_conformance",)
 """Packages that carry the templates; there the modules of a template have the suffix .py.txt."""
 LICENSE = "Apache-2.0"
 DOCS = ROOT / "docs"
+STAMP = WHEELS / "sources.sha256"
 
 
 def main() -> int:
     problems = []
     shutil.rmtree(WHEELS, ignore_errors=True)
+    built_from = sources()
     for project in sorted([ROOT / "pyproject.toml", *ROOT.glob("*/*/pyproject.toml")]):
         out = WHEELS / project.parent.name
         command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out)]
@@ -38,7 +41,24 @@ def main() -> int:
         found = list(check(project, wheel))
         print(f"{wheel.name}: {'; '.join(found) or 'ok'}")
         problems += found
+    STAMP.write_text(built_from)
     return 1 if problems else 0
+
+
+def are_current() -> bool:
+    """Return whether build/wheels holds what would be built now."""
+    return STAMP.is_file() and STAMP.read_text() == sources()
+
+
+def sources() -> str:
+    """Return a hash of every file that a wheel is built from, and of some others: all but tests."""
+    wanted = ("--cached", "--others", "--exclude-standard", "-z", "--", ".", ":!tests", ":!*/*/tests")
+    listed = subprocess.run(["git", "ls-files", *wanted], cwd=ROOT, check=True, capture_output=True, text=True)
+    found = hashlib.sha256()
+    for name in sorted(set(listed.stdout.rstrip("\0").split("\0"))):
+        if (path := ROOT / name).is_file():  # else it was deleted
+            found.update(f"{name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return found.hexdigest()
 
 
 def check(project: Path, wheel: Path) -> Iterator[str]:
