@@ -5,16 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import tomllib
-from collections.abc import Callable
 from contextlib import closing
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from cdc_conformance.rows import INT8, Change, rows, table
+from cdc_testing.cloud_events import PAGE, of_kafka, of_request
 from cdc_testing.kafka_fixtures import Kafka
 from cdc_testing.kafka_reading import read_topics
-from cdc_testing.pages import Page
 from cdc_testing.webhook_server import WebhookServer
 
 from cdc_core import Changefeed, Op, OptionError, SliceInfo, Timestamp
@@ -22,7 +20,6 @@ from cdc_core.config.resolve import resolve, resolve_without_sink
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.plugins.host import PluginHost
 
-PAGE = Page("cloudevents.md")
 ORDERS = table("orders", {"id": INT8, "amount": INT8})
 AT = Timestamp(1_769_860_800_123_456_000)
 FLUSH = {"webhook_sink_config": {"Flush": {"Messages": 10, "Frequency": "1m"}}}
@@ -37,14 +34,6 @@ def written() -> dict[str, Any]:
     (text,) = PAGE.blocks("toml")
     changefeed: dict[str, Any] = tomllib.loads(text)["changefeed"]["orders"]
     return changefeed
-
-
-def function(name: str) -> Callable[..., Any]:
-    """Return the function *name* of the page."""
-    (text,) = (text for text in PAGE.blocks("python") if f"def {name}(" in text)
-    found: dict[str, Any] = {}
-    exec(text, found)
-    return found[name]  # type: ignore[no-any-return]
 
 
 def changefeed(sink: str, **options: Any) -> Changefeed:
@@ -71,12 +60,7 @@ def test_a_consumer_of_kafka_reads_what_the_page_shows(
     deliver(resolve(changefeed(f"kafka://{kafka_broker.bootstrap_servers}", **options), host))
     messages = read_topics(kafka_broker.bootstrap_servers, [f"{topic_prefix}orders"])
     shown, mark = map(json.loads, PAGE.blocks("json"))
-    found = []
-    for message in messages:
-        stored = SimpleNamespace(headers=lambda m=message: m.headers, key=lambda m=message: m.key)
-        stored.value = lambda m=message: m.value
-        found.append(as_json(function("event_of")(stored)))
-    assert found == [shown, mark]
+    assert [as_json(of_kafka(message)) for message in messages] == [shown, mark]
     if mode == "structured":
         assert [json.loads(message.value or b"") for message in messages] == [shown, mark]
 
@@ -91,7 +75,7 @@ def test_an_endpoint_reads_what_the_page_shows(
     found = [
         as_json(event)
         for request in webhook_server.requests(path)
-        for event in function("events_of")(request["headers"], base64.b64decode(request["body"]))
+        for event in of_request(request["headers"], base64.b64decode(request["body"]))
     ]
     shown["data"] |= {"key": [42], "topic": "orders"}
     if options.get("cloudevents_mode") == "binary":  # the header Content-Type stands for it

@@ -7,8 +7,10 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 __all__ = ["Page"]
 
@@ -28,6 +30,13 @@ class Page:
     def blocks(self, language: str) -> list[str]:
         """Return the fenced blocks in *language*."""
         return re.findall(rf"```{language}\n(.*?)```", self.text, re.DOTALL)
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """Return the function *name* that a block of the page defines."""
+        (text,) = (text for text in self.blocks("python") if f"def {name}(" in text)
+        found: dict[str, Any] = {}
+        exec(text, found)
+        return found[name]  # type: ignore[no-any-return]
 
     def section(self, heading: str) -> str:
         """Return the text below a heading."""

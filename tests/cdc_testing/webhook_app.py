@@ -141,7 +141,7 @@ class Endpoint:
         if status == 200 and self._max_bytes is not None and len(plain) > self._max_bytes:
             status, text = 413, f"at most {self._max_bytes} bytes"
         if 200 <= status < 300 and fault.get("reset") != "before":
-            self._accept(scope["path"], identity, plain)
+            self._accept(scope, identity, plain)
         answer = text.encode()
         headers = [(name.encode(), value.encode()) for name, value in fault.get("headers", {}).items()]
         if fault.get("reset"):
@@ -153,13 +153,18 @@ class Endpoint:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": answer})
 
-    def _accept(self, path: str, identity: str, plain: bytes) -> None:
+    def _accept(self, scope: Scope, identity: str, plain: bytes) -> None:
         """Write the body to the journal, unless it is deduplicated."""
         if self._accepted is not None:
             if identity in self._accepted:
                 return
             self._accepted.add(identity)
-        accepted = {"path": path, "identity": identity, "body": base64.b64encode(plain).decode()}
+        accepted = {
+            "path": scope["path"],
+            "identity": identity,
+            "content_type": dict(scope["headers"]).get(b"content-type", b"").decode(),
+            "body": base64.b64encode(plain).decode(),
+        }
         os.write(self._journal, json.dumps(accepted).encode() + b"\n")
 
 

@@ -183,7 +183,12 @@ class WebhookServer:
 
     def bodies(self, path: str) -> list[bytes]:
         """Return the bodies accepted at *path*, decompressed, in order."""
-        return [base64.b64decode(accepted["body"]) for accepted in self._lines("journal") if accepted["path"] == path]
+        return [body for _, body in self.accepted(path)]
+
+    def accepted(self, path: str) -> list[tuple[str, bytes]]:
+        """Return the content types and bodies accepted at *path*, decompressed, in order."""
+        found = (accepted for accepted in self._lines("journal") if accepted["path"] == path)
+        return [(accepted["content_type"], base64.b64decode(accepted["body"])) for accepted in found]
 
     def requests(self, path: str) -> list[dict[str, Any]]:
         """Return every request to *path* in order of arrival: headers, body, `in_flight`, `shared`, …"""

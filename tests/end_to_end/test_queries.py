@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from cdc_testing.cloud_events import of_kafka
 from cdc_testing.distributions import install
 from cdc_testing.kafka_fixtures import Kafka
 from cdc_testing.kafka_reading import read_topics
@@ -152,22 +153,39 @@ def test_rows_for_which_the_query_fails_become_dead_letters(
     assert "note::int" in found[1][2]
 
 
-def test_rows_in_kafka_keep_the_key_of_their_table(
+def test_rows_in_kafka_are_events_and_keep_the_key_of_their_table(
     database: str, tmp_path: Path, kept_spark: KeptSpark, kafka_broker: Kafka, topic_prefix: str
 ) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE orders (a int, b text, c text, PRIMARY KEY (b, a))")
         connection.execute("INSERT INTO orders VALUES (1, 'x', 'c')")
-        options = {"topic_prefix": topic_prefix, "envelope": "wrapped", "resolved": False}
+        options = {
+            "topic_prefix": topic_prefix,
+            "topic_partitions": 1,
+            "envelope": "cloudevents",
+            "cloudevents_mode": "binary",
+            "updated": False,
+        }
         sink = f"kafka://{kafka_broker.bootstrap_servers}"
         query = "SELECT upper(c) AS c, 'b' AS b FROM orders"
         with Feed(tmp_path, database, query=query, options=options, sink=sink) as feed:
             feed.once(kept_spark)
+            connection.execute("UPDATE orders SET c = 'd'")
             connection.execute("DELETE FROM orders")
             feed.once(kept_spark)
-    found = read_topics(kafka_broker.bootstrap_servers, [f"{topic_prefix}orders"])
-    messages = [(json.loads(message.key), json.loads(message.value)["after"]) for message in found]
-    assert messages == [(["x", 1], {"b": "b", "c": "C"}), (["x", 1], None)]
+    messages = read_topics(kafka_broker.bootstrap_servers, [f"{topic_prefix}orders"])
+    found = [(message.key and json.loads(message.key), of_kafka(message)) for message in messages]
+    assert [(key, event.get_type(), event.get_subject(), event.get_data()) for key, event in found if key] == [
+        (["x", 1], "cdc.scan", '["x", 1]', {"after": {"b": "b", "c": "C"}}),
+        (["x", 1], "cdc.update", '["x", 1]', {"after": {"b": "b", "c": "D"}}),
+        (["x", 1], "cdc.delete", '["x", 1]', {"after": None}),
+    ]
+    table = f"/cdc/test/{database.rpartition('/')[2]}/public/orders"
+    assert {event.get_source() for key, event in found if key} == {table}
+    marks = [event for key, event in found if key is None]
+    assert {(event.get_source(), event.get_type()) for event in marks} == {("/cdc/test", "cdc.resolved")}
+    assert found[-1][1] is marks[-1]
+    assert found[-1][1].get_time() > max(event.get_time() for key, event in found if key)
 
 
 def test_a_query_cannot_be_changed(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:

@@ -1,22 +1,23 @@
-"""PostgreSQL to a webhook over HTTPS: every kind of fault, killed workers and endpoints, a refused row."""
+"""PostgreSQL to a webhook over HTTPS: every kind of fault, a killed worker, driver and endpoint, a refused row."""
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from cdc_testing.bank import TABLES, Bank, assert_faithful_messages, open_bank
+from cdc_testing.cloud_events import of_request
 from cdc_testing.counts import Counts
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.postgres import clock
 from cdc_testing.runs import Feed
 from cdc_testing.webhook_bodies import messages_of
 from cdc_testing.webhook_server import WebhookServer
+from cloudevents.core.base import BaseCloudEvent
 
 from cdc_core import StoredMessage, Timestamp
 
@@ -45,30 +46,32 @@ def options(server: WebhookServer, **others: object) -> dict[str, object]:
     }
 
 
-def stored(server: WebhookServer, path: str) -> Iterator[StoredMessage]:
-    """Yield the accepted messages, in order."""
-    for body in server.bodies(path):
-        for topic, _, value in messages_of(body):
-            yield StoredMessage(topic=topic, value=value)
+def events(server: WebhookServer, path: str) -> list[BaseCloudEvent]:
+    """Return the accepted events, in order."""
+    accepted = server.accepted(path)
+    return [event for type_, body in accepted for event in of_request({"content-type": type_}, body)]
 
 
 def last_mark(server: WebhookServer, path: str) -> Timestamp:
-    marks = [json.loads(body)["resolved"] for body in server.bodies(path) if body.startswith(b'{"resolved"')]
-    return Timestamp.parse(marks[-1]) if marks else Timestamp()
+    """Return the last accepted mark, which is an array of one event."""
+    bodies = (body for body in reversed(server.bodies(path)) if body.startswith(b'[{"data":{"resolved"'))
+    return next((Timestamp.parse(json.loads(body)[0]["data"]["resolved"]) for body in bodies), Timestamp())
 
 
 def items(server: WebhookServer, path: str) -> list[dict[str, Any]]:
     """Return the accepted rows, as messages."""
-    return [json.loads(message.value or b"") for message in stored(server, path) if message.topic is not None]
+    messages = (message for body in server.bodies(path) for message in messages_of(body))
+    return [json.loads(value) for topic, _, value in messages if topic is not None]
 
 
-def test_no_fault_loses_or_reorders_rows(database: str, tmp_path: Path, counts: Counts) -> None:
+def test_no_fault_loses_or_reorders_events_or_changes_their_ids(database: str, tmp_path: Path, counts: Counts) -> None:
     chance = random.Random(4)
     open_bank(database, filler=500)
     (tmp_path / "server").mkdir()
     with WebhookServer(tmp_path / "server") as server:
         path = server.new_path()
         server.faults(random=FAULTS, seed=4, slow_s=0.003)
+        settings = options(server, envelope="cloudevents", cloudevents_source="https://bank.example.com/eu")
 
         def wait_for(what: str, *, bodies: int) -> None:
             target = len(server.bodies(path)) + bodies
@@ -77,7 +80,7 @@ def test_no_fault_loses_or_reorders_rows(database: str, tmp_path: Path, counts: 
         def occurred(fault: dict[str, Any]) -> int:
             return sum(request["fault"] == fault for request in server.requests(path))
 
-        with Feed(tmp_path / "feed", database, TABLES, sink=server.uri(path), options=options(server)) as feed:
+        with Feed(tmp_path / "feed", database, TABLES, sink=server.uri(path), options=settings) as feed:
             feed.start()
             feed.until("the initial scan", lambda: "scan begins at" in feed.log())
             with Bank(database, seed=4, pause_s=0.02) as bank:
@@ -85,8 +88,11 @@ def test_no_fault_loses_or_reorders_rows(database: str, tmp_path: Path, counts: 
                 for number in range(2):
                     if number:
                         feed.until("the end of the initial scan", lambda: last_mark(server, path) > Timestamp())
-                    feed.until("a busy worker", feed.kill_a_worker)
-                    wait_for("a worker's death", bodies=chance.randint(5, 20))
+                        feed.kill_driver()
+                        feed.start()
+                    else:
+                        feed.until("a busy worker", feed.kill_a_worker)
+                    wait_for("a death", bodies=chance.randint(5, 20))
                     server.kill()
                     server.start()
                     wait_for("the endpoint's death", bodies=chance.randint(5, 20) + 10 * number)
@@ -94,13 +100,21 @@ def test_no_fault_loses_or_reorders_rows(database: str, tmp_path: Path, counts: 
             now = clock(database)
             feed.until("the last transaction", lambda: last_mark(server, path) >= now)
             feed.stop()
-        found = assert_faithful_messages(stored(server, path), database)
+        arrived = events(server, path)
+        data = [json.dumps(event.get_data()) for event in arrived]
+        topics = [event.get_data().get("topic") for event in arrived]
+        pairs = zip(topics, data, strict=True)
+        messages = [StoredMessage(topic=topic, value=value.encode()) for topic, value in pairs]
+        found = assert_faithful_messages(messages, database)
+        ids = [(event.get_source(), event.get_id()) for event in arrived]
+        assert len(set(ids)) == len(set(data)) == len(set(zip(ids, data, strict=True))), "an event has one id"
         requests = server.requests(path)
         assert not [request["shared"] for request in requests if request["shared"]]
         parallel = max(request["in_flight"] for request in requests)
         assert parallel > 1
         counts(
             rows=found.rows,
+            repeats=len(ids) - len(set(ids)),
             marks=found.marks,
             cuts=found.cuts,
             transactions=bank.transactions,
