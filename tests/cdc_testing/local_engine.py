@@ -61,17 +61,22 @@ def resolved_feed(
     source: str | Sequence[str],
     sink: str,
     *tables: str,
+    query: str | None = None,
     options: Mapping[str, Any] | None = None,
     name: str = "t",
     format_: str = "json",
 ) -> ResolvedChangefeed:
-    """Return a feed of installed plugins with nothing to wait for between steps. Raises: ConfigError."""
+    """Return a feed of installed plugins with nothing to wait for between steps. Raises: ConfigError.
+
+    A *query* takes the place of tables. Without Spark nobody evaluates it: only the source leaves rows out.
+    """
     defaults = {"updated": True, "resolved": True, "min_checkpoint_frequency": 0}
     changefeed = Changefeed(
         name=name,
         source=source if isinstance(source, str) else tuple(source),
         sink=sink,
         tables=tables,
+        query=query,
         format=format_,
         options={**defaults, **(options or {})},
     )

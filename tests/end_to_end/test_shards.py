@@ -19,6 +19,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from cdc_core import Timestamp
 from cdc_core.cli.main import main
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError, RestartError, RetryableError
 
 TABLE = "CREATE TABLE items (id int PRIMARY KEY, note text)"
@@ -33,13 +34,15 @@ def databases(postgres_server: EmbeddedPostgres) -> Iterator[tuple[str, str]]:
 
 
 @pytest.fixture
-def shards(databases: tuple[str, str]) -> Iterator[Sequence[Sql]]:
+def shards(databases: tuple[str, str]) -> Iterator[list[Sql]]:
     """Connections to the two databases, each with an empty table `items`."""
     with ExitStack() as stack:
         opened = [stack.enter_context(psycopg.connect(uri, autocommit=True)) for uri in databases]
         for sql in opened:
             sql.execute(TABLE)
         yield opened
+        for sql in opened:  # a test may have opened others
+            sql.close()
 
 
 @contextmanager
@@ -323,3 +326,50 @@ def test_an_attempt_ends_when_a_shard_is_back(
             feed.until(Timestamp(1 << 62), most=1_000_000)
         feed.attempt()
         assert feed.progress.token["away"] == []
+
+
+FILTERS = "SELECT pg_get_expr(prqual, prrelid) FROM pg_publication_rel WHERE prqual IS NOT NULL"
+
+
+def test_the_row_filter_of_a_shard_that_is_away_changes_when_it_is_back(
+    databases: tuple[str, str], shards: list[Sql], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def filtered(condition: str, *, on: bool) -> LocalEngine:
+        query = f"SELECT * FROM items WHERE id > {condition}"
+        options = {"row_filter": on, "envelope": "wrapped"}
+        return LocalEngine(resolved_feed(databases, f"file://{tmp_path}/files", query=query, options=options), state)
+
+    def filters() -> list[list[str]]:
+        return [[text for (text,) in sql.execute(FILTERS)] for sql in shards]
+
+    def insert(*ids: int) -> None:
+        for number, sql in enumerate(shards):
+            sql.cursor().executemany("INSERT INTO items VALUES (%s, '')", [(id_ * 2 + number,) for id_ in ids])
+
+    state = tmp_path / "state"
+    with closing(filtered("20", on=True)) as feed:
+        feed.run()
+        assert filters() == [["(id > 20)"]] * 2
+        insert(1, 5, 10, 11)  # the server leaves out 2 to 20
+        resolved(feed, databases)
+        assert set(delivered(tmp_path)) == {21, 22, 23}
+        insert(6, 12)
+    other = filtered("8", on=True)  # as if a later release restricted the same query less
+    known = feed._feed.definition()
+    monkeypatch.setattr(ResolvedChangefeed, "definition", lambda _: known)
+    with closing(other) as feed:
+        shards[1].close()
+        with closed(databases[1]):
+            feed.attempt()
+            going_on(feed, lambda: set(delivered(tmp_path)) >= {10, 12, 20, 24})
+        shards[1] = psycopg.connect(databases[1], autocommit=True)
+        assert filters() == [["(id > 8)"], ["(id > 20)"]]
+        resolved(feed, databases)
+        assert filters() == [["(id > 8)"]] * 2
+        assert set(delivered(tmp_path)) == {10, 11, 12, 13, 20, 21, 22, 23, 24, 25}
+    with closing(filtered("8", on=False)) as feed:
+        feed.run()
+        assert filters() == [[], []]
+        insert(2, 13)
+        resolved(feed, databases)
+        assert set(delivered(tmp_path)) == {4, 5, 10, 11, 12, 13, *range(20, 28)}

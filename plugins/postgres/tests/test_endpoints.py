@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -15,7 +16,19 @@ from cdc_testing.runs import eventually
 from cdc_testing.standby import slot_is_synchronised, standby_of
 from cdc_testing.versions import UnavailableError, binaries_of
 
-from cdc_core import ConfigError, HistoryLostError, Locality, Op, RestartError, RetryableRangefeedError, Token
+from cdc_core import (
+    ConfigError,
+    HistoryLostError,
+    Locality,
+    Op,
+    RestartError,
+    Restriction,
+    RetryableRangefeedError,
+    TableSchema,
+    Token,
+)
+from cdc_core.queries.restricting import restriction_of
+from cdc_core.queries.statement import parse_query
 
 HERE = Locality.parse("region=eu,zone=a")
 DEAD = {"uri": "postgresql://me:hunter2@127.0.0.1:1/postgres", "locality": "region=eu,zone=a"}
@@ -136,6 +149,41 @@ def test_a_failover_slot_is_on_the_source_because_only_slots_of_the_primary_are_
     with feed_of(primary.uri(), "t", options=options, locality=HERE) as feed:
         feed.rangefeed.check()
     assert "(region=eu): the server is a standby, and only slots of the primary are synchronised" in caplog.text
+
+
+def test_row_filters_are_set_on_the_primary_and_hold_on_the_endpoint(
+    primary: EmbeddedPostgres, standby: EmbeddedPostgres, sql: Sql
+) -> None:
+    filters = "SELECT pg_get_expr(prqual, prrelid) FROM pg_publication_rel WHERE prqual IS NOT NULL"
+    on: dict[str, Any] = {"endpoints": (endpoint(standby, "region=eu"),), "row_filter": True}
+    off = {**on, "row_filter": False}
+    context: dict[str, Any] = {"locality": HERE, "initial_scan": False}
+    with feed_of(primary.uri(), "t", options=on, restriction=wanting("id > 1000"), **context) as feed:
+        feed.rangefeed.check()
+        feed.start()
+        assert feed.token["endpoint"] == place(standby)
+        assert (rows(primary, filters), rows(standby, filters)) == ([("(id > 1000)",)],) * 2
+        sql.execute("INSERT INTO t VALUES (500, 0), (1001, 0)")
+        feed.catch_up()
+        assert set(feed.rows("public.t")) == {(1001,)}
+        feed.resume(uri="postgresql://me:hunter2@127.0.0.1:1/postgres")  # what is set remains without the primary
+        with pytest.raises(RetryableRangefeedError, match=r"the primary, 127\.0\.0\.1:1/postgres, to change the publ"):
+            feed.resume(options=off)
+        feed.resume(uri=primary.uri())
+        assert rows(standby, filters) == []
+        sql.execute("INSERT INTO t VALUES (501, 0), (1002, 0)")
+        feed.catch_up()
+        assert set(feed.rows("public.t")) == {(501,), (1001,), (1002,)}
+        feed.resume(options=on, restriction=wanting("id > 400"))
+        assert rows(standby, filters) == [("(id > 400)",)]
+        sql.execute("INSERT INTO t VALUES (300, 0), (502, 0)")
+        feed.catch_up()
+        assert set(feed.rows("public.t")) >= {(500,), (501,), (502,), (1001,), (1002,)}
+        assert (300,) not in feed.rows("public.t")
+
+
+def wanting(condition: str) -> Callable[[TableSchema], Restriction]:
+    return partial(restriction_of, parse_query(f"SELECT * FROM t WHERE {condition}"))
 
 
 def test_an_endpoint_of_another_system_or_database_is_refused(

@@ -21,6 +21,7 @@ from cdc_rangefeed_postgres.filtered import NO_FILTER, Filtered, PastFilter
 from cdc_rangefeed_postgres.log_position import newest
 from cdc_rangefeed_postgres.publication import Publication
 from cdc_rangefeed_postgres.row_filter import RowFilter, row_filter
+from cdc_rangefeed_postgres.standby import is_standby
 from cdc_rangefeed_postgres.token import PostgresToken, TableState
 from cdc_rangefeed_postgres.versions import first_version
 
@@ -29,8 +30,13 @@ __all__ = ["RowFilters", "check_row_filter"]
 _SINCE = 150000
 
 
-def check_row_filter(connection: Connection, context: RangefeedContext, publication: Publication) -> None:
-    """Return when the publication can have row filters, or need not have any. Raises: ConfigError."""
+def check_row_filter(
+    connection: Connection, context: RangefeedContext, publication: Publication, *, endpoint: bool
+) -> None:
+    """Return when the publication can have row filters, or need not have any. Raises: ConfigError.
+
+    *endpoint*: whether *connection* is to an endpoint, whose publication is on the primary.
+    """
     if not context.options.row_filter:
         return
     if connection.info.server_version < _SINCE:
@@ -38,6 +44,12 @@ def check_row_filter(connection: Connection, context: RangefeedContext, publicat
         raise ConfigError(
             f"option 'row_filter' needs PostgreSQL 15 or newer, and the server is PostgreSQL {version}. Remove the "
             "option"
+        )
+    if not endpoint and is_standby(connection):
+        raise ConfigError(
+            "option 'row_filter' sets filters in a publication of the changefeed's own, which only the primary can"
+            " have, and the source is a standby. Remove the option, or make the primary the source and the standby one"
+            " of its endpoints"
         )
     if publication.given:
         raise ConfigError(

@@ -60,13 +60,16 @@ class Primary:
     def publishing(self, connection: Connection, *, lock_timeout_s: float, wait_s: float) -> Iterator[Connection]:
         """Yield a connection on which the publication can be changed; after the block *connection* sees the changes.
 
-        It is *connection* itself, unless this is to an endpoint that is a standby. Raises: client errors;
-        RetryableRangefeedError when the standby has not replayed the changes within *wait_s*.
+        It is *connection* itself, unless this is to an endpoint that is a standby. Raises: client errors; those of
+        `translated` when the primary cannot be reached; RetryableRangefeedError when the standby has not replayed the
+        changes within *wait_s*.
         """
         if not self._server.used or not is_standby(connection):
             yield connection
             return
-        publisher = self.connect()
+        primary = self._server.place_of("")
+        with self._server.translated(f"connecting to the primary, {primary}, to change the publication"):
+            publisher = self.connect()
         try:
             set_lock_timeout(publisher, lock_timeout_s)
             publisher.execute("SET synchronous_commit = local")

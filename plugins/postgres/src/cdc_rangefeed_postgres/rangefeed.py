@@ -63,7 +63,7 @@ class PostgresRangefeed(Rangefeed):
         connection = self._server.connect_checked()
         try:
             check_version(connection)
-            check_row_filter(connection, self.context, slot.publication)
+            check_row_filter(connection, self.context, slot.publication, endpoint=bool(self._server.used))
             state = slot.state(connection)
             started = slot.publication.exists(connection) if slot.given else state is not None
             publication = not slot.publication.given and not started
