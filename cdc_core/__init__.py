@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from cdc_core.locality import Locality
     from cdc_core.masking import mask, masked_uri, secret_forms, uri_secrets
     from cdc_core.messages import MessageBatch, TopicNames
+    from cdc_core.move import Move
     from cdc_core.options import (
         MB,
         ByteSize,
@@ -135,6 +136,7 @@ __all__ = [
     "Kind",
     "Locality",
     "MessageBatch",
+    "Move",
     "NewlineBody",
     "Op",
     "OptionError",
@@ -242,6 +244,7 @@ _NAMES = {
     "cdc_core.locality": "Locality",
     "cdc_core.masking": "mask masked_uri secret_forms uri_secrets",
     "cdc_core.messages": "MessageBatch TopicNames",
+    "cdc_core.move": "Move",
     "cdc_core.options": "MB ByteSize Duration counted did_you_mean format_duration option parse_options secret_values",
     "cdc_core.placement": "Place PlacementRules Replica ReplicatedSpan assign_spans closest_replica executor_locality",
     "cdc_core.rangefeed": "Rangefeed RangefeedContext Token",

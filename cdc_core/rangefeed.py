@@ -8,10 +8,9 @@ It has four parts, because four processes of a changefeed use it and share nothi
     SourceHistory   the coordinator               what may the source forget?
 
 Each is built from the same `RangefeedContext` in the process that needs it. Constructors connect to nothing and have no
-side effects. One instance serves one process, and its methods are never called at the same time. A **token** is JSON of
-the rangefeed's own making that says where in its history a step ends. It is saved and shown, and holds no secret.
-Raises, everywhere: RetryableRangefeedError (the step runs again later), TerminalRangefeedError and HistoryLostError
-(the changefeed stops), ConfigError (before the start only).
+side effects. One instance serves one process, and its methods are never called at the same time. Raises, everywhere:
+RetryableRangefeedError (the step runs again later), TerminalRangefeedError and HistoryLostError (the changefeed stops),
+ConfigError (before the start only).
 """
 
 from __future__ import annotations
@@ -21,7 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cdc_core.errors import START_OVER, ConfigError
 from cdc_core.locality import Locality
+from cdc_core.move import Move, Token
 from cdc_core.placement import PlacementRules
 from cdc_core.restriction import Restriction, unrestricted
 from cdc_core.scan_progress import ScanProgress
@@ -30,8 +31,6 @@ from cdc_core.schema_change import SchemaChangeRules
 from cdc_core.source_objects import SourceObjects
 
 __all__ = ["Rangefeed", "RangefeedContext", "Token"]
-
-Token = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +53,7 @@ class RangefeedContext:
     initial_scans: Mapping[str, bool] = field(default_factory=dict)
     """Whether the rows that tables hold at the start are wanted; where it differs for tables that join, by table."""
     saved: Token | None = None
-    """The token saved last before this run; None before it begins. For `check` and `check_rescan`."""
+    """The token saved last before this run; None before it begins. For `check`, `check_rescan` and `move`."""
     cursor: str | None = None
     """Where the changefeed starts instead of now: the text form of a timestamp, or a position of the source's own."""
     schema_changes: SchemaChangeRules = field(default_factory=SchemaChangeRules)
@@ -72,27 +71,21 @@ class RangefeedContext:
 
 
 class Rangefeed(ABC):
-    """Checks and starts a changefeed at its source. Driver."""
+    """Checks, before every run and for `cdc check`, and starts a changefeed at its source. Driver."""
 
     def __init__(self, context: RangefeedContext) -> None:
         self.context = context
 
     @abstractmethod
     def check(self) -> None:
-        """Return when the changefeed can run: source reachable, tables there and fit, privileges and settings right.
-
-        Before every run and by `cdc check`. Changes nothing. Raises: ConfigError.
-        """
+        """Return when source, tables, privileges and settings are right. Changes nothing. Raises: ConfigError."""
 
     @abstractmethod
     def schemas(self) -> Sequence[TableSchema]:
         """Return the present schema of every watched table. After `check`."""
 
     def explain(self, schema: TableSchema) -> Sequence[tuple[str, Sequence[str]]]:  # noqa: ARG002
-        """Return which changes of a table are left out by `restriction`, and why not more: titles, each with lines.
-
-        After `check`, for `cdc explain`. By default, all changes are read.
-        """
+        """Return which changes `restriction` leaves out, and why not more: titles with lines; none. After `check`."""
         return ()
 
     @abstractmethod
@@ -103,6 +96,13 @@ class Rangefeed(ABC):
         Before anything is created, pass the intent to *save*: it is durable, and *saved* after a crash. Scan tables
         that *saved* lacks, as the context says. Raises: HistoryLostError, at first ConfigError, if history is gone.
         """
+
+    def move(self, saved: Token, to: str | Token) -> Move:  # noqa: ARG002
+        """Return *saved* moved *to* "now", the text form of a timestamp, a position of the source's own, or a token's.
+
+        While the changefeed is stopped. Changes nothing. See `Move`. By default no source can. Raises: ConfigError.
+        """
+        raise ConfigError(f"the source of this changefeed cannot be read from another position. {START_OVER}")
 
     def scan_progress(self, token: Token) -> ScanProgress | None:  # noqa: ARG002
         """Return how far a scan is at *token*, without connecting; None when it is done or, by default, unknown."""

@@ -38,6 +38,11 @@ class Timestamp:
             raise ValueError(f"not a timestamp: {text!r} (expected '<wall ns>.<logical, 10 digits>')")
         return cls(int(found.group(1)), int(found.group(2)))
 
+    @staticmethod
+    def is_text(text: str) -> bool:
+        """Return whether *text* is one that `parse` takes."""
+        return _TEXT.fullmatch(text) is not None
+
     @classmethod
     def read(cls, text: str) -> Timestamp:
         """Return the timestamp that a person wrote.

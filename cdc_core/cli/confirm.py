@@ -11,13 +11,13 @@ from cdc_core.errors import ConfigError
 __all__ = ["agreed"]
 
 
-def agreed(question: str, *, yes: bool) -> bool:
-    """Return whether the user agrees. Raises: ConfigError when there is no terminal to ask on."""
+def agreed(question: str, *, yes: bool, declined: str = "nothing was removed") -> bool:
+    """Return whether the user agrees; say *declined* if not. Raises: ConfigError without a terminal to ask on."""
     if yes:
         return True
     if not sys.stdin.isatty():
         raise ConfigError("this must be confirmed, and the standard input is not a terminal; use --yes")
     if click.confirm(question):
         return True
-    click.echo("nothing was removed")
+    click.echo(declined)
     return False

@@ -28,6 +28,7 @@ _COMMANDS = {
     "events": "events:events",
     "explain": "explain:explain",
     "jobs": "jobs:jobs",
+    "move": "move:move",
     "node": "node:node",
     "nodes": "nodes:nodes",
     "options": "plugins:options",

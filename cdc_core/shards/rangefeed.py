@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from cdc_core.errors import CdcError, ConfigError
-from cdc_core.rangefeed import Rangefeed, RangefeedContext, Token
+from cdc_core.move import Move, Token
+from cdc_core.rangefeed import Rangefeed, RangefeedContext
 from cdc_core.scan_progress import ScanProgress
 from cdc_core.schema import TableSchema
 from cdc_core.shards.calls import is_outage_of, on_all, on_each
@@ -95,6 +96,29 @@ class ShardedRangefeed(Rangefeed):
             away=tuple(index for index, result in enumerate(found) if result is None),
         )
         return self._token.to_json()
+
+    def move(self, saved: Token, to: str | Token) -> Move:
+        """Move each source by itself. All of them, or none."""
+        before = ShardedToken.from_json(saved)
+        targets = ShardedToken.targets_in(to, count=len(self._shards))
+
+        def one(shard: Shard) -> Move:
+            token, target = before.shards[shard.index].token, targets[shard.index]
+            if token is None or target is None:
+                raise ConfigError("nothing of it has been read yet")
+            return self._parts[shard.index].move(token, target)
+
+        chosen = [shard for shard in self._shards if targets[shard.index] is not None]
+        moves = on_all(chosen, one)
+        tokens = [state.token for state in before.shards]
+        for shard, move in zip(chosen, moves, strict=True):
+            tokens[shard.index] = move.token
+        return Move(
+            token=before.with_tokens(tokens).to_json(),
+            before=", ".join(f"{move.before} of {shard.place}" for shard, move in zip(chosen, moves, strict=True)),
+            after=", ".join(f"{move.after} of {shard.place}" for shard, move in zip(chosen, moves, strict=True)),
+            back=any(move.back for move in moves),
+        )
 
     def scan_progress(self, token: Token) -> ScanProgress | None:
         found = []

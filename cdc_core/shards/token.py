@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cdc_core.rangefeed import Token
+from cdc_core.errors import ConfigError
+from cdc_core.move import Token
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["ShardState", "ShardedToken"]
@@ -112,6 +113,24 @@ class ShardedToken:
             away=tuple(value["away"]),
             settled=Timestamp.parse(value["settled"]),
         )
+
+    @staticmethod
+    def targets(targets: Sequence[str | Token | None]) -> Token:
+        """Return where each source is to be moved, as `ShardedRangefeed.move` takes it; None where it stays."""
+        return {_SHARDS: list(targets)}
+
+    @staticmethod
+    def targets_in(to: str | Token, *, count: int) -> Sequence[str | Token | None]:
+        """Return where each of *count* sources is to be moved: *to* was made by `targets`, or means all of them.
+
+        Raises: ConfigError when it is a position, which belongs to one source.
+        """
+        if isinstance(to, dict) and _SHARDS in to:
+            targets: Sequence[str | Token | None] = to[_SHARDS]
+            return targets
+        if not isinstance(to, str) or not (to == "now" or Timestamp.is_text(to)):
+            raise ConfigError("a position belongs to one of the sources; name that one, or move all of them to a time")
+        return [to] * count
 
     @classmethod
     def found_in(cls, value: Token) -> ShardedToken | None:

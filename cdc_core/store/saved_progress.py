@@ -8,11 +8,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from cdc_core.rangefeed import Token
-from cdc_core.store.database import Database
+from cdc_core.move import Move, Token
+from cdc_core.store.database import Database, overtaken
 from cdc_core.store.dead_letters import keep_refused
+from cdc_core.store.events import add_event
 from cdc_core.store.records import keep_delivered
-from cdc_core.store.tables import CHANGEFEEDS
+from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.values import (
     DeadLetter,
     Delivered,
@@ -80,6 +81,20 @@ class SavedProgress(Database):
     def save_intent(self, name: str, epoch: int, token: Token) -> None:
         """Save *token* alone. Raises: FencedError, as `save` does."""
         self._write(name, epoch, token=dump(token))
+
+    def move(self, name: str, epoch: int, move: Move, *, saved: Token, why: str | None = None) -> None:
+        """Save the token of *move* in place of *saved*, as an attempt of its own; the event log says so, and *why*.
+
+        Runs that have begun are fenced. What is resolved stays so. Raises: FencedError, and changes nothing, unless
+        *epoch* is the newest and *saved* what was saved last: nothing has run since they were read.
+        """
+        told: dict[str, Any] = {"from": move.before, "to": move.after, "back": move.back}
+        with self._fenced(name, epoch) as connection:
+            mine = update(name).where(CHANGEFEEDS.c.token == dump(saved))
+            values = {"token": dump(move.token), "plan": None, "epoch": epoch + 1}
+            if not connection.execute(mine.values(values)).rowcount:
+                raise overtaken(name, epoch)
+            add_event(connection, "changefeed_moved", name, message=why, **told)
 
 
 def _progress(row: Any) -> Progress | None:

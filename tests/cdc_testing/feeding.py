@@ -86,7 +86,10 @@ class Feed:
         self.state: dict[str, dict[Key, dict[str, Any]]] = defaultdict(dict)
         self._key_types: dict[str, pa.StructType] = {}
         self._newest: dict[tuple[str, Key], Timestamp] = {}
+        self.releases = True
+        """Whether the source may forget what is saved."""
         self.start, self.restart, self.close = self._attempts.start, self._attempts.restart, self._attempts.close
+        self.move = self._attempts.move
 
     @property
     def rangefeed(self) -> PostgresRangefeed:
@@ -179,7 +182,7 @@ class Feed:
                 self.resolved[mark.span.table] = mark.timestamp
         self._apply(changes)
         self.steps += 1
-        self._attempts.finish(step)
+        self._attempts.finish(step, release=self.releases)
         return changes
 
     def steps_until(self, done: Callable[[], bool], *, limit_s: float = 180.0) -> None:

@@ -17,7 +17,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("frontier", "rows", "uris", "schema_change", "placement"),
     ("option_values",),
     ("cloudevents", "options", "envelope_shapes", "enriched", "row_members"),
-    ("messages", "scan_progress", "source_objects", "unavailable", "restriction"),
+    ("messages", "move", "scan_progress", "source_objects", "unavailable", "restriction"),
     ("envelope", "file_body", "message_keys", "registrations", "rangefeed", "source_writer"),
     ("function_registration",),
     ("queries", "step_planner", "source_history", "encoder", "hookspecs"),

@@ -24,6 +24,7 @@ import pyarrow as pa
 from cdc_core import (
     Column,
     ColumnType,
+    ConfigError,
     Destination,
     EncodeError,
     Encoder,
@@ -31,6 +32,7 @@ from cdc_core import (
     Flushed,
     Kind,
     MessageBatch,
+    Move,
     Op,
     Rangefeed,
     RangefeedContext,
@@ -153,6 +155,13 @@ class CounterRangefeed(Rangefeed):
     def start(self, saved: Token | None, save: Callable[[Token], None]) -> Token:
         self.script.raise_once("start")
         return {"n": 0} if saved is None else saved
+
+    def move(self, saved: Token, to: str | Token) -> Move:
+        self.script.raise_once("move")
+        n = self.options.total if to == "now" else to.get("n") if isinstance(to, dict) else None
+        if n is None:
+            raise ConfigError(f"'{to}' is no number")
+        return Move(token={"n": n}, before=str(saved["n"]), after=str(n), back=n < saved["n"])
 
     def drop(self, saved: Token | None) -> None:
         self.script.raise_once("drop")

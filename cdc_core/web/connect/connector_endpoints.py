@@ -120,7 +120,7 @@ CONNECTOR_ENDPOINTS: tuple[Endpoint, ...] = (
         "PUT",
         "/stop",
         lifecycle.stop,
-        "Stop a connector: it has no task, and its offsets may be reset.",
+        "Stop a connector: it has no task, and its offsets may be changed.",
         Answer(status=204, doc="Its node finishes the running step, and stops it."),
     ),
     _read(
@@ -171,9 +171,12 @@ CONNECTOR_ENDPOINTS: tuple[Endpoint, ...] = (
         "/offsets",
         Role.ADMIN,
         offsets.alter_offsets,
-        "Have a stopped connector begin anew, by the offset null.",
+        "Move a stopped connector to another position, or have it begin anew by the offset null.",
         answer("Done.", ref("Message")),
-        body=Body(schema=record({"offsets": array(ref("Offset"))}), doc="As they are read."),
+        body=Body(
+            schema=record({"offsets": array(ref("Offset"))}),
+            doc="As they are read, or with `to` as the only field of an offset.",
+        ),
         errors=[400, 404, 409, 415],
     ),
     _of_connector(

@@ -1,4 +1,4 @@
-"""Offsets: how far each source is read, and beginning anew. Topics."""
+"""Offsets: how far each source is read, moving to another position, and beginning anew. Topics."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from starlette.responses import JSONResponse, Response
 
 from cdc_core.config.topics import topics_of
 from cdc_core.errors import CdcError, ConfigError
+from cdc_core.jobs.moving import plan_move, target_of, written_target
 from cdc_core.jobs.rescanning import ask_new_history
+from cdc_core.move import Token
 from cdc_core.shards.token import ShardedToken
 from cdc_core.store.progress import ProgressStore
 from cdc_core.web.connect.connector import Connector, find_connector, is_deleted
 from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Refusal
-from cdc_core.web.requests import json_object, name_of
+from cdc_core.web.requests import asked_by, json_object, name_of
 
 __all__ = ["alter_offsets", "get_offsets", "reset_offsets", "reset_topics", "topics"]
 
@@ -28,7 +30,7 @@ def get_offsets(request: Request) -> Response:
 
 
 def alter_offsets(request: Request) -> Response:
-    """Begin anew with the source whose offset is null. Another position than the present one is refused."""
+    """Move to another position, or begin anew where the offset is null. The source says what positions there are."""
     deployment, name = deployment_of(request), name_of(request)
     value = json_object(request)
     unknown, wanted = [key for key in value if key != "offsets"], value.get("offsets")
@@ -39,8 +41,8 @@ def alter_offsets(request: Request) -> Response:
         raise Refusal(400, "Partitions / offsets need to be provided for an alter offsets request")
     _require_stopped(connector)
     present = _offsets(deployment.store, connector)
-    known = {_key(each["partition"]): each["offset"] for each in present}
-    anew = set()
+    known = {_key(each["partition"]): (index, each["offset"]) for index, each in enumerate(present)}
+    anew, targets = set(), dict[int, str | Token]()
     for each in wanted:
         partition = each.get("partition") if isinstance(each, dict) else None
         if not isinstance(partition, dict) or "offset" not in each:
@@ -52,16 +54,17 @@ def alter_offsets(request: Request) -> Response:
             )
         if each["offset"] is None:
             anew.add(_key(partition))
-        elif each["offset"] != known[_key(partition)]:
-            raise Refusal(
-                400,
-                "the source retains the history after the present position and no other, and what is skipped would be"
-                " lost; the offset may be null, which begins anew with all rows, or the present one",
-            )
+        else:
+            index, offset = known[_key(partition)]
+            target = _target(each["offset"])
+            if target != offset["token"]:
+                targets[index] = target
     if anew and anew != known.keys():
         raise Refusal(400, f"connector {name} begins anew with all of its sources or none; give null for each of them")
     if anew:
         _begin_anew(deployment, connector)
+    elif targets:
+        _move(deployment, connector, targets, why=asked_by(request, "a move"))
     return JSONResponse({"message": "The offsets for this connector have been altered successfully"})
 
 
@@ -117,6 +120,31 @@ def _require_stopped(connector: Connector) -> None:
             "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the"
             f" specified connector by issuing a 'PUT' request to the '/connectors/{connector.name}/stop' endpoint",
         )
+
+
+def _target(offset: object) -> str | Token:
+    """Return where *offset* is: one as `_offsets` gives it, of which `resolved` is not set, or words in `to`."""
+    if isinstance(offset, dict) and offset.keys() == {"to"} and isinstance(offset["to"], str):
+        return written_target(offset["to"])
+    if isinstance(offset, dict) and offset.keys() <= {"token", "resolved"} and isinstance(offset.get("token"), dict):
+        token: Token = offset["token"]
+        return token
+    raise Refusal(
+        400,
+        "an 'offset' is null, which begins anew with all rows, or one that GET gave, or {\"to\": POSITION} with now, a"
+        " time, or a position of the source's own",
+    )
+
+
+def _move(deployment: Deployment, connector: Connector, targets: Mapping[int, str | Token], *, why: str) -> None:
+    store, known = deployment.store, connector.report.known
+    try:
+        feed = deployment.feed(connector.name, connector.definition)
+        plan_move(store, feed, known, target_of(known, targets)).carry_out(store, why=why)
+    except ConfigError as error:
+        raise Refusal(400, deployment.masked(str(error))) from error
+    except CdcError as error:
+        raise Refusal(409, deployment.masked(str(error))) from error
 
 
 def _begin_anew(deployment: Deployment, connector: Connector) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from cdc_testing.rest_rig import Rest, config
 from cdc_testing.scripted import Script
 from cdc_testing.stored import progress
 
+from cdc_core.errors import FencedError
 from cdc_core.store.job_values import NodeRecord
 
 
@@ -57,3 +60,35 @@ def test_offsets_are_read_always_and_changed_when_stopped(rest: Rest, control: P
     anew = {"offsets": [{**offset, "offset": None}]}
     rest.ask("PATCH", "/connectors/orders/offsets", status=200, json=anew)
     assert len(rest.store.waiting_rescans("orders", new_slot=True)) == 2
+
+
+def test_a_stopped_connector_is_moved_as_its_source_allows(rest: Rest, control: Path, one: NodeRecord) -> None:
+    rest.create("orders", config(control))
+    rest.adopted(one)
+    rest.store.save("orders", 1, replace(progress(50), token={"n": 50}))
+    rest.ask("PUT", "/connectors/orders/stop", status=204)
+    rest.store.settle("orders", one, "stopped")
+    path = "/connectors/orders/offsets"
+    (offset,) = rest.get(path)["offsets"]
+
+    def moved(wanted: object, status: int) -> str:
+        body = {"offsets": [{**offset, "offset": wanted}]}
+        return rest.message("PATCH", path, status=status, json=body)
+
+    for wanted in ({"to": 7}, {"to": "now", "token": {}}, {"resolved": None}, {"token": 7}, 7, "now", {}):
+        assert moved(wanted, 400).startswith(
+            "an 'offset' is null, which begins anew with all rows, or one that GET gave"
+        )
+    assert moved({"to": "tomorrow"}, 400) == "changefeed 'orders' cannot be moved: 'tomorrow' is no number"
+    Script(control).order("move", "RetryableRangefeedError the source is out of reach")
+    assert "out of reach" in moved({"to": "now"}, 409)
+    assert rest.get(path)["offsets"] == [offset]
+    moved({**offset["offset"], "token": {"n": 70}}, 200)
+    (now,) = rest.get(path)["offsets"]
+    assert now["offset"] == {"resolved": offset["offset"]["resolved"], "token": {"n": 70}}
+    moved(offset["offset"], 200)
+    assert rest.get(path)["offsets"] == [offset]
+    told = [event.details for event in rest.store.events("orders", kinds=["changefeed_moved"])]
+    assert told == [{"from": "50", "to": "70", "back": False}, {"from": "70", "to": "50", "back": True}]
+    with pytest.raises(FencedError):
+        rest.store.save("orders", 1, progress(51))

@@ -106,6 +106,9 @@ class PostgresPlanner(StepPlanner):
             connection = self._connection.open()
             end = self._advance(connection, token, after=_latest(token, after), limit=limit)
             if end is not None:
+                assert self._plan is not None
+                end = end.following(token)
+                self._plan = replace(self._plan, end=end)
                 self._planned_at = time.monotonic()
                 if end.lsn > token.lsn:
                     self._pacing.planned(connection)
@@ -280,7 +283,7 @@ class PostgresPlanner(StepPlanner):
             self._first_log_step = False
         else:
             versions = Versions.of_catalog(connection, catalog, start.tables, self._types)
-        token = replace(start, lsn=end, tables=versions.states)
+        token = replace(start, lsn=end, tables=versions.states, again=start.again if end < start.again else 0)
         if versions.passing:
             changes, rules = passing_keys(versions.passing), self.context.schema_changes
             token = with_changes(connection, catalog, token, rules, changes, resolved=self._resolved)
@@ -293,7 +296,7 @@ class PostgresPlanner(StepPlanner):
             versions=versions,
             until=until,
             mark=mark,
-            resolved=start.scan is None and self._sure,
+            resolved=start.scan is None and self._sure and not token.again,
         )
         return token
 

@@ -11,6 +11,7 @@ from functools import partial
 from cdc_core import (
     ConfigError,
     HistoryLostError,
+    Move,
     Rangefeed,
     RangefeedContext,
     RetryableRangefeedError,
@@ -29,6 +30,7 @@ from cdc_rangefeed_postgres.filtered_tables import RowFilters, check_row_filter
 from cdc_rangefeed_postgres.inventory import SLOT, created_in, require_no_namesake
 from cdc_rangefeed_postgres.large_values import log_large_values
 from cdc_rangefeed_postgres.members import followed_before, left_behind, load_members, present, unmatched
+from cdc_rangefeed_postgres.moving import moved
 from cdc_rangefeed_postgres.primary import Primary
 from cdc_rangefeed_postgres.row_filter import RowFilter, explained
 from cdc_rangefeed_postgres.selection import Selection
@@ -140,9 +142,16 @@ class PostgresRangefeed(Rangefeed):
                 load = partial(self._load, connection, states)
                 self._token = resumed_token(
                     connection, self._slot, self.context, token, load, save, primary=self._primary
-                )
+                ).following(token)
             self._token = replace(self._token, endpoint=self._server.used)
             return self._token.to_json()
+
+    def move(self, saved: Token, to: str | Token) -> Move:
+        if is_intent(saved):
+            raise ConfigError("nothing has been read yet; set the option cursor to begin at a position")
+        with self._server.translated("looking for a position in the log"):
+            self._server.use(self._chosen(saved))
+            return moved(self._connection.open(), self._slot, PostgresToken.from_json(saved), to)
 
     def scan_progress(self, token: Token) -> ScanProgress | None:
         scan = token.get("scan")

@@ -17,7 +17,7 @@ from cdc_rangefeed_postgres.cursor import cursor_position
 from cdc_rangefeed_postgres.filtered import Filtered
 from cdc_rangefeed_postgres.filtered_tables import RowFilters
 from cdc_rangefeed_postgres.given_slot import first_position, require_origin, require_slot
-from cdc_rangefeed_postgres.lsn import parse_lsn
+from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
 from cdc_rangefeed_postgres.members import log_renamed
 from cdc_rangefeed_postgres.primary import Primary
 from cdc_rangefeed_postgres.selection import Selection, choice
@@ -139,6 +139,10 @@ def resumed_token(
     slot.end_old_connections(connection)
     if slot.given:
         require_slot(connection, slot, context)
+    if saved.skipped:
+        log.info("the log before %s is left out", lsn_text(saved.lsn))
+        slot.release(connection, saved.lsn, released=None, last_record=0)
+        saved = replace(saved, skipped=False)
     catalog, selection = load(), Selection.parse(context.tables)
     saved = _refiltered(connection, slot, context, catalog, saved, save, primary)
     if {name: table.oid for name, table in catalog.tables.items()} != {

@@ -192,6 +192,23 @@ class PostgresToken:
     scan: Scan | None = None
     endpoint: str = ""
     """Where the slot is: the place of an endpoint, "" for the source."""
+    since: int | None = None
+    """From which LSN on `tables` are as they are here: none was altered or scanned after it. None: only here."""
+    again: int = 0
+    """Changes before this LSN are read once more, so nothing is resolved there: see `cdc_rangefeed_postgres.moving`."""
+    skipped: bool = False
+    """Whether this is the end of a log that is left out, which the next start releases."""
+
+    @property
+    def altered_at(self) -> int:
+        """See `since`."""
+        return self.lsn if self.since is None else self.since
+
+    def following(self, before: PostgresToken) -> PostgresToken:
+        """Return this token, which comes after *before*, with the right `since`."""
+        altered = self.tables != before.tables or self.scan is not None or before.scan is not None
+        since = self.lsn if altered else before.altered_at
+        return replace(self, since=None if since == self.lsn else since)
 
     def with_truncated(self, partitions: Mapping[str, Sequence[str]]) -> PostgresToken:
         """Return the token that remembers truncated *partitions*, by table."""
@@ -199,8 +216,14 @@ class PostgresToken:
         return replace(self, tables={**self.tables, **found})
 
     def to_json(self) -> Token:
-        at = {"endpoint": self.endpoint} if self.endpoint else {}
-        return at | {
+        more: Token = {"endpoint": self.endpoint} if self.endpoint else {}
+        if self.since is not None:
+            more["since"] = lsn_text(self.since)
+        if self.again:
+            more["again"] = lsn_text(self.again)
+        if self.skipped:
+            more["skipped"] = True
+        return more | {
             "lsn": lsn_text(self.lsn),
             "clock": None if self.clock is None else str(self.clock),
             "scan": None
@@ -223,6 +246,9 @@ class PostgresToken:
             settled=parse_lsn(token["settled"]),
             scan=None if token["scan"] is None else _scan_from_json(token["scan"], list(tables)),
             endpoint=endpoint_of(token),
+            since=parse_lsn(token["since"]) if "since" in token else None,
+            again=parse_lsn(token.get("again", "0/0")),
+            skipped=token.get("skipped", False),
         )
 
 

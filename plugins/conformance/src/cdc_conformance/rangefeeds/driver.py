@@ -19,6 +19,7 @@ import pytest
 from cdc_conformance.rangefeeds.changes import Change, changes_of
 from cdc_core import (
     Frontier,
+    Move,
     Rangefeed,
     Rescan,
     RowBatch,
@@ -160,6 +161,14 @@ class Feed:
         """End the attempt. The next one has new instances."""
         self.close()
         self._open()
+
+    def move(self, to: str | Token) -> Move:
+        """Kill the attempt and move the changefeed, as `cdc move` does."""
+        self.kill()
+        progress = self.progress
+        found = self.rangefeed.move(progress.token, to)
+        self.saved = replace(progress, token=_through_json(found.token))
+        return found
 
     def close(self) -> None:
         for part in self.opened:

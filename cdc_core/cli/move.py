@@ -1,0 +1,88 @@
+"""`cdc move`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+
+import click
+
+from cdc_core.cli.confirm import agreed
+from cdc_core.cli.job_commands import by_user, find_job, store_or_environment
+from cdc_core.cli.run import located, resolved
+from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.stopped import stopped
+from cdc_core.cli.stored import require_known, state_option, store_option
+from cdc_core.errors import ConfigError
+from cdc_core.jobs.moving import plan_move, target_of, written_target
+from cdc_core.masking import secret_forms, uri_secrets
+from cdc_core.move import Token
+from cdc_core.store.progress import ProgressStore
+
+__all__ = ["move"]
+
+
+@click.command(short_help="Move a stopped changefeed to another position at its source.")
+@click.argument("file", metavar="FILE")
+@click.argument("name", required=False)
+@click.option(
+    "--to",
+    "to",
+    metavar="POSITION",
+    required=True,
+    help="now, a time such as 2026-01-31T12:00:00Z, or a position of the source's own, such as a PostgreSQL LSN.",
+)
+@click.option("--source", metavar="URI", help="Of several sources, the one to move, as `cdc show` writes it.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@state_option
+@store_option
+@debug_option
+@click.pass_obj
+def move(
+    session: CliSession,
+    file: str,
+    name: str | None,
+    to: str,
+    source: str | None,
+    yes: bool,
+    state: str | None,
+    store: str | None,
+) -> int:
+    """Have the next run of the changefeed NAME in FILE start from another position of its source's history.
+
+    Changes between a later position and the present one are never delivered. An earlier one delivers changes again, in
+    their order, as far as the source retains them. The source says which positions it can read from. Stop the
+    changefeed first, or pause the job. `cdc events` keeps both positions.
+    """
+    store = store_or_environment(file, state, store)
+    changefeed, state_dir, url, _ = located(session, file, name, state=state, store=store)
+    feed = resolved(session, changefeed)
+    session.add_secrets(secret_forms(uri_secrets(url)))
+    with closing(ProgressStore(url)) as progress:
+        require_known(progress, feed.name, option="--state" if store is None else "--store")
+        remedy = f"pause it first: `cdc pause {feed.name}`"
+        find_job(progress, feed.name, by_store=store is not None, only=("paused",), remedy=remedy)
+        with stopped(progress, feed.name, state_dir):
+            known = require_known(progress, feed.name)
+            target: str | Token = written_target(to)
+            if source is not None:
+                target = target_of(known, {_index(known.sources, source): target})
+            planned = plan_move(progress, feed, known, target)
+            if not planned.moves:
+                click.echo(f"changefeed '{feed.name}' is at {planned.move.before} already")
+                return 0
+            click.echo(f"changefeed '{feed.name}' of the progress store {progress.shown}")
+            click.echo(session.masked(f"  from {planned.move.before}"))
+            click.echo(session.masked(f"  to   {planned.move.after}"))
+            click.echo(f"  {planned.effect}")
+            if not agreed(f"Move changefeed '{feed.name}'?", yes=yes, declined="nothing was moved"):
+                return 1
+            planned.carry_out(progress, why=by_user())
+    click.echo(f"changefeed '{feed.name}': the next run starts from {session.masked(planned.move.after)}")
+    return 0
+
+
+def _index(sources: Sequence[str], source: str) -> int:
+    if source not in sources:
+        raise ConfigError(f"--source {source}: the changefeed has {', '.join(sources)}; name one of them")
+    return sources.index(source)

@@ -1,0 +1,33 @@
+"""Tokens, and how a changefeed that is stopped gets another one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Move", "Token"]
+
+Token = dict[str, Any]
+"""JSON of the rangefeed's own making that says where in its history a step ends. It is saved and shown, and holds no
+secret."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """What `Rangefeed.move` returns: `token`, from which the next run starts, and both positions as people write them.
+
+    A move to a later position leaves out the changes in between, and only those: the changes of tables' shapes that the
+    next run finds are carried out as if it had read everything. `Rangefeed.start` may let go of what is left out; until
+    then, moving to `before` undoes the move.
+
+    After a move *back*, the changes in between are read again, in their order. Their `updated` is later than everything
+    that was delivered, as resolved marks must stay true, and nothing is resolved before the position that was left.
+
+    Refused with a ConfigError: a position in the future, or before what the source retains, with what that is; while a
+    scan is not complete; back over a change of a table's shape, as rows would end with the old one.
+    """
+
+    token: Token
+    before: str
+    after: str
+    back: bool = False

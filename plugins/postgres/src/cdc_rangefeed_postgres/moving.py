@@ -1,0 +1,147 @@
+"""Another position in the log for a changefeed that is stopped.
+
+A position means the transactions whose commit begins there or later. The slot has all of those after the position that
+was released last, so a changefeed can go back as far as that: mostly to where it was before it was moved forward.
+
+What the token says about the tables stays as it is. So the next run finds what was altered in the part that is left
+out, and the policy for schema changes is carried out as if the run had been late.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+import psycopg
+
+from cdc_core import ConfigError, HistoryLostError, Move, Timestamp, Token
+from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.datetime_limits import TIMESTAMP_EPOCH_US
+from cdc_rangefeed_postgres.log_position import flushed_and_clock, newest
+from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
+from cdc_rangefeed_postgres.slot import Slot
+from cdc_rangefeed_postgres.token import PostgresToken
+
+__all__ = ["moved"]
+
+_LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
+_BEGIN = struct.Struct(">cqq")
+"""The message that begins a transaction: its kind, the position of its commit, and the commit's time."""
+_INTERVAL_BYTES = 64 << 20
+_NAME_BYTES = 63
+
+
+def moved(connection: Connection, slot: Slot, saved: PostgresToken, to: str | Token) -> Move:
+    """Return *saved* moved to *to*, see `cdc_core.Move`. Raises: ConfigError."""
+    if saved.scan is not None:
+        raise ConfigError("its tables are being scanned, and a scan has no other position; let it end first")
+    state = slot.state(connection)
+    begin = 0 if state is None else state.confirmed
+    try:
+        slot.require(connection, needed=max(begin, saved.lsn))
+    except HistoryLostError as error:
+        raise ConfigError(str(error)) from error
+    flushed, clock = flushed_and_clock(connection)
+    lsn = _position(connection, slot, saved, to, begin=begin, flushed=flushed, clock=clock)
+    if lsn > flushed:
+        raise ConfigError(f"position {lsn_text(lsn)} is after the end of the log, {lsn_text(flushed)}")
+    if lsn < begin:
+        raise ConfigError(
+            f"position {lsn_text(lsn)} is before {lsn_text(begin)}, from which on replication slot {slot.shown} retains"
+            " the log"
+        )
+    if lsn < saved.altered_at:
+        raise ConfigError(
+            f"position {lsn_text(lsn)} is before {lsn_text(saved.altered_at)}, where tables were last scanned or"
+            " altered, so rows from there would end with an old shape"
+        )
+    back = lsn < saved.lsn
+    since = None if lsn == saved.altered_at else saved.altered_at
+    token = replace(saved, lsn=lsn, clock=None, since=since, skipped=lsn > begin)
+    if back:
+        settled = max(saved.settled, newest(connection))
+        token = replace(token, again=max(saved.again, saved.lsn), settled=settled)
+    elif lsn == saved.lsn:
+        token = saved
+    elif saved.again <= lsn:
+        token = replace(token, again=0)
+    return Move(token=token.to_json(), before=lsn_text(saved.lsn), after=lsn_text(lsn), back=back)
+
+
+def _position(
+    connection: Connection,
+    slot: Slot,
+    saved: PostgresToken,
+    to: str | Token,
+    *,
+    begin: int,
+    flushed: int,
+    clock: Timestamp,
+) -> int:
+    text = to.get("lsn") if isinstance(to, dict) else to
+    if text == "now":
+        return flushed
+    if isinstance(text, str) and _LSN.fullmatch(text):
+        return parse_lsn(text)
+    if not isinstance(text, str) or isinstance(to, dict) or not Timestamp.is_text(text):
+        raise ConfigError(
+            f"'{to}' is neither 'now', nor a time such as 2026-01-31T12:00:00Z, nor an LSN such as 16/B374D848, nor a"
+            " token"
+        )
+    at = Timestamp.parse(text)
+    if at > clock:
+        raise ConfigError(f"{at} is later than the clock of the source, {clock}")
+    return _after(connection, slot, saved, at, begin=begin, flushed=flushed)
+
+
+def _after(connection: Connection, slot: Slot, saved: PostgresToken, at: Timestamp, *, begin: int, flushed: int) -> int:
+    """Return the position of the first transaction that was committed later than *at*.
+
+    Raises: ConfigError when it is not known that the slot has everything that is later.
+    """
+    known = saved.clock is not None and saved.clock <= at
+    for lsn, time in _commits(connection, slot, at, begin=begin, end=flushed):
+        if time <= at:
+            known = True
+        elif known:
+            return lsn
+        else:
+            raise ConfigError(
+                f"{at} is earlier than {time}, when the first transaction was committed that replication slot"
+                f" {slot.shown} has, so changes before it may be missing; go to {lsn_text(begin)} for all that it has"
+            )
+    if not known:
+        raise ConfigError(
+            f"replication slot {slot.shown} has no transaction that shows how far back in time it reaches; go to"
+            f" {lsn_text(begin)} for all that it has"
+        )
+    return flushed
+
+
+def _commits(
+    connection: Connection, slot: Slot, at: Timestamp, *, begin: int, end: int
+) -> Iterator[tuple[int, Timestamp]]:
+    """Yield position and time of commits between *begin* and *end*: the first one, and those later than *at*.
+
+    Perhaps not all of those. A temporary copy of the slot is read in intervals, so that the server keeps little of it.
+    """
+    suffix = f"_copy_{secrets.token_hex(4)}"
+    copy = slot.name[: _NAME_BYTES - len(suffix)] + suffix
+    later = max(0, at.wall // 1000 - TIMESTAMP_EPOCH_US).to_bytes(8)
+    connection.execute("SELECT pg_copy_logical_replication_slot(%s, %s, true)", [slot.name, copy])
+    try:
+        while begin < end:
+            begin = min(begin + _INTERVAL_BYTES, end)
+            query = f"""
+                SELECT data FROM {slot.consume(copy, begin, binary=False)} WITH ORDINALITY AS m(lsn, xid, data, ord)
+                WHERE get_byte(data, 0) = 66 AND (ord = 1 OR substring(data FROM 10 FOR 8) > %s) ORDER BY ord LIMIT 2"""
+            for (data,) in connection.execute(query, [later]).fetchall():
+                _, lsn, time_us = _BEGIN.unpack_from(data)
+                yield lsn, Timestamp((time_us + TIMESTAMP_EPOCH_US) * 1000)
+    finally:
+        with suppress(psycopg.Error):  # it ends with the connection, and with an error on it
+            connection.execute("SELECT pg_drop_replication_slot(%s)", [copy])

@@ -1,0 +1,224 @@
+"""Another position in the log for a changefeed that is stopped: what is left out, what comes again, what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
+from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.postgres import Sql, clock
+
+from cdc_core import ConfigError, HistoryLostError, Op, SchemaChangeRules, TerminalRangefeedError, Timestamp
+
+SLOT = "FROM pg_replication_slots WHERE database = current_database()"
+NEWEST = "SELECT pg_current_wal_insert_lsn()::text"
+
+
+@pytest.fixture(autouse=True)
+def table(sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
+    sql.execute("INSERT INTO t SELECT g, g FROM generate_series(1, 5) g")
+
+
+def insert(sql: Sql, *ids: int) -> str:
+    """Insert rows, each in a transaction, and return the position after them."""
+    for id_ in ids:
+        sql.execute("INSERT INTO t VALUES (%s, 0)", [id_])
+    return str(value(sql, NEWEST))
+
+
+def value(sql: Sql, query: str) -> Any:
+    row = sql.execute(query).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def refusal(feed: Feed, to: object) -> str:
+    with pytest.raises(ConfigError) as raised:
+        feed.rangefeed.move(feed.token, to if isinstance(to, str | dict) else str(to))
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def started(feed: Feed) -> None:
+    feed.start()
+    feed.catch_up()
+
+
+def arrived(feed: Feed, known: int) -> list[int]:
+    """Start the changefeed again, and return the keys that arrive after the first *known* changes."""
+    started(feed)
+    return [change.key[0] for change in feed.changes[known:]]
+
+
+def test_exactly_the_rows_after_the_new_position_arrive(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed:
+        started(feed)
+        known, resolved, latest = len(feed.changes), dict(feed.resolved), feed.latest
+        before = feed.token["lsn"]
+        at = insert(sql, 11, 12)
+        insert(sql, 13, 14)
+        found = feed.move(at)
+        assert (found.before, found.after, found.back) == (before, at, False)
+        assert arrived(feed, known) == [13, 14]
+        assert all(change.updated > latest for change in feed.changes[known:])
+        assert all(feed.resolved[table] > mark for table, mark in resolved.items())
+        insert(sql, 15)
+        feed.move("now")
+        insert(sql, 16)
+        assert arrived(feed, known + 2) == [16]
+
+
+def test_a_start_lets_the_server_forget_what_is_left_out_before_it_is_decoded(database: str, sql: Sql) -> None:
+    confirmed = f"SELECT confirmed_flush_lsn::text {SLOT}"
+    with feed_of(database, "t") as feed:
+        started(feed)
+        at = insert(sql, 11)
+        before = value(sql, confirmed)
+        feed.move(at)
+        assert value(sql, confirmed) == before, "until then the move can be undone"
+        feed.start()
+        assert parse_lsn(value(sql, confirmed)) >= parse_lsn(at)
+
+
+def test_a_time_means_what_was_committed_after_it(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed:
+        started(feed)
+        known, early = len(feed.changes), clock(database)
+        insert(sql, 11)
+        at = clock(database)
+        insert(sql, 12)
+        feed.move(str(at))
+        assert arrived(feed, known) == [12]
+        insert(sql, 13)
+        late = clock(database)
+        feed.move(str(late))
+        assert "is later than the clock of the source" in refusal(feed, Timestamp(late.wall + 10**15))
+        assert "so changes before it may be missing" in refusal(feed, early)
+        assert arrived(feed, known + 1) == []
+
+
+def test_a_move_is_undone_before_the_next_start(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed:
+        started(feed)
+        known, before = len(feed.changes), feed.token
+        at = insert(sql, 11)
+        feed.move(at)
+        assert feed.move(before).back
+        insert(sql, 12)
+        assert arrived(feed, known) == [11, 12]
+
+
+def test_rows_come_again_in_order_above_all_before_and_nothing_is_resolved_meanwhile(database: str, sql: Sql) -> None:
+    with feed_of(database, "t", bytes_=256) as feed:
+        started(feed)
+        before = feed.token["lsn"]
+        insert(sql, 11, 12)
+        sql.execute("UPDATE t SET n = 7 WHERE id = 11")
+        feed.releases = False
+        feed.catch_up()
+        known, latest, resolved = len(feed.changes), feed.latest, dict(feed.resolved)
+        passed = feed.token["lsn"]
+        assert feed.move(before).back
+        feed.start()
+        while parse_lsn(feed.token["lsn"]) < parse_lsn(passed):
+            assert dict(feed.resolved) == resolved
+            feed.step()
+        insert(sql, 13)
+        feed.catch_up()
+        again = feed.changes[known:]
+        assert [(change.op, change.key[0]) for change in again] == [
+            (Op.INSERT, 11),
+            (Op.INSERT, 12),
+            (Op.UPDATE, 11),
+            (Op.INSERT, 13),
+        ]
+        assert all(change.updated > latest for change in again)
+        assert "again" not in feed.token
+        assert all(mark > latest for mark in feed.resolved.values())
+
+
+def test_what_was_altered_in_between_is_found_and_backfilled(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed:
+        started(feed)
+        known = len(feed.changes)
+        insert(sql, 11)
+        sql.execute("ALTER TABLE t ADD COLUMN v text DEFAULT 'new'")
+        at = insert(sql, 12)
+        sql.execute("INSERT INTO t VALUES (13, 0, 'mine')")
+        feed.move(at)
+        started(feed)
+        logged = [change for change in feed.changes[known:] if not change.scanned]
+        assert [(change.key[0], change.after) for change in logged] == [(13, {"id": 13, "n": 0, "v": "mine"})]
+        scanned = {change.key[0]: change.after for change in feed.changes[known:] if change.scanned}
+        assert scanned[1] == {"id": 1, "n": 1, "v": "new"}, "rows that exist are read for the new column"
+        assert sorted(scanned) == [1, 2, 3, 4, 5, 11, 12, 13]
+
+
+def test_the_policy_to_stop_holds_for_what_is_left_out(database: str, sql: Sql) -> None:
+    with feed_of(database, "t", schema_changes=SchemaChangeRules(policy="stop")) as feed:
+        started(feed)
+        sql.execute("ALTER TABLE t ADD COLUMN v text DEFAULT 'new'")
+        feed.move(insert_with(sql))
+        with pytest.raises(TerminalRangefeedError, match="column v was added"):
+            started(feed)
+
+
+def insert_with(sql: Sql) -> str:
+    sql.execute("INSERT INTO t VALUES (11, 0, 'v')")
+    return str(value(sql, NEWEST))
+
+
+def test_it_continues_behind_what_it_ended_for(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed:
+        started(feed)
+        known = len(feed.changes)
+        sql.execute("TRUNCATE t")
+        with pytest.raises(TerminalRangefeedError, match="truncated"):
+            feed.catch_up()
+        feed.move("now")
+        insert(sql, 11)
+        assert arrived(feed, known) == [11]
+        insert(sql, 12)
+        sql.execute(f"SELECT pg_replication_slot_advance(slot_name, pg_current_wal_flush_lsn()) {SLOT}")
+        feed.close()
+        with pytest.raises(HistoryLostError, match="by another program"):
+            feed.restart()
+        feed.move("now")
+        insert(sql, 13)
+        assert arrived(feed, known + 1) == [13]
+
+
+def test_it_does_not_go_back_over_a_change_of_shape(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed:
+        started(feed)
+        before, feed.releases = feed.token["lsn"], False
+        insert(sql, 11)
+        sql.execute("ALTER TABLE t ADD COLUMN v text")
+        feed.catch_up()
+        sql.execute("INSERT INTO t VALUES (12, 0, 'x')")
+        feed.catch_up()
+        feed.close()
+        assert "were last scanned or altered, so rows from there would end with an old shape" in refusal(feed, before)
+
+
+def test_what_cannot_be_is_refused_in_one_sentence(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed:
+        feed.start()
+        assert "its tables are being scanned" in refusal(feed, "now")
+        feed.catch_up()
+        insert(sql, 11)
+        feed.catch_up()
+        insert(sql, 12)
+        feed.close()
+        lsn = parse_lsn(feed.token["lsn"])
+        assert "is after the end of the log" in refusal(feed, "FFFF/0")
+        earlier = lsn_text(lsn - (1 << 20))
+        assert "from which on replication slot" in refusal(feed, earlier)
+        for wrong in ("tomorrow", "1/2/3", {"position": "0/1"}, {"lsn": 7}):
+            assert "is neither 'now', nor a time" in refusal(feed, wrong)
+        sql.execute(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()"
+        )
+        assert "no longer exists" in refusal(feed, "now")
