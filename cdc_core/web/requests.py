@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from anyio import from_thread
 from starlette.requests import Request
 
 from cdc_core.web.endpoint import Refusal
 
-__all__ = ["asked_by", "flag", "json_object", "name_of", "number", "user_of"]
+__all__ = ["asked_by", "flag", "json_object", "name_of", "number", "user_of", "watch_client"]
 
 
 def json_object(request: Request, *, empty: bool = False) -> dict[str, Any]:
@@ -67,6 +68,11 @@ def user_of(request: Request) -> str:
 def asked_by(request: Request, verb: str) -> str:
     """Return why something happens to a job, for its history."""
     return f"{verb} asked for by {user_of(request)} over REST"
+
+
+def watch_client(request: Request) -> Callable[[], bool]:
+    """Return what says whether the client has hung up. It is called in the thread of the request's handler."""
+    return lambda: from_thread.run(request.is_disconnected)
 
 
 def _texts(value: Any) -> Any:

@@ -47,6 +47,7 @@ LETTERS = 50
 """How many dead letters are shown."""
 _ORDER = ("source", "tables", "query", "functions", "table", "sink", "format", "options", "spark")
 _NOT_WRITTEN = ("literal_secrets", "plugins", "written")
+_SELECTING = ("query", "selections")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +120,8 @@ class ChangefeedView:
     note: str
     doing: str
     is_job: bool
+    is_evaluated: bool
+    """Whether a query, or sections of tables, select what is delivered."""
     actions: Sequence[str]
     stations: Sequence[Station]
     delivered: str
@@ -149,6 +152,7 @@ def changefeed_view(
         note=note_of(report),
         doing=_doing(report),
         is_job=report.job is not None,
+        is_evaluated=any(report.known.definition.get(name) for name in _SELECTING),
         actions=actions_of(report),
         stations=_stations(report, measured),
         delivered=_delivered(report),

@@ -23,7 +23,7 @@ from cdc_core.web.page.confirmations import Confirmation
 from cdc_core.web.page.rendering import page, redirect
 from cdc_core.web.page.requests import known_name
 from cdc_core.web.page.site import site_of
-from cdc_core.web.requests import number
+from cdc_core.web.requests import number, watch_client
 from cdc_core.web.v1.dead_letters import replayed
 from cdc_core.web.v1.preview import messages
 
@@ -95,7 +95,8 @@ def show_preview(request: Request) -> Response:
     found: Sequence[Previewed] = ()
     problem = ""
     try:
-        found = messages(deployment, name, number(request, "rows", default=10, least=1, most=_MOST_ROWS))
+        rows = number(request, "rows", default=10, least=1, most=_MOST_ROWS)
+        found = messages(deployment, name, rows, is_gone=watch_client(request))
     except (CdcError, Refusal) as error:
         problem = deployment.masked(str(error))
     summary = "" if problem else f"{counted(len(found), 'message')}; nothing was sent."

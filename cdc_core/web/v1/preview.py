@@ -3,48 +3,76 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.watching.preview import Previewed
 from cdc_core.watching.preview import preview as previewed
 from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Refusal
-from cdc_core.web.requests import name_of, number
+from cdc_core.web.requests import name_of, number, watch_client
+from cdc_core.web.v1.preview_process import preview_apart
 
 __all__ = ["messages", "preview"]
 
 _MOST_ROWS = 100
 _places = threading.BoundedSemaphore(2)
 """Each preview reads the source for itself."""
+_place_apart = threading.BoundedSemaphore(1)
+"""A preview of a query takes a Spark of its own."""
 
 
 def preview(request: Request) -> Response:
     """Return the messages of some rows. Sends nothing, saves nothing, and leaves nothing behind."""
     rows = number(request, "rows", default=20, least=1, most=_MOST_ROWS)
-    return JSONResponse([asdict(message) for message in messages(deployment_of(request), name_of(request), rows)])
+    found = messages(deployment_of(request), name_of(request), rows, is_gone=watch_client(request))
+    return JSONResponse([asdict(message) for message in found])
 
 
-def messages(deployment: Deployment, name: str, rows: int) -> list[Previewed]:
-    """Return the messages that a job would send for so many *rows*. Raises: Refusal; ConfigError."""
+def messages(deployment: Deployment, name: str, rows: int, *, is_gone: Callable[[], bool]) -> list[Previewed]:
+    """Return the messages that a job would send for so many *rows*. Raises: Refusal; ConfigError.
+
+    With a query, or sections of tables, this takes some seconds, unless *is_gone* says before that nobody waits.
+    """
     known = deployment.store.find(name)
     if known is None or deployment.store.find_job(name) is None:
         raise Refusal(404, f"there is no job '{name}'")
     feed = deployment.feed(name, known.definition)
-    if feed.queries().exist:
-        raise Refusal(409, f"job '{name}' has a query, which Spark evaluates; use `cdc preview --store URL {name}`")
-    if not _places.acquire(blocking=False):
-        raise Refusal(429, "two previews are being made; ask again when one is ready")
+    evaluated = feed.queries().exist
+    places = _place_apart if evaluated else _places
+    if not places.acquire(blocking=False):
+        made = "a preview of a query is" if evaluated else "two previews are"
+        raise Refusal(429, f"{made} being made; ask again in some seconds")
     try:
-        with closing(previewed(feed, rows=rows, live=False)) as found:
-            return list(found)
+        found = preview_apart(feed, rows=rows, is_gone=is_gone) if evaluated else _preview_here(feed, rows)
     except ConfigError:
         raise
     except CdcError as error:
         raise Refusal(409, deployment.masked(f"job '{name}' cannot be previewed: {error}")) from error
     finally:
-        _places.release()
+        places.release()
+    return [_masked(deployment, message) for message in found]
+
+
+def _preview_here(feed: ResolvedChangefeed, rows: int) -> list[Previewed]:
+    with closing(previewed(feed, rows=rows, live=False)) as found:
+        return list(found)
+
+
+def _masked(deployment: Deployment, message: Previewed) -> Previewed:
+    """Return *message* without secrets, which only the options of the changefeed can have brought into it."""
+    headers = {
+        name: None if value is None else deployment.masked(value) for name, value in (message.headers or {}).items()
+    }
+    return replace(
+        message,
+        topic=deployment.masked(message.topic),
+        headers=None if message.headers is None else headers,
+        error=None if message.error is None else deployment.masked(message.error),
+    )

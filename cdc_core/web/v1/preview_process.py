@@ -1,0 +1,118 @@
+"""A preview in a process of its own, for what Spark evaluates: Spark ends with the process, and the server has none."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.errors import TerminalError
+from cdc_core.jobs.child_lines import line, outcome_of
+from cdc_core.jobs.process_session import kill_session
+from cdc_core.watching.preview import Previewed
+
+__all__ = ["MOST_BYTES", "preview_apart"]
+
+log = logging.getLogger(__name__)
+
+MOST_BYTES = 16 * 2**20
+"""How large all messages of one preview may be."""
+_LIMIT_S = 120.0
+_LOOK_S = 0.2
+_READ_BYTES = 65536
+
+
+def preview_apart(feed: ResolvedChangefeed, *, rows: int, is_gone: Callable[[], bool]) -> list[Previewed]:
+    """Return the messages of *rows* rows of *feed*, as `preview` does, from a child process.
+
+    On return, also when this raises, the process and all that it has started have ended, and their files are gone. It
+    gets the feed, secrets included, through a pipe, and ends by itself when this process does. *is_gone* is asked some
+    times a second whether nobody waits any more.
+
+    Raises: what `preview` raises; TerminalError when the process takes too long, sends too much, or ends too early, and
+    when *is_gone* says so.
+    """
+    with TemporaryDirectory(prefix="cdc-preview-", ignore_cleanup_errors=True) as scratch:
+        log_path = Path(scratch) / "log"
+        with _started(scratch, log_path) as process:
+            job = line(feed=feed.to_json(), rows=rows)
+            output = _exchange(process, job, is_gone=is_gone)
+        *messages, end = [json.loads(each) for each in output.splitlines()] or [{}]
+        if "outcome" not in end:
+            last = log_path.read_text(errors="replace").strip().rpartition("\n")[2]
+            log.warning("a preview of '%s' ended with status %s: %s", feed.name, process.returncode, last)
+            raise TerminalError("its process ended too early; the log of the server says what it printed last")
+        outcome = outcome_of(end)
+        if outcome.error is not None:
+            raise outcome.error
+        return [Previewed(**each) for each in messages]
+
+
+@contextmanager
+def _started(scratch: str, log_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Yield the child process, whose temporary files are in *scratch*; nothing of it is left afterwards."""
+    with log_path.open("wb") as printed:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "cdc_core.web.v1.preview_main"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=printed,
+            bufsize=0,
+            env={**os.environ, "TMPDIR": scratch},
+            start_new_session=True,  # see `kill_session`
+        )
+    try:
+        yield process
+    finally:
+        kill_session(process.pid)
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+        process.wait()
+
+
+def _exchange(process: subprocess.Popen[bytes], job: bytes, *, is_gone: Callable[[], bool]) -> bytes:
+    """Send *job*, and return all that the process has sent until its end. Raises: TerminalError."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    os.set_blocking(process.stdin.fileno(), False)
+    until = time.monotonic() + _LIMIT_S
+    output = bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        selector.register(process.stdin, selectors.EVENT_WRITE)
+        while (left_s := until - time.monotonic()) > 0:
+            if is_gone():
+                raise TerminalError("the client does not wait any more")
+            for key, _ in selector.select(min(left_s, _LOOK_S)):
+                if key.fileobj is process.stdout:
+                    piece = os.read(key.fd, _READ_BYTES)
+                    if not piece:
+                        return bytes(output)
+                    output += piece
+                    if len(output) > MOST_BYTES:
+                        raise TerminalError(f"its messages have more than {MOST_BYTES >> 20} MiB; ask for fewer rows")
+                else:
+                    job = _unsent(key.fd, job)
+                    if not job:  # the pipe stays open: its end would end the process
+                        selector.unregister(process.stdin)
+    raise TerminalError(f"it took longer than {_LIMIT_S:g} s; use `cdc preview`, which has no limit")
+
+
+def _unsent(pipe: int, content: bytes) -> bytes:
+    """Write *content*, as far as *pipe* takes it, and return the rest."""
+    try:
+        return content[os.write(pipe, content) :]
+    except BlockingIOError:
+        return content
+    except BrokenPipeError:  # it has ended, as its other pipe will say
+        return b""

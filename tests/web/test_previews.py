@@ -1,0 +1,144 @@
+"""Previews of queries over REST and on the page: made by a process that ends with the answer, or without one."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+from cdc_testing.browsing import Browser
+from cdc_testing.rest_rig import ENVIRON, Rest, config, rest_plugins, serving_rest
+from cdc_testing.runs import eventually
+from cdc_testing.scripted import Script
+
+from cdc_core.jobs.child_lines import line
+from cdc_core.masking import uri_secrets
+from cdc_core.plugins.host import PluginHost
+from cdc_core.web.deployment import Deployment
+from cdc_core.web.v1 import preview_process
+
+PREVIEW = "/v1/jobs/orders/preview"
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No process and no temporary file is there at the end that was not there before."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    before = set(children())
+    yield
+    assert set(children()) <= before
+    assert list(scratch.iterdir()) == []
+
+
+def children() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+@pytest.fixture
+def script(tmp_path: Path, workers_find_the_tests: None) -> Script:
+    (tmp_path / "control").mkdir()
+    return Script(tmp_path / "control")
+
+
+@pytest.fixture
+def counted(tmp_path: Path, script: Script) -> Iterator[Rest]:
+    """A server with a job that selects columns, which needs no Spark. Its source takes orders; its scan has no end."""
+    with serving_rest(tmp_path / "store") as rest:
+        section = json.dumps({"columns": {"include": ["id", "n"]}})
+        rest.create("orders", config(script.directory, **{"table.counter": section}))
+        yield rest
+
+
+@contextmanager
+def asking(rest: Rest, script: Script) -> Iterator[http.client.HTTPConnection]:
+    """Yield a client that waits for a preview, whose process reads."""
+    held = script.directory / "hold-read.held"
+    held.unlink(missing_ok=True)
+    script.order("hold-read")
+    with closing(http.client.HTTPConnection(rest.url.removeprefix("http://"))) as client:
+        client.request("GET", PREVIEW)
+        eventually("the process to read", held.exists, limit_s=120)
+        yield client
+
+
+def test_a_preview_ends_with_its_process_and_its_process_with_the_client(counted: Rest, script: Script) -> None:
+    with asking(counted, script) as client:
+        assert "a preview of a query is being made" in counted.message("GET", PREVIEW, status=429)
+        for process in children():
+            process.kill()
+        answer = client.getresponse()
+        assert answer.status == 409
+        assert "its process ended too early" in json.load(answer)["message"]
+    with asking(counted, script):
+        assert children()
+    eventually("the end of the process", lambda: not children(), limit_s=120)
+
+
+def test_the_page_says_why_there_is_no_preview_without_secrets(counted: Rest, script: Script) -> None:
+    browser = Browser(int(counted.url.rpartition(":")[2]))
+    assert "takes some seconds" in browser.get("/ui/changefeeds/orders").page.text
+    script.order("check", "ConfigError no such table at reader:hunter2-of-the-source@host")
+    answer = browser.get("/ui/changefeeds/orders/preview?rows=3")
+    assert answer.status == 409
+    assert "no such table at reader:***@host" in answer.page.text
+
+
+def test_a_preview_has_a_limit_in_time_and_in_size(
+    counted: Rest, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script.order("check", "ConfigError no such table")
+    monkeypatch.setattr(preview_process, "MOST_BYTES", 10)
+    assert "ask for fewer rows" in counted.message("GET", PREVIEW, status=409)
+    monkeypatch.setattr(preview_process, "_LIMIT_S", 0.01)
+    assert "it took longer than 0.01 s; use `cdc preview`" in counted.message("GET", PREVIEW, status=409)
+
+
+def test_the_process_ends_when_the_server_does(counted: Rest, script: Script) -> None:
+    known = counted.store.find("orders")
+    assert known is not None
+    kept = Deployment(counted.store, rest_plugins(), environ=ENVIRON, keep_secret=lambda _: None)
+    job = line(feed=kept.feed("orders", known.definition).to_json(), rows=3)
+    script.order("hold-read")
+    command = [sys.executable, "-P", "-m", "cdc_core.web.v1.preview_main"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdin is not None
+        process.stdin.write(job)
+        process.stdin.flush()
+        eventually("the process to read", (script.directory / "hold-read.held").exists, limit_s=120)
+        process.stdin.close()
+        assert process.wait(60) == 1
+
+
+@pytest.mark.slow
+def test_messages_of_a_query_are_shown_as_others_are(database: str, tmp_path: Path) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, amount int)")
+        connection.execute("INSERT INTO orders VALUES (1, 4), (2, 0), (3, -1), (4, 5)")
+    [password] = uri_secrets(database)
+    wanted = {"connector.class": "cdc.Changefeed", "source": database.replace(password, "${DB}")}
+    wanted |= {"sink": "kafka://127.0.0.1:1", "extra_headers.by": "${DB}"}
+    query = "SELECT id, 100 / amount AS share FROM orders WHERE amount >= 0"
+    with serving_rest(tmp_path / "store", plugins=PluginHost.load(), DB=password) as rest:
+        created = {"name": "orders", "config": {**wanted, "query": query}}
+        rest.ask("POST", "/connectors?check=false", status=201, json=created)
+        first, refused, last = rest.get(PREVIEW)
+        assert first == {
+            "topic": "orders",
+            "key": "[1]",
+            "value": '{"id": 1, "share": 25}',
+            "headers": {"by": "***"},
+            "decoded": False,
+            "error": None,
+        }
+        assert (refused["key"], refused["value"], last["key"]) == ("[2]", None, "[4]")
+        assert "the query cannot compute 100 / amount" in refused["error"]
