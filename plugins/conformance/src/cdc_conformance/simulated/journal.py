@@ -21,7 +21,8 @@ class Journal:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._path = directory / _NAME
-        self._offset = 0
+        self.offset = 0
+        """Where the unread events begin."""
 
     @property
     def exists(self) -> bool:
@@ -30,22 +31,30 @@ class Journal:
     def unread(self) -> Iterator[dict[str, Any]]:
         """Yield the events that were appended since the last call. An unfinished line does not count."""
         try:
-            if os.stat(self._path).st_size <= self._offset:  # the common case
+            if os.stat(self._path).st_size <= self.offset:  # the common case
                 return
             with self._path.open("rb") as file:
-                file.seek(self._offset)
+                file.seek(self.offset)
                 data = file.read()
         except FileNotFoundError:
             return
         for line in data.splitlines(keepends=True):
             if not line.endswith(b"\n"):
                 return
-            self._offset += len(line)
+            self.offset += len(line)
             yield json.loads(line)
 
-    def rewind(self) -> None:
-        """Continue with the first event."""
-        self._offset = 0
+    def complete(self) -> bytes:
+        """Return everything that was written, without an unfinished line."""
+        try:
+            data = self._path.read_bytes()
+        except FileNotFoundError:
+            return b""
+        return data[: data.rfind(b"\n") + 1]
+
+    def rewind(self, offset: int = 0) -> None:
+        """Continue with the event at *offset*, by default the first."""
+        self.offset = offset
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -58,7 +67,7 @@ class Journal:
         """Append *event*; it counts as read. Call it only while `locked`, after all events were read."""
         line = json.dumps(event, separators=(",", ":")).encode() + b"\n"
         with self._path.open("ab") as file:
-            if file.tell() > self._offset:  # a writer died in the middle of its line
-                os.truncate(file.fileno(), self._offset)
+            if file.tell() > self.offset:  # a writer died in the middle of its line
+                os.truncate(file.fileno(), self.offset)
             file.write(line)
-        self._offset += len(line)
+        self.offset += len(line)

@@ -13,8 +13,11 @@ from typing import Any
 from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.errors import StatementError
 from cdc_conformance.simulated.journal import Journal
+from cdc_conformance.simulated.snapshots import Snapshots
 
 __all__ = ["Session"]
+
+_SNAPSHOTS = Snapshots()
 
 
 class Session:
@@ -64,7 +67,6 @@ class Session:
             outcome = self._cluster.apply(event)
             self._journal.append(event)
         except BaseException:  # the event may be half applied
-            self._cluster = Cluster()
             self._journal.rewind()
             self._replay()
             raise
@@ -78,5 +80,17 @@ class Session:
         self._replay()
 
     def _replay(self) -> None:
+        if self._journal.offset:
+            self._apply_unread()
+            return
+        journal = self._journal.complete()
+        self._cluster, begin = _SNAPSHOTS.find(journal)
+        self._journal.rewind(begin)
+        self._apply_unread()
+        end = self._journal.offset
+        if end <= len(journal):  # nobody has appended meanwhile
+            _SNAPSHOTS.keep(self._cluster, journal[:end], since=begin)
+
+    def _apply_unread(self) -> None:
         for event in self._journal.unread():
             self._cluster.apply(event)
