@@ -79,11 +79,25 @@ def plugins(*, broken: str | None = None) -> PluginHost:
     )
 
 
-def create(store: ProgressStore, name: str, source: str = "counter", *, owner: str = "ann") -> None:
-    """Make a job of that source."""
-    written = {"source": f"{source}://", "tables": ["t"], "sink": "shelf://", "options": {"control": "/tmp"}}
+def create(
+    store: ProgressStore,
+    name: str,
+    source: str = "counter",
+    *,
+    owner: str = "ann",
+    locality: str = "",
+    master: str = "",
+) -> None:
+    """Make a job of that source, which is to run in *locality* and on the Spark *master*, if these are given."""
+    written: dict[str, Any] = {
+        "source": f"{source}://",
+        "tables": ["t"],
+        "sink": "shelf://",
+        "options": {"control": "/tmp", **({"execution_locality": locality} if locality else {})},
+        **({"spark": {"master": master}} if master else {}),
+    }
     feed = resolve(changefeed_of(name, written, origin="the test", environ={}), plugins())
-    store.create_job(name, feed.definition(), owner=owner, locality=Locality())
+    store.create_job(name, feed.definition(), owner=owner, locality=Locality.parse(locality))
 
 
 def bare_settings(store: str, directory: Path, **options: str) -> NodeSettings:

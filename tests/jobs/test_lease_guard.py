@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import sqlalchemy as sa
-from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.bare_nodes import StuckHost, bare_node, bare_settings, plugins
 from cdc_testing.engine import eventually
-from cdc_testing.fixtures import fresh_database
-from cdc_testing.nodes import NodeProcess
 from cdc_testing.stored import node
 
 from cdc_core.jobs.child_lines import lease_clock
@@ -19,21 +18,21 @@ from cdc_core.store.progress import ProgressStore
 LOST = "has not heard from the store: it ends what it runs before others take its jobs over"
 
 
-def test_a_store_that_does_not_answer_holds_no_end_up(postgres_server: EmbeddedPostgres, tmp_path: Path) -> None:
-    with fresh_database(postgres_server) as url:
-        one = NodeProcess(tmp_path, "one", url)
-        store = ProgressStore(url)
-        engine = open_engine(url)
-        try:
-            one.start()
-            eventually(lambda: one.is_running and store.living_nodes(), what="a node", within_s=300)
+def test_a_store_that_does_not_answer_holds_no_end_up(
+    database: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = ProgressStore(database)
+    store.open()
+    engine = open_engine(database)
+    try:
+        with bare_node(bare_settings(database, tmp_path / "one"), StuckHost(), plugins()):
+            eventually(store.living_nodes, what="a node", within_s=60)
             with engine.begin() as connection:  # renewals and polls wait for this lock, for 30 s
                 connection.execute(sa.text("LOCK TABLE cdc_nodes IN ACCESS EXCLUSIVE MODE"))
-                eventually(lambda: LOST in one.log(), what="the end", within_s=25)
-        finally:
-            one.end()
-            engine.dispose()
-            store.close()
+                eventually(lambda: LOST in caplog.text, what="the end", within_s=25)
+    finally:
+        engine.dispose()
+        store.close()
 
 
 def test_what_runs_goes_on_while_the_session_does(tmp_path: Path) -> None:

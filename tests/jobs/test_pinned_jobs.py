@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cdc_testing.nodes import Nodes
+from cdc_testing.bare_nodes import StuckHost, bare_node, bare_settings, create, plugins
+from cdc_testing.engine import eventually
 
-from cdc_core.store.opening import store_url
+from cdc_core.store.progress import ProgressStore, store_url
 
 HERE = "region=eu-west-1,cloud=aws"
 
 
 def test_a_job_that_its_spark_master_cannot_pin_waits_with_the_reason(tmp_path: Path) -> None:
-    with Nodes(tmp_path, store_url(tmp_path)) as nodes:
-        nodes.start("one", locality=f"{HERE},zone=a")
-        source = "postgresql://nobody@127.0.0.1:1/nowhere"
-        nodes.create("orders", source, ["orders"], "file:///nowhere", locality=HERE, spark={"master": "yarn"})
-        problem = f"execution_locality {HERE} has 2 tiers, and YARN selects nodes by one label"
-        nodes.eventually("the node says why", lambda: problem in str(nodes.store.living_nodes()[0].problems))
+    store = ProgressStore(store_url(tmp_path / "store"))
+    store.open()
+    settings = bare_settings(store.url, tmp_path / "one", locality=f"{HERE},zone=a")
+    try:
+        with bare_node(settings, StuckHost(), plugins()):
+            eventually(store.living_nodes, what="a node", within_s=60)
+            create(store, "orders", locality=HERE, master="yarn")
+            problem = f"execution_locality {HERE} has 2 tiers, and YARN selects nodes by one label"
+            eventually(
+                lambda: problem in str([node.problems for node in store.living_nodes()]), what="why", within_s=60
+            )
+    finally:
+        store.close()
