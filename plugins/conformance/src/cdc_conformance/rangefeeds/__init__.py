@@ -8,6 +8,7 @@ from cdc_conformance.rangefeeds.history import History
 from cdc_conformance.rangefeeds.initial_scan import InitialScan
 from cdc_conformance.rangefeeds.limits import Limits
 from cdc_conformance.rangefeeds.marks import Marks
+from cdc_conformance.rangefeeds.moves import Moves
 from cdc_conformance.rangefeeds.outages import Outages
 from cdc_conformance.rangefeeds.rescans import Rescans
 from cdc_conformance.rangefeeds.restarts import Restarts
@@ -28,6 +29,7 @@ class RangefeedConformance(
     RowContents,
     SchemaBoundaries,
     Rescans,
+    Moves,
     Marks,
     Limits,
     Slices,

@@ -11,6 +11,7 @@ CAPABILITIES: Mapping[str, str] = {
     "mvcc": "It knows when each row was committed, also for rows of the initial scan.",
     "schema_changes": "It follows a table while columns are added and dropped.",
     "rescans": "It reads tables again, or rows that `id < 4` selects: its planner has `check_rescan` and `scan_again`.",
+    "moves": "A stopped changefeed can be moved to another position: its driver's part has `move`.",
     "multiple_slices": "It divides an initial scan into several slices that are read at the same time.",
     "forgets": "After `forget` it no longer has the history that was released, which proves that `release` works.",
     "cursors": "It starts at a cursor. The fixture `cursor` returns options with one.",

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from cdc_conformance.plugin import SIMULATED
-from cdc_conformance.sabotage.broken_rangefeeds import boundaries, lifecycle, planning, rescans, rows
+from cdc_conformance.sabotage.broken_rangefeeds import boundaries, lifecycle, moves, planning, rescans, rows
 from cdc_conformance.sabotage.rangefeed_suite import SimulatedSuite
 from cdc_conformance.simulated.options import SimulatedOptions
 from cdc_core import Rangefeed, RangefeedRegistration, SliceReader, SourceHistory, StepPlanner
@@ -89,6 +89,9 @@ SABOTEURS = {
     "test_a_rescan_yields_every_row_again": _broken(rescans.RescansWhatTheInitialScanRead),
     "test_a_rescan_with_a_predicate_yields_the_rows_that_it_selects": _broken(rescans.IgnoresPredicates),
     "test_no_mark_is_resolved_before_a_rescan_is_complete": _broken(rescans.ResolvesWhileARescanWaits),
+    # moves
+    "test_a_move_to_now_leaves_out_what_was_committed_before_and_nothing_else": _broken(moves.MovesNowhere),
+    "test_a_move_into_the_future_is_refused": _broken(moves.MovesIntoTheFuture),
     # marks
     "test_span_marks_follow_the_rows_of_their_slice": _broken(planning.YieldsMarksFirst),
     "test_rows_are_at_or_below_the_mark_of_their_span": _broken(planning.MarksBelowTheLastRow),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from cdc_conformance.simulated import scan
+from cdc_conformance.simulated.boundaries import next_boundary
 from cdc_conformance.simulated.errors import StatementError
 from cdc_conformance.simulated.source import Source, lost_history
 from cdc_conformance.simulated.state import table_name
@@ -12,6 +14,7 @@ from cdc_conformance.simulated.tokens import INTENT, SimulatedToken, is_intent
 from cdc_core import (
     ConfigError,
     Frontier,
+    Move,
     Rangefeed,
     RangefeedContext,
     ScanProgress,
@@ -75,6 +78,28 @@ class SimulatedRangefeed(Rangefeed):
                 raise lost_history(error) from error
         return saved
 
+    def move(self, saved: Token, to: str | Token) -> Move:
+        """There is no way back, as rows keep their timestamps, and none past a boundary, which nobody would notice."""
+        if is_intent(saved):
+            raise ConfigError("nothing has been read yet")
+        token = SimulatedToken.from_token(saved)
+        if token.scan is not None or token.again is not None:
+            raise ConfigError("its tables are being scanned; let the scan end first")
+        end, begin = self._resolved(), token.frontier.high_water
+        at = end if to == "now" else _position(to)
+        if at > end:
+            raise ConfigError(f"{at} is in the future: the simulated database is complete up to {end}")
+        if at < begin:
+            raise ConfigError(f"{at} is before {begin}, and rows of before would have timestamps that are resolved")
+        boundary = next_boundary(self.source.cluster, token.frontier)
+        if boundary is not None and at >= boundary.at:
+            tables = ", ".join(change.table for change in boundary.changes)
+            raise ConfigError(f"{at} is not before {boundary.at}, from which on {tables} has another shape to deliver")
+        frontier = Frontier.from_json(token.frontier.to_json())
+        for name in token.tables:
+            frontier.forward(Span(name), at)
+        return Move(token=replace(token, frontier=frontier).to_token(), before=str(begin), after=str(at))
+
     def scan_progress(self, token: Token) -> ScanProgress | None:
         left = None if is_intent(token) else SimulatedToken.from_token(token).scan
         return None if left is None else ScanProgress(done=left.done, total=left.total, unit="rows")
@@ -97,7 +122,23 @@ class SimulatedRangefeed(Rangefeed):
         except ValueError:
             raise ConfigError(f"cursor '{cursor}' is not a timestamp, which the simulated database needs") from None
 
+    def _resolved(self) -> Timestamp:
+        """Return up to when all commits are known. Raises: ConfigError when an open transaction holds that back."""
+        try:
+            if self.context.options.time_passes:
+                self.source.database.settle()
+        except StatementError as error:
+            raise ConfigError(str(error)) from error
+        return min(self.source.cluster.resolved(name).high_water for name in self.source.names)
+
     def close(self) -> None:
         if self.context.temporary:
             self.source.database.unprotect(self.source.feed)
         self.source.close()
+
+
+def _position(to: str | Token) -> Timestamp:
+    try:
+        return SimulatedToken.from_token(to).frontier.high_water if isinstance(to, dict) else Timestamp.parse(to)
+    except (LookupError, TypeError, ValueError):
+        raise ConfigError(f"'{to}' is neither 'now', nor a time, nor a token of the simulated database") from None
