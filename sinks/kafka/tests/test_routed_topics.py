@@ -169,10 +169,10 @@ def test_a_new_topic_with_a_smaller_limit_gets_smaller_batches(kafka: KafkaRig, 
     for name, size in (("small", 20_000), ("medium", 70_000)):
         config = {"max.message.bytes": str(size)}
         kafka_reading.create_topic(kafka.address, f"{kafka.prefix}{name}", partitions=1, replication=1, config=config)
-    before = sink._producer
+    before = sink._producers.of_rows(traced=False)
     sink.admit("medium")
     sink.emit(to("medium", rows(range(10))))
-    assert sink._producer is before, "batches of 60,000 bytes are small enough for it"
+    assert sink._producers.of_rows(traced=False) is before, "batches of 60,000 bytes are small enough for it"
     sink.admit("small")
     sink.emit(to("small", rows(range(200), texts=["x" * 500] * 200)))
     sink.emit(to("large", rows(range(100, 200))))

@@ -9,7 +9,8 @@ from cdc_sink_kafka.sink import KafkaSink
 from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows, table_name, version
 
-from cdc_core import Flushed, TerminalSinkError
+from cdc_core import Flushed, RowBatch, TerminalSinkError, TracedRow
+from cdc_core.telemetry.stages import Stages
 
 
 def test_each_row_is_a_message_and_flush_counts_them(kafka: KafkaRig) -> None:
@@ -49,6 +50,40 @@ def test_a_deleted_row_can_be_a_tombstone(kafka: KafkaRig) -> None:
         (b"[2]", True),
         (b"[3]", False),
     ]
+
+
+class EveryFirstRow:
+    """The first row of each batch is traced."""
+
+    def __init__(self) -> None:
+        self.followed: list[TracedRow] = []
+
+    def rows_in(self, _: RowBatch) -> list[tuple[int, TracedRow]]:
+        self.followed.append(TracedRow())
+        return [(0, self.followed[-1])]
+
+
+def test_slices_with_traced_rows_share_a_client_that_is_closed_when_there_are_no_more(
+    kafka: KafkaRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new client takes half a second until its first message is acknowledged."""
+    sink = kafka.sink({"topic_partitions": "1"})
+    trace, clients = EveryFirstRow(), []
+    for number in range(6):
+        with Stages("sink").measured() as stages:
+            sink.emit(rows([number], walls=[1]))  # of which nobody wants to know, also in the slice of the next ones
+            stages.trace = trace if number % 2 else None
+            sink.emit(rows([number, 99], walls=[2, number + 1]))
+            clients.append(sink._producers.of_rows(traced=False))
+            sink.flush()
+    assert len(set(clients)) == 2
+    assert {"topic", "partition", "offset"} == trace.followed[-1].place.keys()
+    assert [version(message) for message in kafka.received() if message.key == b"[99]"] == [
+        (99, number + 1) for number in range(6)
+    ]
+    monkeypatch.setattr("cdc_sink_kafka.producers._KEPT_S", -1.0)
+    sink.flush()
+    assert list(sink._producers._open) == [False]
 
 
 def test_a_flush_does_not_wait_for_batches_to_fill(kafka: KafkaRig) -> None:

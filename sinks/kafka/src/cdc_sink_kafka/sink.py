@@ -26,6 +26,7 @@ from cdc_sink_kafka.clients import Settings
 from cdc_sink_kafka.failures import Failure, refused_rows
 from cdc_sink_kafka.headers import Header, Headers, sizes_of
 from cdc_sink_kafka.ordered_producer import OrderedProducer
+from cdc_sink_kafka.producers import Producers
 from cdc_sink_kafka.routed_topics import RoutedTopics
 from cdc_sink_kafka.size_limits import SizeLimits
 from cdc_sink_kafka.tombstones import deleted_rows, with_tombstones
@@ -60,8 +61,7 @@ class KafkaSink(Sink):
         self._topics = WatchedTopics(self._settings)
         self._routed = RoutedTopics(self._settings)
         self._batches_too_large = False
-        self._reports = False
-        self._producer: OrderedProducer | None = None
+        self._producers = Producers(self._new_producer)
         self._limits: SizeLimits | None = None
         self._headers: Headers | None = None
         self._refused: list[RefusedRow] = []
@@ -88,14 +88,14 @@ class KafkaSink(Sink):
         if len(rows) == 0:
             return
         traced = bool(traced_rows(rows))
-        if self._producer is None or self._limits is None or self._headers is None:
+        if self._limits is None or self._headers is None:
             self._limits, self._headers = self._open()
-            self._producer = self._new_producer(self._limits, traced=traced)
-        elif self._batches_too_large or (traced and not self._reports):
+        elif self._batches_too_large:
             with self._dropped_when_refused():
-                self._producer.flush()
-            self._producer.close()
-            self._producer = self._new_producer(self._limits, traced=traced)
+                self._producers.flush()
+            self._producers.close()
+        with self._dropped_when_refused():
+            producer = self._producers.of_rows(traced=traced)
         payload = self._headers.payload(rows)
         batch = self.context.encoder.encode(payload, topic=self._settings.topics.of_rows(rows))
         headers = self._headers.of(rows, batch)
@@ -110,7 +110,7 @@ class KafkaSink(Sink):
             batch, headers, deleted = _without(batch, headers, deleted, measured.unsendable)
             sizes = None if headers is None else sizes_of(headers)
         messages = traced_messages(rows, unsendable=measured.unsendable, deleted=deleted) if traced else {}
-        callbacks = {place: self._producer.following(row) for place, row in messages.items()}
+        callbacks = {place: producer.following(row) for place, row in messages.items()}
         self._bytes += measured.nbytes
         if deleted is not None and deleted.true_count:
             self._bytes += pc.sum(pc.binary_length(batch.key.filter(deleted))).as_py()
@@ -118,28 +118,25 @@ class KafkaSink(Sink):
             sizes = None if headers is None else sizes_of(headers)
         self._messages += len(batch)
         with self._dropped_when_refused():
-            self._producer.make_room(batch.key.nbytes + (0 if sizes is None else int(sizes.sum())))
+            producer.make_room(batch.key.nbytes + (0 if sizes is None else int(sizes.sum())))
             if headers is None:
                 for start in range(0, len(batch), _CHUNK):
                     keys, values = batch.key.slice(start, _CHUNK), batch.value.slice(start, _CHUNK)
                     chunk = _messages(keys, values)
                     for place, callback in _within(callbacks, start).items():
                         chunk[place]["callback"] = callback
-                    self._producer.send(batch.topic, chunk)
+                    producer.send(batch.topic, chunk)
             else:
-                _send_with_headers(self._producer, batch, headers, callbacks)
+                _send_with_headers(producer, batch, headers, callbacks)
 
     def flush(self) -> Flushed:
         """Return when every message is acknowledged. Counts the bytes of keys and values, before compression."""
         self._require_open()
-        if self._producer is not None and self._limits is not None:
+        if self._limits is not None:
             with self._dropped_when_refused():
-                self._producer.flush()
+                self._producers.flush()
             self._topics.check()
             self._limits.forget()
-            if self._reports:  # reports of every message are for traces: they cost about as much as the rest
-                self._producer.close()
-                self._producer = self._new_producer(self._limits)
         flushed = Flushed(messages=self._messages, bytes=self._bytes, refused=tuple(self._refused))
         self._reset_counts()
         return flushed
@@ -169,16 +166,18 @@ class KafkaSink(Sink):
         sizes = SizeLimits(self._settings.client()["bootstrap.servers"], limits, options=own)
         return sizes, self._settings.headers()
 
-    def _new_producer(self, sizes: SizeLimits, *, traced: bool = False) -> OrderedProducer:
-        """Return a producer whose batches are small enough for every topic that *sizes* knows.
+    def _new_producer(self, traced: bool) -> OrderedProducer:
+        """Return a producer whose batches are small enough for every topic that `_limits` knows.
 
         One for *traced* rows gets a report of each message, not only of those that fail.
         """
+        sizes = self._limits
+        assert sizes is not None
 
         def explain(failure: Failure) -> CdcError | None:
             return sizes.explain(failure) or refused_rows(failure) or self._topics.explain(failure)
 
-        self._batches_too_large, self._reports = False, traced
+        self._batches_too_large = False
         reports = {"delivery.report.only.error": False} if traced else {}
         return self._settings.open_producer(
             {**sizes.properties(self._wanted_batch), **reports}, explain=explain, watch=self._topics.check
@@ -194,9 +193,8 @@ class KafkaSink(Sink):
             raise
 
     def _drop(self) -> None:
-        if self._producer is not None:
-            self._producer.close()
-        self._producer = self._limits = None
+        self._producers.close()
+        self._limits = None
         self._reset_counts()
 
     def _reset_counts(self) -> None:
