@@ -1,6 +1,7 @@
-"""Traced changes in a slice: found when it is read, and followed until the sink has them.
+"""Traced changes in a slice: what is asked for, and how it is found when the slice is read.
 
-The reader looks for them, because only it knows what was asked. A note that travels before their rows tells the writer.
+The reader looks for them, because only it knows what was asked. A note that travels before their rows tells the writer,
+which follows them: see `followed_changes`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -21,18 +23,15 @@ from cdc_core.delivery.row_json import key_column, key_json
 from cdc_core.errors import ContractError
 from cdc_core.rows import Op, RowBatch
 from cdc_core.schema import TableName, TableSchema
-from cdc_core.store.values import DeadLetter
-from cdc_core.telemetry.tracing import TracedRow
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["FollowedChanges", "StepTrace", "TraceRequest", "TracedChange", "WantedChanges", "change_id", "key_text"]
+__all__ = ["StepTrace", "TraceRequest", "TracedChange", "WantedChanges", "change_id", "key_text"]
 
 TracedChange = dict[str, Any]
 """What became of a change, as JSON: see docs/trace.md. Holds its key and no other value of the row."""
 
 _ONLY_TEXTS = ("infinity", "-infinity", "24:00:00")
 """Moments that Arrow does not read."""
-_STAGES = ("encoded", "emitted", "acknowledged")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +57,8 @@ class StepTrace:
 
 def change_id(change: Mapping[str, Any]) -> str:
     """Return what identifies the change of a row, also when its step is repeated."""
-    return " ".join((change["table"], change["key"], change["position"] or change["updated"]))
+    of_commit = " ".join((change["table"], change["key"], change["position"] or change["updated"]))
+    return f"{of_commit} {change['nth']}" if change["nth"] else of_commit
 
 
 def key_text(schema: TableSchema, asked: str) -> str | None:
@@ -105,6 +105,7 @@ class WantedChanges:
         self._step = step
         self._position_of = position_of
         self._left = {request.number: request.most for request in trace.requests}
+        self._changes_of: Counter[tuple[str, str, str | None]] = Counter()
 
     def found_in(self, rows: RowBatch, shown: Callable[[RowBatch], RowBatch]) -> list[TracedChange]:
         """Return the traced changes among *rows*, as *shown* shows them to people; none after an error."""
@@ -134,10 +135,14 @@ class WantedChanges:
         position = self._position_of(updated)
         if not isinstance(position, str | None):
             raise ContractError(f"rangefeed broke its contract: position_of() returned {type(position).__name__}")
+        table, key = rows.schema.name.full, key_json(rows.schema, rows.column("key")[index])
+        nth = self._changes_of[table, key, position]  # a huge transaction may have several changes of a key
+        self._changes_of[table, key, position] += 0 if position is None else 1
         return {
             "traces": list(traces),
-            "table": rows.schema.name.full,
-            "key": key_json(rows.schema, rows.column("key")[index]),
+            "table": table,
+            "key": key,
+            "nth": nth,
             "op": Op(rows.column("op")[index].as_py()).name.lower(),
             "updated": str(updated),
             "position": position,
@@ -145,66 +150,3 @@ class WantedChanges:
             "planned": self._trace.planned,
             "read": time.time(),
         }
-
-
-class FollowedChanges:
-    """Follows traced changes of a slice through its sink: a `SliceTrace`. After an error it follows none."""
-
-    def __init__(self) -> None:
-        self._changes: list[tuple[TracedChange, TracedRow]] = []
-        self._by_row: dict[tuple[str, str, str], TracedRow] = {}
-        self._keys = BlockedKeys()
-
-    def add(self, changes: Iterable[TracedChange]) -> None:
-        """Follow *changes*, whose rows come later."""
-        for change in changes:
-            row = TracedRow()
-            self._changes.append((change, row))
-            self._by_row[change["table"], change["key"], change["updated"]] = row
-            self._keys.add(change["table"], change["key"])
-
-    def rows_in(self, rows: RowBatch) -> Sequence[tuple[int, TracedRow]]:
-        table, updated, keys = rows.schema.name.full, rows.column("updated"), rows.column("key")
-        found = []
-        with harmless(self._drop):
-            for index in self._keys.find(rows):
-                at = str(Timestamp(**updated[index].as_py()))
-                row = self._by_row.get((table, key_json(rows.schema, keys[index]), at))
-                if row is not None:
-                    found.append((index, row))
-        return found
-
-    def emitted(self, rows: RowBatch) -> None:
-        """Note that the sink has taken *rows*; they may wait in it."""
-        for _, row in self.rows_in(rows):
-            row.reached("emitted")
-
-    def so_far(self) -> list[TracedChange]:
-        """Return what is known of each change."""
-        changes: list[TracedChange] = []
-        with harmless(self._drop):
-            for change, row in self._changes:
-                reached = {stage: row.moments[stage] for stage in _STAGES if stage in row.moments}
-                place = json.loads(json.dumps(dict(row.place)))  # a sink may have said what is no JSON
-                changes.append({**change, **reached, **({"place": place} if place else {})})
-        return changes
-
-    def flushed(self, dead_letters: Sequence[DeadLetter]) -> tuple[TracedChange, ...]:
-        """Return what became of each change, now that all rows of the slice are durable or among *dead_letters*."""
-        refused = {(letter.table, letter.key, str(letter.updated)): letter.stage for letter in dead_letters}
-        for identity, row in self._by_row.items():
-            if identity not in refused and "emitted" in row.moments and "acknowledged" not in row.moments:
-                row.reached("acknowledged")
-        changes = self.so_far()
-        for change in changes:
-            stage = refused.get((change["table"], change["key"], change["updated"]))
-            if stage is not None:
-                change["dead_letter"] = stage
-            elif "emitted" not in change:
-                change["left_out"] = True
-        return tuple(changes)
-
-    def _drop(self) -> None:
-        self._changes.clear()
-        self._by_row.clear()
-        self._keys = BlockedKeys()

@@ -10,8 +10,9 @@ import pyarrow as pa
 from cdc_core.delivery.bad_rows import SliceBadRows, StopAtBadRow
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.delivery.delivery import Delivery
+from cdc_core.delivery.followed_changes import FollowedChanges
 from cdc_core.delivery.routing import Routing
-from cdc_core.delivery.tracing import FollowedChanges, StepTrace, TracedChange, WantedChanges
+from cdc_core.delivery.tracing import StepTrace, TracedChange, WantedChanges
 from cdc_core.engine.attempt_config import MaskedError
 from cdc_core.engine.packing import (
     BEGIN,

@@ -142,6 +142,7 @@ class Coordinator:
         for component in (self._marks, self._history):
             if component is not None:
                 component.close()
+        self._traced.close()
         self._store.close()
 
     def _load(self) -> None:

@@ -7,7 +7,7 @@ with a new writer each time. So both keep what stays open at module level.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
 
@@ -30,7 +30,7 @@ from cdc_core.engine.resolved_marks import open_resolved_marks
 from cdc_core.engine.saved_progress import SavedFlag
 from cdc_core.engine.source_notice import NoticeFile
 from cdc_core.engine.topic_admission import TopicAdmission
-from cdc_core.engine.traced_changes import put_traced
+from cdc_core.engine.trace_teller import TraceTeller
 from cdc_core.engine.worker_cache import WorkerCache
 from cdc_core.envelope import DeleteForm
 from cdc_core.sink import Sink
@@ -44,6 +44,7 @@ _sinks: WorkerCache[Sink] = WorkerCache()
 _dead_letter_sinks: WorkerCache[Sink] = WorkerCache()
 _epoch_checks: WorkerCache[EpochCheck] = WorkerCache()
 _admissions: WorkerCache[TopicAdmission] = WorkerCache()
+_tellers: WorkerCache[TraceTeller] = WorkerCache()
 _coordinators: WorkerCache[Coordinator] = WorkerCache()
 
 
@@ -120,9 +121,12 @@ class SinkWriter(DataSourceStreamArrowWriter):
             return ReportMessage(failure=str(error))
 
     def _tell(self, changes: Sequence[TracedChange]) -> None:
-        """Save how far traced changes are."""
-        with harmless(), closing(self._config.open_store_of_host()) as store:
-            put_traced(store, changes)
+        """Have it saved how far traced changes are."""
+        with harmless(), _tellers.use(self._config.key, self._open_teller) as teller:
+            teller.tell(changes)
+
+    def _open_teller(self) -> TraceTeller:
+        return TraceTeller(self._config.open_store_of_host)
 
     def _arriving(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Arriving]:
         """Return what arrived, opened if it has the columns layout."""

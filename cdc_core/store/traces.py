@@ -21,6 +21,8 @@ MOST_TRACES = 10
 """How many traces of one changefeed may be active at the same time."""
 
 _KEPT_S = 3600.0
+_MISSED = "missed"
+"""Beside the changes that were found, how many reports of changes the store did not take. No id of a change."""
 
 
 class Traces(Database):
@@ -67,25 +69,39 @@ class Traces(Database):
                 wanted.setdefault(row.name, []).append(request)
         return {name: dump(requests) for name, requests in wanted.items()}
 
-    def put_traced(self, number: int, changes: Mapping[str, Mapping[str, Any]]) -> None:
+    def put_traced(self, number: int, changes: Mapping[str, Mapping[str, Any]], *, missed: int = 0) -> None:
         """Save what became of *changes*, by their ids; those beyond the most that were wanted are left out,
         first those whose progress is not saved.
 
-        Does nothing when the trace is over.
+        A state that is older than the saved one, of the same reading of a change, changes nothing. *missed* is how many
+        reports more of such changes were left out. Does nothing when the trace is over.
         """
         mine = sa.select(TRACES).where(TRACES.c.id == number).with_for_update()
         with self._transaction() as connection:
             row = connection.execute(mine).one_or_none()
             if row is None:
                 return
-            found = {**json.loads(row.found), **changes}
+            found = json.loads(row.found)
+            missed += found.pop(_MISSED, {}).get("reports", 0)
+            for identity, change in changes.items():
+                found[identity] = _newer(found.get(identity), change)
             best = sorted(found, key=lambda identity: "saved" not in found[identity])[: row.most]
             kept = {identity: change for identity, change in found.items() if identity in best}
+            if missed:
+                kept[_MISSED] = {"reports": missed}
             text = json.dumps(kept, separators=(",", ":"))  # in the order in which they came
             connection.execute(sa.update(TRACES).where(TRACES.c.id == number).values(found=text))
 
     def traced(self, number: int) -> dict[str, dict[str, Any]] | None:
         """Return what became of the changes that were traced, by their ids; None when the trace is over."""
+        found = self._found(number)
+        return None if found is None else {name: change for name, change in found.items() if name != _MISSED}
+
+    def missed_reports(self, number: int) -> int:
+        """Return how many reports of the changes that were traced are missing, as far as is known."""
+        return int((self._found(number) or {}).get(_MISSED, {}).get("reports", 0))
+
+    def _found(self, number: int) -> dict[str, dict[str, Any]] | None:
         with self._transaction(reading=True) as connection:
             text = connection.execute(sa.select(TRACES.c.found).where(TRACES.c.id == number)).scalar_one_or_none()
         return None if text is None else dict(json.loads(text))
@@ -94,3 +110,10 @@ class Traces(Database):
         """Forget the trace."""
         with self._transaction() as connection:
             connection.execute(sa.delete(TRACES).where(TRACES.c.id == number))
+
+
+def _newer(known: Mapping[str, Any] | None, change: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the later of two states of a change. What is known of it only grows, until it is read again."""
+    if known is None or known.get("read") != change.get("read"):
+        return change
+    return max(change, known, key=len)

@@ -137,6 +137,11 @@ class Trace:
         return new
 
     @property
+    def missed(self) -> int:
+        """How many reports of changes the store did not take in time. What they said may be missing."""
+        return self._store.missed_reports(self.number)
+
+    @property
     def changes(self) -> list[TracedChange]:
         """All that was found until the last look."""
         return list(self._seen.values())

@@ -6,7 +6,8 @@ import pytest
 from cdc_testing.table_rows import MakeRows, Row
 
 from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema, Timestamp
-from cdc_core.delivery.tracing import FollowedChanges, StepTrace, TraceRequest, WantedChanges, key_text
+from cdc_core.delivery.followed_changes import FollowedChanges
+from cdc_core.delivery.tracing import StepTrace, TraceRequest, WantedChanges, change_id, key_text
 from cdc_core.errors import FencedError
 from cdc_core.store.values import DeadLetter
 
@@ -57,6 +58,19 @@ def test_a_change_that_no_sink_gets_says_why(rows: RowBatch) -> None:
     assert refused["dead_letter"] == "sink"
     assert "acknowledged" not in refused
     assert left_out["left_out"]
+
+
+def test_the_changes_of_a_key_in_a_huge_transaction_are_told_apart(make_rows: MakeRows) -> None:
+    """Each is from another batch of it: only the logical parts of their timestamps differ, not their position."""
+    made = [Row(op=Op.UPDATE, after={"id": 1}, updated=Timestamp(10, logical)) for logical in range(2)]
+    batches = [make_rows({"id": INT}, [row], primary_key=["id"]) for row in made]
+
+    def ids() -> list[str]:
+        search = wanted(TraceRequest(number=1, table="orders", key="[1]", most=9))
+        return [change_id(change) for rows in batches for change in search.found_in(rows, as_it_is)]
+
+    assert len(set(ids())) == 2
+    assert ids() == ids(), "the step is repeated"
 
 
 def test_a_failure_of_a_trace_fails_no_slice_and_ends_what_is_traced_there(

@@ -18,6 +18,7 @@ from cdc_testing.postgres import clock
 from cdc_testing.webhook_server import WebhookServer
 
 from cdc_core.cli.main import main
+from cdc_core.store.progress import ProgressStore
 from cdc_core.watching.trace import STAGES
 
 
@@ -127,11 +128,13 @@ def test_kafka_says_partition_and_offset(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    def change() -> None:
+        with items.transaction():
+            items.execute("UPDATE items SET note = 'x' WHERE id IN (3, 7)")
+            items.execute("DELETE FROM items WHERE id IN (3, 7)")
+
     sink = f"kafka://{kafka_broker.bootstrap_servers}?topic_prefix={topic_prefix}&tombstones_on_delete=true"
-    with (
-        running(database, tmp_path, sink) as engine,
-        stepping(engine, lambda: items.execute("DELETE FROM items WHERE id IN (3, 7)")),
-    ):
+    with running(database, tmp_path, sink) as engine, stepping(engine, change):
         (found,) = traced(capsys, tmp_path, "--table", "items", "--key", '["eu", 7]', "--rows", "1")
     place = found["place"]
     at = {
@@ -141,6 +144,7 @@ def test_kafka_says_partition_and_offset(
     message = at[place["partition"], place["offset"]]
     assert json.loads(message.key or b"") == ["eu", 7]
     assert json.loads(message.value or b"")["after"] is None
+    assert found["op"] == "delete", "a transaction has one change of a key"
 
 
 def test_a_change_that_the_endpoint_does_not_accept_is_shown_with_what_it_waits_for(
@@ -172,7 +176,9 @@ def test_a_trace_that_finds_nothing_says_where_the_changefeed_stands(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def interrupt(*_: object) -> None:
+    def interrupt(store: ProgressStore, name: str) -> None:
+        [request] = json.loads(store.active_traces()[name])
+        store.put_traced(request["number"], {}, missed=2)
         raise KeyboardInterrupt
 
     with running(database, tmp_path, "null://"):
@@ -189,4 +195,6 @@ def test_a_trace_that_finds_nothing_says_where_the_changefeed_stands(
         assert "name it with --table" in capsys.readouterr().err
         monkeypatch.setattr("cdc_core.cli.trace._standing", interrupt)
         assert main(["trace", "t", "--store", str(tmp_path)]) == 1
-        assert "no such change was read" in capsys.readouterr().err
+        said = capsys.readouterr()
+        assert "incomplete: the progress store did not take 2 reports of changes" in said.err
+        assert "no such change was read" in said.err

@@ -43,6 +43,25 @@ def test_changes_that_are_saved_are_kept_before_others(store: ProgressStore) -> 
     assert store.traced(number) == {"a": {"read": 1.0}, "c": {"saved": 1.0}}
 
 
+def test_a_state_that_arrives_late_changes_nothing_unless_the_change_was_read_again(store: ProgressStore) -> None:
+    number = asked(store)
+    store.put_traced(number, {"a": {"read": 1.0, "emitted": 2.0, "saved": 3.0}})
+    store.put_traced(number, {"a": {"read": 1.0, "emitted": 2.0}})
+    assert store.traced(number) == {"a": {"read": 1.0, "emitted": 2.0, "saved": 3.0}}
+    store.put_traced(number, {"a": {"read": 4.0}})
+    assert store.traced(number) == {"a": {"read": 4.0}}
+
+
+def test_reports_that_are_missing_are_counted_beside_the_changes(store: ProgressStore) -> None:
+    number = asked(store)
+    assert store.missed_reports(number) == 0
+    store.put_traced(number, {"a": {"read": 1.0}}, missed=2)
+    store.put_traced(number, {"b": {"read": 1.0}}, missed=1)
+    assert store.missed_reports(number) == 3
+    assert list(store.traced(number) or ()) == ["a", "b"]
+    assert '"most":2' in store.active_traces()["feed"]
+
+
 def test_a_changefeed_has_few_traces_and_is_forgotten_with_them(store: ProgressStore) -> None:
     numbers = [asked(store) for _ in range(MOST_TRACES)]
     with pytest.raises(ConfigError, match="wait until one of them is over"):
