@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 
+from cdc_core.config.identity import require_same_source
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
 from cdc_core.move import Move, Token
@@ -48,6 +49,8 @@ def plan_move(store: ProgressStore, feed: ResolvedChangefeed, known: ChangefeedR
 
     Changes nothing. Raises: ConfigError; what the source raises.
     """
+    changes_tables = feed.rangefeed.registration.changes_tables
+    require_same_source(feed.name, known.definition, feed.definition(), changes_tables=changes_tables)
     progress = store.load(feed.name)
     if progress is None:
         raise ConfigError(f"changefeed '{feed.name}' has not begun yet; the option cursor says where it begins")

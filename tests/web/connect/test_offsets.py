@@ -11,6 +11,7 @@ from cdc_testing.scripted import Script
 from cdc_testing.stored import progress
 
 from cdc_core.errors import FencedError
+from cdc_core.shards.token import ShardedToken, ShardState
 from cdc_core.store.job_values import NodeRecord
 
 
@@ -92,3 +93,21 @@ def test_a_stopped_connector_is_moved_as_its_source_allows(rest: Rest, control: 
     assert told == [{"from": "50", "to": "70", "back": False}, {"from": "70", "to": "50", "back": True}]
     with pytest.raises(FencedError):
         rest.store.save("orders", 1, progress(51))
+
+
+def test_each_of_several_sources_is_moved_by_its_partition(rest: Rest, control: Path, one: NodeRecord) -> None:
+    rest.create("orders", config(control, source='["counter://a/shop", "counter://b/shop"]'))
+    rest.adopted(one)
+    shards = tuple(ShardState(token={"n": n}) for n in (50, 60))
+    rest.store.save("orders", 1, replace(progress(50), token=ShardedToken(shards=shards).to_json()))
+    rest.ask("PUT", "/connectors/orders/stop", status=204)
+    rest.store.settle("orders", one, "stopped")
+    path = "/connectors/orders/offsets"
+    first, second = rest.get(path)["offsets"]
+    wanted = {**second, "offset": {"token": {"n": 70}}}
+    rest.ask("PATCH", path, status=200, json={"offsets": [first, wanted]})
+    assert [each["offset"]["token"] for each in rest.get(path)["offsets"]] == [{"n": 50}, {"n": 70}]
+    wrong = {**first, "offset": {"to": "tomorrow"}}
+    refused = rest.message("PATCH", path, status=400, json={"offsets": [wrong, {**second, "offset": {"to": "now"}}]})
+    assert refused == "changefeed 'orders' cannot be moved: source counter://a/shop: 'tomorrow' is no number"
+    assert [each["offset"]["token"] for each in rest.get(path)["offsets"]] == [{"n": 50}, {"n": 70}]
