@@ -355,16 +355,21 @@ class _Binder:
             same = [known for known in self._names if known.lower() == name]
             if len(same) == 1:
                 return same[0]
-        raise refusal(
-            self._query.text,
-            reference.start,
-            f"table {self._schema.name} has no column '{name}'{did_you_mean(name, self._names)}",
-        )
+        text, hint = self._query.text, did_you_mean(name, self._names)
+        if name in EVENT_FUNCTIONS and not reference.quoted:
+            hint = f"; write {name}()"
+        elif reference.quoted and text[reference.end - 1 : reference.end] == '"':
+            hint += f" If it is a text, write {_literal(name)}"
+        raise refusal(text, reference.start, f"table {self._schema.name} has no column '{name}'{hint}")
 
     def _require_table(self, qualifier: tuple[str, ...], at: int) -> None:
-        if qualifier and qualifier not in self._query.names:
-            known = ".".join(self._query.names[0])
-            raise refusal(self._query.text, at, f"'{'.'.join(qualifier)}' is not the table of the query; write {known}")
+        if not qualifier or qualifier in self._query.names:
+            return
+        name, known = ".".join(qualifier), ".".join(self._query.names[0])
+        if name in self._names and self._schema.column(name).type.kind in (Kind.JSON, Kind.COMPOSITE):
+            reason = f"column {name} is a text of JSON in expressions; write get_json_object({name}, '$.member')"
+            raise refusal(self._query.text, at, reason)
+        raise refusal(self._query.text, at, f"'{name}' is not the table of the query; write {known}")
 
 
 def _decimal(type_: ColumnType) -> str:

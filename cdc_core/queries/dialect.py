@@ -62,7 +62,9 @@ def parsed(query: str, start: int, end: int, *, what: str = "query") -> exp.Expr
     try:
         tree = parse_one(f"{_BEFORE}{text}", dialect=_Dialect)  # by itself, it could be taken for a command
     except (ParseError, TokenError) as error:
-        raise refusal(query, start + _place(text, error), _NO_EXPRESSION, what=what) from None
+        at = start + _place(text, error)
+        hint = "; for a pattern, write RLIKE" if query[at : at + 1] == "~" else ""
+        raise refusal(query, at, _NO_EXPRESSION + hint, what=what) from None
     except RecursionError:
         raise refusal(query, start, "this expression is nested too deeply", what=what) from None
     only = tree.expressions if isinstance(tree, exp.Select) else []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, takewhile
@@ -12,6 +11,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from cdc_core.options import counted
+from cdc_core.queries.clock_words import CLOCK_WORDS, TIME_OF_DAY, clock_word, no_date
 from cdc_core.queries.dialect import parsed, place_of
 from cdc_core.queries.event_names import EVENT_FUNCTIONS, PREVIOUS
 from cdc_core.queries.functions import NO_PARENTHESES, RANDOM, refused_function
@@ -21,9 +21,8 @@ from cdc_core.queries.refusals import refusal
 
 __all__ = ["Expressions", "is_name", "is_quoted"]
 
-_CLOCK_WORDS = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s.*)?", re.IGNORECASE | re.DOTALL)
-"""What Spark takes for a time when it makes one of a text. Planning finds those that it converts by itself."""
 _TIMES = (TokenType.DATE, TokenType.TIMESTAMP, TokenType.TIMESTAMPLTZ, TokenType.TIMESTAMPNTZ, TokenType.TIMESTAMPTZ)
+_ZONED = (TokenType.TIMESTAMP, TokenType.TIMESTAMPLTZ, TokenType.TIMESTAMPTZ)
 _TIME_TYPES = frozenset(type_.name for type_ in _TIMES)
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
 _CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE})
@@ -145,8 +144,10 @@ class Expressions:
         """Refuse a literal such as DATE 'today'. Spark joins texts that follow each other."""
         if token.token_type in _TIMES:
             text = "".join(each.text for each in takewhile(lambda each: each.token_type is TokenType.STRING, following))
-            if _CLOCK_WORDS.fullmatch(text):
-                raise self.refused(token, _clock(text))
+            if CLOCK_WORDS.fullmatch(text):
+                raise self.refused(token, clock_word(text))
+            if token.token_type in _ZONED and TIME_OF_DAY.match(text):
+                raise self.refused(token, no_date(f"'{text.strip()}'"))
 
     def _refuse_random_start(self, place: int, last: int) -> None:
         """Refuse a call of aes_encrypt which lets Spark choose the bytes to start with."""
@@ -184,8 +185,8 @@ class Expressions:
             raise self.refused_at(start, "* stands for all columns, and cannot be part of an expression")
         if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.this.is_string:
             to = node.to.this
-            if getattr(to, "name", "") in _TIME_TYPES and _CLOCK_WORDS.fullmatch(str(node.this.this)):
-                raise self.refused_at(start, _clock(str(node.this.this)))
+            if getattr(to, "name", "") in _TIME_TYPES and CLOCK_WORDS.fullmatch(str(node.this.this)):
+                raise self.refused_at(start, clock_word(str(node.this.this)))
 
     def _variables(self, tree: exp.Expr, start: int) -> Iterator[Reference]:
         """Yield the variables of lambdas, such as x in x -> x + 1, where they are declared and where they are used."""
@@ -269,10 +270,6 @@ class Expressions:
 
     def _offset(self, place: int) -> int:
         return self.tokens[place].start if place < len(self.tokens) else len(self.text)
-
-
-def _clock(text: str) -> str:
-    return f"'{text.strip().lower()}' reads the clock; the time of the commit is statement_timestamp()"
 
 
 def _texts(tokens: Sequence[Token]) -> Iterator[Reference]:

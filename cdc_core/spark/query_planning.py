@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from py4j.java_gateway import JavaObject
-from pyspark.errors import AnalysisException, ParseException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_type
@@ -40,12 +41,14 @@ from pyspark.sql.types import (
 
 from cdc_core.delivery.called_function import CalledFunction
 from cdc_core.queries.binding import BoundQuery, Output, PythonCall, QueryPlan
+from cdc_core.queries.clock_words import TIME_OF_DAY, no_date
 from cdc_core.queries.event_names import TOPIC_COLUMN
 from cdc_core.queries.outputs import output_schema
 from cdc_core.queries.refusals import refusal
 from cdc_core.schema import ColumnType, Kind
 from cdc_core.spark.columns import BATCH_ROWS, spark_schema
 from cdc_core.spark.python_functions import call_fields, called
+from cdc_core.spark.query_refusals import named, reason_of, typed_columns
 
 __all__ = ["evaluated", "explain_query", "plan_query", "query_session"]
 
@@ -83,9 +86,12 @@ _SIMPLE: dict[type[DataType], ColumnType] = {
 }
 _TEXT = ColumnType(kind=Kind.STRING, source="text")
 _JSON = ColumnType(kind=Kind.JSON, source="json")
+_TIMES_IN_JSON = (
+    "'timestampFormat', 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSSXXX', 'timestampNTZFormat', 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSS'"
+)
+"""Spark would cut them to milliseconds."""
 _TIME_TYPES = ("date", "timestamp", "timestamp_ntz")
 _CLOCK_WORD = re.compile(r"(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
-_PATH = re.compile(r"`?v\d+`?\.`?(?:typed|previous)`?\.`?(\w+)`?")
 _CALL = re.compile(r"\(CASE WHEN `(f\d+_\d+)`\.`error` .*? raise_error\(`\1`\.`error`\) END\)")
 _PLAN_NAMES = (
     (re.compile(r"v\d+#\d+\.previous\b"), "cdc_prev"),
@@ -173,7 +179,7 @@ def explain_query(session: SparkSession, query: BoundQuery) -> str:
     for pattern, name in _PLAN_NAMES:
         text = pattern.sub(name, text)
     for call in query.calls:
-        arguments = _CALL.sub(r"\1", _PATH.sub(r"\1", ", ".join(call.arguments)))
+        arguments = _CALL.sub(r"\1", named(", ".join(call.arguments)))
         text += f"\n{call.column} is {call.function.name}({arguments}), in Python"
     return text
 
@@ -233,7 +239,7 @@ def _value(output: Output, plan: QueryPlan) -> str:
 
 
 def _as_json(sql: str) -> str:
-    return f"to_json({sql}, map('ignoreNullFields', 'false'))"
+    return f"to_json({sql}, map('ignoreNullFields', 'false', {_TIMES_IN_JSON}))"
 
 
 def _tried(rows: DataFrame, sql: str) -> Column:
@@ -278,8 +284,8 @@ def _selected(rows: DataFrame, query: BoundQuery, output: Output) -> DataFrame:
     """Return *rows* with the expression as their only column. Raises: OptionError when Spark or we refuse it."""
     try:
         selected = rows.select(f.expr(_on_one_line(output.sql)).alias("value"))
-    except (AnalysisException, ParseException) as error:
-        raise refusal(query.text, output.at, f"{output.text}: {_shown(error)}") from None
+    except PySparkException as error:
+        raise refusal(query.text, output.at, reason_of(error, query, output)) from None
     plan = selected._jdf.queryExecution().analyzed()
     under = list(_items(plan.children()))
     if plan.nodeName() != "Project" or list(_items(under[0].children())):
@@ -287,10 +293,10 @@ def _selected(rows: DataFrame, query: BoundQuery, output: Output) -> DataFrame:
         raise refusal(query.text, output.at, f"a query cannot use {output.text}: {_MANY_ROWS[found]}")
     jvm: Any = rows.sparkSession._jvm
     written_out = jvm.org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions.apply(plan)  # to_date has a cast in it
-    word = next(filter(None, map(_clock_word, _items(written_out.expressions()))), "")
-    if word:
-        reason = f"{output.text}: '{word}' reads the clock; the time of the commit is statement_timestamp()"
-        raise refusal(query.text, output.at, reason)
+    times = {column.name for column in query.schema.columns if column.type.kind in (Kind.TIME, Kind.TIMETZ)}
+    reason = next(filter(None, (_of_clock(each, times) for each in _items(written_out.expressions()))), "")
+    if reason:
+        raise refusal(query.text, output.at, f"{output.text}: {reason}")
     for expression in _items(plan.expressions()):
         if not expression.deterministic():
             culprit = _nondeterministic(expression)
@@ -303,19 +309,32 @@ def _selected(rows: DataFrame, query: BoundQuery, output: Output) -> DataFrame:
     return selected
 
 
-def _clock_word(expression: JavaObject) -> str:
-    """Return the text, such as 'today', for which Spark would write the time of planning: a constant made a time.
+def _of_clock(expression: JavaObject, times: Collection[str]) -> str:
+    """Return why *expression* reads the clock: it makes a time of 'today', or of a time of day without a date.
 
-    Spark does so wherever it needs a time, as in day < 'today', and for what it can compute beforehand.
+    Spark does so wherever it needs a time, as in day < 'today', and for what it can compute beforehand. The columns
+    *times* are times of day.
     """
     if expression.nodeName() == "Cast" and expression.dataType().typeName() in _TIME_TYPES:
-        text = expression.child()
-        if text.foldable() and text.dataType().typeName() == "string":
-            value = text.eval(None)
-            found = None if value is None else _CLOCK_WORD.match(value.toString().strip())
-            if found:
-                return found[0].lower()
-    return next(filter(None, map(_clock_word, _items(expression.children()))), "")
+        text, of_zone = expression.child(), expression.dataType().typeName() == "timestamp"
+        constant = _constant(text) if text.dataType().typeName() == "string" else ""
+        if found := _CLOCK_WORD.match(constant):
+            return f"'{found[0].lower()}' reads the clock; the time of the commit is statement_timestamp()"
+        if of_zone and TIME_OF_DAY.match(constant):
+            return no_date(f"'{constant}'")
+        column = next(iter(typed_columns(text.sql())), None) if text.nodeName() == "GetStructField" else None
+        if of_zone and column in times:
+            return no_date(f"column {column}")
+    return next(filter(None, (_of_clock(child, times) for child in _items(expression.children()))), "")
+
+
+def _constant(text: JavaObject) -> str:
+    """Return the value of a text that is the same for all rows; empty for others, and where it cannot be computed."""
+    try:
+        value = text.eval(None) if text.foldable() else None
+    except (Py4JError, PySparkException):
+        return ""
+    return "" if value is None else str(value.toString().strip())
 
 
 def _nondeterministic(expression: JavaObject) -> str:
@@ -330,17 +349,12 @@ def _check_condition(rows: DataFrame, query: BoundQuery, condition: Output) -> N
     if not isinstance(type_, BooleanType | NullType):
         raise refusal(query.text, condition.at, f"the condition has the type {type_.simpleString()}, not boolean")
     holds = f.expr(_on_one_line(condition.sql)).cast("boolean")
-    optimized = rows.where(holds)._jdf.queryExecution().optimizedPlan()
+    try:
+        optimized = rows.where(holds)._jdf.queryExecution().optimizedPlan()
+    except PySparkException as error:  # what it can compute beforehand fails
+        raise refusal(query.text, condition.at, reason_of(error, query, condition)) from None
     if any(leaf.nodeName() == "LocalRelation" for leaf in _items(optimized.collectLeaves())):
         raise refusal(query.text, condition.at, "the condition does not match any rows")
-
-
-def _shown(error: AnalysisException | ParseException) -> str:
-    """Return Spark's message without its class, its state, and our names of columns."""
-    text = str(error).strip().splitlines()[0]
-    text = re.sub(r"^\[[\w.]+\]\s*", "", text)
-    text = re.split(r"\s+SQLSTATE: ", text)[0]
-    return _PATH.sub(r"\1", text).strip()
 
 
 def _items(sequence: JavaObject) -> Iterator[JavaObject]:

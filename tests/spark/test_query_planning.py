@@ -32,6 +32,7 @@ COLUMNS = {
     "day": ColumnType(kind=Kind.DATE, source="date"),
     "hour": ColumnType(kind=Kind.TIME, source="time"),
     "doc": ColumnType(kind=Kind.JSON, source="jsonb"),
+    "tags": ColumnType(kind=Kind.ARRAY, source="text[]", element=ColumnType(kind=Kind.STRING, source="text")),
     "raw": ColumnType(kind=Kind.BYTES, source="bytea"),
     "flag": ColumnType(kind=Kind.BOOL, source="boolean"),
     "real": ColumnType(kind=Kind.FLOAT, source="double precision", bits=64),
@@ -95,6 +96,7 @@ EVERYTHING = {
     "day": NO_DAY,
     "hour": 86_400_000_000,
     "doc": '{"a": 1}',
+    "tags": '["a"]',
     "raw": b"\x00\xff",
     "flag": True,
     "real": float("-inf"),
@@ -297,7 +299,7 @@ def test_a_version_that_is_not_planned_is_named(session: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("SELECT foo(id) AS x FROM orders", "foo(id): Cannot resolve routine `foo`"),
+        ("SELECT foo(id) AS x FROM orders", "foo(id): there is no function 'foo'"),
         ("SELECT name + day AS x FROM orders", "name + day: Cannot resolve"),
         ("SELECT explode(array(id)) AS x FROM orders", "a query cannot use explode(array(id)): it gives several rows"),
         ("SELECT mode(id) AS x FROM orders", "a query cannot call mode: it takes many rows"),
@@ -316,6 +318,18 @@ def test_a_version_that_is_not_planned_is_named(session: SparkSession) -> None:
         ),
         ("SELECT day BETWEEN 'epoch' AND 'today' AS x FROM orders", "day BETWEEN 'epoch' AND 'today': 'today' reads"),
         ("SELECT id FROM orders WHERE NULL", "the condition does not match any rows"),
+        ("SELECT uper(name) AS x FROM orders", "uper(name): there is no function 'uper'; did you mean 'upper'?"),
+        ("SELECT id::int8 AS x FROM orders", "id::int8: Spark has no type int8; write bigint"),
+        ("SELECT id::varchar AS x FROM orders", "id::varchar: Spark has no type varchar; write string"),
+        ("SELECT tags[0] AS x FROM orders", 'tags[0]: Can\'t extract a value from "tags". Need a complex type'),
+        ("SELECT size(tags) AS x FROM orders", "size(tags): Cannot resolve"),
+        ("SELECT doc->'x' AS x FROM orders", "doc->'x': Syntax error at or near '->'. For a member of JSON, write"),
+        ("SELECT at AT TIME ZONE 'Asia/Tokyo' AS x FROM orders", "at AT TIME ZONE 'Asia/Tokyo': Syntax error at or n"),
+        ("SELECT id FROM orders WHERE price > 'abc'", "price > 'abc' fails for every row: The value 'abc' of the type"),
+        ("SELECT id FROM orders WHERE at > '2024-13-01'", "at > '2024-13-01' fails for every row: The value '2024-13"),
+        ("SELECT at > '12:30' AS x FROM orders", "at > '12:30': '12:30' is a time of day, to which Spark would add"),
+        ("SELECT hour + INTERVAL '1' HOUR AS x FROM orders", "hour + INTERVAL '1' HOUR: column hour is a time of day"),
+        ("SELECT to_timestamp(hour) AS x FROM orders", "to_timestamp(hour): column hour is a time of day"),
     ],
 )
 def test_what_spark_refuses_is_said_in_a_sentence_with_its_place(
@@ -329,6 +343,33 @@ def test_what_spark_refuses_is_said_in_a_sentence_with_its_place(
     assert shown.strip() == text
     assert "typed" not in first
     assert capfd.readouterr().err == ""
+
+
+def test_what_is_written_in_place_of_postgresql_is_named(session: SparkSession) -> None:
+    told = {
+        "size(tags)": "from_json(tags, 'array<string>')",
+        "(doc).member": "get_json_object(doc, '$.member')",
+        "at AT TIME ZONE 'Asia/Tokyo'": "convert_timezone('UTC', 'Europe/Berlin', column)",
+    }
+    for expression, instead in told.items():
+        with pytest.raises(OptionError, match=re.escape(f"write {instead}.")):
+            plan(session, f"SELECT {expression} AS x FROM orders")
+    text = "SELECT size(from_json(tags, 'array<string>')) AS n, get_json_object(doc, '$.m') AS m,"
+    text += " convert_timezone('UTC', 'Asia/Tokyo', at) AS t, to_timestamp('2000-01-01 ' || hour) AS h FROM orders"
+    given = rows([{"tags": '["a","b"]', "doc": '{"m":1}', "at": 1_700_000_000_000_000, "hour": 45_000_000_000}])
+    (row,) = one(session, text, given).column("after").to_pylist()
+    assert (row["n"], row["m"], row["t"].isoformat()) == (2, "1", "2023-11-15T07:13:20")
+    assert row["h"].isoformat() == "2000-01-01T12:30:00+00:00"
+
+
+def test_times_within_json_keep_their_microseconds(session: SparkSession) -> None:
+    given = rows([{}], before=[{"id": 0, "at": 1_700_000_000_123_456}])
+    found = one(
+        session, "SELECT named_struct('a', cdc_prev.at) AS s, array(cdc_prev.at::timestamp_ntz) AS n FROM orders", given
+    )
+    assert found.column("after").to_pylist() == [
+        {"s": '{"a":"2023-11-14T22:13:20.123456Z"}', "n": '["2023-11-14T22:13:20.123456"]'}
+    ]
 
 
 def test_a_text_that_says_today_is_a_text_where_none_makes_a_time_of_it(session: SparkSession) -> None:

@@ -1,0 +1,90 @@
+"""What Spark says against an expression, in the words of the query and with what to write in its place."""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+
+from cdc_core.options import did_you_mean
+from cdc_core.queries.binding import BoundQuery, Output
+from cdc_core.queries.builtin_functions import BUILTIN_FUNCTIONS
+from cdc_core.schema import Kind
+
+__all__ = ["named", "reason_of", "typed_columns"]
+
+_PATH = re.compile(r"`?v\d+`?\.`?(?:typed|previous)`?\.`?(\w+)`?")
+_COLUMN = re.compile(r"`?v\d+`?\.`?(?:typed|previous)`?\.(?:`((?:[^`]|``)+)`|(\w+))")
+_NO_FUNCTION = re.compile(r"Cannot resolve routine `(\w+)`")
+_NO_TYPE = re.compile(r'(?:Unsupported data type|DataType) "(\w+)')
+_TYPES = {
+    "bool": "boolean",
+    "bpchar": "string",
+    "bytea": "binary",
+    "char": "string",
+    "character": "string",
+    "citext": "string",
+    "float4": "float",
+    "float8": "double",
+    "int2": "smallint",
+    "int4": "int",
+    "int8": "bigint",
+    "json": "string",
+    "jsonb": "string",
+    "text": "string",
+    "timestamptz": "timestamp",
+    "uuid": "string",
+    "varchar": "string",
+}
+"""Types of PostgreSQL and CockroachDB, and what Spark calls them."""
+
+
+def reason_of(error: PySparkException, query: BoundQuery, output: Output) -> str:
+    """Return a sentence about *error*, for which Spark refuses the expression *output* of *query*."""
+    text = _shown(error)
+    if not isinstance(error, AnalysisException | ParseException):
+        return f"{output.text} fails for every row: {text.partition('. ')[0].removesuffix('.')}"
+    if found := _NO_FUNCTION.match(text):
+        name = found[1].lower()
+        return f"{output.text}: there is no function '{name}'{did_you_mean(name, BUILTIN_FUNCTIONS)}"
+    found = _NO_TYPE.match(text)
+    if found and (known := _TYPES.get(found[1].lower())):
+        return f"{output.text}: Spark has no type {found[1].lower()}; write {known}"
+    return f"{output.text}: {text}{_instead(error, query, output)}"
+
+
+def named(text: str) -> str:
+    """Return *text* of Spark with the names that the query has for columns."""
+    return _PATH.sub(r"\1", text)
+
+
+def typed_columns(sql: str) -> list[str]:
+    """Return the columns that *sql*, an expression over the columns layout, names."""
+    return [(quoted or plain).replace("``", "`") for quoted, plain in _COLUMN.findall(sql)]
+
+
+def _instead(error: PySparkException, query: BoundQuery, output: Output) -> str:
+    """Return what to write in place of what Spark does not have, from a semicolon on; nothing where none is known."""
+    if isinstance(error, ParseException):
+        if "at or near '->" in str(error) or "at or near '#>" in str(error):
+            return " For a member of JSON, write get_json_object(column, '$.member')."
+        if " AT TIME ZONE " in output.text.upper():
+            return " For AT TIME ZONE, write convert_timezone('UTC', 'Europe/Berlin', column)."
+        return ""
+    if not re.match(r"\[(DATATYPE_MISMATCH|INVALID_EXTRACT)", str(error).strip()):
+        return ""
+    for name in typed_columns(output.sql):
+        kind = query.schema.column(name).type.kind
+        if kind is Kind.ARRAY:
+            return f" Column {name} is a text of JSON in expressions: write from_json({name}, 'array<string>')."
+        if kind in (Kind.JSON, Kind.COMPOSITE):
+            return f" Column {name} is a text of JSON in expressions: write get_json_object({name}, '$.member')."
+    return ""
+
+
+def _shown(error: PySparkException) -> str:
+    """Return Spark's message without its class, its state, and our names of columns."""
+    text = str(error).strip().splitlines()[0]
+    text = re.sub(r"^\[[\w.]+\]\s*", "", text)
+    text = re.split(r"\s+SQLSTATE: ", text)[0]
+    return named(text).strip()
