@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from cdc_testing.kafka_reading import read_topics
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.ndjson_rows import delivered
 from cdc_testing.runs import Feed
+
+from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core.watching.trace import STAGES, Trace, TracedChange
 
 pytestmark = pytest.mark.slow
 
@@ -133,6 +137,47 @@ def test_a_row_for_which_the_query_fails_ends_the_changefeed_with_a_sentence(
     assert 'the row of table public.orders with key {"id": 2}' in log.replace("'", '"')
     assert "was refused by the query (stage query): the query cannot compute 100 / amount: a division by zero" in log
     assert "Traceback" not in log
+
+
+def test_a_trace_says_what_became_of_each_change_in_a_query(
+    database: str, tmp_path: Path, kept_spark: KeptSpark
+) -> None:
+    query = "SELECT id, 100 / amount AS share FROM orders WHERE amount >= 0"
+    options = {"on_error": "dead_letter", "dead_letter": f"file://{tmp_path}/dead"}
+    traced: dict[str, TracedChange] = {}
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, amount int)")
+        connection.execute("INSERT INTO orders VALUES (1, 1), (2, 2), (3, 3), (4, 4)")
+        with Feed(tmp_path, database, query=query, options=options) as feed:
+
+            def follow() -> None:
+                with closing(ProgressStore(store_url(feed.state))) as store:
+                    known = store.find("test")
+                    assert known is not None
+                    with Trace(store, known, table="orders", key=None, most=4, seconds=300) as trace:
+                        asked = f'"number":{trace.number}'
+                        files = "*.run/*/traces"
+                        feed.until(
+                            "the trace", lambda: any(asked in path.read_text() for path in feed.state.glob(files))
+                        )
+                        connection.execute("UPDATE orders SET amount = CASE id WHEN 2 THEN -1 WHEN 3 THEN 0 ELSE 5 END")
+                        feed.until("all changes", lambda: bool(trace.look()) and trace.over)
+                        traced.update({change.key: change for change in trace.changes})
+
+            feed.during(kept_spark, follow)
+    delivered_one, left_out, refused = traced["[1]"], traced["[2]"], traced["[3]"]
+    assert list(delivered_one.moments) == list(STAGES)
+    times = [delivered_one.after_s(stage) for stage in STAGES]
+    assert times == sorted(times)
+    assert (tmp_path / "files" / delivered_one.place["file"]).is_file()
+    assert (left_out.left_out, refused.left_out, left_out.dead_letter, refused.dead_letter) == (
+        True,
+        False,
+        None,
+        "query",
+    )
+    assert all(change.complete and change.position for change in traced.values())
+    assert traced["[4]"].moments.keys() == delivered_one.moments.keys()
 
 
 def test_rows_for_which_the_query_fails_become_dead_letters(
