@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,7 +16,7 @@ from cdc_core.store.events import add_event
 from cdc_core.store.tables import TRACES
 from cdc_core.store.values import dump
 
-__all__ = ["MOST_TRACES", "Traces"]
+__all__ = ["MOST_TRACES", "TraceRecord", "Traces"]
 
 MOST_TRACES = 10
 """How many traces of one changefeed may be active at the same time."""
@@ -23,6 +24,24 @@ MOST_TRACES = 10
 _KEPT_S = 3600.0
 _MISSED = "missed"
 """Beside the changes that were found, how many reports of changes the store did not take. No id of a change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceRecord:
+    """One trace: what was asked for, as in `Traces.ask_trace`, and what was found until now, by ids of changes."""
+
+    number: int
+    table: str | None
+    key: str | None
+    most: int
+    expires: float
+    """When it is over, in seconds since 1970."""
+    found: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def is_active(self) -> bool:
+        """Whether more changes are looked for."""
+        return self.expires > time.time() and sum("saved" in each for each in self.found.values()) < self.most
 
 
 class Traces(Database):
@@ -105,6 +124,23 @@ class Traces(Database):
         with self._transaction(reading=True) as connection:
             text = connection.execute(sa.select(TRACES.c.found).where(TRACES.c.id == number)).scalar_one_or_none()
         return None if text is None else dict(json.loads(text))
+
+    def traces(self, name: str) -> list[TraceRecord]:
+        """Return the traces of changefeed *name*, the first one first: those that are over for at most an hour too."""
+        recent = (TRACES.c.name == name, TRACES.c.expires > time.time() - _KEPT_S)
+        with self._transaction(reading=True) as connection:
+            rows = connection.execute(sa.select(TRACES).where(*recent).order_by(TRACES.c.id)).all()
+        return [
+            TraceRecord(
+                number=row.id,
+                table=row.table_name,
+                key=row.key,
+                most=row.most,
+                expires=row.expires,
+                found=json.loads(row.found),
+            )
+            for row in rows
+        ]
 
     def end_trace(self, number: int) -> None:
         """Forget the trace."""

@@ -17,7 +17,16 @@ from cdc_core.store.reports import report
 from cdc_core.telemetry.status import behind_text, shown_moment
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["LONGEST_S", "MOST_CHANGES", "STAGES", "Trace", "TracedChange", "checked_key", "standing_text"]
+__all__ = [
+    "LONGEST_S",
+    "MOST_CHANGES",
+    "STAGES",
+    "Trace",
+    "TracedChange",
+    "checked_key",
+    "standing_text",
+    "traced_table",
+]
 
 MOST_CHANGES = 100
 LONGEST_S = 3600.0
@@ -107,7 +116,7 @@ class Trace:
         self._store = store
         self._name = known.name
         self._most = most
-        self._asked = {"table": _found(store, known.name, table), "key": key, "most": most, "seconds": seconds}
+        self._asked = {"table": traced_table(store, known.name, table), "key": key, "most": most, "seconds": seconds}
         self._until = 0.0
         self._seen: dict[str, TracedChange] = {}
         self.number = 0
@@ -155,7 +164,7 @@ def checked_key(text: str) -> str:
         values = None
     if not isinstance(values, list) or not values:
         raise ConfigError(
-            f"--key: '{text}' is not a JSON array of the values of a key; write it as messages show it, such as '[42]'"
+            f"the key '{text}' is not a JSON array of the values of a key; write it as messages show it, such as '[42]'"
             " or '[\"eu\", 7]'"
         )
     return text
@@ -181,8 +190,8 @@ def standing_text(store: ProgressStore, known: ChangefeedRecord) -> str:
     return ", ".join(parts)
 
 
-def _found(store: ProgressStore, name: str, table: str | None) -> str | None:
-    """Return *table* if changefeed *name* watches it, or has not begun. Raises: ConfigError."""
+def traced_table(store: ProgressStore, name: str, table: str | None) -> str | None:
+    """Return *table* as a trace takes it, if changefeed *name* watches it or has not begun. Raises: ConfigError."""
     progress = store.load(name)
     if table is None or progress is None:
         return table

@@ -21,6 +21,9 @@ def test_a_trace_is_active_until_it_has_enough_is_over_or_is_ended(store: Progre
     store.put_traced(number, {"a": {"saved": 2.0}, "c": {"saved": 2.0}})
     assert store.active_traces() == {}
     assert store.traced(number) == {"a": {"saved": 2.0}, "b": {"saved": 1.0}}
+    (record,) = store.traces("feed")
+    assert (record.number, record.table, record.key, record.most, record.is_active) == (number, "t", "[1]", 2, False)
+    assert store.traces("other") == []
     store.end_trace(number)
     assert store.traced(number) is None
     store.put_traced(number, {"a": {}})

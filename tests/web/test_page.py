@@ -228,7 +228,7 @@ def test_a_stream_sends_every_part_once_and_then_only_what_has_changed(browser: 
         return sent.count("event: point") == 3
 
     first, *later = stream(browser, "/ui/changefeeds/orders/live", until=is_complete).split("event: point")
-    for part in ("head", "strip", "readings", "facts", "spans", "events", "letters"):
+    for part in ("head", "strip", "readings", "facts", "spans", "events", "letters", "traces"):
         assert f'id="{part}"' in first
     assert 'id="strip"' in "".join(later)  # the oldest row has become older
     assert 'id="events"' not in "".join(later)
@@ -278,6 +278,31 @@ def test_what_needs_a_job_is_not_offered_for_other_changefeeds(browser: Browser,
         assert ({f"{start}/replay", f"{of_letter}/discard"} <= set(one.links)) is is_offered
         sent = stream(browser, f"{start}/live", until=lambda sent: "event: point" in sent)
         assert (f"{start}/replay" in sent) is is_offered
+
+
+def test_changes_are_traced_from_a_form(browser: Browser, store: ProgressStore) -> None:
+    page = "/ui/changefeeds/orders"
+    for wrong, reason in (
+        ({"key": "[7]", "rows": "1"}, "name it by 'table'"),
+        ({"table": "nope", "rows": "1"}, "has no table 'nope'"),
+        ({"table": "orders", "key": "7", "rows": "1"}, "'7' is not a JSON array"),
+        ({"rows": "many"}, "from 1 to 100"),
+    ):
+        answer = browser.post(f"{page}/traces", **wrong)
+        assert (answer.status, reason in answer.page.text) == (400, True), reason
+    assert "No change is traced." in browser.get(page).page.text
+    answer = browser.post(f"{page}/traces", table="orders", key=' ["<b>"] ', rows="2")
+    assert answer.headers["location"] == f"{page}?done=trace#traces"
+    (trace,) = store.traces("orders")
+    change = {"table": "shop.public.orders", "key": '["<b>"]', "op": "update", "updated": "1000000000.0000000000"}
+    change |= {"position": None, "step": 3, "planned": 1.5, "read": 1.75, "marks": False, "place": {"offset": 7}}
+    refused = change | {"key": "[8]", "dead_letter": "sink", "saved": 2.0}
+    store.put_traced(trace.number, {"a": change, "b": refused, "c": change | {"left_out": True}})
+    text = browser.get(page).page.text
+    assert 'orders ["<b>"] active until' in text
+    assert "2 of at most 2 changes" in text
+    assert "00:00:01.0 +0.500 +0.750 – – – – – offset 7, waits for the next stage" in text
+    assert "among the dead letters (sink), offset 7" in text
 
 
 def test_no_level_of_headings_is_left_out(browser: Browser) -> None:

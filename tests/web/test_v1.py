@@ -1,4 +1,4 @@
-"""What is under /v1: jobs, nodes, dead letters, previews."""
+"""What is under /v1: jobs, nodes, dead letters, previews, traces."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_job_is_reported_as_the_command_does(rest: Rest, one: NodeRecord) -> N
     assert rest.get("/v1/events", params={"after": found[0]["number"], "kind": ["create_job"]}) == [found[1]]
     assert rest.get("/v1/events?limit=1") == [found[-1]]
     assert "did you mean 'create_job'" in rest.message("GET", "/v1/events?kind=create_jobs", status=400)
-    for path in ("", "/events", "/dead-letters", "/preview"):
+    for path in ("", "/events", "/dead-letters", "/preview", "/traces", "/traces/1"):
         assert rest.message("GET", f"/v1/jobs/nope{path}", status=404) == "there is no job 'nope'"
 
 
@@ -99,3 +99,56 @@ def test_a_preview_that_fails_says_why_without_secrets(rest: Rest, control: Path
     text = rest.message("GET", "/v1/jobs/orders/preview?rows=3", status=400)
     assert "no such table" in text
     assert "hunter2" not in text
+
+
+TRACES = "/v1/jobs/orders/traces"
+
+
+def test_a_trace_is_asked_for_read_and_ended(rest: Rest, one: NodeRecord) -> None:
+    rest.store.save("orders", 1, progress(50))
+    asked = {"table": "orders", "key": [7, 1.50, "x"], "rows": 2}
+    trace = rest.ask("POST", TRACES, status=201, json=asked | {"timeout": "1m"})
+    number = trace["number"]
+    assert trace == {**asked, "number": number, "until": trace["until"], "active": True, "changes": []}
+    assert rest.store.events("orders")[-1].kind == "trace_requested"
+    change = {"table": "db.public.counter", "key": "[7]", "op": "update", "updated": "1000000000.0000000000"}
+    change |= {"position": "0/1", "step": 3, "planned": 1.5, "read": 1.75, "marks": False}
+    rest.store.put_traced(number, {"a": change})
+    (found,) = rest.get(f"{TRACES}/{number}")["changes"]
+    assert (found["key"], found["stages"], found["complete"]) == ([7], {"planned": 0.5, "read": 0.75}, False)
+    rest.store.put_traced(number, {each: change | {"saved": 2.0} for each in ("a", "b")})
+    (trace,) = rest.get(TRACES)
+    assert (trace["active"], [each["complete"] for each in trace["changes"]]) == (False, [True, True])
+    rest.ask("DELETE", f"{TRACES}/{number}", status=204)
+    assert rest.get(TRACES) == []
+    for other in (number, 0, "x", "9" * 30):
+        rest.ask("GET", f"{TRACES}/{other}", status=404)
+        rest.ask("DELETE", f"{TRACES}/{other}", status=404)
+
+
+def test_a_number_in_a_key_keeps_its_digits(rest: Rest, one: NodeRecord) -> None:
+    body, headers = b'{"table": "orders", "key": [1.50, 12345678901234567890.1]}', {"content-type": "application/json"}
+    rest.ask("POST", TRACES, status=201, content=body, headers=headers)
+    assert [trace.key for trace in rest.store.traces("orders")] == ["[1.50, 12345678901234567890.1]"]
+
+
+def test_a_trace_that_cannot_be_made_is_refused_with_the_reason(rest: Rest, one: NodeRecord) -> None:
+    rest.store.save("orders", 1, progress(50))
+    for asked, reason in (
+        ({"tabel": "counter"}, "did you mean 'table'"),
+        ({"table": "ordres"}, "did you mean 'orders'"),
+        ({"table": 7}, "must be the name of a table"),
+        ({"key": [7]}, "name it by 'table'"),
+        ({"table": "orders", "key": 7}, "must be a list"),
+        ({"table": "orders", "key": [None]}, "must be a list"),
+        ({"rows": 101}, "from 1 to 100"),
+        ({"rows": True}, "from 1 to 100"),
+        ({"timeout": "soon"}, "must be a duration"),
+        ({"timeout": "2h"}, "at most 1h"),
+        ({"timeout": 60}, "must be a text"),
+    ):
+        assert reason in rest.message("POST", TRACES, status=400, json=asked), asked
+    assert rest.get(TRACES) == []
+    for _ in range(10):
+        rest.ask("POST", TRACES, status=201)
+    assert "wait until one of them is over" in rest.message("POST", TRACES, status=409)

@@ -11,6 +11,7 @@ from cdc_core.masking import MASK, is_secret_name, masked_uri
 from cdc_core.store.event_values import Event
 from cdc_core.store.progress import DeadLetter
 from cdc_core.store.reports import Report
+from cdc_core.store.traces import TraceRecord
 from cdc_core.telemetry import metrics
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE
 from cdc_core.web.page.measurements import Measurement
@@ -26,6 +27,7 @@ from cdc_core.web.page.texts import (
     rate_text,
     share_text,
 )
+from cdc_core.web.page.traces import STAGES, TraceView, trace_views
 
 __all__ = [
     "EVENTS",
@@ -137,12 +139,18 @@ class ChangefeedView:
     letters: Sequence[DeadLetterRow]
     letters_total: str
     more_letters: str
+    traces: Sequence[TraceView]
+    trace_stages: Sequence[str] = STAGES
 
 
 def changefeed_view(
-    report: Report, measured: Measurement, letters: Sequence[DeadLetter], events: Sequence[Event]
+    report: Report,
+    measured: Measurement,
+    letters: Sequence[DeadLetter],
+    events: Sequence[Event],
+    traces: Sequence[TraceRecord],
 ) -> ChangefeedView:
-    """Return the view of *report*, with its first dead letters and the latest events, the last one last."""
+    """Return the view of *report*, with its first dead letters, the latest events, the last one last, and traces."""
     spans = _spans(report)
     more_letters = report.dead_letters - len(letters)
     return ChangefeedView(
@@ -168,6 +176,7 @@ def changefeed_view(
         letters=[letter_row(letter) for letter in letters],
         letters_total=number_text(max(report.dead_letters, len(letters))) if letters else "",
         more_letters=number_text(more_letters) if more_letters > 0 else "",
+        traces=trace_views(traces),
     )
 
 

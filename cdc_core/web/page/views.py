@@ -40,6 +40,7 @@ _DONE = {
     "create": "It is created.",
     "replay": "The dead letters were replayed.",
     "discard": "The dead letter was discarded.",
+    "trace": "The next changes are traced.",
     "drain": "The node hands over its jobs and ends.",
 }
 """What a page says after a form was obeyed, by its parameter `done`."""
@@ -77,7 +78,7 @@ def stream_changefeed(request: Request) -> Response:
 
     def read() -> Frame:
         view, point = seen_changefeed(site, name)
-        names = ("head", "strip", "readings", "facts", "spans", "events", "letters")
+        names = ("head", "strip", "readings", "facts", "spans", "events", "letters", "traces")
         return Frame(parts={each: part(f"{each}.html", view=view, **may) for each in names}, point=point.to_json())
 
     return frames_answer(read)
@@ -116,7 +117,7 @@ def seen_changefeed(site: Site, name: str) -> tuple[ChangefeedView, Measurement]
     if measured is None:
         measured = measure(moment_of(found), None)
     letters, events = store.dead_letters(name, limit=LETTERS), store.events(name, limit=EVENTS)
-    return changefeed_view(found, measured, letters, events), measured
+    return changefeed_view(found, measured, letters, events, store.traces(name)), measured
 
 
 def _overview(site: Site, chosen: Filter) -> Overview:

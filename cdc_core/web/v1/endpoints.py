@@ -6,12 +6,13 @@ from typing import Any
 
 from cdc_core.web.endpoint import Answer, Body, Endpoint, Parameter, Role, Schema
 from cdc_core.web.shapes import array, ref
-from cdc_core.web.v1 import dead_letters, jobs
+from cdc_core.web.v1 import dead_letters, jobs, traces
 from cdc_core.web.v1.preview import preview
 
 __all__ = ["V1_ENDPOINTS"]
 
 _JOB = Parameter(name="name", place="path", doc="Name of the job.", required=True, example="orders")
+_TRACE = Parameter(name="number", place="path", doc="Number of the trace.", required=True, example="1")
 _NODE = Parameter(name="name", place="path", doc="Name of the node.", required=True, example="one")
 
 
@@ -20,7 +21,15 @@ def _number(name: str, doc: str, least: int, most: int) -> Parameter:
 
 
 def _endpoint(
-    method: str, path: str, role: Role, handle: Any, summary: str, schema: Schema, *, status: int = 200, **more: Any
+    method: str,
+    path: str,
+    role: Role,
+    handle: Any,
+    summary: str,
+    schema: Schema | None,
+    *,
+    status: int = 200,
+    **more: Any,
 ) -> Endpoint:
     answer = Answer(status=status, doc=summary, schema=schema)
     return Endpoint(
@@ -112,6 +121,49 @@ V1_ENDPOINTS: tuple[Endpoint, ...] = (
         array(ref("Previewed")),
         parameters=[_JOB, _number("rows", "Of so many rows. Default: 20.", 1, 100)],
         errors=[400, 404, 409],
+    ),
+    _endpoint(
+        "GET",
+        "/jobs/{name}/traces",
+        Role.VIEW,
+        traces.traces,
+        "The traces of a job that are active, or are over for at most an hour.",
+        array(ref("Trace")),
+        parameters=[_JOB],
+        errors=[404],
+    ),
+    _endpoint(
+        "POST",
+        "/jobs/{name}/traces",
+        Role.OPERATE,
+        traces.begin_trace,
+        "Follow the next changes of a job, a table or a key to the sink.",
+        ref("Trace"),
+        status=201,
+        parameters=[_JOB],
+        body=Body(schema=ref("NewTrace"), required=False, doc="Which changes, how many, and for how long."),
+        errors=[400, 404, 409, 415],
+    ),
+    _endpoint(
+        "GET",
+        "/jobs/{name}/traces/{number}",
+        Role.VIEW,
+        traces.trace,
+        "A trace, with what became of each change until now.",
+        ref("Trace"),
+        parameters=[_JOB, _TRACE],
+        errors=[404],
+    ),
+    _endpoint(
+        "DELETE",
+        "/jobs/{name}/traces/{number}",
+        Role.OPERATE,
+        traces.end_trace,
+        "End a trace and forget what it found.",
+        None,
+        status=204,
+        parameters=[_JOB, _TRACE],
+        errors=[404],
     ),
     _endpoint(
         "GET", "/nodes", Role.VIEW, jobs.nodes, "All nodes, those that died within a day too.", array(ref("Node"))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from cdc_core.store.job_values import FOLLOWING
+from cdc_core.watching.trace import MOST_CHANGES
 from cdc_core.web.endpoint import Schema
-from cdc_core.web.shapes import TEXT, any_object, array, nullable, record
+from cdc_core.web.shapes import TEXT, any_object, array, nullable, record, ref
 
 __all__ = ["SHAPES"]
 
@@ -88,6 +89,46 @@ SHAPES: dict[str, Schema] = {
             "decoded": {"type": "boolean"},
             "error": nullable("string"),
         }
+    ),
+    "Trace": record(
+        {
+            "number": {"type": "integer"},
+            "table": nullable("string"),
+            "key": nullable("array"),
+            "rows": {"type": "integer"},
+            "until": TEXT,
+            "active": {"type": "boolean"},
+            "changes": array(ref("TracedChange")),
+        }
+    ),
+    "TracedChange": {
+        **record(
+            {
+                "table": TEXT,
+                "key": {"type": "array"},
+                "op": TEXT,
+                "updated": TEXT,
+                "committed_at": TEXT,
+                "position": nullable("string"),
+                "step": {"type": "integer"},
+                "stages": any_object(),
+                "place": any_object(),
+                "dead_letter": nullable("string"),
+                "left_out": {"type": "boolean"},
+                "complete": {"type": "boolean"},
+            }
+        ),
+        "description": "docs/trace.md explains each value.",
+    },
+    "NewTrace": record(
+        {
+            "table": nullable("string"),
+            "key": {"type": ["array", "null"], "items": {"type": ["string", "number", "boolean"]}, "minItems": 1},
+            "rows": {"type": "integer", "minimum": 1, "maximum": MOST_CHANGES},
+            "timeout": TEXT,
+        },
+        required=[],
+        closed=True,
     ),
     "Reason": record({"reason": TEXT}, required=[], closed=True),
     "GiveUp": record({"give_up": array({"type": "integer"})}, required=[], closed=True),

@@ -1,0 +1,123 @@
+"""Traces: following changes of a job from their commit to the sink."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from cdc_core.errors import ConfigError
+from cdc_core.option_values import read_duration
+from cdc_core.options import did_you_mean, format_duration
+from cdc_core.store.progress import ProgressStore
+from cdc_core.store.traces import TraceRecord
+from cdc_core.watching.trace import LONGEST_S, MOST_CHANGES, TracedChange, traced_table
+from cdc_core.web.deployment import Deployment, deployment_of
+from cdc_core.web.endpoint import Refusal
+from cdc_core.web.requests import json_object, name_of
+
+__all__ = ["begin_trace", "begun", "end_trace", "trace", "traces"]
+
+_MEMBERS = ("table", "key", "rows", "timeout")
+_ROWS = 10
+_TIMEOUT = "2m"
+
+
+def traces(request: Request) -> Response:
+    """Return the traces of a job, the first one first, also those of `cdc trace` while that runs."""
+    return JSONResponse([_values(each) for each in _store_of(request).traces(name_of(request))])
+
+
+def trace(request: Request) -> Response:
+    return JSONResponse(_values(_found(request)))
+
+
+def begin_trace(request: Request) -> Response:
+    """Follow the next changes until there are enough, or the time is over. Nobody has to wait for it."""
+    store, asked = _store_of(request), json_object(request, empty=True)
+    for member in asked:
+        if member not in _MEMBERS:
+            raise Refusal(400, f"a trace has no '{member}'{did_you_mean(member, _MEMBERS)}")
+    table, timeout = asked.get("table"), asked.get("timeout", _TIMEOUT)
+    if not isinstance(table, str | None) or table == "":
+        raise Refusal(400, "'table' must be the name of a table")
+    if not isinstance(timeout, str):
+        raise Refusal(400, "'timeout' must be a text such as '2m'")
+    key = None if asked.get("key") is None else _key_text(request.state.body)
+    name, rows = name_of(request), asked.get("rows", _ROWS)
+    number = begun(store, name, table=table, key=key, rows=rows, timeout=timeout)
+    return JSONResponse(_values(_record(store, name, number)), status_code=201)
+
+
+def end_trace(request: Request) -> Response:
+    _store_of(request).end_trace(_found(request).number)
+    return Response(status_code=204)
+
+
+def begun(
+    store: ProgressStore, name: str, *, table: str | None, key: str | None, rows: Any = _ROWS, timeout: str = _TIMEOUT
+) -> int:
+    """Have changes of changefeed *name* followed, and return the number of the trace.
+
+    *key* is a JSON array of the values of a key of *table*. Raises: Refusal.
+    """
+    if key is not None and table is None:
+        raise Refusal(400, "'key' is a key of one table; name it by 'table'")
+    if type(rows) is not int or not 1 <= rows <= MOST_CHANGES:
+        raise Refusal(400, f"'rows' must be a whole number from 1 to {MOST_CHANGES}")
+    try:
+        seconds = float(read_duration(timeout))
+        found = traced_table(store, name, table)
+    except ValueError as error:  # a ConfigError is one
+        raise Refusal(400, str(error) if isinstance(error, ConfigError) else f"'timeout' {error}") from error
+    if not 0 < seconds <= LONGEST_S:
+        raise Refusal(400, f"'timeout' must be more than 0s and at most {format_duration(LONGEST_S)}")
+    try:
+        return store.ask_trace(name, table=found, key=key, most=rows, seconds=seconds)
+    except ConfigError as error:
+        raise Refusal(409, str(error)) from error
+
+
+def _key_text(body: bytes) -> str:
+    """Return the member `key` of the body as it was written, but for spaces: numbers keep all of their digits."""
+    values = json.loads(body, parse_float=Decimal)["key"]
+    if not isinstance(values, list) or not values or any(isinstance(value, list | dict | None) for value in values):
+        raise Refusal(400, "'key' must be a list of the values of a key, such as [42]")
+    return f"[{', '.join(str(each) if isinstance(each, Decimal) else json.dumps(each) for each in values)}]"
+
+
+def _store_of(request: Request) -> ProgressStore:
+    """Return the store if it has the job. Raises: Refusal."""
+    deployment: Deployment = deployment_of(request)
+    if deployment.store.find_job(name_of(request)) is None:
+        raise Refusal(404, f"there is no job '{name_of(request)}'")
+    return deployment.store
+
+
+def _found(request: Request) -> TraceRecord:
+    number = str(request.path_params["number"])
+    is_one = number.isascii() and number.isdecimal() and len(number) < 19
+    return _record(_store_of(request), name_of(request), int(number) if is_one else 0)
+
+
+def _record(store: ProgressStore, name: str, number: int) -> TraceRecord:
+    found = next((each for each in store.traces(name) if each.number == number), None)
+    if found is None:
+        raise Refusal(404, f"job '{name}' has no such trace; those that are over are forgotten after an hour")
+    return found
+
+
+def _values(record: TraceRecord) -> dict[str, Any]:
+    return {
+        "number": record.number,
+        "table": record.table,
+        "key": None if record.key is None else json.loads(record.key),
+        "rows": record.most,
+        "until": datetime.fromtimestamp(record.expires, UTC).isoformat(timespec="seconds"),
+        "active": record.is_active,
+        "changes": [TracedChange.from_json(change).to_json() for change in record.found.values()],
+    }
