@@ -22,8 +22,8 @@ class SourceHistory:
     def release(self, token: Token) -> None:
         """Let the source forget the history before *token*: all of it is durable at the sink and saved.
 
-        After each step, never while a slice is being read. Nothing else lets history go. May be skipped, repeated, and
-        called with a token older than the last.
+        After each step, never while a slice is being read. Nothing else lets history go, except `Rangefeed.start` after
+        a move. May be skipped, repeated, and called with a token older than the last.
         """
 
     def metrics(self) -> Mapping[str, float]:
