@@ -46,6 +46,7 @@ _BENCHMARKS = {
     "takeover": "from the SIGKILL of a node to the first step of its job on another one",
     "rolling": "rows that arrive twice when three nodes are restarted one after the other",
     "store": "what three nodes and jobs without changes ask of the progress store",
+    "page": "the page of 100 changefeeds in Chromium, until its lines are shown",
     "audit": "an audit of JSON files while they grow, with three differences that it must find",
     "memory": "peak memory of every process over a long backlog and a huge transaction",
 }

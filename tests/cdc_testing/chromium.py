@@ -13,6 +13,22 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 __all__ = ["Watched", "chromium", "find_chromium"]
 
+_NOTE_TOUCHED = """
+window.touched = { lines: {}, replaced: 0 };
+document.addEventListener("DOMContentLoaded", () => {
+  const body = document.querySelector("tbody");
+  if (body !== null) new MutationObserver((records) => {
+    for (const record of records) {
+      const element = record.target.nodeType === Node.ELEMENT_NODE ? record.target : record.target.parentElement;
+      const line = element.closest("tr");
+      if (line !== null) window.touched.lines[line.id] = true;
+      for (const node of [...record.addedNodes, ...record.removedNodes])
+        window.touched.replaced += /^T[RHD]$/.test(node.nodeName);
+    }
+  }).observe(body, { subtree: true, childList: true, characterData: true, attributes: true });
+});
+"""
+
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 _SERIOUS = ("serious", "critical")
 
@@ -62,6 +78,15 @@ class Watched:
         if self.page.locator("[data-live]").count():
             self.page.wait_for_selector("[data-state=live]")
         return self.page
+
+    def note_touched(self) -> None:
+        """From the next page on, note what happens to the first table of a page: see `touched`."""
+        self.page.add_init_script(_NOTE_TOUCHED)
+
+    def touched(self) -> tuple[set[str], int]:
+        """Return the ids of the lines in which anything has changed, and how many lines and cells came or went."""
+        found = self.page.evaluate("window.touched")
+        return set(found["lines"]), found["replaced"]
 
     def barriers(self) -> list[str]:
         """Return what axe finds serious about the page as it is: what keeps people out."""

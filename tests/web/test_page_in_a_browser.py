@@ -107,6 +107,22 @@ def test_what_has_changed_is_put_in_place_without_touching_the_rest(watched: Wat
     expect(page.locator("#feed-eu-newcomer")).to_be_visible()
 
 
+def test_a_line_without_news_is_not_touched_and_no_line_is_replaced(watched: Watched, shown: Shown) -> None:
+    shown.job("eu-archive")
+    shown.store.settle("eu-archive", shown.nodes["ada"], "succeeded")
+    page = watched.open("/ui?q=archive")
+    expect(page.locator("#feed-eu-archive")).to_contain_text("nothing was delivered lately")
+    watched.note_touched()
+    watched.open("/ui")
+    for rows in (3_000_000, 5_000_000):
+        shown.step("eu-orders", rows=rows)
+        expect(page.locator("#feed-eu-orders")).to_contain_text(f"{shown.rows['eu-orders']:,.0f}")
+    lines, replaced = watched.touched()
+    assert "feed-eu-orders" in lines
+    assert "feed-eu-archive" not in lines
+    assert replaced == 0
+
+
 def test_charts_are_drawn_and_go_on(watched: Watched, shown: Shown) -> None:
     page = watched.open("/ui/changefeeds/eu-orders")
     expect(page.locator(".chart canvas")).to_have_count(4)
