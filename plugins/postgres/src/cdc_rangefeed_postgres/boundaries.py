@@ -33,7 +33,8 @@ from cdc_core import (
     counted,
 )
 from cdc_rangefeed_postgres.blocks import first_parts, survey
-from cdc_rangefeed_postgres.catalog import Catalog, Leaf, Table, array_text
+from cdc_rangefeed_postgres.catalog import Catalog, Leaf, Table
+from cdc_rangefeed_postgres.catalog_queries import array_text
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.partitions import Removed, joined_codes, without_attached_again
 from cdc_rangefeed_postgres.token import Layout, PostgresToken, Scan, TableState

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from cdc_core import ConfigError, RangefeedContext, TableName, TerminalRangefeedError
-from cdc_rangefeed_postgres.catalog import Catalog, Table, load_tables
+from cdc_rangefeed_postgres.catalog import Catalog, Table
+from cdc_rangefeed_postgres.catalog_queries import load_tables
 from cdc_rangefeed_postgres.checks import check_tables, require_tables
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.publication import Publication

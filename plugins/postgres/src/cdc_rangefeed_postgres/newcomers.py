@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 import psycopg
 
 from cdc_core import ConfigError, RangefeedContext, RestartError, TerminalRangefeedError, Timestamp
-from cdc_rangefeed_postgres.catalog import Catalog, Table, load_again
+from cdc_rangefeed_postgres.catalog import Catalog, Table
+from cdc_rangefeed_postgres.catalog_queries import load_again
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.members import check_newcomer, find_tables, gone_from, name_taken
 from cdc_rangefeed_postgres.names import quoted

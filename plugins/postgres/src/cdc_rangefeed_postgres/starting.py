@@ -11,7 +11,8 @@ from typing import Any
 from cdc_core import RangefeedContext, Timestamp, Token
 from cdc_rangefeed_postgres.blocks import first_parts, survey
 from cdc_rangefeed_postgres.boundaries import scanned_again, with_layouts
-from cdc_rangefeed_postgres.catalog import Catalog, Table, load_tables
+from cdc_rangefeed_postgres.catalog import Catalog, Table
+from cdc_rangefeed_postgres.catalog_queries import load_tables
 from cdc_rangefeed_postgres.connection import Connection, set_lock_timeout
 from cdc_rangefeed_postgres.cursor import cursor_position
 from cdc_rangefeed_postgres.filtered import Filtered

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cdc_core import TableSchema, TerminalRangefeedError
-from cdc_rangefeed_postgres.catalog import Catalog, Table, load_types, make_version, shape_of
+from cdc_core import Column, TableSchema, TerminalRangefeedError
+from cdc_rangefeed_postgres.catalog import Catalog, Table
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.relations import Relation, shape
 from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.token import TableState
-from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog
+from cdc_rangefeed_postgres.type_queries import load_types
+from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog, column_type
 
 __all__ = ["Versions", "first_states", "first_version", "present_types", "schemas_of"]
 
@@ -121,7 +124,7 @@ def first_states(connection: Connection, catalog: Catalog) -> dict[str, TableSta
             oid=table.oid,
             key=table.key,
             version=1,
-            shape=shape_of(version),
+            shape=_shape_of(version),
             leaves=tuple(leaf.oid for leaf in table.partitions),
         )
     return states
@@ -131,7 +134,7 @@ def first_version(connection: Connection, catalog: Catalog, table: Table) -> Tab
     """Return the present version of *table*, which has a key, as the first one."""
     columns = _published(table)
     types = _types(connection, [*columns, *_nulls(catalog)])
-    return make_version(table, columns, key=table.key, version=1, types=types)
+    return _make_version(table, columns, key=table.key, version=1, types=types)
 
 
 def _key_in_log(relation: Relation, known: Sequence[tuple[str, ...]], table: Table) -> tuple[str, ...]:
@@ -158,11 +161,11 @@ def _next(
             f"table {table.name}: key column {missing} was dropped or renamed, so rows can no longer be identified. "
             f"{READ_ANEW}"
         )
-    version = make_version(table, columns, key=key, version=state.version, types=types)
-    shape = shape_of(version)
+    version = _make_version(table, columns, key=key, version=state.version, types=types)
+    shape = _shape_of(version)
     if shape == state.shape:
         return version, state
-    version = make_version(table, columns, key=key, version=state.version + 1, types=types)
+    version = _make_version(table, columns, key=key, version=state.version + 1, types=types)
     return version, replace(state, version=state.version + 1, shape=shape, key=key)
 
 
@@ -187,3 +190,43 @@ def schemas_of(connection: Connection, catalog: Catalog, states: Mapping[str, Ta
     """Return the present schemas of all tables, with version numbers that continue those of *states*."""
     known = states if states is not None else first_states(connection, catalog)
     return [found[0].row_schema for found in Versions.of_catalog(connection, catalog, known).lists.values()]
+
+
+def _make_version(
+    table: Table,
+    columns: Iterable[PgColumn],
+    *,
+    key: tuple[str, ...],
+    version: int,
+    types: TypeCatalog,
+) -> TableVersion:
+    """Return the version of *table* with *columns*. Some of them may have been dropped since."""
+    not_null = {column.name for column in table.columns if column.not_null}
+    columns = tuple(columns)
+    schema = TableSchema(
+        name=table.name,
+        version=version,
+        columns=tuple(
+            Column(name=column.name, type=column_type(column, types), nullable=column.name not in not_null)
+            for column in columns
+        ),
+        primary_key=key,
+    )
+    names = {column.name for column in columns}
+    nulls = tuple(
+        Column(name=column.name, type=column_type(PgColumn(column.name, column.oid, column.typmod), types))
+        for column in table.null_columns
+        if column.name not in names
+    )
+    return TableVersion(schema=schema, columns=columns, types=types, nulls=nulls, renamed=table.renamed)
+
+
+def _shape_of(version: TableVersion) -> str:
+    """Return a hash of the columns, types and key: equal for two versions of a table that do not differ in them."""
+    columns = [
+        [ours.name, theirs.oid, theirs.typmod, ours.type.to_json()]
+        for ours, theirs in zip(version.schema.columns, version.columns, strict=True)
+    ]
+    nulls = [[column.name, column.type.to_json()] for column in version.nulls]
+    text = json.dumps([columns, list(version.schema.primary_key), *([nulls] if nulls else [])])
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()[:16]

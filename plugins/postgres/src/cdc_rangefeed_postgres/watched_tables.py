@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cdc_core import ConfigError, TerminalRangefeedError
-from cdc_rangefeed_postgres.catalog import Catalog, load_again
+from cdc_rangefeed_postgres.catalog import Catalog
+from cdc_rangefeed_postgres.catalog_queries import load_again
 from cdc_rangefeed_postgres.checks import check_key, check_logged
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.members import dropped, followed, log_renamed
