@@ -7,10 +7,10 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import AttemptConfig
@@ -29,9 +29,9 @@ from cdc_core.engine.query_host import Query, QueryHost, QueryHostError
 from cdc_core.engine.requests import RescanRequests, TraceRequests
 from cdc_core.engine.resolved_marks import emit_last_resolved_mark
 from cdc_core.engine.run_events import RunEvents
+from cdc_core.engine.run_status import RunStatus, WatchError
 from cdc_core.engine.saved_progress import SavedProgress, has_advanced
 from cdc_core.engine.starting import register, start_token
-from cdc_core.engine.status_record import StatusRecord
 from cdc_core.engine.status_sampler import StatusSampler
 from cdc_core.engine.stop_flag import StopFlag
 from cdc_core.errors import CdcError, ConfigError, FencedError, RetryableError, TerminalError
@@ -51,10 +51,6 @@ Ending = Literal["complete", "stopped", "abandoned", "given up"]
 
 _POLL_S = 0.25
 _STOP_LIMIT_S = 120.0
-
-
-class _WatchError(Exception):
-    """Whoever watches the status failed, as its only argument says. No retry helps."""
 
 
 class Run:
@@ -81,8 +77,8 @@ class Run:
         self._host = host
         self._orders = orders
         self._once, self._job_epoch = once, job_epoch
-        self._watch = watch
-        self.status = Status(changefeed=feed.name, phase="starting", log_name=host.log_name)
+        self._status = RunStatus(feed.name, store, log_name=host.log_name, watch=watch)
+        self._say = self._status.say
         self._until: Timestamp | None = None
         self._opening: Future[int] | None = None
         self._opened = False
@@ -92,13 +88,16 @@ class Run:
         self.steady = False
         self._from: Token | None = None
         self._epoch = 0
-        self._record: StatusRecord | None = None
         self._events: RunEvents | None = None
         command = resume_command or f"cdc resume FILE {feed.name}"
         self._pausing = Pausing(feed.name, store, command=command, say=self._say, stop=orders.stop)
         self._predecessors = Predecessors(
             feed.name, state_dir, after_unclean=after_unclean, say=self._say, orders=orders
         )
+
+    @property
+    def status(self) -> Status:
+        return self._status.now
 
     def run(self) -> Ending:
         """Return how the run ended.
@@ -114,7 +113,7 @@ class Run:
                         f" {lock.holder}); stop it first"
                     )
                 ending = self._registered()
-        except _WatchError as failed:
+        except WatchError as failed:
             (error,) = failed.args
             self._end("failed", error)
             raise error from None
@@ -135,9 +134,7 @@ class Run:
         self._epoch = known.epoch
         self._events = RunEvents(self._feed.name, self._store, job=self._job_epoch is not None)
         self._dead_letters = DeadLetterLog(self._feed.name, self._store)
-        before = self._store.status(self._feed.name)
-        retries = {} if before is None else before.values.get("retries", {})
-        self.status = replace(self.status, high_water=known.high_water, retries=retries)
+        self._status.continue_from(known.high_water)
         if self._once:
             self._pausing.refuse(self._epoch)
         if not self._pausing.wait(self._epoch):
@@ -166,7 +163,7 @@ class Run:
         while True:
             self._from = None
             try:
-                if self._record is not None and self._orders.pause is not None and not self._pause_as_asked():
+                if self._status.is_kept and self._orders.pause is not None and not self._pause_as_asked():
                     return "stopped"
                 with self._attempt() as (config, query, rangefeed):
                     self.steady = True
@@ -176,7 +173,7 @@ class Run:
                 continue  # it was left for a pause
             except Stopped:
                 return "stopped"
-            except (FencedError, _WatchError):
+            except (FencedError, WatchError):
                 raise
             except FINAL as error:
                 reason: Exception = error
@@ -223,7 +220,7 @@ class Run:
     def _keep_pause(self) -> None:
         """Save a pause that was asked for before the run ended for another reason, for the next run."""
         with self._orders.pausing:
-            if self._record is not None and self._orders.pause is not None:
+            if self._status.is_kept and self._orders.pause is not None:
                 self._pausing.pause(self._epoch, self._orders.pause, patient=False)
 
     def _judge(self, error: Exception) -> TerminalError | None:
@@ -244,7 +241,7 @@ class Run:
         if not wait_s:
             log.info("changefeed '%s': %s", self._feed.name, text)
             return False
-        self._count_retry(cause_of(reason))
+        self._status.count_retry(cause_of(reason))
         if self._events is not None:
             self._events.retried(cause_of(reason), text, wait_s)
         log.warning("changefeed '%s': %s%s; next attempt in %.1f s", self._feed.name, text, self._patience.note, wait_s)
@@ -254,15 +251,8 @@ class Run:
             self._say(phase="waiting to retry", waiting_on=owner, waiting_for=text, next_attempt_s=left)
             if self._orders.stop.wait(min(left, _POLL_S)):
                 return True
-        self.status = replace(self.status, waiting_on=None, waiting_for=None, next_attempt_s=None)
+        self._status.set(waiting_on=None, waiting_for=None, next_attempt_s=None)
         return False
-
-    def _count_retry(self, cause: str) -> None:
-        counts, since = self.status.retries, self.status.source_silent_since
-        if cause == "source" and since is None:
-            since = time.time()
-        retries = {**counts, cause: counts.get(cause, 0) + 1}
-        self.status = replace(self.status, retries=retries, source_silent_since=since)
 
     @contextmanager
     def _attempt(self) -> Iterator[tuple[AttemptConfig, Query, Rangefeed]]:
@@ -270,13 +260,13 @@ class Run:
         parallelism = self._hold()
         epoch = self._epoch = self._store.begin_attempt(self._feed.name, after=self._epoch)
         self._predecessors.refused()
-        self._record = self._record or StatusRecord(self._feed.name, self._store)  # before, it is another run's
+        self._status.keep(epoch)
         run_dir = self._state_dir / f"{self._feed.name}.run" / str(epoch)
         shutil.rmtree(run_dir.parent, ignore_errors=True)
         activity_directory(run_dir).mkdir(parents=True)
         with ExitStack() as cleanup:
             cleanup.callback(shutil.rmtree, run_dir.parent, ignore_errors=True)
-            cleanup.callback(self._forget_tasks)
+            cleanup.callback(self._status.forget_tasks)
             self._predecessors.await_tasks()
             feed = self._feed.for_attempt(feed_id=self._feed.feed_id, epoch=epoch, parallelism=parallelism)
             requirements = cleanup.enter_context(required_of_hosts(feed, self._host, create=True))
@@ -332,9 +322,6 @@ class Run:
                 if self._wait(error, self._patience.next_wait_s(error)):
                     raise Stopped from None
 
-    def _forget_tasks(self) -> None:
-        self.status = replace(self.status, shares={}, waiting_on=None, waiting_on_s=None)
-
     def _quietly(self, end: Callable[[], object]) -> None:
         """Call *end* at the end of an attempt; an error of it is only logged."""
         try:
@@ -358,7 +345,7 @@ class Run:
         )
         saved = SavedProgress(self._feed.name, self._store, config.run_dir)
         asked = [of(self._feed.name, self._store, config.run_dir) for of in (RescanRequests, TraceRequests)]
-        self.status = replace(self.status, phase="running")
+        self._status.set(phase="running")
         assert self._events is not None
         self._events.started(self._epoch, self.status.high_water)
         complete = False
@@ -410,22 +397,11 @@ class Run:
         drop_history(config.feed, rangefeed, progress)
         return ending
 
-    def _say(self, **changes: Any) -> None:
-        self.status = replace(self.status, **changes)
-        if self._record is not None:
-            self._record.keep(self.status, self._epoch)
-        if self._watch is not None:
-            try:
-                self._watch(self.status)
-            except Exception as error:
-                raise _WatchError(error) from error
-
     def _end(self, phase: str, error: BaseException | None = None) -> None:
         """Show for good how the run ended."""
         reason = None if error is None else mask(one_line(error), self._feed.secrets())
-        self.status = replace(self.status, phase=phase, error=reason, shares={}, waiting_on=None, waiting_on_s=None)
+        self._status.forget_tasks()
+        self._status.set(phase=phase, error=reason)
         if self._events is not None:
             self._events.ended(phase, error, reason)
-        if self._record is not None:
-            with suppress(CdcError):  # the end of a run needs no store
-                self._record.keep(self.status, self._epoch, now=True)
+        self._status.keep_now()

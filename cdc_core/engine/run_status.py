@@ -1,0 +1,85 @@
+"""What a run says of itself: to whoever watches it, and to the progress store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from cdc_core.engine.status_record import StatusRecord
+from cdc_core.errors import CdcError
+from cdc_core.store.progress import ProgressStore
+from cdc_core.telemetry.status import Status
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["RunStatus", "WatchError"]
+
+
+class WatchError(Exception):
+    """Whoever watches the status failed, as its only argument says. No retry helps."""
+
+
+class RunStatus:
+    """The status of one run of changefeed *name*. *watch* is called with each one; `now` is the last.
+
+    It is in *store* from the first attempt on: before, that of another run is there.
+    """
+
+    def __init__(
+        self, name: str, store: ProgressStore, *, log_name: str, watch: Callable[[Status], None] | None
+    ) -> None:
+        self.now = Status(changefeed=name, phase="starting", log_name=log_name)
+        self._name = name
+        self._store = store
+        self._watch = watch
+        self._record: StatusRecord | None = None
+        self._epoch = 0
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether an attempt of this run began."""
+        return self._record is not None
+
+    def continue_from(self, high_water: Timestamp) -> None:
+        """Begin with what is saved: how far the changefeed is, and its retries so far. Nobody is told."""
+        before = self._store.status(self._name)
+        retries: Mapping[str, int] = {} if before is None else before.values.get("retries", {})
+        self.now = replace(self.now, high_water=high_water, retries=retries)
+
+    def keep(self, epoch: int) -> None:
+        """Keep the status in the store, now that attempt *epoch* began."""
+        self._record = self._record or StatusRecord(self._name, self._store)
+        self._epoch = epoch
+
+    def set(self, **changes: Any) -> None:
+        """Change the status. Nobody is told before the next `say`."""
+        self.now = replace(self.now, **changes)
+
+    def say(self, **changes: Any) -> None:
+        """Change the status, and tell of it. Raises: WatchError; FencedError when a newer attempt began."""
+        self.set(**changes)
+        if self._record is not None:
+            self._record.keep(self.now, self._epoch)
+        if self._watch is not None:
+            try:
+                self._watch(self.now)
+            except Exception as error:
+                raise WatchError(error) from error
+
+    def count_retry(self, cause: str) -> None:
+        counts, since = self.now.retries, self.now.source_silent_since
+        if cause == "source" and since is None:
+            since = time.time()
+        self.set(retries={**counts, cause: counts.get(cause, 0) + 1}, source_silent_since=since)
+
+    def forget_tasks(self) -> None:
+        """Show no task any more."""
+        self.set(shares={}, waiting_on=None, waiting_on_s=None)
+
+    def keep_now(self) -> None:
+        """Have the store show the status as it is, at the end of the run. The end needs no store."""
+        if self._record is not None:
+            with suppress(CdcError):
+                self._record.keep(self.now, self._epoch, now=True)
