@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ class Cluster:
         self.is_shared = is_shared
         self.errors = list(errors)
 
-    def hold(self, user: str) -> int:
+    def hold(self, user: str, modules: Sequence[str] = ()) -> int:
         return 1
 
     def await_executors(self, wait_s: float, *, stopped: object) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ class _SlowHost:
     def __init__(self) -> None:
         self.asked, self.starts = threading.Event(), threading.Event()
 
-    def hold(self, user: str) -> int:
+    def hold(self, user: str, modules: Sequence[str] = ()) -> int:
         if user == "t":
             self.asked.set()
             self.starts.wait(30)
