@@ -17,6 +17,7 @@ from cdc_core.engine.query_host import QueryHost
 from cdc_core.engine.supervisor import Supervisor
 from cdc_core.errors import ConfigError, RetryableError
 from cdc_core.jobs.adoption import choose, successor, unable
+from cdc_core.jobs.back_off import BackOff
 from cdc_core.jobs.balance import Balance
 from cdc_core.jobs.child import ChildRun
 from cdc_core.jobs.definitions import Definitions
@@ -32,7 +33,7 @@ from cdc_core.jobs.time_limit import TimeLimit, end_process
 from cdc_core.jobs.work import Work
 from cdc_core.options import format_duration
 from cdc_core.plugins.host import PluginHost
-from cdc_core.store.job_values import Adoption, Ended, JobRecord, NodeRecord, Overview
+from cdc_core.store.job_values import Adoption, JobRecord, NodeRecord, Overview
 from cdc_core.store.progress import ProgressStore
 
 __all__ = ["Node"]
@@ -45,8 +46,6 @@ _OFFER_S = 10.0
 """How long a job is reserved for the node that it is offered to: several of its polls."""
 _HOUSEKEEPING_S = 60.0
 _PRUNING_S = 3600.0
-_FIRST_WAIT_S = 1.0
-_LONGEST_WAIT_S = 60.0
 _LOST_LIMIT_S = 60.0
 """How long what it runs may take to end when the session is lost."""
 
@@ -76,7 +75,7 @@ class Node:
         self._schedules, self._protection = Schedules(self._store), GcProtection(self._store)
         self._definitions = Definitions(self._store, plugins, settings, keep_secret=keep_secret)
         self._work: dict[str, Work] = {}
-        self._not_before: dict[str, tuple[float, float]] = {}
+        self._back_off = BackOff()
         self._free_for: Counter[str] = Counter()
         self._balance = Balance()
         self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -308,9 +307,7 @@ class Node:
             log.warning("job '%s' is revert-failed: %s", job.name, reason)
 
     def _may_run(self, job: JobRecord) -> bool:
-        if time.monotonic() < self._not_before.get(job.name, (0.0, 0.0))[0]:
-            return False
-        return self._definitions.why_not(job) is None
+        return self._back_off.is_over(job.name) and self._definitions.why_not(job) is None
 
     def _begin(self, adopted: Adoption, lease: Lease) -> None:
         """Begin what an adopted job is in need of."""
@@ -334,7 +331,7 @@ class Node:
         except Exception as error:  # it was in order when it was looked at
             problem = one_line(error)
             self._definitions.note(name, adopted.state, problem)
-            self._note_end(name, "stopped", problem)
+            self._back_off.ended(name, "stopped", problem)
             self._store.settle(name, lease.node, "stopped", problem, clean=adopted.clean)
             return
         log.info("job '%s' is adopted under epoch %d", name, adopted.epoch)
@@ -388,7 +385,7 @@ class Node:
                     return  # until the store is there again
                 state, ended, reason = None, "stopped", None
             del self._work[name]
-            self._note_end(name, ended, reason)
+            self._back_off.ended(name, ended, reason)
             left = "is free for any node" if state == "running" else f"is {state}"
             what = "is not this node's any more" if state is None else left
             log.info("job '%s' %s%s", name, what, f": {reason}" if reason else "")
@@ -396,12 +393,6 @@ class Node:
                 self._revert(name, lease)
                 if lost:
                     self._work[name].run.abandon()
-
-    def _note_end(self, name: str, ended: Ended, reason: str | None) -> None:
-        """Leave a job alone for a while that this node could not keep running: longer each time, a minute at most."""
-        _, wait_s = self._not_before.pop(name, (0.0, _FIRST_WAIT_S))
-        if ended == "stopped" and reason is not None:
-            self._not_before[name] = time.monotonic() + wait_s, min(2 * wait_s, _LONGEST_WAIT_S)
 
     def _successor(self, name: str, me: NodeRecord) -> NodeRecord | None:
         overview = self._store.overview()
