@@ -14,6 +14,7 @@ import click
 from cdc_core.cli.run import located
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.stored import store_option
+from cdc_core.config.assignments import assigned
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.resolve import resolve_without_sink
 from cdc_core.config.resolved import ResolvedChangefeed
@@ -24,7 +25,7 @@ from cdc_core.plugins.host import PluginHost
 from cdc_core.watching.texts import text_or_hex
 from cdc_core.watching.watch import Watch, WatchedRow
 
-__all__ = ["assigned", "print_messages", "resolved_to_watch", "watch"]
+__all__ = ["print_messages", "resolved_to_watch", "watch"]
 
 _NULL = "NULL"
 
@@ -87,19 +88,6 @@ def resolved_to_watch(session: CliSession, changefeed: Changefeed) -> ResolvedCh
     feed = resolve_without_sink(changefeed, PluginHost.load())
     session.add_secrets(feed.secrets())
     return feed
-
-
-def assigned(assignments: Sequence[str]) -> dict[str, str]:
-    """Return options by name, each written as `NAME=VALUE`. Raises: ConfigError."""
-    found: dict[str, str] = {}
-    for assignment in assignments:
-        name, equals, value = assignment.partition("=")
-        if not (name and equals):
-            raise ConfigError(f"--set {assignment}: this sets nothing; write --set NAME=VALUE")
-        if name in found:
-            raise ConfigError(f"--set {name} is given twice; keep one of them")
-        found[name] = value
-    return found
 
 
 def _chosen(

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cdc_core.config.assignments import assigned
 from cdc_core.config.interpolation import escaped
 from cdc_core.config.listed_tables import is_matched, namesakes, watches
 from cdc_core.errors import ConfigError
@@ -46,14 +47,7 @@ class Alteration:
         cls, *, add: Sequence[str], drop: Sequence[str], assignments: Sequence[str], unset: Sequence[str]
     ) -> Alteration:
         """Return the alteration with *assignments* written as `NAME=VALUE`. Raises: ConfigError."""
-        found: dict[str, str] = {}
-        for assignment in assignments:
-            name, equals, value = assignment.partition("=")
-            if not (name and equals):
-                raise ConfigError(f"--set {assignment}: this sets nothing; write --set NAME=VALUE")
-            if name in found:
-                raise ConfigError(f"--set {name} is given twice; keep one of them")
-            found[name] = value
+        found = assigned(assignments)
         for name in (*found, *unset):
             _require_alterable(name)
         for name in unset:
