@@ -29,7 +29,7 @@ def run(bench: Bench) -> Iterator[Figure]:
     with bench.database("bench_kafka") as uri, bench.scratch("kafka") as scratch:
         create_table(uri, _KEYS)
         feed = KafkaFeed(scratch, uri, brokers=brokers, name="bench_kafka")
-        connect = KafkaConnect(bench.directory, scratch, uri, table=TABLE, brokers=brokers)
+        connect = KafkaConnect(scratch, uri, table=TABLE, brokers=brokers)
         with Debezium(bench.directory, uri, table=TABLE) as engine:
             scan = feed.run_once()
             engine.run(expect=_KEYS)

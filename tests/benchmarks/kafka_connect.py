@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import shutil
 import subprocess
 import time
 import uuid
@@ -17,7 +14,7 @@ from typing import Any
 from benchmarks.kafka_topic import KafkaTopic
 from benchmarks.peer import connector_properties
 from benchmarks.processes import Usage, watched
-from cdc_sink_kafka.demo.jars import KAFKA_VERSION
+from cdc_sink_kafka.demo.jars import KAFKA_VERSION, jars_of
 from cdc_sink_kafka.demo.java_process import free_port, java
 
 __all__ = ["ConnectRun", "KafkaConnect"]
@@ -80,11 +77,10 @@ class ConnectRun:
 class KafkaConnect:
     """One connector for *table* of *uri*, with its own slot, publication and offset file.
 
-    The slot disappears with its database. *directory* has the jars, *scratch* the files of the worker.
+    The slot disappears with its database. *scratch* has the files of the worker.
     """
 
-    def __init__(self, directory: Path, scratch: Path, uri: str, *, table: str, brokers: str) -> None:
-        self._directory = directory
+    def __init__(self, scratch: Path, uri: str, *, table: str, brokers: str) -> None:
         self._work = scratch / f"connect_{uuid.uuid4().hex[:8]}"
         self._uri = uri
         self._table = table
@@ -127,7 +123,7 @@ class KafkaConnect:
     def _worker(self) -> Iterator[subprocess.Popen[bytes]]:
         """Run the worker inside the block. It terminates normally and saves its offsets."""
         self._work.mkdir(parents=True, exist_ok=True)
-        jars = _jars(self._directory)
+        jars = jars_of(f"kafka-connect-{KAFKA_VERSION}", _POM, what="Kafka Connect")
         worker = _write(self._work / "worker.properties", self._worker_properties())
         connector = _write(self._work / "connector.properties", self._connector_properties())
         arguments = [*_JAVA, "-cp", f"{jars}/*", "org.apache.kafka.connect.cli.ConnectStandalone"]
@@ -181,18 +177,3 @@ def _write(path: Path, properties: Mapping[str, Any]) -> Path:
     path.touch(0o600)
     path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
     return path
-
-
-def _jars(directory: Path) -> Path:
-    """Return the directory of the worker's jars, and download them if they are missing."""
-    jars = directory / f"kafka-connect-{hashlib.sha256(_POM.encode()).hexdigest()[:8]}"
-    if not jars.exists():
-        incomplete = jars.with_suffix(".incomplete")
-        shutil.rmtree(incomplete, ignore_errors=True)
-        incomplete.mkdir(parents=True)
-        (incomplete / "pom.xml").write_text(_POM)
-        goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-        command = ["mvn", "-q", "-B", "-ntp", goal, f"-DoutputDirectory={incomplete}", "-DincludeScope=runtime"]
-        subprocess.run(command, cwd=incomplete, env=dict(os.environ), stdin=subprocess.DEVNULL, check=True)
-        incomplete.rename(jars)
-    return jars
