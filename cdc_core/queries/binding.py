@@ -108,6 +108,8 @@ class BoundQuery:
     masks: tuple[tuple[str, Mask], ...] = ()
     deletes_pass: bool = False
     """Whether the condition is not for deleted rows."""
+    functions: tuple[str, ...] = ()
+    """The names of the functions that it could call beside those of Spark."""
 
     @property
     def by_spark(self) -> bool:
@@ -164,6 +166,7 @@ class BoundQuery:
             "masks": [[name, mask.to_json()] for name, mask in self.masks],
             "deletes_pass": self.deletes_pass,
             "topic": None if self.topic is None else self.topic.to_json(),
+            "functions": list(self.functions),
         }
 
     @classmethod
@@ -182,6 +185,7 @@ class BoundQuery:
             masks=tuple((name, Mask.parse(mask)) for name, mask in value["masks"]),
             deletes_pass=value["deletes_pass"],
             topic=None if value["topic"] is None else Output.from_json(value["topic"]),
+            functions=tuple(value["functions"]),
         )
 
 
@@ -248,6 +252,7 @@ class _Binder:
             condition=condition,
             calls=tuple(self._calls.values()),
             topic=topic,
+            functions=(*(own.name for own in query.functions), *(installed.name for installed in query.installed)),
         )
 
     def _topic(self) -> Output | None:
@@ -262,7 +267,7 @@ class _Binder:
             self._require_table(item.qualifier, item.start)
             yield from (Output(name=name, column=name, at=item.start) for name in self._names)
         elif item.column is not None and (item.column.quoted or item.column.name != MVCC_COLUMN):
-            yield Output(name=item.name, column=self._column(item.column), at=item.start)
+            yield Output(name=item.name, column=self._column(item.column, whole=True), at=item.start)
         else:
             yield self._computed(item.fragment, item.name)
 
@@ -344,8 +349,8 @@ class _Binder:
         values = (f"{_literal(name)}, {self._value('previous', self._previous, name)}" for name in self._names)
         return f"(CASE WHEN {self._row}.`previous` IS NOT NULL THEN named_struct({', '.join(values)}) END)"
 
-    def _column(self, reference: Reference) -> str:
-        """Return the name of the table's column that *reference* means."""
+    def _column(self, reference: Reference, *, whole: bool = False) -> str:
+        """Return the name of the table's column that *reference* means; *whole*: it is a whole item."""
         if reference.kind == "column":
             self._require_table(reference.qualifier, reference.start)
         name = reference.name
@@ -358,8 +363,8 @@ class _Binder:
         text, hint = self._query.text, did_you_mean(name, self._names)
         if name in EVENT_FUNCTIONS and not reference.quoted:
             hint = f"; write {name}()"
-        elif reference.quoted and text[reference.end - 1 : reference.end] == '"':
-            hint += f" If it is a text, write {_literal(name)}"
+        elif not whole and reference.quoted and text[reference.end - 1 : reference.end] == '"':
+            hint += f"; if it is a text, write {_literal(name)}"
         raise refusal(text, reference.start, f"table {self._schema.name} has no column '{name}'{hint}")
 
     def _require_table(self, qualifier: tuple[str, ...], at: int) -> None:

@@ -46,7 +46,9 @@ def reason_of(error: PySparkException, query: BoundQuery, output: Output) -> str
         return f"{output.text} fails for every row: {text.partition('. ')[0].removesuffix('.')}"
     if found := _NO_FUNCTION.match(text):
         name = found[1].lower()
-        return f"{output.text}: there is no function '{name}'{did_you_mean(name, BUILTIN_FUNCTIONS)}"
+        return (
+            f"{output.text}: there is no function '{name}'{did_you_mean(name, (*BUILTIN_FUNCTIONS, *query.functions))}"
+        )
     found = _NO_TYPE.match(text)
     if found and (known := _TYPES.get(found[1].lower())):
         return f"{output.text}: Spark has no type {found[1].lower()}; write {known}"

@@ -112,6 +112,16 @@ def test_a_quotation_mark_in_a_name_stays_in_it() -> None:
         ("SELECT id, status AS id FROM orders", 12, "two columns are named id"),
         ("SELECT *, status FROM orders", 11, "two columns are named status"),
         ("SELECT id FROM orders WHERE (cdc_prev).x = 1", 29, "table public.orders has no column 'x'"),
+        (
+            "SELECT id FROM orders WHERE event_op = 'delete'",
+            29,
+            "table public.orders has no column 'event_op'; write e",
+        ),
+        (
+            'SELECT id FROM orders WHERE status = "statu"',
+            38,
+            "table public.orders has no column 'statu'; did you mean 'status'?; if it is a text, write 'statu'",
+        ),
     ],
 )
 def test_what_the_table_does_not_have_is_named_with_its_place(text: str, column: int, reason: str) -> None:

@@ -323,6 +323,7 @@ def test_a_version_that_is_not_planned_is_named(session: SparkSession) -> None:
         ("SELECT id::varchar AS x FROM orders", "id::varchar: Spark has no type varchar; write string"),
         ("SELECT tags[0] AS x FROM orders", 'tags[0]: Can\'t extract a value from "tags". Need a complex type'),
         ("SELECT size(tags) AS x FROM orders", "size(tags): Cannot resolve"),
+        ("SELECT doc.a AS x FROM orders", "column doc is a text of JSON in expressions; write get_json_object(doc, "),
         ("SELECT doc->'x' AS x FROM orders", "doc->'x': Syntax error at or near '->'. For a member of JSON, write"),
         ("SELECT at AT TIME ZONE 'Asia/Tokyo' AS x FROM orders", "at AT TIME ZONE 'Asia/Tokyo': Syntax error at or n"),
         ("SELECT id FROM orders WHERE price > 'abc'", "price > 'abc' fails for every row: The value 'abc' of the type"),
@@ -403,6 +404,8 @@ def test_an_expression_of_a_function_that_fails_is_named_by_its_call(session: Sp
     (bad,) = answers(session, plans, rows([{"Name": "x"}]))
     assert isinstance(bad, BadRow)
     assert bad.reason.startswith("the query cannot compute whole(name): ")
+    with pytest.raises(OptionError, match=r"wohle\(name\): there is no function 'wohle'; did you mean 'whole'\?"):
+        planned(session, "SELECT wohle(name) AS n FROM orders", SCHEMA, functions=functions)
     with pytest.raises(OptionError, match=r"whole\(array\(day\)\): Cannot resolve"):
         planned(session, "SELECT whole(array(day)) AS n FROM orders", SCHEMA, functions=functions)
 
