@@ -168,6 +168,7 @@ class Expressions:
         for node in tree.walk():
             if isinstance(node, exp.AggFunc):
                 name = node.sql_name().lower()
+                name = name if name in self.text.lower() else "an aggregate function"
                 reason = "it takes many rows, and a query sees one change at a time"
                 raise self.refused_at(start, f"a query cannot call {name}: {reason}")
             self._refuse_node(node, start)

@@ -37,6 +37,30 @@ _TYPES = {
     "varchar": "string",
 }
 """Types of PostgreSQL and CockroachDB, and what Spark calls them."""
+_FUNCTIONS = {
+    "age": "timestampdiff(DAY, from, to)",
+    "array_length": "size(array)",
+    "array_to_string": "array_join(array, text)",
+    "generate_series": "sequence(from, to)",
+    "json_build_object": "to_json(named_struct('name', value))",
+    "json_extract_path_text": "get_json_object(column, '$.member')",
+    "jsonb_array_length": "json_array_length(column)",
+    "jsonb_build_object": "to_json(named_struct('name', value))",
+    "jsonb_extract_path_text": "get_json_object(column, '$.member')",
+    "regexp_matches": "regexp_extract(text, pattern)",
+    "string_to_array": "split(text, pattern)",
+    "strpos": "instr(text, part)",
+    "to_jsonb": "to_json(struct)",
+}
+"""Functions of PostgreSQL and CockroachDB whose names are not like what Spark has in their place."""
+_SYNTAX = (
+    ("->", "a member of JSON", "get_json_object(column, '$.member')"),
+    ("#>", "a member of JSON", "get_json_object(column, '$.member')"),
+    (" AT TIME ZONE ", "AT TIME ZONE", "convert_timezone('UTC', 'Europe/Berlin', column)"),
+    ("ARRAY[", "ARRAY[…]", "array(…)"),
+    (" SIMILAR TO ", "SIMILAR TO", "RLIKE"),
+)
+"""What only PostgreSQL and CockroachDB can read, what it is, and what to write in its place."""
 
 
 def reason_of(error: PySparkException, query: BoundQuery, output: Output) -> str:
@@ -46,9 +70,9 @@ def reason_of(error: PySparkException, query: BoundQuery, output: Output) -> str
         return f"{output.text} fails for every row: {text.partition('. ')[0].removesuffix('.')}"
     if found := _NO_FUNCTION.match(text):
         name = found[1].lower()
-        return (
-            f"{output.text}: there is no function '{name}'{did_you_mean(name, (*BUILTIN_FUNCTIONS, *query.functions))}"
-        )
+        known = _FUNCTIONS.get(name)
+        hint = did_you_mean(name, (*BUILTIN_FUNCTIONS, *query.functions)) if known is None else f"; write {known}"
+        return f"{output.text}: there is no function '{name}'{hint}"
     found = _NO_TYPE.match(text)
     if found and (known := _TYPES.get(found[1].lower())):
         return f"{output.text}: Spark has no type {found[1].lower()}; write {known}"
@@ -68,11 +92,10 @@ def typed_columns(sql: str) -> list[str]:
 def _instead(error: PySparkException, query: BoundQuery, output: Output) -> str:
     """Return what to write in place of what Spark does not have, from a semicolon on; nothing where none is known."""
     if isinstance(error, ParseException):
-        if "at or near '->" in str(error) or "at or near '#>" in str(error):
-            return " For a member of JSON, write get_json_object(column, '$.member')."
-        if " AT TIME ZONE " in output.text.upper():
-            return " For AT TIME ZONE, write convert_timezone('UTC', 'Europe/Berlin', column)."
-        return ""
+        found = ((what, instead) for sign, what, instead in _SYNTAX if sign in output.text.upper())
+        return next((f" For {what}, write {instead}." for what, instead in found), "")
+    if "(EPOCH FROM " in output.text.upper():
+        return " For the seconds since 1970, write unix_micros(column) / 1000000."
     if not re.match(r"\[(DATATYPE_MISMATCH|INVALID_EXTRACT)", str(error).strip()):
         return ""
     for name in typed_columns(output.sql):

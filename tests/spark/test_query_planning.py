@@ -319,6 +319,7 @@ def test_a_version_that_is_not_planned_is_named(session: SparkSession) -> None:
         ("SELECT day BETWEEN 'epoch' AND 'today' AS x FROM orders", "day BETWEEN 'epoch' AND 'today': 'today' reads"),
         ("SELECT id FROM orders WHERE NULL", "the condition does not match any rows"),
         ("SELECT uper(name) AS x FROM orders", "uper(name): there is no function 'uper'; did you mean 'upper'?"),
+        ("SELECT strpos(name, 'a') AS x FROM orders", "strpos(name, 'a'): there is no function 'strpos'; write instr("),
         ("SELECT id::int8 AS x FROM orders", "id::int8: Spark has no type int8; write bigint"),
         ("SELECT id::varchar AS x FROM orders", "id::varchar: Spark has no type varchar; write string"),
         ("SELECT tags[0] AS x FROM orders", 'tags[0]: Can\'t extract a value from "tags". Need a complex type'),
@@ -351,6 +352,8 @@ def test_what_is_written_in_place_of_postgresql_is_named(session: SparkSession) 
         "size(tags)": "from_json(tags, 'array<string>')",
         "(doc).member": "get_json_object(doc, '$.member')",
         "at AT TIME ZONE 'Asia/Tokyo'": "convert_timezone('UTC', 'Europe/Berlin', column)",
+        "ARRAY[1, 2]": "array(…)",
+        "extract(epoch FROM at)": "unix_micros(column) / 1000000",
     }
     for expression, instead in told.items():
         with pytest.raises(OptionError, match=re.escape(f"write {instead}.")):
