@@ -41,13 +41,14 @@ def main() -> int:
         found = list(check(project, wheel))
         print(f"{wheel.name}: {'; '.join(found) or 'ok'}")
         problems += found
-    STAMP.write_text(built_from)
+    if not problems:
+        STAMP.write_text(built_from)
     return 1 if problems else 0
 
 
 def are_current() -> bool:
     """Return whether build/wheels holds what would be built now."""
-    return STAMP.is_file() and STAMP.read_text() == sources()
+    return STAMP.is_file() and STAMP.read_text() == sources() and any(WHEELS.glob("cdc_core/*.whl"))
 
 
 def sources() -> str:

@@ -150,10 +150,12 @@ class ResolvedChangefeed:
 
     @property
     def modules(self) -> Sequence[str]:
-        """The names of the modules that tasks load for this changefeed and no other."""
+        """The names of modules that tasks load for this changefeed and no other, and that processes may be forked with.
+
+        Not those of encoders: ours load Polars, which begins threads.
+        """
         parts = (
             self.rangefeed.modules("options", "planner", "reader", "history"),
-            self.encoder.modules("options", "encoder"),
             self.sink.modules("options", "sink", "resolved_sink"),
             () if self.dead_letter is None else self.dead_letter.sink.modules("options", "sink"),
             ("cdc_core.queries.restricting", "cdc_core.queries.statement") if self.queries().exist else (),

@@ -79,6 +79,6 @@ class ForkedPython:
 
 def _environment(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the environment that a worker would begin with."""
-    own = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": settings.get("spark.task.cpus", "1")}
+    threads = {"OMP_NUM_THREADS": settings.get("spark.task.cpus", "1")}
     given = {key.removeprefix(_FOR_WORKERS): value for key, value in settings.items() if key.startswith(_FOR_WORKERS)}
-    return {**own, **os.environ, **given}
+    return {"PYTHONHASHSEED": "0", **os.environ, **threads, **given}

@@ -23,6 +23,7 @@ import signal
 import socket
 import sys
 import traceback
+import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ NAMES = {
 
 _OTHER = "cdc-spark"
 _LOADED = (
+    "pyarrow.fs",
     "pyspark.sql.worker.commit_data_source_write",
     "pyspark.sql.worker.create_data_source",
     "pyspark.sql.worker.plan_data_source_read",
@@ -55,8 +57,6 @@ _LOADED = (
     "cdc_core.store.progress",
 )
 """What the processes need, except the modules that they run as programs."""
-_HIDDEN = ("polars",)
-"""What begins threads when it is loaded, as ADBC does wherever it is installed, and is of no use to it with Arrow."""
 _OF_SPARK = (
     "PYSPARK_",
     "PYTHON_DAEMON_",
@@ -72,6 +72,7 @@ _OF_SPARK = (
 _OF_NO_LIBRARY = frozenset({"OLDPWD", "PWD", "PYTHONPATH", "PYTHONUNBUFFERED", "SHLVL", "_"})
 """Variables of shells, and what a forked process is given in another way."""
 _ONLY_OF_WORKERS = "OMP_NUM_THREADS"
+_WORKERS = frozenset({"cdc_core.spark.daemon", "pyspark.daemon", "pyspark.worker"})
 _LIMIT_S = 5.0
 
 
@@ -103,6 +104,7 @@ class End:
     def _tell(self) -> None:
         if self._launcher is None or self._launcher.fileno() < 0:  # the server, or a child of a forked process
             return
+        logging.shutdown()
         for stream in (sys.stdout, sys.stderr):
             with suppress(AttributeError, OSError, ValueError):
                 stream.flush()
@@ -131,8 +133,8 @@ def serve(listening: socket.socket) -> Asked | None:
             launcher.close()
             continue
         launcher.settimeout(None)
-        if names := too_late(os.environ, asked.request["environment"]):
-            _, *words = asked.request["arguments"]
+        _, *words = asked.request["arguments"]
+        if names := too_late(os.environ, asked.request["environment"], words[0]):
             log.warning("not forked: %s, which has other values of %s", " ".join(words), ", ".join(names))
         elif os.fork() == 0:
             return asked
@@ -142,13 +144,13 @@ def serve(listening: socket.socket) -> Asked | None:
     return None
 
 
-def too_late(ours: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
+def too_late(ours: Mapping[str, str], wanted: Mapping[str, str], module: str) -> list[str]:
     """Return the names of the variables for which *wanted* differs from *ours*, if a library may have looked at them.
 
-    Shells leave out variables whose names are no names to them.
+    *module* is what is to run with *wanted*. Shells leave out variables whose names are no names to them.
     """
     names = {name for name in ours.keys() | wanted.keys() if ours.get(name) != wanted.get(name)}
-    if _ONLY_OF_WORKERS not in wanted:
+    if module not in _WORKERS:
         names.discard(_ONLY_OF_WORKERS)
     return sorted(
         name for name in names if name.isidentifier() and name not in _OF_NO_LIBRARY and not name.startswith(_OF_SPARK)
@@ -216,20 +218,38 @@ def _add_places(python_path: str) -> None:
 
 
 def _load(modules: Sequence[str]) -> None:
-    """Load plugins' *modules*, except when one begins a thread, which would be missing in processes that are forked.
+    """Load plugins' *modules*, except those that leave what each process must have for itself.
 
-    Those that fail do so again in the process that needs them, which says why.
+    That is a thread, a hook for its end, or a variable. Those that fail do so again in the process that needs them,
+    which says why.
     """
-    before = len(os.listdir("/proc/self/task"))
-    hidden = {name: None for name in _HIDDEN if name not in sys.modules}
-    sys.modules.update(hidden)  # type: ignore[arg-type]
+    environment = dict(os.environ)
+    _load_adbc()
+    before = _left_by_modules()
     for module in modules:
         with suppress(Exception):
             import_module(module)
-    for name in hidden:
-        del sys.modules[name]
-    if len(os.listdir("/proc/self/task")) > before:
-        os.execv(sys.executable, [*sys.orig_argv[: -len(modules)]])
+        more = any(now > then for now, then in zip(_left_by_modules(), before, strict=True))
+        if more or dict(os.environ) != environment:
+            others = [other for other in modules if other != module]
+            os.execve(sys.executable, [*sys.orig_argv[: -len(modules)], *others], environment)
+
+
+def _load_adbc() -> None:
+    """Load ADBC, if it is installed, without Polars, which it loads if that is, and needs for nothing but Polars' data.
+
+    Polars begins threads.
+    """
+    sys.modules["polars"] = None  # type: ignore[assignment]
+    with suppress(ImportError):
+        import_module("adbc_driver_manager.dbapi")
+    del sys.modules["polars"]
+
+
+def _left_by_modules() -> tuple[int, int, int]:
+    """Return the numbers of threads, of exit hooks, and of objects with such a hook."""
+    finalizers = sum(each.atexit for each in list(weakref.finalize._registry))  # type: ignore[attr-defined]
+    return len(os.listdir("/proc/self/task")), atexit._ncallbacks(), finalizers
 
 
 if __name__ == "__main__":
