@@ -114,7 +114,7 @@ class Traces(Database):
     def traced(self, number: int) -> dict[str, dict[str, Any]] | None:
         """Return what became of the changes that were traced, by their ids; None when the trace is over."""
         found = self._found(number)
-        return None if found is None else {name: change for name, change in found.items() if name != _MISSED}
+        return None if found is None else _changes(found)
 
     def missed_reports(self, number: int) -> int:
         """Return how many reports of the changes that were traced are missing, as far as is known."""
@@ -137,7 +137,7 @@ class Traces(Database):
                 key=row.key,
                 most=row.most,
                 expires=row.expires,
-                found=json.loads(row.found),
+                found=_changes(json.loads(row.found)),
             )
             for row in rows
         ]
@@ -146,6 +146,10 @@ class Traces(Database):
         """Forget the trace."""
         with self._transaction() as connection:
             connection.execute(sa.delete(TRACES).where(TRACES.c.id == number))
+
+
+def _changes(found: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {identity: change for identity, change in found.items() if identity != _MISSED}
 
 
 def _newer(known: Mapping[str, Any] | None, change: Mapping[str, Any]) -> Mapping[str, Any]:

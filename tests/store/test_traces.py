@@ -62,6 +62,7 @@ def test_reports_that_are_missing_are_counted_beside_the_changes(store: Progress
     store.put_traced(number, {"b": {"read": 1.0}}, missed=1)
     assert store.missed_reports(number) == 3
     assert list(store.traced(number) or ()) == ["a", "b"]
+    assert [list(trace.found) for trace in store.traces("feed")] == [["a", "b"]]
     assert '"most":2' in store.active_traces()["feed"]
 
 
