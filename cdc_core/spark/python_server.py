@@ -72,7 +72,7 @@ _OF_SPARK = (
 _OF_NO_LIBRARY = frozenset({"OLDPWD", "PWD", "PYTHONPATH", "PYTHONUNBUFFERED", "SHLVL", "_"})
 """Variables of shells, and what a forked process is given in another way."""
 _ONLY_OF_WORKERS = "OMP_NUM_THREADS"
-_WORKERS = frozenset({"cdc_core.spark.daemon", "pyspark.daemon", "pyspark.worker"})
+_WORKER = "pyspark.worker"
 _LIMIT_S = 5.0
 
 
@@ -134,7 +134,7 @@ def serve(listening: socket.socket) -> Asked | None:
             continue
         launcher.settimeout(None)
         _, *words = asked.request["arguments"]
-        if names := too_late(os.environ, asked.request["environment"], words[0]):
+        if names := too_late(os.environ, asked.request["environment"], words[-1]):
             log.warning("not forked: %s, which has other values of %s", " ".join(words), ", ".join(names))
         elif os.fork() == 0:
             return asked
@@ -147,10 +147,11 @@ def serve(listening: socket.socket) -> Asked | None:
 def too_late(ours: Mapping[str, str], wanted: Mapping[str, str], module: str) -> list[str]:
     """Return the names of the variables for which *wanted* differs from *ours*, if a library may have looked at them.
 
-    *module* is what is to run with *wanted*. Shells leave out variables whose names are no names to them.
+    *module*, the last word of a command, is to run with *wanted*. Shells leave out variables whose names are none to
+    them.
     """
     names = {name for name in ours.keys() | wanted.keys() if ours.get(name) != wanted.get(name)}
-    if module not in _WORKERS:
+    if module != _WORKER:
         names.discard(_ONLY_OF_WORKERS)
     return sorted(
         name for name in names if name.isidentifier() and name not in _OF_NO_LIBRARY and not name.startswith(_OF_SPARK)

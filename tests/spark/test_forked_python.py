@@ -16,6 +16,7 @@ import pytest
 from cdc_testing.engine import eventually
 
 from cdc_core.spark.forked_python import ForkedPython
+from cdc_core.spark.python_server import too_late
 
 SHOWN = """
 import json, os, sys
@@ -128,6 +129,20 @@ def test_what_plugins_need_is_loaded_too_unless_each_process_must_have_it_for_it
     assert {"plain_plugin", "sqlglot", "cdc_core.spark.writer", "adbc_driver_manager.dbapi"} <= loaded
     assert not {"polars", "begins_plugin", "keeps_plugin", "has_polars_plugin"} & loaded
     assert (tmp_path / "log").read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("module", "threads", "names"),
+    [
+        ("pyspark.worker", "1", []),
+        ("pyspark.worker", "4", ["OMP_NUM_THREADS"]),
+        ("pyspark.sql.worker.create_data_source", None, []),
+        ("pyspark.sql.streaming.python_streaming_source_runner", "4", []),
+    ],
+)
+def test_only_workers_must_have_the_threads_of_a_task(module: str, threads: str | None, names: list[str]) -> None:
+    wanted = {} if threads is None else {"OMP_NUM_THREADS": threads}
+    assert too_late({"OMP_NUM_THREADS": "1"}, wanted, module) == names
 
 
 def test_what_a_process_prints_is_seen_whatever_becomes_of_it(forked: ForkedPython, modules: Path) -> None:
