@@ -30,4 +30,6 @@ class Move:
     token: Token
     before: str
     after: str
-    back: bool = False
+    forward: bool
+    back: bool
+    """The directions; both for several sources of which some go back."""

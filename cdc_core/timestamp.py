@@ -41,7 +41,11 @@ class Timestamp:
     @staticmethod
     def is_text(text: str) -> bool:
         """Return whether *text* is one that `parse` takes."""
-        return _TEXT.fullmatch(text) is not None
+        try:
+            Timestamp.parse(text)
+        except ValueError:
+            return False
+        return True
 
     @classmethod
     def read(cls, text: str) -> Timestamp:

@@ -24,6 +24,12 @@ def test_text_has_ten_digits_of_logical() -> None:
 def test_any_other_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="timestamp"):
         Timestamp.parse(text)
+    assert not Timestamp.is_text(text)
+
+
+def test_the_text_form_is_recognised_before_it_is_read() -> None:
+    assert Timestamp.is_text("1.0000000002")
+    assert not Timestamp.is_text("9" * 5000 + ".0000000000"), "more digits than Python reads"
 
 
 @given(timestamps)

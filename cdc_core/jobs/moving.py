@@ -11,7 +11,7 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
 from cdc_core.move import Move, Token
 from cdc_core.shards.token import ShardedToken
-from cdc_core.store.progress import ChangefeedRecord, ProgressStore
+from cdc_core.store.progress import ChangefeedRecord, Progress, ProgressStore
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["PlannedMove", "plan_move", "target_of", "written_target"]
@@ -31,6 +31,11 @@ class PlannedMove:
         """What becomes of the changes between the two positions."""
         if not self.moves:
             return "nothing is left out, and nothing comes again"
+        if self.move.forward and self.move.back:
+            return (
+                "changes in between are NOT delivered of sources that go forward, and delivered again of those that go"
+                " back"
+            )
         return "changes in between are delivered again" if self.move.back else "changes in between are NOT delivered"
 
     @property
@@ -64,7 +69,29 @@ def plan_move(store: ProgressStore, feed: ResolvedChangefeed, known: ChangefeedR
             move = rangefeed.move(progress.token, to)
         except ConfigError as error:
             raise ConfigError(f"changefeed '{feed.name}' cannot be moved: {error}") from error
+    if move.back:
+        _require_before_end(feed, progress, move)
     return PlannedMove(name=feed.name, move=move, saved=progress.token, epoch=known.epoch)
+
+
+def _require_before_end(feed: ResolvedChangefeed, progress: Progress, move: Move) -> None:
+    """Return if sources that *move* concerns were not read up to end_time. Raises: ConfigError.
+
+    Changes that come again are later than everything that was read, so all of them would be left out.
+    """
+    end = feed.options.end
+    if end is None:
+        return
+    before, after = ShardedToken.found_in(progress.token), ShardedToken.found_in(move.token)
+    read = [progress.latest]
+    if before is not None and after is not None:
+        pairs = zip(before.shards, after.shards, strict=True)
+        read = [state.after(progress.latest) for state, moved in pairs if moved.token != state.token]
+    if read and max(read) >= end:
+        raise ConfigError(
+            f"changefeed '{feed.name}' cannot be moved back: it was read up to end_time, {end}, and what came again"
+            " would be later; set a later end_time first"
+        )
 
 
 def written_target(text: str) -> str:

@@ -117,6 +117,7 @@ class ShardedRangefeed(Rangefeed):
             token=before.with_tokens(tokens).to_json(),
             before=", ".join(f"{move.before} of {shard.place}" for shard, move in zip(chosen, moves, strict=True)),
             after=", ".join(f"{move.after} of {shard.place}" for shard, move in zip(chosen, moves, strict=True)),
+            forward=any(move.forward for move in moves),
             back=any(move.back for move in moves),
         )
 

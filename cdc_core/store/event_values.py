@@ -21,8 +21,8 @@ KINDS: Mapping[str, str] = {
     "drop_changefeed": "the store has forgotten it",
     "create_job": "it is a job now, which nodes run",
     "alter_owner": "the job has another owner",
-    "changefeed_moved": "it was moved at the source, `from` one position `to` another: changes in between are left out,"
-    " or come again if it was moved `back`",
+    "changefeed_moved": "it was moved at the source, `from` one position `to` another: changes in between are left out"
+    " where it went `forward`, and come again where it went `back`",
     "rescan_requested": "tables are to be read again",
     "trace_requested": "changes of a table, or of one key, are traced for some minutes",
     "pause_requested": "the job is to be paused",

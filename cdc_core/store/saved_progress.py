@@ -88,7 +88,12 @@ class SavedProgress(Database):
         Runs that have begun are fenced. What is resolved stays so. Raises: FencedError, and changes nothing, unless
         *epoch* is the newest and *saved* what was saved last: nothing has run since they were read.
         """
-        told: dict[str, Any] = {"from": move.before, "to": move.after, "back": move.back}
+        told: dict[str, Any] = {
+            "from": move.before,
+            "to": move.after,
+            "forward": move.forward,
+            "back": move.back,
+        }
         with self._fenced(name, epoch) as connection:
             mine = update(name).where(CHANGEFEEDS.c.token == dump(saved))
             values = {"token": dump(move.token), "plan": None, "epoch": epoch + 1}

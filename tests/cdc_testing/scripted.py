@@ -159,9 +159,11 @@ class CounterRangefeed(Rangefeed):
     def move(self, saved: Token, to: str | Token) -> Move:
         self.script.raise_once("move")
         n = self.options.total if to == "now" else to.get("n") if isinstance(to, dict) else None
+        if isinstance(to, str) and Timestamp.is_text(to):
+            n = Timestamp.parse(to).wall
         if n is None:
             raise ConfigError(f"'{to}' is no number")
-        return Move(token={"n": n}, before=str(saved["n"]), after=str(n), back=n < saved["n"])
+        return Move(token={"n": n}, before=str(saved["n"]), after=str(n), forward=n > saved["n"], back=n < saved["n"])
 
     def drop(self, saved: Token | None) -> None:
         self.script.raise_once("drop")

@@ -106,7 +106,7 @@ def test_a_backlog_is_left_out_and_the_files_stay_in_order(
     assert f"  from {token['lsn']}\n  to   {at}\n  changes in between are NOT delivered\n" in told
     assert feed.high_water == high_water, "what is resolved stays so"
     (event,) = feed.store.events("orders", kinds=["changefeed_moved"])
-    assert event.details == {"from": token["lsn"], "to": at, "back": False}
+    assert event.details == {"from": token["lsn"], "to": at, "forward": True, "back": False}
     run(feed, database)
     assert keys(tmp_path) == [1, 13]
     times = [time for _, time in delivered(tmp_path)]
@@ -155,6 +155,8 @@ def test_what_is_refused_is_refused_before_anything(
     assert ahead.startswith("error: changefeed 'orders' cannot be moved: position FFFF/0 is after the end of the log")
     assert "later than the clock" in refused(tmp_path, capsys, "--to", "2200-01-01T00:00:00Z", "--yes")
     assert "from which on replication slot" in refused(tmp_path, capsys, "--to", "0/1", "--yes")
+    for text in ("1.9999999999", "9" * 5000 + ".0000000000"):
+        assert "is neither 'now', nor a time" in refused(tmp_path, capsys, "--to", text, "--yes")
     assert "name one of them" in refused(tmp_path, capsys, "--to", "now", "--source", "other", "--yes")
     with RunLock(tmp_path / ".cdc" / "orders.lock") as lock:
         assert lock.acquire()

@@ -99,6 +99,16 @@ def test_a_time_means_what_was_committed_after_it(database: str, sql: Sql) -> No
         assert arrived(feed, known + 1) == []
 
 
+def test_a_time_is_refused_when_what_was_committed_after_it_may_be_gone(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed:
+        started(feed)
+        at = clock(database)
+        insert(sql, 11)
+        sql.execute(f"SELECT pg_replication_slot_advance(slot_name, pg_current_wal_flush_lsn()) {SLOT}")
+        insert(sql, 12)
+        assert "so changes before it may be missing; go to" in refusal(feed, at)
+
+
 def test_a_move_is_undone_before_the_next_start(database: str, sql: Sql) -> None:
     with feed_of(database, "t") as feed:
         started(feed)
@@ -216,7 +226,7 @@ def test_what_cannot_be_is_refused_in_one_sentence(database: str, sql: Sql) -> N
         assert "is after the end of the log" in refusal(feed, "FFFF/0")
         earlier = lsn_text(lsn - (1 << 20))
         assert "from which on replication slot" in refusal(feed, earlier)
-        for wrong in ("tomorrow", "1/2/3", {"position": "0/1"}, {"lsn": 7}):
+        for wrong in ("tomorrow", "1/2/3", "1.9999999999", "9" * 5000 + ".0000000000", {"position": "0/1"}, {"lsn": 7}):
             assert "is neither 'now', nor a time" in refusal(feed, wrong)
         sql.execute(
             "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()"

@@ -80,7 +80,8 @@ def test_a_stopped_connector_is_moved_as_its_source_allows(rest: Rest, control: 
         assert moved(wanted, 400).startswith(
             "an 'offset' is null, which begins anew with all rows, or one that GET gave"
         )
-    assert moved({"to": "tomorrow"}, 400) == "changefeed 'orders' cannot be moved: 'tomorrow' is no number"
+    for wrong in ("tomorrow", "1.9999999999", "9" * 5000 + ".0000000000"):
+        assert moved({"to": wrong}, 400) == f"changefeed 'orders' cannot be moved: '{wrong}' is no number"
     Script(control).order("move", "RetryableRangefeedError the source is out of reach")
     assert "out of reach" in moved({"to": "now"}, 409)
     assert rest.get(path)["offsets"] == [offset]
@@ -90,7 +91,10 @@ def test_a_stopped_connector_is_moved_as_its_source_allows(rest: Rest, control: 
     moved(offset["offset"], 200)
     assert rest.get(path)["offsets"] == [offset]
     told = [event.details for event in rest.store.events("orders", kinds=["changefeed_moved"])]
-    assert told == [{"from": "50", "to": "70", "back": False}, {"from": "70", "to": "50", "back": True}]
+    assert told == [
+        {"from": "50", "to": "70", "forward": True, "back": False},
+        {"from": "70", "to": "50", "forward": False, "back": True},
+    ]
     with pytest.raises(FencedError):
         rest.store.save("orders", 1, progress(51))
 
@@ -107,7 +111,13 @@ def test_each_of_several_sources_is_moved_by_its_partition(rest: Rest, control: 
     wanted = {**second, "offset": {"token": {"n": 70}}}
     rest.ask("PATCH", path, status=200, json={"offsets": [first, wanted]})
     assert [each["offset"]["token"] for each in rest.get(path)["offsets"]] == [{"n": 50}, {"n": 70}]
+    offsets = [{**each, "offset": {"to": "1970-01-01T00:00:00.000000065Z"}} for each in (first, second)]
+    rest.ask("PATCH", path, status=200, json={"offsets": offsets})
+    assert [each["offset"]["token"] for each in rest.get(path)["offsets"]] == [{"n": 65}, {"n": 65}]
+    one_way, both_ways = rest.store.events("orders", kinds=["changefeed_moved"])
+    assert (one_way.details["forward"], one_way.details["back"]) == (True, False)
+    assert (both_ways.details["forward"], both_ways.details["back"]) == (True, True)
     wrong = {**first, "offset": {"to": "tomorrow"}}
     refused = rest.message("PATCH", path, status=400, json={"offsets": [wrong, {**second, "offset": {"to": "now"}}]})
     assert refused == "changefeed 'orders' cannot be moved: source counter://a/shop: 'tomorrow' is no number"
-    assert [each["offset"]["token"] for each in rest.get(path)["offsets"]] == [{"n": 50}, {"n": 70}]
+    assert [each["offset"]["token"] for each in rest.get(path)["offsets"]] == [{"n": 65}, {"n": 65}]

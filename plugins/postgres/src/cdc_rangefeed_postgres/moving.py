@@ -59,7 +59,7 @@ def moved(connection: Connection, slot: Slot, saved: PostgresToken, to: str | To
             f"position {lsn_text(lsn)} is before {lsn_text(saved.altered_at)}, where tables were last scanned or"
             " altered, so rows from there would end with an old shape"
         )
-    back = lsn < saved.lsn
+    forward, back = lsn > saved.lsn, lsn < saved.lsn
     since = None if lsn == saved.altered_at else saved.altered_at
     token = replace(saved, lsn=lsn, clock=None, since=since, skipped=lsn > begin)
     if back:
@@ -69,7 +69,7 @@ def moved(connection: Connection, slot: Slot, saved: PostgresToken, to: str | To
         token = saved
     elif saved.again <= lsn:
         token = replace(token, again=0)
-    return Move(token=token.to_json(), before=lsn_text(saved.lsn), after=lsn_text(lsn), back=back)
+    return Move(token=token.to_json(), before=lsn_text(saved.lsn), after=lsn_text(lsn), forward=forward, back=back)
 
 
 def _position(
@@ -103,7 +103,7 @@ def _after(connection: Connection, slot: Slot, saved: PostgresToken, at: Timesta
 
     Raises: ConfigError when it is not known that the slot has everything that is later.
     """
-    known = saved.clock is not None and saved.clock <= at
+    known = begin <= saved.lsn and saved.clock is not None and saved.clock <= at
     for lsn, time in _commits(connection, slot, at, begin=begin, end=flushed):
         if time <= at:
             known = True

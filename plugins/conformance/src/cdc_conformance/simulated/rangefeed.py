@@ -98,7 +98,8 @@ class SimulatedRangefeed(Rangefeed):
         frontier = Frontier.from_json(token.frontier.to_json())
         for name in token.tables:
             frontier.forward(Span(name), at)
-        return Move(token=replace(token, frontier=frontier).to_token(), before=str(begin), after=str(at))
+        moved = replace(token, frontier=frontier).to_token()
+        return Move(token=moved, before=str(begin), after=str(at), forward=at > begin, back=False)
 
     def scan_progress(self, token: Token) -> ScanProgress | None:
         left = None if is_intent(token) else SimulatedToken.from_token(token).scan

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cdc_conformance.sabotage.broken_rangefeeds.parts import BrokenRangefeed
 from cdc_core import ConfigError, Move, Timestamp, Token
 
@@ -11,7 +13,7 @@ class MovesNowhere(BrokenRangefeed):
 
     def move(self, saved: Token, to: str | Token) -> Move:
         found = super().move(saved, to)
-        return Move(token=saved, before=found.before, after=found.after)
+        return replace(found, token=saved)
 
 
 class MovesIntoTheFuture(BrokenRangefeed):
