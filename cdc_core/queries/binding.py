@@ -364,7 +364,7 @@ class _Binder:
         if name in EVENT_FUNCTIONS and not reference.quoted:
             hint = f"; write {name}()"
         elif not whole and reference.quoted and text[reference.end - 1 : reference.end] == '"':
-            hint += f"; if it is a text, write {_literal(name)}"
+            hint = f"; if it is a text, write {_literal(name)}"
         raise refusal(text, reference.start, f"table {self._schema.name} has no column '{name}'{hint}")
 
     def _require_table(self, qualifier: tuple[str, ...], at: int) -> None:

@@ -63,7 +63,7 @@ def parsed(query: str, start: int, end: int, *, what: str = "query") -> exp.Expr
         tree = parse_one(f"{_BEFORE}{text}", dialect=_Dialect)  # by itself, it could be taken for a command
     except (ParseError, TokenError) as error:
         at = start + _place(text, error)
-        hint = "; for a pattern, write RLIKE" if query[at : at + 1] == "~" else ""
+        hint = "; for a pattern, write RLIKE" if query.startswith(("~", "!~"), at) else ""
         raise refusal(query, at, _NO_EXPRESSION + hint, what=what) from None
     except RecursionError:
         raise refusal(query, start, "this expression is nested too deeply", what=what) from None

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from py4j.java_gateway import JavaObject
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -41,14 +40,14 @@ from pyspark.sql.types import (
 
 from cdc_core.delivery.called_function import CalledFunction
 from cdc_core.queries.binding import BoundQuery, Output, PythonCall, QueryPlan
-from cdc_core.queries.clock_words import TIME_OF_DAY, no_date
 from cdc_core.queries.event_names import TOPIC_COLUMN
 from cdc_core.queries.outputs import output_schema
 from cdc_core.queries.refusals import refusal
 from cdc_core.schema import ColumnType, Kind
+from cdc_core.spark.clock_readings import clock_reading, items
 from cdc_core.spark.columns import BATCH_ROWS, spark_schema
 from cdc_core.spark.python_functions import call_fields, called
-from cdc_core.spark.query_refusals import named, reason_of, typed_columns
+from cdc_core.spark.query_refusals import named, reason_of
 
 __all__ = ["evaluated", "explain_query", "plan_query", "query_session"]
 
@@ -90,8 +89,6 @@ _TIMES_IN_JSON = (
     "'timestampFormat', 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSSXXX', 'timestampNTZFormat', 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSS'"
 )
 """Spark would cut them to milliseconds."""
-_TIME_TYPES = ("date", "timestamp", "timestamp_ntz")
-_CLOCK_WORD = re.compile(r"(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 _CALL = re.compile(r"\(CASE WHEN `(f\d+_\d+)`\.`error` .*? raise_error\(`\1`\.`error`\) END\)")
 _PLAN_NAMES = (
     (re.compile(r"v\d+#\d+\.previous\b"), "cdc_prev"),
@@ -287,17 +284,17 @@ def _selected(rows: DataFrame, query: BoundQuery, output: Output) -> DataFrame:
     except PySparkException as error:
         raise refusal(query.text, output.at, reason_of(error, query, output)) from None
     plan = selected._jdf.queryExecution().analyzed()
-    under = list(_items(plan.children()))
-    if plan.nodeName() != "Project" or list(_items(under[0].children())):
+    under = list(items(plan.children()))
+    if plan.nodeName() != "Project" or list(items(under[0].children())):
         found = next((each for each in (plan.nodeName(), under[0].nodeName()) if each in _MANY_ROWS), "Aggregate")
         raise refusal(query.text, output.at, f"a query cannot use {output.text}: {_MANY_ROWS[found]}")
     jvm: Any = rows.sparkSession._jvm
     written_out = jvm.org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions.apply(plan)  # to_date has a cast in it
     times = {column.name for column in query.schema.columns if column.type.kind in (Kind.TIME, Kind.TIMETZ)}
-    reason = next(filter(None, (_of_clock(each, times) for each in _items(written_out.expressions()))), "")
+    reason = next(filter(None, (clock_reading(each, times) for each in items(written_out.expressions()))), "")
     if reason:
         raise refusal(query.text, output.at, f"{output.text}: {reason}")
-    for expression in _items(plan.expressions()):
+    for expression in items(plan.expressions()):
         if not expression.deterministic():
             culprit = _nondeterministic(expression)
             raise refusal(
@@ -309,36 +306,8 @@ def _selected(rows: DataFrame, query: BoundQuery, output: Output) -> DataFrame:
     return selected
 
 
-def _of_clock(expression: JavaObject, times: Collection[str]) -> str:
-    """Return why *expression* reads the clock: it makes a time of 'today', or of a time of day without a date.
-
-    Spark does so wherever it needs a time, as in day < 'today', and for what it can compute beforehand. The columns
-    *times* are times of day.
-    """
-    if expression.nodeName() == "Cast" and expression.dataType().typeName() in _TIME_TYPES:
-        text, of_zone = expression.child(), expression.dataType().typeName() == "timestamp"
-        constant = _constant(text) if text.dataType().typeName() == "string" else ""
-        if found := _CLOCK_WORD.match(constant):
-            return f"'{found[0].lower()}' reads the clock; the time of the commit is statement_timestamp()"
-        if of_zone and TIME_OF_DAY.match(constant):
-            return no_date(f"'{constant}'")
-        column = next(iter(typed_columns(text.sql())), None) if text.nodeName() == "GetStructField" else None
-        if of_zone and column in times:
-            return no_date(f"column {column}")
-    return next(filter(None, (_of_clock(child, times) for child in _items(expression.children()))), "")
-
-
-def _constant(text: JavaObject) -> str:
-    """Return the value of a text that is the same for all rows; empty for others, and where it cannot be computed."""
-    try:
-        value = text.eval(None) if text.foldable() else None
-    except (Py4JError, PySparkException):
-        return ""
-    return "" if value is None else str(value.toString().strip())
-
-
 def _nondeterministic(expression: JavaObject) -> str:
-    for child in _items(expression.children()):
+    for child in items(expression.children()):
         if not child.deterministic():
             return _nondeterministic(child)
     return str(expression.prettyName())
@@ -353,9 +322,5 @@ def _check_condition(rows: DataFrame, query: BoundQuery, condition: Output) -> N
         optimized = rows.where(holds)._jdf.queryExecution().optimizedPlan()
     except PySparkException as error:  # what it can compute beforehand fails
         raise refusal(query.text, condition.at, reason_of(error, query, condition)) from None
-    if any(leaf.nodeName() == "LocalRelation" for leaf in _items(optimized.collectLeaves())):
+    if any(leaf.nodeName() == "LocalRelation" for leaf in items(optimized.collectLeaves())):
         raise refusal(query.text, condition.at, "the condition does not match any rows")
-
-
-def _items(sequence: JavaObject) -> Iterator[JavaObject]:
-    return (sequence.apply(index) for index in range(sequence.size()))

@@ -9,6 +9,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from cdc_core.options import did_you_mean
 from cdc_core.queries.binding import BoundQuery, Output
 from cdc_core.queries.builtin_functions import BUILTIN_FUNCTIONS
+from cdc_core.queries.dialect import tokens_of
 from cdc_core.schema import Kind
 
 __all__ = ["named", "reason_of", "typed_columns"]
@@ -47,20 +48,23 @@ _FUNCTIONS = {
     "jsonb_array_length": "json_array_length(column)",
     "jsonb_build_object": "to_json(named_struct('name', value))",
     "jsonb_extract_path_text": "get_json_object(column, '$.member')",
-    "regexp_matches": "regexp_extract(text, pattern)",
+    "regexp_matches": "regexp_extract(text, pattern, 0)",
     "string_to_array": "split(text, pattern)",
     "strpos": "instr(text, part)",
     "to_jsonb": "to_json(struct)",
 }
 """Functions of PostgreSQL and CockroachDB whose names are not like what Spark has in their place."""
-_SYNTAX = (
-    ("->", "a member of JSON", "get_json_object(column, '$.member')"),
-    ("#>", "a member of JSON", "get_json_object(column, '$.member')"),
-    (" AT TIME ZONE ", "AT TIME ZONE", "convert_timezone('UTC', 'Europe/Berlin', column)"),
-    ("ARRAY[", "ARRAY[…]", "array(…)"),
-    (" SIMILAR TO ", "SIMILAR TO", "RLIKE"),
-)
-"""What only PostgreSQL and CockroachDB can read, what it is, and what to write in its place."""
+_MEMBER = ("a member of JSON", "get_json_object(column, '$.member')")
+_SIGNS = {"->": _MEMBER, "#": _MEMBER, "~": ("a pattern", "RLIKE, and (?i) before a pattern that ignores case")}
+"""How signs begin that only PostgreSQL and CockroachDB can read where Spark stops, what they are, and what to write."""
+_WORDS = {
+    ("ARRAY", "["): ("ARRAY[…]", "array(…)"),
+    ("SIMILAR TO",): ("SIMILAR TO", "RLIKE"),
+}
+"""Likewise for words."""
+_AT_TIME_ZONE = ("AT", "TIME", "ZONE")
+_OF_INSTANT = "convert_timezone('UTC', 'Europe/Berlin', column)"
+_OF_LOCAL = "convert_timezone('Europe/Berlin', 'UTC', column)::timestamp"
 
 
 def reason_of(error: PySparkException, query: BoundQuery, output: Output) -> str:
@@ -92,8 +96,7 @@ def typed_columns(sql: str) -> list[str]:
 def _instead(error: PySparkException, query: BoundQuery, output: Output) -> str:
     """Return what to write in place of what Spark does not have, from a semicolon on; nothing where none is known."""
     if isinstance(error, ParseException):
-        found = ((what, instead) for sign, what, instead in _SYNTAX if sign in output.text.upper())
-        return next((f" For {what}, write {instead}." for what, instead in found), "")
+        return _instead_of_syntax(str(error), query, output) if "[PARSE_SYNTAX_ERROR]" in str(error) else ""
     if "(EPOCH FROM " in output.text.upper():
         return " For the seconds since 1970, write unix_micros(column) / 1000000."
     if not re.match(r"\[(DATATYPE_MISMATCH|INVALID_EXTRACT)", str(error).strip()):
@@ -105,6 +108,28 @@ def _instead(error: PySparkException, query: BoundQuery, output: Output) -> str:
         if kind in (Kind.JSON, Kind.COMPOSITE):
             return f" Column {name} is a text of JSON in expressions: write get_json_object({name}, '$.member')."
     return ""
+
+
+def _instead_of_syntax(text: str, query: BoundQuery, output: Output) -> str:
+    """Return what to write in place of what Spark cannot read. *text* is its error, which says where it stops."""
+    stop = re.search(r"at or near '(\S+?)'", text)
+    known = [found for sign, found in _SIGNS.items() if stop and stop[1].startswith(sign)]
+    tokens = tokens_of(output.text)
+    words = tuple(token.text.upper() for token in tokens)
+    for at in range(len(words)):
+        if words[at : at + 3] == _AT_TIME_ZONE:
+            return _instead_of_zone(tokens[at - 1].text if at else "", query)
+        known += [found for word, found in _WORDS.items() if words[at : at + len(word)] == word]
+    return next((f" For {what}, write {instead}." for what, instead in known), "")
+
+
+def _instead_of_zone(column: str, query: BoundQuery) -> str:
+    """Return what to write in place of *column* AT TIME ZONE: in PostgreSQL it depends on the type."""
+    kinds = {each.type.kind for each in query.schema.columns if each.name.lower() == column.lower()}
+    if kinds == {Kind.TIMESTAMP}:
+        return f" For AT TIME ZONE, write {_OF_LOCAL}."
+    more = "" if kinds == {Kind.TIMESTAMPTZ} else f" Of a timestamp without time zone, write {_OF_LOCAL}."
+    return f" For AT TIME ZONE, write {_OF_INSTANT}.{more}"
 
 
 def _shown(error: PySparkException) -> str:

@@ -49,6 +49,8 @@ REFUSED = {
     "SELECT (cdc_prev).* FROM t": (8, "name the columns of cdc_prev"),
     "SELECT t.null FROM t": (8, 'put the name "null" in quotation marks'),
     "SELECT a b c FROM t": (12, "this is not an expression"),
+    "SELECT a ~ 'x' AS b FROM t": (10, "this is not an expression of Spark SQL; for a pattern, write RLIKE"),
+    "SELECT a !~ 'x' AS b FROM t": (10, "this is not an expression of Spark SQL; for a pattern, write RLIKE"),
     "SELECT (a FROM t": (8, "'(' is not closed"),
     "SELECT a) FROM t": (9, "')' closes nothing"),
     "SELECT 'a FROM t": (8, "a quotation mark is not closed"),

@@ -37,6 +37,7 @@ COLUMNS = {
     "flag": ColumnType(kind=Kind.BOOL, source="boolean"),
     "real": ColumnType(kind=Kind.FLOAT, source="double precision", bits=64),
 }
+LOCAL = ColumnType(kind=Kind.TIMESTAMP, source="timestamp without time zone")
 NO_DAY = 2**31 - 1
 """The date infinity."""
 
@@ -331,6 +332,7 @@ def test_a_version_that_is_not_planned_is_named(session: SparkSession) -> None:
         ("SELECT id FROM orders WHERE at > '2024-13-01'", "at > '2024-13-01' fails for every row: The value '2024-13"),
         ("SELECT at > '12:30' AS x FROM orders", "at > '12:30': '12:30' is a time of day, to which Spark would add"),
         ("SELECT hour + INTERVAL '1' HOUR AS x FROM orders", "hour + INTERVAL '1' HOUR: column hour is a time of day"),
+        ("SELECT regexp_matches(name, 'a') AS x FROM orders", "regexp_matches(name, 'a'): there is no function 'regex"),
         ("SELECT to_timestamp(hour) AS x FROM orders", "to_timestamp(hour): column hour is a time of day"),
     ],
 )
@@ -352,18 +354,52 @@ def test_what_is_written_in_place_of_postgresql_is_named(session: SparkSession) 
         "size(tags)": "from_json(tags, 'array<string>')",
         "(doc).member": "get_json_object(doc, '$.member')",
         "at AT TIME ZONE 'Asia/Tokyo'": "convert_timezone('UTC', 'Europe/Berlin', column)",
-        "ARRAY[1, 2]": "array(…)",
+        "(at) at time zone 'Asia/Tokyo'": "convert_timezone('Europe/Berlin', 'UTC', column)::timestamp",
+        "local AT TIME ZONE 'Asia/Tokyo'": "convert_timezone('Europe/Berlin', 'UTC', column)::timestamp",
+        "ARRAY [1, 2]": "array(…)",
+        "name SIMILAR  TO 'a'": "RLIKE",
+        "name ~* 'a'": "RLIKE, and (?i) before a pattern that ignores case",
+        "transform(array(1), t -> doc->>'x')": "get_json_object(column, '$.member')",
+        "doc #> '{x}'": "get_json_object(column, '$.member')",
         "extract(epoch FROM at)": "unix_micros(column) / 1000000",
     }
     for expression, instead in told.items():
         with pytest.raises(OptionError, match=re.escape(f"write {instead}.")):
+            plan(session, f"SELECT {expression} AS x FROM orders", table(local=LOCAL))
+    for expression in ("transform(from_json(tags, 'array<string>'), t -> t::inet)", "concat('a -> b', name::inet)"):
+        with pytest.raises(OptionError, match=r"Unsupported data type \"INET\"") as refused:
             plan(session, f"SELECT {expression} AS x FROM orders")
+        assert "For a member of JSON" not in str(refused.value)
     text = "SELECT size(from_json(tags, 'array<string>')) AS n, get_json_object(doc, '$.m') AS m,"
     text += " convert_timezone('UTC', 'Asia/Tokyo', at) AS t, to_timestamp('2000-01-01 ' || hour) AS h FROM orders"
     given = rows([{"tags": '["a","b"]', "doc": '{"m":1}', "at": 1_700_000_000_000_000, "hour": 45_000_000_000}])
     (row,) = one(session, text, given).column("after").to_pylist()
     assert (row["n"], row["m"], row["t"].isoformat()) == (2, "1", "2023-11-15T07:13:20")
     assert row["h"].isoformat() == "2000-01-01T12:30:00+00:00"
+
+
+def test_a_local_time_becomes_the_instant_that_it_is_in_postgresql(session: SparkSession) -> None:
+    schema = table(local=LOCAL)
+    text = "SELECT convert_timezone('Asia/Tokyo', 'UTC', local)::timestamp AS t FROM orders"
+    (found,) = answers(session, plan(session, text, schema), rows([{"local": 1_700_000_000_000_000}], schema=schema))
+    assert isinstance(found, RowBatch)
+    assert found.schema.columns[0].type.kind is Kind.TIMESTAMPTZ
+    assert found.column("after").field("t")[0].as_py().isoformat() == "2023-11-14T13:13:20+00:00"
+
+
+def test_what_a_time_of_day_shows_without_a_date_does_not_read_the_clock(session: SparkSession) -> None:
+    text = "SELECT hour(hour) AS h, minute(to_timestamp(hour)) AS m, EXTRACT(SECOND FROM hour) AS s,"
+    text += " second('12:30:15') AS c, date_format(hour, 'HH:mm') AS f FROM orders WHERE hour(hour) >= 8"
+    (row,) = one(session, text, rows([{"hour": 45_296_000_000}])).column("after").to_pylist()
+    assert row == {"h": 12, "m": 34, "s": "56.000000", "c": 15, "f": "12:34"}
+    for expression in (
+        "hour('now')",
+        "date_format(hour, 'dd HH')",
+        "hour(hour + INTERVAL '1' HOUR)",
+        "hour::timestamp",
+    ):
+        with pytest.raises(OptionError, match=r"reads the clock|is a time of day"):
+            plan(session, f"SELECT {expression} AS x FROM orders")
 
 
 def test_times_within_json_keep_their_microseconds(session: SparkSession) -> None:
