@@ -24,7 +24,9 @@ class Move:
     that was delivered, as resolved marks must stay true, and nothing is resolved before the position that was left.
 
     Refused with a ConfigError: a position in the future, or before what the source retains, with what that is; while a
-    scan is not complete; back over a change of a table's shape, as rows would end with the old one.
+    scan is not complete; back over a change of a table's shape, as rows would end with the old one; forward
+    when a run has begun to read changes again and has not reached the position that was left, as rows would end with an
+    old version.
     """
 
     token: Token

@@ -129,6 +129,8 @@ class Coordinator:
             self._emit_resolved()
         self._traced.resolved(self._emitted)
         with stage(SOURCE):
+            # It may have been moved back while this process was stopped. Then the source is to keep what comes again.
+            self._store.require_newest(self._name, self._epoch)
             self._release()
         self._save_metrics()
         now = time.monotonic()

@@ -46,13 +46,14 @@ class Predecessors:
 
         await_idle(self._lock, owner=self._owner, pause=pause)
 
-    def await_calls(self, feed: ResolvedChangefeed, *, scans: bool) -> None:
+    def await_calls(self, feed: ResolvedChangefeed, *, scans: bool, moved: bool) -> None:
         """Return when calls of the sink that another node began have had their time to end. Once a run.
 
-        Only when the attempt *scans*: rows of the log that such a call delivers late are repeats, but rows of a scan
-        can be old versions that were never delivered. Raises: Stopped.
+        Only when the attempt *scans*, or is the first one since the changefeed was *moved*. Otherwise rows that such a
+        call delivers late are repeats, but rows of a scan, and those that a move leaves out, can be old versions that
+        were never delivered. Raises: Stopped.
         """
-        if not (self._unclean and scans):
+        if not (self._unclean and (scans or moved)):
             return
         assert self._refused_since is not None, "refused() comes first"
         destination = feed.open_destination()

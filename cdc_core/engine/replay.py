@@ -73,7 +73,8 @@ def replay(
             progress = store.load(feed.name)
             assert progress is not None, "dead letters come from steps that were saved"
             # A plan that an earlier attempt left knew of keys that had to wait.
-            store.save_plan(feed.name, epoch, {})
+            if not store.was_moved(feed.name):
+                store.save_plan(feed.name, epoch, {})
             lower = progress.frontier.high_water.next()
             fenced = FencedSink(sink, check.require_newest)
             admission = TopicAdmission(store, name=feed.name, epoch=epoch, most=feed.options.max_topics)

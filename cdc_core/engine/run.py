@@ -279,7 +279,10 @@ class Run:
             rangefeed = feed.open_rangefeed()
             cleanup.callback(self._quietly, rangefeed.close)
             token = self._from = start_token(feed, self._store, rangefeed)
-            self._predecessors.await_calls(feed, scans=rangefeed.scan_progress(token) is not None)
+            moved = self._store.was_moved(feed.name)
+            self._predecessors.await_calls(feed, scans=rangefeed.scan_progress(token) is not None, moved=moved)
+            if moved:
+                self._store.save_plan(feed.name, epoch, {})  # from now on, late rows of others are repeats
             tables = [schema.name for schema in rangefeed.schemas()]
             feed = feed.for_attempt(feed_id=feed.feed_id, epoch=epoch, table_names=tables)
             config = replace(config, feed=feed, start=token)

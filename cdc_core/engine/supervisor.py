@@ -50,7 +50,7 @@ class Supervisor:
     with the error: whoever runs the job pauses it.
 
     *after_unclean* says that another node ran the changefeed before and may still be alive: if a scan is in progress,
-    the first attempt waits as long as a call of the sink may last.
+    or it was moved, the first attempt waits as long as a call of the sink may last.
 
     *watch* is called in the thread with each new status, a few times a second. An exception of it ends the run, which
     abandons the running step, and is the outcome's error. *on_end* is called there last, when there is an `outcome`.

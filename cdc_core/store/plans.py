@@ -12,7 +12,10 @@ from cdc_core.store.database import Database
 from cdc_core.store.tables import CHANGEFEEDS
 from cdc_core.store.values import dump
 
-__all__ = ["Plans"]
+__all__ = ["MOVED", "Plans"]
+
+MOVED: Mapping[str, Any] = {"moved": True}
+"""In place of a plan: the changefeed was moved at its source, and no run has begun to deliver since."""
 
 
 class Plans(Database):
@@ -28,3 +31,7 @@ class Plans(Database):
         with self._transaction(reading=True) as connection:
             text = connection.execute(saved).scalar_one_or_none()
         return None if text is None else dict(json.loads(text))
+
+    def was_moved(self, name: str) -> bool:
+        """Return whether the changefeed was moved, and no plan was saved since."""
+        return self.load_plan(name) == MOVED

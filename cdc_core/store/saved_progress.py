@@ -12,6 +12,7 @@ from cdc_core.move import Move, Token
 from cdc_core.store.database import Database, overtaken
 from cdc_core.store.dead_letters import keep_refused
 from cdc_core.store.events import add_event
+from cdc_core.store.plans import MOVED
 from cdc_core.store.records import keep_delivered
 from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.values import (
@@ -96,7 +97,7 @@ class SavedProgress(Database):
         }
         with self._fenced(name, epoch) as connection:
             mine = update(name).where(CHANGEFEEDS.c.token == dump(saved))
-            values = {"token": dump(move.token), "plan": None, "epoch": epoch + 1}
+            values = {"token": dump(move.token), "plan": dump(MOVED), "epoch": epoch + 1}
             if not connection.execute(mine.values(values)).rowcount:
                 raise overtaken(name, epoch)
             add_event(connection, "changefeed_moved", name, message=why, **told)

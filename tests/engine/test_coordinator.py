@@ -123,6 +123,16 @@ def test_a_fenced_attempt_saves_emits_and_releases_nothing(store: ProgressStore,
     assert Journal(script.directory).events == []
 
 
+def test_an_attempt_that_is_fenced_after_the_save_releases_nothing(
+    store: ProgressStore, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SavedFlag, "show", lambda *_: store.begin_attempt("t"))  # perhaps a move back was between
+    with pytest.raises(FencedError):
+        coordinator(store, script, resolved_interval_s=None).step_done(step(5, mark(5)))
+    assert saved(store).token == {"n": 5}
+    assert Journal(script.directory).events == []
+
+
 def test_a_step_whose_marks_are_not_resolved_moves_only_the_latest_timestamp(
     store: ProgressStore, script: Script
 ) -> None:

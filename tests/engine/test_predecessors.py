@@ -28,25 +28,32 @@ class Rig:
         self.phases.append(changes["phase"])
 
 
-@pytest.mark.parametrize(("after_unclean", "scans"), [(False, True), (True, False)])
-def test_only_a_scan_after_another_node_waits(tmp_path: Path, *, after_unclean: bool, scans: bool) -> None:
+@pytest.mark.parametrize(
+    ("after_unclean", "scans", "moved"), [(False, True, False), (False, False, True), (True, False, False)]
+)
+def test_only_a_scan_or_a_move_after_another_node_waits(
+    tmp_path: Path, *, after_unclean: bool, scans: bool, moved: bool
+) -> None:
     rig = Rig(tmp_path, after_unclean=after_unclean)
     rig.predecessors.refused()
-    rig.predecessors.await_calls(rig.feed, scans=scans)
+    rig.predecessors.await_calls(rig.feed, scans=scans, moved=moved)
     assert rig.phases == []
 
 
-def test_the_time_counts_from_the_first_attempt_that_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("scans", "moved"), [(True, False), (False, True)])
+def test_the_time_counts_from_the_first_attempt_that_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, scans: bool, moved: bool
+) -> None:
     monkeypatch.setattr(JournalDestination, "longest_call_s", lambda _: 0.3)
     rig = Rig(tmp_path, after_unclean=True)
     began = time.monotonic()
     rig.predecessors.refused()
-    rig.predecessors.await_calls(rig.feed, scans=True)
+    rig.predecessors.await_calls(rig.feed, scans=scans, moved=moved)
     assert time.monotonic() - began >= 0.3 + CHECK_VALID_S
     assert set(rig.phases) == {CALLS}
     rig.phases.clear()
     rig.predecessors.refused()
-    rig.predecessors.await_calls(rig.feed, scans=True)
+    rig.predecessors.await_calls(rig.feed, scans=scans, moved=moved)
     assert rig.phases == []
 
 
@@ -55,5 +62,5 @@ def test_a_stop_ends_the_wait(tmp_path: Path) -> None:
     rig.predecessors.refused()
     rig.orders.stop.set()
     with pytest.raises(Stopped):
-        rig.predecessors.await_calls(rig.feed, scans=True)
+        rig.predecessors.await_calls(rig.feed, scans=True, moved=False)
     assert rig.phases == [CALLS]

@@ -6,10 +6,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cdc_testing.engine import stop_runs
-from cdc_testing.scripted import CounterRangefeed, JournalDestination
+from cdc_testing.engine import counter_feed, stop_runs
+from cdc_testing.scripted import TABLE, CounterRangefeed, JournalDestination
 
-from cdc_core import ScanProgress
+from cdc_core import Move, ScanProgress, Span
+from cdc_core.frontier import Frontier
+from cdc_core.store.progress import Progress
 from cdc_core.telemetry.status import Status
 
 if TYPE_CHECKING:
@@ -18,14 +20,10 @@ if TYPE_CHECKING:
 WAITING = "waiting for calls of the earlier node to end"
 
 
-@pytest.fixture(autouse=True)
-def _scan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CounterRangefeed, "scan_progress", lambda *_: ScanProgress(done=0, total=1, unit="chunks"))
-
-
 def test_a_scan_begins_when_calls_of_the_earlier_node_have_ended(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(CounterRangefeed, "scan_progress", lambda *_: ScanProgress(done=0, total=1, unit="chunks"))
     monkeypatch.setattr(JournalDestination, "longest_call_s", lambda _: 3.0)
     first = time.monotonic()
 
@@ -41,10 +39,18 @@ def test_a_scan_begins_when_calls_of_the_earlier_node_have_ended(
     assert engine.journal.numbers() == set(range(1, 101))
 
 
-def test_the_wait_can_be_stopped(engine: Engine) -> None:
+def test_the_first_run_after_a_move_waits_too_and_can_be_stopped(engine: Engine) -> None:
+    feed, store = counter_feed(engine.directory), engine.store
+    store.register("t", feed.definition())
+    epoch, token = store.begin_attempt("t"), {"n": 50}
+    store.save("t", epoch, Progress(token=token, frontier=Frontier([Span(TABLE.name.full)])))
+    store.move("t", epoch, Move(token={"n": 60}, before="50", after="60", forward=True, back=False), saved=token)
+
     def watch(status: Status) -> None:
         if status.phase == WAITING:
             stop_runs()
 
     assert engine.run(after_unclean=True, watch=watch) == 0
+    assert WAITING in engine.phases
     assert "running" not in engine.phases
+    assert store.was_moved("t"), "the next run waits again"

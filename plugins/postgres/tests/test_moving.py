@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
+from cdc_rangefeed_postgres.moving import placed
+from cdc_rangefeed_postgres.token import PostgresToken, TableState
 from cdc_testing.feeding import Feed, feed_of
 from cdc_testing.postgres import Sql, clock
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
-from cdc_core import ConfigError, HistoryLostError, Op, SchemaChangeRules, TerminalRangefeedError, Timestamp
+from cdc_core import ConfigError, HistoryLostError, Op, Rescan, SchemaChangeRules, TerminalRangefeedError, Timestamp
 
 SLOT = "FROM pg_replication_slots WHERE database = current_database()"
+STATE = TableState(oid=1, key=("id",), version=1, shape="")
 NEWEST = "SELECT pg_current_wal_insert_lsn()::text"
 
 
@@ -211,6 +217,120 @@ def test_it_does_not_go_back_over_a_change_of_shape(database: str, sql: Sql) -> 
         feed.catch_up()
         feed.close()
         assert "were last scanned or altered, so rows from there would end with an old shape" in refusal(feed, before)
+
+
+def test_large_values_that_were_left_out_are_looked_up_until_the_table_is_scanned(database: str, sql: Sql) -> None:
+    sql.execute("ALTER TABLE t ADD COLUMN body text")
+    sql.execute("ALTER TABLE t ALTER COLUMN body SET STORAGE EXTERNAL")
+    sql.execute("UPDATE t SET body = repeat('x', 5000) WHERE id = 1")
+    with feed_of(database, "t") as feed:
+        started(feed)
+        known, before = len(feed.changes), feed.token
+        sql.execute("UPDATE t SET body = repeat('y', 5000) WHERE id = 1")
+        sql.execute("INSERT INTO t VALUES (11, 0, repeat('z', 5000))")
+        feed.move("now")
+        sql.execute("UPDATE t SET n = 7 WHERE id IN (1, 11)")
+        started(feed)
+        assert [change.unavailable for change in feed.changes[known:]] == [(), ()]
+        bodies = {key[0]: row["body"] for key, row in feed.rows("public.t").items()}
+        assert (bodies[1], bodies[11]) == ("y" * 5000, "z" * 5000), "what the table holds, not what arrived last"
+        feed.restart()
+        sql.execute("UPDATE t SET n = 8 WHERE id = 11")
+        feed.catch_up()
+        assert feed.changes[-1].unavailable == (), "as long as the table was not scanned"
+        feed.ask(Rescan(table=None, where=None))
+        feed.steps_until(lambda: feed.token["scan"] is not None)
+        feed.catch_up()
+        sql.execute("UPDATE t SET n = 9 WHERE id = 11")
+        feed.catch_up()
+        assert feed.changes[-1].unavailable == ("body",), "the consumer has the value now"
+        assert "left_out" not in before["tables"]["public.t"]
+
+
+def test_nothing_is_looked_up_after_a_move_that_was_undone(database: str, sql: Sql) -> None:
+    sql.execute("ALTER TABLE t ADD COLUMN body text")
+    sql.execute("ALTER TABLE t ALTER COLUMN body SET STORAGE EXTERNAL")
+    sql.execute("UPDATE t SET body = repeat('x', 5000) WHERE id = 1")
+    with feed_of(database, "t") as feed:
+        started(feed)
+        before = feed.token
+        insert_with_body(sql)
+        feed.move("now")
+        feed.move(before)
+        assert {**feed.token, "clock": before["clock"], "settled": before["settled"]} == before
+        sql.execute("UPDATE t SET n = 7 WHERE id = 1")
+        started(feed)
+        assert feed.changes[-1].unavailable == ("body",)
+
+
+def insert_with_body(sql: Sql) -> None:
+    sql.execute("INSERT INTO t VALUES (11, 0, repeat('z', 5000))")
+
+
+def test_what_has_begun_to_come_again_is_not_left_out_half_way(database: str, sql: Sql) -> None:
+    with feed_of(database, "t", bytes_=256) as feed:
+        started(feed)
+        before, feed.releases = feed.token["lsn"], False
+        for n in range(1, 9):
+            sql.execute("UPDATE t SET n = %s WHERE id = 1", [10 * n])
+        feed.catch_up()
+        known, passed = len(feed.changes), feed.token["lsn"]
+        feed.move(before)
+        feed.move(passed)
+        feed.start()
+        feed.catch_up()
+        assert len(feed.changes) == known, "as nothing has come again, that was undone"
+        passed = feed.token["lsn"]
+        feed.move(before)
+        feed.start()
+        feed.steps_until(lambda: feed.rows("public.t")[1,]["n"] == 40)
+        feed.close()
+        for to in (passed, "now"):
+            assert "are being delivered again, so rows would end with old versions" in refusal(feed, to)
+        part = feed.token["lsn"]
+        feed.move(before)
+        assert "let it get there first" in refusal(feed, passed)
+        feed.move(part)
+        feed.start()
+        feed.catch_up()
+        assert feed.rows("public.t")[1,]["n"] == 80
+        assert feed.move(insert(sql, 11)).forward
+
+
+LSNS = st.integers(50, 200)
+
+
+@given(
+    st.builds(
+        PostgresToken,
+        lsn=st.just(100),
+        again=st.sampled_from([0, 100, 150]),
+        tables=st.just({"t": STATE}),
+        catalog=st.just(""),
+        settled=st.just(0),
+        since=st.just(40),
+    ),
+    LSNS,
+    LSNS,
+)
+def test_several_moves_are_as_the_last_one(saved: PostgresToken, first: int, last: int) -> None:
+    assume(not saved.lsn < saved.again or max(first, last) <= saved.lsn)  # that is refused
+    if last == saved.lsn:
+        saved = replace(saved, again=saved.again if saved.again > saved.lsn else 0)
+        assert placed(placed(saved, first), last) == saved
+    else:
+        assert placed(placed(saved, first), last) == placed(saved, last)
+
+
+def test_a_slot_that_is_moved_while_it_is_read_is_an_error(database: str, sql: Sql) -> None:
+    with feed_of(database, "t") as feed:
+        started(feed)
+        insert(sql, 11)
+        planned = feed.plan()
+        assert planned is not None
+        sql.execute(f"SELECT pg_replication_slot_advance(slot_name, pg_current_wal_flush_lsn()) {SLOT}")
+        with pytest.raises(HistoryLostError, match="was moved to"):
+            list(feed.reader.read(planned[1][0]))
 
 
 def test_what_cannot_be_is_refused_in_one_sentence(database: str, sql: Sql) -> None:

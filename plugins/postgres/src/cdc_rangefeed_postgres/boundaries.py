@@ -197,7 +197,7 @@ def with_changes(
     again = rules.tables_to_read_again(changes, resolved=resolved)
     for change in changes:
         log.info("table %s: %s", change.table, change.what)
-    return replace(token, scan=scanned_again(connection, [catalog.tables[name] for name in again], token.scan))
+    return token.scanning(again, scanned_again(connection, [catalog.tables[name] for name in again], token.scan))
 
 
 def passing_keys(keys: Mapping[str, tuple[str, ...]]) -> list[SchemaChange]:

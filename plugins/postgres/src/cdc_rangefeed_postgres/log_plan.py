@@ -33,6 +33,8 @@ class LogPlan:
     def slices(self, *, after: Timestamp) -> list[Slice]:
         versions = {self.catalog.tables[name].oid: found for name, found in self.versions.lists.items() if found}
         scan = self.start.scan
+        scanned = {part.table for part in scan.parts} if scan is not None else set()
+        left_out = {name for name, state in self.start.tables.items() if state.left_out}
         payload = LogSlice(
             slot=self.slot,
             start=self.start.lsn,
@@ -41,7 +43,7 @@ class LogPlan:
             until=self.until,
             mark=self.mark,
             resolved=self.resolved,
-            scanning=tuple(sorted({part.table for part in scan.parts})) if scan is not None else (),
+            lacking=tuple(sorted(scanned | left_out)),
             binary=all(binary_safe(version.columns, version.types) for found in versions.values() for version in found),
             versions=versions,
             tables=tuple(table.name.full for table in self.catalog.tables.values()),

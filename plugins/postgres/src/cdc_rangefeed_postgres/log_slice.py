@@ -16,6 +16,7 @@ from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate, text_of
 from cdc_rangefeed_postgres.completion import Lookup
 from cdc_rangefeed_postgres.connection import Server, stream
 from cdc_rangefeed_postgres.lost_history import explain, explained
+from cdc_rangefeed_postgres.lsn import lsn_text
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.pgoutput import LogDecoder
 from cdc_rangefeed_postgres.read_ahead import read_ahead
@@ -29,6 +30,8 @@ __all__ = ["LogSlice", "read_log"]
 
 log = logging.getLogger(__name__)
 
+_MOVED = "SELECT FROM pg_replication_slots WHERE slot_name = '{slot}' AND confirmed_flush_lsn > '{start}'"
+"""Then what was read lacks transactions, and there was no error."""
 _IN_USE = "55006"
 _IN_USE_LIMIT_S = 10.0
 _NO_COPY = ("53400", "42501", "42883", "0A000", "55000")
@@ -53,8 +56,9 @@ class LogSlice:
     mark: Timestamp | None
     """The timestamp of the slice's marks; None for that of its last transaction."""
     resolved: bool
-    scanning: tuple[str, ...]
-    """The tables, as `schema.table`, of which a scan is not complete."""
+    lacking: tuple[str, ...]
+    """The tables, as `schema.table`, of which a consumer may lack values: a scan is not complete, or changes were left
+    out by a move."""
     binary: bool
     versions: Mapping[int, tuple[TableVersion, ...]]
     tables: tuple[str, ...]
@@ -81,7 +85,7 @@ def read_log(
     """Yield the rows of a slice, and then a mark for each watched table.
 
     *connection* is an ADBC connection in autocommit mode; the caller closes it after an error. *lookup* reads unchanged
-    large values that the log lacks, unless the option leaves them unavailable and their table is not being scanned.
+    large values that the log lacks, unless the option leaves them unavailable and a consumer has those of their table.
     *decoding* gets the decoder before the first row.
     """
     decoder = LogDecoder(
@@ -93,7 +97,7 @@ def read_log(
         diff=diff,
         mvcc=mvcc,
         lookup=lookup,
-        lookup_in=None if options.unchanged_toast == "lookup" else slice_.scanning,
+        lookup_in=None if options.unchanged_toast == "lookup" else slice_.lacking,
         target_bytes=options.fetch_size,
         truncate=options.truncate,
     )
@@ -160,6 +164,9 @@ def _from_slot(
                 for batch in stream(cursor, query, batch_bytes=options.fetch_size):
                     begun = True
                     yield batch
+                cursor.execute(_MOVED.format(slot=slice_.slot.name, start=lsn_text(slice_.start)))
+                if cursor.fetchone() is not None:
+                    explain(server, slice_.slot, needed=slice_.start)
             return
         except ClientError as error:
             if sqlstate(error) != _IN_USE or begun or time.monotonic() >= deadline:

@@ -3,8 +3,8 @@
 A position means the transactions whose commit begins there or later. The slot has all of those after the position that
 was released last, so a changefeed can go back as far as that: mostly to where it was before it was moved forward.
 
-What the token says about the tables stays as it is. So the next run finds what was altered in the part that is left
-out, and the policy for schema changes is carried out as if the run had been late.
+What the token says about the shape of tables stays as it is. So the next run finds what was altered in the part that
+is left out, and the policy for schema changes is carried out as if the run had been late.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.token import PostgresToken
 
-__all__ = ["moved"]
+__all__ = ["begun", "moved", "placed"]
 
 _LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 _BEGIN = struct.Struct(">cqq")
@@ -59,17 +59,48 @@ def moved(connection: Connection, slot: Slot, saved: PostgresToken, to: str | To
             f"position {lsn_text(lsn)} is before {lsn_text(saved.altered_at)}, where tables were last scanned or"
             " altered, so rows from there would end with an old shape"
         )
+    left = saved.left or saved.lsn
+    if left < saved.again and left < lsn:
+        raise ConfigError(
+            f"position {lsn_text(lsn)} is after {lsn_text(left)}, and changes up to {lsn_text(saved.again)} are being"
+            " delivered again, so rows would end with old versions; let it get there first, or begin anew with"
+            " `cdc rescan FILE NAME --all --new-slot`"
+        )
     forward, back = lsn > saved.lsn, lsn < saved.lsn
-    since = None if lsn == saved.altered_at else saved.altered_at
-    token = replace(saved, lsn=lsn, clock=None, since=since, skipped=lsn > begin)
+    token = saved
+    if forward or back:
+        token = placed(saved, lsn)
     if back:
-        settled = max(saved.settled, newest(connection))
-        token = replace(token, again=max(saved.again, saved.lsn), settled=settled)
-    elif lsn == saved.lsn:
-        token = saved
-    elif saved.again <= lsn:
-        token = replace(token, again=0)
+        token = replace(token, settled=max(saved.settled, newest(connection)))
     return Move(token=token.to_json(), before=lsn_text(saved.lsn), after=lsn_text(lsn), forward=forward, back=back)
+
+
+def begun(saved: PostgresToken) -> PostgresToken:
+    """Return the token from which the run after a move begins. What it reads again is not left out any more."""
+    tables = {
+        name: replace(state, left_out=0) if state.left_out >= saved.lsn else state
+        for name, state in saved.tables.items()
+    }
+    return replace(saved, left=0, tables=tables)
+
+
+def placed(saved: PostgresToken, lsn: int) -> PostgresToken:
+    """Return *saved* at *lsn*. Several moves without a run between them are as the last one alone."""
+    left = saved.left or saved.lsn
+    delivered = max(left, saved.again)  # no change from there on was ever delivered
+    tables = {}
+    for name, state in saved.tables.items():
+        before = 0 if state.left_out >= delivered else state.left_out
+        tables[name] = replace(state, left_out=before or (delivered if lsn > delivered else 0))
+    return replace(
+        saved,
+        lsn=lsn,
+        clock=None,
+        since=None if lsn == saved.altered_at else saved.altered_at,
+        again=delivered if lsn < delivered else 0,
+        left=0 if lsn == left else left,
+        tables=tables,
+    )
 
 
 def _position(

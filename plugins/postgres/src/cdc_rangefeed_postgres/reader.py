@@ -27,7 +27,7 @@ class PostgresReader(SliceReader):
     """See `cdc_core.SliceReader`. Opens one connection for the log and one for the initial scan, and keeps both.
 
     Large values are looked up on a further connection: all with the option `unchanged_toast = "lookup"`, otherwise
-    those of tables that are being scanned, and of rows that take the key of another row.
+    those of tables that are being scanned or were moved forward, and of rows that take the key of another row.
     """
 
     def __init__(self, context: RangefeedContext) -> None:

@@ -61,7 +61,8 @@ def with_rescans(
             log.warning("table %s is not watched any more, so it is not read again", rescan.table)
             continue
         tables = list(watched.values()) if rescan.table is None else [watched[rescan.table]]
-        token = replace(token, scan=_scan(connection, tables, token.scan, where=rescan.where))
+        whole = {table.name.qualified for table in tables} if rescan.where is None else ()
+        token = token.scanning(whole, _scan(connection, tables, token.scan, where=rescan.where))
     return token
 
 

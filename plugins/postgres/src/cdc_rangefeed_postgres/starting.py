@@ -20,6 +20,7 @@ from cdc_rangefeed_postgres.filtered_tables import RowFilters
 from cdc_rangefeed_postgres.given_slot import first_position, require_origin, require_slot
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
 from cdc_rangefeed_postgres.members import log_renamed
+from cdc_rangefeed_postgres.moving import begun
 from cdc_rangefeed_postgres.primary import Primary
 from cdc_rangefeed_postgres.selection import Selection, choice
 from cdc_rangefeed_postgres.slot import Slot
@@ -140,10 +141,10 @@ def resumed_token(
     slot.end_old_connections(connection)
     if slot.given:
         require_slot(connection, slot, context)
-    if saved.skipped:
-        log.info("the log before %s is left out", lsn_text(saved.lsn))
+    if saved.left:
+        log.info("moved from %s to %s", lsn_text(saved.left), lsn_text(saved.lsn))
         slot.release(connection, saved.lsn, released=None, last_record=0)
-        saved = replace(saved, skipped=False)
+        saved = begun(saved)
     catalog, selection = load(), Selection.parse(context.tables)
     saved = _refiltered(connection, slot, context, catalog, saved, save, primary)
     if {name: table.oid for name, table in catalog.tables.items()} != {
@@ -224,7 +225,7 @@ def _refiltered(
     restart = 0 if state is None else state.restart
     saved, again = filters.resumed(connection, catalog, saved, save, publishing, restart=restart)
     tables = [catalog.tables[name] for name in sorted(again)]
-    return replace(saved, scan=scanned_again(connection, tables, saved.scan))
+    return saved.scanning(again, scanned_again(connection, tables, saved.scan))
 
 
 def _filtered(states: Mapping[str, TableState], filtered: Mapping[str, Filtered]) -> dict[str, TableState]:

@@ -140,6 +140,8 @@ class TableState:
     """The last one that was removed, as long as changes of before may be left."""
     truncated: tuple[str, ...] = ()
     """The partitions whose TRUNCATE ended the changefeed, until the user has said how to continue."""
+    left_out: int = 0
+    """From which LSN on a move has left changes out, so that a consumer may lack large values; 0 after a scan."""
 
     @property
     def present_key(self) -> tuple[str, ...]:
@@ -158,6 +160,8 @@ class TableState:
             value["past_filter"] = self.past_filter.to_json()
         if self.truncated:
             value["truncated"] = list(self.truncated)
+        if self.left_out:
+            value["left_out"] = lsn_text(self.left_out)
         return value
 
     @classmethod
@@ -173,6 +177,7 @@ class TableState:
             filtered=None if filtered is None else Filtered.from_json(filtered),
             past_filter=None if past is None else PastFilter.from_json(past),
             truncated=tuple(value.get("truncated", ())),
+            left_out=parse_lsn(value.get("left_out", "0/0")),
         )
 
 
@@ -196,8 +201,8 @@ class PostgresToken:
     """From which LSN on `tables` are as they are here: none was altered or scanned after it. None: only here."""
     again: int = 0
     """Changes before this LSN are read once more, so nothing is resolved there: see `cdc_rangefeed_postgres.moving`."""
-    skipped: bool = False
-    """Whether this is the end of a log that is left out, which the next start releases."""
+    left: int = 0
+    """The LSN that was left, of a token that was moved: where the last run ended. 0 from the next start on."""
 
     @property
     def altered_at(self) -> int:
@@ -215,14 +220,19 @@ class PostgresToken:
         found = {name: replace(self.tables[name], truncated=tuple(names)) for name, names in partitions.items()}
         return replace(self, tables={**self.tables, **found})
 
+    def scanning(self, tables: Container[str], scan: Scan | None) -> PostgresToken:
+        """Return this token with *scan*, which has all rows of *tables*."""
+        states = {name: replace(state, left_out=0) if name in tables else state for name, state in self.tables.items()}
+        return replace(self, tables=states, scan=scan)
+
     def to_json(self) -> Token:
         more: Token = {"endpoint": self.endpoint} if self.endpoint else {}
         if self.since is not None:
             more["since"] = lsn_text(self.since)
         if self.again:
             more["again"] = lsn_text(self.again)
-        if self.skipped:
-            more["skipped"] = True
+        if self.left:
+            more["left"] = lsn_text(self.left)
         return more | {
             "lsn": lsn_text(self.lsn),
             "clock": None if self.clock is None else str(self.clock),
@@ -248,7 +258,7 @@ class PostgresToken:
             endpoint=endpoint_of(token),
             since=parse_lsn(token["since"]) if "since" in token else None,
             again=parse_lsn(token.get("again", "0/0")),
-            skipped=token.get("skipped", False),
+            left=parse_lsn(token.get("left", "0/0")),
         )
 
 
