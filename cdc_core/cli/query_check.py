@@ -51,7 +51,7 @@ def _spark() -> Iterator[SparkHost]:
             raise ConfigError("checking a query needs Spark: pip install 'cdc-core[spark]'") from error
         raise
     with TemporaryDirectory(prefix="cdc-check-", ignore_cleanup_errors=True) as directory:
-        host = SparkHost(_USER, {}, state_dir=Path(directory))
+        host = SparkHost(_USER, {}, state_dir=Path(directory), temporary=True)
         try:
             yield host
         finally:

@@ -43,7 +43,8 @@ class _SharedHost:
         with self._lock:
             if self._host is None:
                 directory = TemporaryDirectory(prefix="cdc-watch-", ignore_cleanup_errors=True)
-                self._host, self._directory = SparkHost(_NAME, {}, state_dir=Path(directory.name)), directory
+                self._host = SparkHost(_NAME, {}, state_dir=Path(directory.name), temporary=True)
+                self._directory = directory
             self._users.add(user)
             return self._host
 

@@ -73,7 +73,7 @@ class ForkedPython:
                 stderr=log,
                 env=environment,
                 pass_fds=[listening.fileno()],
-                start_new_session=True,  # Ctrl-C at a terminal is for this process
+                process_group=0,  # Ctrl-C at a terminal is for this process; in its session, `kill_session` finds it
             )
 
 

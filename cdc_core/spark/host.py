@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.query_host import Query, QueryHostError
-from cdc_core.errors import from_wire
+from cdc_core.errors import TerminalError, from_wire
 from cdc_core.queries.binding import BoundQuery, QueryPlan
 from cdc_core.spark.columns import spark_schema
 from cdc_core.spark.executors import Presence, await_executors, check_executors, require_executors
-from cdc_core.spark.log_file import keep_newest
+from cdc_core.spark.log_file import keep_newest, last_words
 from cdc_core.spark.query import RunningQuery, start_query, warm_up
 from cdc_core.spark.query_planning import evaluated, explain_query, plan_query, query_session
 from cdc_core.spark.rehearsal import rehearse
@@ -34,18 +34,28 @@ class SparkHost:
     """The Spark session that changefeeds of this process share, with the settings *spark*. See `QueryHost`.
 
     *name* is the name of the application and of its files in *state_dir*. On one host there are task slots for each
-    core and each of *changefeeds*: one whose tasks hang takes none from the others.
+    core and each of *changefeeds*: one whose tasks hang takes none from the others. A *temporary* one has a directory
+    that is gone when somebody reads its errors: they hold the end of Spark's log in place of its path.
 
     Raises: ConfigError when there is no Java that Spark can run on, or *spark* does not say whether to encrypt.
     """
 
-    def __init__(self, name: str, spark: Mapping[str, str], *, state_dir: Path, changefeeds: int = 1) -> None:
+    def __init__(
+        self,
+        name: str,
+        spark: Mapping[str, str],
+        *,
+        state_dir: Path,
+        changefeeds: int = 1,
+        temporary: bool = False,
+    ) -> None:
         require_encryption(spark)
         require_java()
         self._name = name
         self._spark = spark
         self._log_path = state_dir.absolute() / f"{name}.spark.log"
         self._changefeeds = changefeeds
+        self._temporary = temporary
         self._lock = Lock()
         self._session: SparkSession | None = None
         self._users: set[str] = set()
@@ -80,7 +90,7 @@ class SparkHost:
 
     def hold(self, user: str, modules: Sequence[str] = ()) -> int:
         self._users.add(user)
-        with self._lock, _spark_errors():
+        with self._lock, _spark_errors(), self._reasons_in_errors():
             if self._session is not None and not is_alive(self._session):
                 self._end()
             if self._session is None:
@@ -161,6 +171,16 @@ class SparkHost:
         if not self.is_local:
             with _spark_errors():
                 require_executors(self._opened(), executor_wait_s, self._presence)
+
+    @contextmanager
+    def _reasons_in_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except TerminalError as error:
+            before, named, _ = str(error).partition(f"; see {self._log_path}")
+            if not (self._temporary and named):
+                raise
+            raise TerminalError(f"{before}; its log ends with: {last_words(self._log_path) or '(nothing)'}") from None
 
     def _opened(self) -> SparkSession:
         session = self._session

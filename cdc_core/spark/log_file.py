@@ -8,9 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["LIMIT_BYTES", "keep_newest", "open_log"]
+__all__ = ["LIMIT_BYTES", "keep_newest", "last_words", "open_log"]
 
 LIMIT_BYTES = 16 * 1024 * 1024
+_LAST_BYTES = 2000
+_LAST_LINES = 5
 
 
 def open_log(path: Path) -> BinaryIO:
@@ -36,6 +38,17 @@ def keep_newest(path: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
             shutil.copyfileobj(log, kept)
             log.truncate(0)
         copy.replace(older)
+
+
+def last_words(path: Path) -> str:
+    """Return the last lines of the log at *path* in one line; empty when it has none, or cannot be read. Not masked."""
+    try:
+        with path.open("rb") as log:
+            log.seek(max(0, path.stat().st_size - _LAST_BYTES))
+            text = log.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return " | ".join(line.strip() for line in text.splitlines()[-_LAST_LINES:] if line.strip())
 
 
 def _private(path: str, flags: int) -> int:

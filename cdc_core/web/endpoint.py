@@ -26,11 +26,15 @@ class Role(IntEnum):
 
 
 class Refusal(Exception):  # noqa: N818
-    """A request that is not granted: the status of the answer, and why, for people. Raised by a handler."""
+    """A request that is not granted: the status of the answer, and why, for people. Raised by a handler.
 
-    def __init__(self, status: int, message: str) -> None:
+    With *wait_s*, the same request may be granted after so many seconds, which the header Retry-After says.
+    """
+
+    def __init__(self, status: int, message: str, *, wait_s: int | None = None) -> None:
         super().__init__(message)
         self.status = status
+        self.headers: Mapping[str, str] = {} if wait_s is None else {"Retry-After": str(wait_s)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +78,8 @@ class Endpoint:
     the least one that may call it. `handle` is called in a thread, with `request.state.body` (bytes), `.role` and
     `.user`, and `request.app.state.deployment`. It may raise CdcError or Refusal, which become error bodies.
     `errors` are the statuses of these. `refused` makes the answer of a status and a reason, in place of an error body.
-    An endpoint without `answers` is not documented in OpenAPI.
+    An endpoint without `answers` is not documented in OpenAPI. A GET that is `costly` starts work, such as a process:
+    there is no HEAD for it, and browsers may not ask on behalf of a page of another site.
     """
 
     method: str
@@ -87,3 +92,4 @@ class Endpoint:
     answers: Sequence[Answer] = ()
     errors: Sequence[int] = ()
     refused: Callable[[Request, int, str], Response] | None = None
+    costly: bool = False

@@ -84,7 +84,10 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     documented = {answer.status for answer in endpoint.answers}
     for status in sorted({*endpoint.errors, *_EVERYWHERE} - documented):
         phrase = HTTPStatus(status).phrase
-        found["responses"][str(status)] = _response(Answer(status=status, doc=phrase, schema=ref("Error")))
+        headers = {"Retry-After": "After how many seconds to ask again."} if status == 429 else {}
+        found["responses"][str(status)] = _response(
+            Answer(status=status, doc=phrase, schema=ref("Error"), headers=headers)
+        )
     return found
 
 

@@ -16,7 +16,7 @@ from cdc_core.errors import CdcError, ConfigError, RetryableError
 from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Endpoint, Refusal
 
-__all__ = ["Allow", "error_answer", "http_error", "routes"]
+__all__ = ["Allow", "error_answer", "http_error", "routes", "status_of"]
 
 log = logging.getLogger(__name__)
 
@@ -43,10 +43,11 @@ def routes(endpoints: Iterable[Endpoint], *, allow: Allow) -> list[Route]:
 
 
 def _dispatcher(methods: Mapping[str, Endpoint], allow: Allow) -> Callable[[Request], object]:
-    allowed = ", ".join(sorted(methods) + (["HEAD"] if "GET" in methods else []))
+    has_head = "GET" in methods and not methods["GET"].costly
+    allowed = ", ".join(sorted(methods) + (["HEAD"] if has_head else []))
 
     async def answer(request: Request) -> Response:
-        endpoint = methods.get("GET" if request.method == "HEAD" else request.method)
+        endpoint = methods.get("GET" if request.method == "HEAD" and has_head else request.method)
         if endpoint is None:
             await _taken(request)
             answer = error_answer(405, "HTTP 405 Method Not Allowed")
@@ -61,9 +62,11 @@ def _dispatcher(methods: Mapping[str, Endpoint], allow: Allow) -> Callable[[Requ
             request.state.body = await request.body()
             return await run_in_threadpool(endpoint.handle, request)
         except Refusal as refusal:
-            return _refused(endpoint, request, refusal.status, str(refusal))
+            answer = _refused(endpoint, request, refusal.status, str(refusal))
+            answer.headers.update(refusal.headers)
+            return answer
         except CdcError as error:
-            return _refused(endpoint, request, _status_of(error), str(error))
+            return _refused(endpoint, request, status_of(error), str(error))
         except (HTTPException, ClientDisconnect):
             raise
         except Exception:
@@ -103,7 +106,10 @@ async def http_error(_request: Request, error: Exception) -> Response:
     return answer
 
 
-def _status_of(error: CdcError) -> int:
+def status_of(error: CdcError | Refusal) -> int:
+    """Return the status of the answer to a request whose handler raised *error*."""
+    if isinstance(error, Refusal):
+        return error.status
     if isinstance(error, ConfigError):
         return 400
     return 503 if isinstance(error, RetryableError) else 500

@@ -178,6 +178,8 @@ def test_what_is_no_module_runs_as_ever(forked: ForkedPython, modules: Path) -> 
 def test_without_its_server_it_is_the_real_python(tmp_path: Path, modules: Path) -> None:
     python = ForkedPython({}, scratch=tmp_path, log_path=tmp_path / "log")
     try:
+        pid = python._server.pid
+        assert (os.getsid(pid), os.getpgid(pid)) == (os.getsid(0), pid)  # who kills the session kills it too
         python._server.kill()
         python._server.wait()
         process = started(python, modules, "-m", "shown")

@@ -5,16 +5,19 @@ import signal
 import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
-from cdc_testing.engine import eventually
+from cdc_testing.engine import counter_feed, eventually
 from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.scripted import TABLE
 
 from cdc_core.engine.orders import Stopped
 from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.spark.class_archive import VARIABLE, ClassArchive
+from cdc_core.spark.evaluation import SparkEvaluation
 from cdc_core.spark.host import SparkHost
 from cdc_core.spark.jvm import forget_jvm, forked_python
 from cdc_core.spark.session import DEFAULT_MASTER, close_session, is_alive, open_session, require_java
@@ -185,6 +188,24 @@ def test_a_jvm_that_ends_at_once_is_an_error(status: int, tmp_path: Path, monkey
     with pytest.raises(TerminalError, match=rf"ended with status {status} before it was ready; see {tmp_path}/log"):
         open_session("t", {}, log_path=tmp_path / "log")
     assert (tmp_path / "log").read_text() == "no memory\n"
+
+
+@pytest.mark.usefixtures("no_jvm")
+def test_an_error_of_a_temporary_host_holds_the_end_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "echo one; echo; echo out of memory; exit 3"
+    monkeypatch.setenv("SPARK_HOME", str(submit(tmp_path / "spark", words)))
+    told = "Spark's JVM ended with status 3 before it was ready"
+    with pytest.raises(TerminalError, match=rf"^{told}; its log ends with: one \| out of memory$"):
+        SparkHost("t", {}, state_dir=tmp_path, temporary=True).hold("user")
+    with pytest.raises(TerminalError, match=rf"^{told}; see {tmp_path}/t.spark.log for the reason$"):
+        SparkHost("t", {}, state_dir=tmp_path).hold("user")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    feed = counter_feed(tmp_path, query="SELECT n * 2 AS n FROM counter")
+    with closing(SparkEvaluation(feed)) as evaluation, pytest.raises(TerminalError, match=r"one \| out of memory$"):
+        evaluation.delivered([TABLE])
+    assert list(scratch.iterdir()) == []
 
 
 @pytest.mark.usefixtures("no_session")

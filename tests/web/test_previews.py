@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -26,6 +26,7 @@ from cdc_core.web.deployment import Deployment
 from cdc_core.web.v1 import preview_process
 
 PREVIEW = "/v1/jobs/orders/preview"
+SHOWN = "/ui/changefeeds/orders/preview"
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +42,13 @@ def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 
 def children() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+    """Return the processes below this one, except those of a PostgreSQL, which begins and ends some at any time."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if process.name() != "postgres":
+                found.append(process)
+    return found
 
 
 @pytest.fixture
@@ -73,7 +80,11 @@ def asking(rest: Rest, script: Script) -> Iterator[http.client.HTTPConnection]:
 
 def test_a_preview_ends_with_its_process_and_its_process_with_the_client(counted: Rest, script: Script) -> None:
     with asking(counted, script) as client:
-        assert "a preview of a query is being made" in counted.message("GET", PREVIEW, status=429)
+        busy = counted.client.get(PREVIEW)
+        assert (busy.status_code, busy.headers["retry-after"]) == (429, "5")
+        assert "a preview of a query is being made" in busy.json()["message"]
+        page = Browser(int(counted.url.rpartition(":")[2])).get(SHOWN)
+        assert (page.status, page.headers["retry-after"]) == (429, "5")
         for process in children():
             process.kill()
         answer = client.getresponse()
@@ -89,25 +100,50 @@ def test_the_page_says_why_there_is_no_preview_without_secrets(counted: Rest, sc
     assert "takes some seconds" in browser.get("/ui/changefeeds/orders").page.text
     script.order("check", "ConfigError no such table at reader:hunter2-of-the-source@host")
     answer = browser.get("/ui/changefeeds/orders/preview?rows=3")
-    assert answer.status == 409
+    assert answer.status == 400
     assert "no such table at reader:***@host" in answer.page.text
+    wrong = browser.get("/ui/changefeeds/orders/preview?rows=0")
+    assert (wrong.status, "from 1 to 100" in wrong.page.text) == (400, True)
 
 
 def test_a_preview_has_a_limit_in_time_and_in_size(
     counted: Rest, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script.order("check", "ConfigError no such table")
+    with monkeypatch.context() as cut:
+        exchange = preview_process._exchange
+        cut.setattr(preview_process, "_exchange", lambda *args, **more: exchange(*args, **more)[:-9])
+        assert "its process ended too early" in counted.message("GET", PREVIEW, status=409)
     monkeypatch.setattr(preview_process, "MOST_BYTES", 10)
     assert "ask for fewer rows" in counted.message("GET", PREVIEW, status=409)
     monkeypatch.setattr(preview_process, "_LIMIT_S", 0.01)
     assert "it took longer than 0.01 s; use `cdc preview`" in counted.message("GET", PREVIEW, status=409)
 
 
-def test_the_process_ends_when_the_server_does(counted: Rest, script: Script) -> None:
+def test_no_page_of_another_site_and_no_head_starts_one(counted: Rest, script: Script) -> None:
+    script.order("check", "ConfigError it was started")
+    for path in (PREVIEW, SHOWN):
+        for other in (
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Sec-Fetch-Site": "same-site"},
+            {"Origin": "https://a.example"},
+        ):
+            answer = counted.client.get(path, headers=other)
+            assert (answer.status_code, "a page of another site" in answer.text) == (403, True)
+        head = counted.client.head(path)
+        assert (head.status_code, head.headers["allow"]) == (405, "GET")
+    for own in ({"Sec-Fetch-Site": "none"}, {"Sec-Fetch-Site": "same-origin", "Origin": counted.url}):
+        answer = counted.client.get(f"{PREVIEW}?rows=0", headers=own)
+        assert (answer.status_code, "from 1 to 100" in answer.text) == (400, True)
+
+
+def test_the_process_ends_when_the_server_does_with_its_files(counted: Rest, script: Script, tmp_path: Path) -> None:
+    scratch = tmp_path / "of-preview"
+    (scratch / "cdc-watch-1").mkdir(parents=True)
     known = counted.store.find("orders")
     assert known is not None
     kept = Deployment(counted.store, rest_plugins(), environ=ENVIRON, keep_secret=lambda _: None)
-    job = line(feed=kept.feed("orders", known.definition).to_json(), rows=3)
+    job = line(feed=kept.feed("orders", known.definition).to_json(), rows=3, scratch=str(scratch))
     script.order("hold-read")
     command = [sys.executable, "-P", "-m", "cdc_core.web.v1.preview_main"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
@@ -117,6 +153,7 @@ def test_the_process_ends_when_the_server_does(counted: Rest, script: Script) ->
         eventually("the process to read", (script.directory / "hold-read.held").exists, limit_s=120)
         process.stdin.close()
         assert process.wait(60) == 1
+    assert not scratch.exists()
 
 
 @pytest.mark.slow

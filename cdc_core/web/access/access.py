@@ -52,6 +52,8 @@ class Access:
         """Return when the caller of *request* may use *endpoint*. Raises: Refusal."""
         role: Role = request.state.role
         if role >= endpoint.role:
+            if endpoint.costly:
+                self._require_own_page(request)
             return
         if request.state.user is None:
             if not request.state.callers_are_known:
@@ -63,6 +65,11 @@ class Access:
             f"'{request.state.user}' has the role {role.name.lower()}, and this takes the role"
             f" {endpoint.role.name.lower()}",
         )
+
+    def _require_own_page(self, request: Request) -> None:
+        host, origin, site = (request.headers.get(name) for name in ("host", "origin", "sec-fetch-site"))
+        if not self.origins.allows_change(host=host or "", origin=origin, site=site):
+            raise Refusal(403, "a page of another site asks for this, and it starts work here; open it from this one")
 
     @staticmethod
     def client_of(client: tuple[str, int] | None) -> str:

@@ -64,8 +64,7 @@ class Guard:
             self._admit(scope, headers)
         except Refusal as refusal:
             answer = error_answer(refusal.status, str(refusal))
-            if isinstance(refusal, _TooMany):
-                answer.headers["Retry-After"] = str(refusal.wait_s)
+            answer.headers.update(refusal.headers)
             answer_to.closes = True
             await answer(scope, receive, answer_to)
             return
@@ -86,7 +85,7 @@ class Guard:
             caller, proved = self._caller(headers, state)
         wait_s = access.rate.take(f"user {caller.name}" if caller else f"address {address}")
         if wait_s:
-            raise _TooMany(wait_s)
+            raise Refusal(429, f"this client asks too often; ask again in {wait_s} s", wait_s=wait_s)
         state["user"] = caller.name if caller else ("local" if access.callers is None else None)
         state["role"] = caller.role if caller else (Role.ADMIN if access.callers is None else Role.ANYONE)
         state["secure"] = access.origins.is_secure(host)
@@ -118,12 +117,6 @@ class Guard:
         if isinstance(certificate, Mapping):
             return callers.by_subject(subject_of(certificate)), True
         return None, False
-
-
-class _TooMany(Refusal):
-    def __init__(self, wait_s: int) -> None:
-        super().__init__(429, f"this client asks too often; ask again in {wait_s} s")
-        self.wait_s = wait_s
 
 
 class _Body:

@@ -88,7 +88,7 @@ def _dead_letters() -> list[Endpoint]:
         _endpoint("GET", one, Role.OPERATE, show_letter),
         _endpoint("GET", f"{one}/discard", Role.OPERATE, ask_to_discard),
         _endpoint("POST", f"{one}/discard", Role.OPERATE, discard),
-        _endpoint("GET", f"{_FEED}/preview", Role.OPERATE, show_preview),
+        _endpoint("GET", f"{_FEED}/preview", Role.OPERATE, show_preview, costly=True),
     ]
 
 
@@ -101,5 +101,7 @@ def _creating() -> list[Endpoint]:
     ]
 
 
-def _endpoint(method: str, path: str, role: Role, handle: Callable[[Request], Response]) -> Endpoint:
-    return Endpoint(method=method, path=path, role=role, handle=handle, refused=error_page)
+def _endpoint(
+    method: str, path: str, role: Role, handle: Callable[[Request], Response], *, costly: bool = False
+) -> Endpoint:
+    return Endpoint(method=method, path=path, role=role, handle=handle, refused=error_page, costly=costly)

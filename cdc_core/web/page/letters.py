@@ -24,6 +24,7 @@ from cdc_core.web.page.rendering import page, redirect
 from cdc_core.web.page.requests import known_name
 from cdc_core.web.page.site import site_of
 from cdc_core.web.requests import number, watch_client
+from cdc_core.web.routes import status_of
 from cdc_core.web.v1.dead_letters import replayed
 from cdc_core.web.v1.preview import messages
 
@@ -89,26 +90,29 @@ def discard(request: Request) -> Response:
 
 
 def show_preview(request: Request) -> Response:
-    """Show the messages that the job would send for some rows of its tables."""
+    """Show the messages that the job would send for some rows of its tables; a refusal is shown with its reason."""
     deployment = site_of(request).deployment
     name = known_name(request, deployment.store)
     found: Sequence[Previewed] = ()
-    problem = ""
+    problem, status, headers = "", 200, {}
     try:
         rows = number(request, "rows", default=10, least=1, most=_MOST_ROWS)
         found = messages(deployment, name, rows, is_gone=watch_client(request))
     except (CdcError, Refusal) as error:
-        problem = deployment.masked(str(error))
+        problem, status = deployment.masked(str(error)), status_of(error)
+        headers = dict(error.headers) if isinstance(error, Refusal) else {}
     summary = "" if problem else f"{counted(len(found), 'message')}; nothing was sent."
-    return page(
+    answer = page(
         request,
         "preview.html",
-        status=409 if problem else 200,
+        status=status,
         name=name,
         messages=[_shown(each) for each in found],
         summary=summary,
         problem=problem,
     )
+    answer.headers.update(headers)
+    return answer
 
 
 def _replayed(deployment: Deployment, name: str, *give_up: int) -> str:

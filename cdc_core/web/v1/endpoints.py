@@ -121,6 +121,7 @@ V1_ENDPOINTS: tuple[Endpoint, ...] = (
         array(ref("Previewed")),
         parameters=[_JOB, _number("rows", "Of so many rows. Default: 20.", 1, 100)],
         errors=[400, 404, 409],
+        costly=True,
     ),
     _endpoint(
         "GET",

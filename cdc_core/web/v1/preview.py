@@ -22,6 +22,7 @@ from cdc_core.web.v1.preview_process import preview_apart
 __all__ = ["messages", "preview"]
 
 _MOST_ROWS = 100
+_WAIT_S = 5
 _places = threading.BoundedSemaphore(2)
 """Each preview reads the source for itself."""
 _place_apart = threading.BoundedSemaphore(1)
@@ -48,7 +49,7 @@ def messages(deployment: Deployment, name: str, rows: int, *, is_gone: Callable[
     places = _place_apart if evaluated else _places
     if not places.acquire(blocking=False):
         made = "a preview of a query is" if evaluated else "two previews are"
-        raise Refusal(429, f"{made} being made; ask again in some seconds")
+        raise Refusal(429, f"{made} being made; ask again in some seconds", wait_s=_WAIT_S)
     try:
         found = preview_apart(feed, rows=rows, is_gone=is_gone) if evaluated else _preview_here(feed, rows)
     except ConfigError:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import threading
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict
-from typing import BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.supervisor import Outcome
@@ -32,7 +34,15 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     job = json.loads(orders.readline())
-    threading.Thread(target=_end_with, args=(orders,), name="end of the server", daemon=True).start()
+    watcher = threading.Thread(target=_end_with, args=(orders, job["scratch"]), name="end of the server", daemon=True)
+    watcher.start()
+    try:
+        _answer(job, answers)
+    except BrokenPipeError:  # the server has ended
+        watcher.join()
+
+
+def _answer(job: Mapping[str, Any], answers: BinaryIO) -> None:
     feed = ResolvedChangefeed.from_json(job["feed"])
     secrets = feed.secrets()
     _log_without(secrets)
@@ -48,10 +58,14 @@ def main() -> None:
     answers.flush()
 
 
-def _end_with(orders: BinaryIO) -> NoReturn:
-    """Wait for the end of *orders*, which is that of the server, and end this process and all that it has started."""
+def _end_with(orders: BinaryIO, scratch: str) -> NoReturn:
+    """Wait for the end of *orders*, which is that of the server, and end this process and all that it has started.
+
+    Nobody else removes *scratch* then, the directory of its files.
+    """
     orders.read()
     kill_session(os.getpid(), but=os.getpid())
+    shutil.rmtree(scratch, ignore_errors=True)
     os._exit(1)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import selectors
@@ -16,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import TerminalError
-from cdc_core.jobs.child_lines import line, outcome_of
+from cdc_core.jobs.child_lines import Lines, line, outcome_of
 from cdc_core.jobs.process_session import kill_session
 from cdc_core.watching.preview import Previewed
 
@@ -35,7 +34,8 @@ def preview_apart(feed: ResolvedChangefeed, *, rows: int, is_gone: Callable[[], 
     """Return the messages of *rows* rows of *feed*, as `preview` does, from a child process.
 
     On return, also when this raises, the process and all that it has started have ended, and their files are gone. It
-    gets the feed, secrets included, through a pipe, and ends by itself when this process does. *is_gone* is asked some
+    gets the feed, secrets included, through a pipe. When this process ends, however that happens, the other one removes
+    these files and ends by itself. *is_gone* is asked some
     times a second whether nobody waits any more.
 
     Raises: what `preview` raises; TerminalError when the process takes too long, sends too much, or ends too early, and
@@ -44,9 +44,9 @@ def preview_apart(feed: ResolvedChangefeed, *, rows: int, is_gone: Callable[[], 
     with TemporaryDirectory(prefix="cdc-preview-", ignore_cleanup_errors=True) as scratch:
         log_path = Path(scratch) / "log"
         with _started(scratch, log_path) as process:
-            job = line(feed=feed.to_json(), rows=rows)
+            job = line(feed=feed.to_json(), rows=rows, scratch=scratch)
             output = _exchange(process, job, is_gone=is_gone)
-        *messages, end = [json.loads(each) for each in output.splitlines()] or [{}]
+        *messages, end = list(Lines().add(output)) or [{}]  # without a line that it has not finished
         if "outcome" not in end:
             last = log_path.read_text(errors="replace").strip().rpartition("\n")[2]
             log.warning("a preview of '%s' ended with status %s: %s", feed.name, process.returncode, last)
