@@ -17,7 +17,8 @@ from cdc_core.option_values import read_duration
 from cdc_core.options import counted, format_duration
 from cdc_core.store.progress import ProgressStore
 from cdc_core.telemetry.status import shown_moment
-from cdc_core.watching.trace import LONGEST_S, MOST_CHANGES, Trace, TracedChange, checked_key, standing_text
+from cdc_core.watching.trace import LONGEST_S, MOST_CHANGES, Trace, TracedChange, standing_text
+from cdc_core.watching.trace_keys import checked_key
 
 __all__ = ["change_lines", "trace"]
 

@@ -31,7 +31,7 @@ _Change = tuple[int, str]
 class TraceTeller:
     """Saves the newest state of each traced change, in a thread that exists while there are some. Safe with threads.
 
-    What the store does not take in time is left out. The next report of that trace that it takes says how many were.
+    What the store does not take in time is left out, and how much that was is saved as soon as the store answers again.
     """
 
     def __init__(self, open_store: Callable[[], ProgressStore]) -> None:
@@ -52,16 +52,16 @@ class TraceTeller:
                     self._put((number, change_id(change)), shown)
             self._changed.notify_all()
             if self._waiting and self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="traces", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="traces", daemon=True)
+                thread.start()  # or there is none, and the next report tries again
+                self._thread = thread
             if wait_s and self._answers:
                 self._answers = self._changed.wait_for(lambda: not self._waiting, wait_s)
 
     def close(self) -> None:
-        """Forget what waits. Returns at once."""
+        """Have what waits saved once more, and forget what the store does not take then. Returns at once."""
         with self._changed:
             self._closed = True
-            self._waiting.clear()
             self._changed.notify_all()
 
     def _put(self, which: _Change, change: TracedChange) -> None:
@@ -90,11 +90,9 @@ class TraceTeller:
     def _next(self) -> int | None:
         """Return the trace to save next; None, and this thread is over, when nothing has waited for a while."""
         with self._changed:
-            if not self._waiting:
-                self._answers = True
-                self._changed.notify_all()
+            if not (self._waiting or self._missed):
                 self._changed.wait_for(lambda: self._waiting or self._closed, _IDLE_S)
-            number = next((number for number, _ in self._waiting), None)
+            number = next((number for number, _ in self._waiting), next(iter(self._missed), None))
             if number is None:
                 self._thread = None
             return number
@@ -110,11 +108,17 @@ class TraceTeller:
             for which, kept in told.items():
                 if self._waiting.get(which) is kept:  # else there is news of it
                     del self._waiting[which]
+            if not self._waiting:
+                self._answers = True
+                self._changed.notify_all()
 
     def _rest(self) -> None:
-        """Leave the store alone for a while, and leave out what has waited for too long."""
+        """Leave the store alone for a while, and leave out what has waited for too long, or all after `close`."""
         with self._changed:
             self._answers = False
+            if self._closed:
+                self._waiting.clear()
+                self._missed.clear()
             for which, (since, _) in list(self._waiting.items()):
                 if time.monotonic() - since > _LONGEST_S:
                     del self._waiting[which]

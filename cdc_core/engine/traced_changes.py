@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from cdc_core.delivery.harmless import harmless
 from cdc_core.delivery.tracing import TracedChange
 from cdc_core.engine.trace_teller import TraceTeller
 from cdc_core.timestamp import Timestamp
@@ -23,7 +24,10 @@ _PATIENCE_S = 0.25
 
 
 class TracedChanges:
-    """The traced changes that wait for a resolved mark. *marks* says whether there will be any."""
+    """The traced changes that wait for a resolved mark. *marks* says whether there will be any.
+
+    A trace fails no step: whatever goes wrong here is logged.
+    """
 
     def __init__(self, store: ProgressStore, *, marks: bool) -> None:
         self._teller = TraceTeller(lambda: copy.copy(store))  # its own: the coordinator closes connections of *store*
@@ -35,7 +39,8 @@ class TracedChanges:
         now = time.time()
         for change in changes:
             change |= {"saved": now, "marks": self._marks}
-        self._teller.tell(changes, wait_s=_PATIENCE_S)
+        with harmless():
+            self._teller.tell(changes, wait_s=_PATIENCE_S)
         if self._marks:
             self._waiting = [*self._waiting, *changes][-_MOST_WAITING:]
 
@@ -46,7 +51,8 @@ class TracedChanges:
         now = time.time()
         passed = [change for change in self._waiting if Timestamp.parse(change["updated"]) <= mark]
         if passed:
-            self._teller.tell([change | {"resolved": now} for change in passed], wait_s=_PATIENCE_S)
+            with harmless():
+                self._teller.tell([change | {"resolved": now} for change in passed], wait_s=_PATIENCE_S)
         left = [change for change in self._waiting if change not in passed]
         self._waiting = [change for change in left if now - change["saved"] < _LONGEST_WAIT_S]
 

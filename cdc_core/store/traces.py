@@ -35,28 +35,27 @@ class TraceRecord:
     key: str | None
     most: int
     expires: float
-    """When it is over, in seconds since 1970."""
+    """When it is over at the latest, or was, in seconds since 1970."""
     found: Mapping[str, Mapping[str, Any]]
 
     @property
     def is_active(self) -> bool:
         """Whether more changes are looked for."""
-        return self.expires > time.time() and sum("saved" in each for each in self.found.values()) < self.most
+        return self.expires > time.time() and not _has_enough(self.found, self.most)
 
 
 class Traces(Database):
-    """The traces of each changefeed. One that has expired, by the clocks of the hosts, or has found enough,
-    costs nothing.
+    """The traces of each changefeed. One that is over, by the clocks of the hosts, costs nothing.
 
-    Whoever asks for a trace ends it. If that process dies, the row stays until another trace is asked for, at least
-    an hour after it has expired: clocks differ.
+    A trace is over when its time is, or when it has found enough. Anybody may end it before, and that removes its row.
+    Otherwise the row stays until another trace is asked for, an hour or more after it was over: clocks differ.
     """
 
     def ask_trace(self, name: str, *, table: str | None, key: str | None, most: int, seconds: float) -> int:
         """Have at most *most* changes traced for so many *seconds*, and return the number of the trace.
 
         Of the key *key*, as `key_json` gives it, in *table*, of any of that table's, or of any table's. Forgets traces
-        that have expired long ago. Raises: ConfigError when there are too many.
+        that have been over for long. Raises: ConfigError when there are too many.
         """
         values = {"name": name, "table_name": table, "key": key, "most": most, "found": "{}"}
         now = time.time()
@@ -65,7 +64,7 @@ class Traces(Database):
             active = sa.select(sa.func.count()).where(TRACES.c.name == name, TRACES.c.expires > now)
             if connection.execute(active).scalar_one() >= MOST_TRACES:
                 raise ConfigError(
-                    f"changefeed '{name}' has {MOST_TRACES} traces already; wait until one of them is over"
+                    f"changefeed '{name}' has {MOST_TRACES} traces already; wait until one of them is over, or end one"
                 )
             added = connection.execute(sa.insert(TRACES).values(**values, expires=now + seconds))
             add_event(connection, "trace_requested", name, table=table, one_key=key is not None, most=most)
@@ -93,7 +92,8 @@ class Traces(Database):
         first those whose progress is not saved.
 
         A state that is older than the saved one, of the same reading of a change, changes nothing. *missed* is how many
-        reports more of such changes were left out. Does nothing when the trace is over.
+        reports more of such changes were left out. The trace is over when it has found enough; what follows of these
+        changes is saved all the same. Does nothing when the trace was ended.
         """
         mine = sa.select(TRACES).where(TRACES.c.id == number).with_for_update()
         with self._transaction() as connection:
@@ -108,11 +108,13 @@ class Traces(Database):
             kept = {identity: change for identity, change in found.items() if identity in best}
             if missed:
                 kept[_MISSED] = {"reports": missed}
-            text = json.dumps(kept, separators=(",", ":"))  # in the order in which they came
-            connection.execute(sa.update(TRACES).where(TRACES.c.id == number).values(found=text))
+            values: dict[str, Any] = {"found": json.dumps(kept, separators=(",", ":"))}  # in the order of their arrival
+            if _has_enough(kept, row.most):
+                values["expires"] = min(row.expires, time.time())
+            connection.execute(sa.update(TRACES).where(TRACES.c.id == number).values(**values))
 
     def traced(self, number: int) -> dict[str, dict[str, Any]] | None:
-        """Return what became of the changes that were traced, by their ids; None when the trace is over."""
+        """Return what became of the changes that were traced, by their ids; None when the trace was ended."""
         found = self._found(number)
         return None if found is None else _changes(found)
 
@@ -150,6 +152,10 @@ class Traces(Database):
 
 def _changes(found: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {identity: change for identity, change in found.items() if identity != _MISSED}
+
+
+def _has_enough(found: Mapping[str, Mapping[str, Any]], most: int) -> bool:
+    return sum("saved" in change for change in found.values()) >= most
 
 
 def _newer(known: Mapping[str, Any] | None, change: Mapping[str, Any]) -> Mapping[str, Any]:

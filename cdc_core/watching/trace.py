@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any, Self
 
 from cdc_core.errors import ConfigError
@@ -23,7 +22,6 @@ __all__ = [
     "STAGES",
     "Trace",
     "TracedChange",
-    "checked_key",
     "standing_text",
     "traced_table",
 ]
@@ -154,20 +152,6 @@ class Trace:
     def changes(self) -> list[TracedChange]:
         """All that was found until the last look."""
         return list(self._seen.values())
-
-
-def checked_key(text: str) -> str:
-    """Return *text*, the key of a row as a JSON array of its values, in the form of a `Trace`. Raises: ConfigError."""
-    try:
-        values = json.loads(text, parse_float=Decimal)
-    except ValueError:
-        values = None
-    if not isinstance(values, list) or not values:
-        raise ConfigError(
-            f"the key '{text}' is not a JSON array of the values of a key; write it as messages show it, such as '[42]'"
-            " or '[\"eu\", 7]'"
-        )
-    return text
 
 
 def standing_text(store: ProgressStore, known: ChangefeedRecord) -> str:

@@ -13,8 +13,10 @@ from cdc_testing.engine import eventually
 
 from cdc_core.engine import trace_teller
 from cdc_core.engine.trace_teller import TraceTeller
+from cdc_core.engine.traced_changes import TracedChanges
 from cdc_core.errors import RetryableError
 from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core.timestamp import Timestamp
 
 
 def change(key: int, number: int, **more: Any) -> dict[str, Any]:
@@ -86,10 +88,54 @@ def test_what_the_store_does_not_take_in_time_is_left_out_and_counted(
     number = asked(store)
     teller.tell([change(key, number) for key in range(3)])  # one too many
     store.may_answer.set()
-    eventually(lambda: not teller._waiting, what="the end of the patience")
-    teller.tell([change(4, number)], wait_s=60.0)
+    eventually(lambda: store.missed_reports(number) == 3, what="the count, although nothing follows")
+    teller.tell([change(4, number)])
     eventually(lambda: list(store.traced(number) or ()) == ["t [4] 0/1"], what="the change after that")
     assert store.missed_reports(number) == 3
+
+
+def test_what_waits_when_the_work_ends_is_saved_once_more(
+    store: SlowStore, teller: TraceTeller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace_teller, "_IDLE_S", 600.0)
+    number = asked(store)
+    teller.tell([change(1, number)])
+    assert store.asked.wait(60)
+    teller.tell([change(2, number)])
+    thread = teller._thread
+    assert thread is not None
+    teller.close()
+    store.may_answer.set()
+    thread.join(60)
+    assert (list(store.traced(number) or ()), thread.is_alive()) == (["t [1] 0/1", "t [2] 0/1"], False)
+
+
+def test_a_store_that_fails_when_the_work_has_ended_is_left_alone(store: SlowStore, teller: TraceTeller) -> None:
+    store.failures = [RetryableError("it is down")]
+    number = asked(store)
+    teller.tell([change(1, number)])
+    assert store.asked.wait(60)
+    thread = teller._thread
+    assert thread is not None
+    teller.close()
+    store.may_answer.set()
+    thread.join(60)
+    assert (store.traced(number), thread.is_alive()) == ({}, False)
+
+
+def test_a_step_ends_also_where_no_thread_can_be_started(store: SlowStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    number = asked(store)
+    of_step = {"updated": "1.0000000000", "step": 1}
+    with closing(TracedChanges(ProgressStore(store.url), marks=True)) as traced:
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", fails)
+            traced.saved([change(1, number, **of_step)])
+            traced.resolved(Timestamp(1))
+        traced.saved([change(2, number, **of_step)])
+        eventually(lambda: len(store.traced(number) or ()) == 2, what="both changes, as threads can be started again")
 
 
 def test_a_failure_that_is_over_costs_nothing(

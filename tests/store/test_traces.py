@@ -73,3 +73,14 @@ def test_a_changefeed_has_few_traces_and_is_forgotten_with_them(store: ProgressS
     assert "[1]" not in repr(store.events("feed", kinds=["trace_requested"]))
     store.forget("feed")
     assert store.traced(numbers[0]) is None
+
+
+def test_a_trace_that_has_enough_leaves_its_place_and_is_followed_to_the_end(store: ProgressStore) -> None:
+    numbers = [asked(store, most=1) for _ in range(MOST_TRACES)]
+    store.put_traced(numbers[0], {"a": {"saved": 1.0}})
+    asked(store)
+    with pytest.raises(ConfigError, match="or end one"):
+        asked(store)
+    store.put_traced(numbers[0], {"a": {"saved": 1.0, "resolved": 2.0}})
+    assert store.traced(numbers[0]) == {"a": {"saved": 1.0, "resolved": 2.0}}
+    assert [trace.number for trace in store.traces("feed") if not trace.is_active] == [numbers[0]]

@@ -286,6 +286,8 @@ def test_changes_are_traced_from_a_form(browser: Browser, store: ProgressStore) 
         ({"key": "[7]", "rows": "1"}, "name it by 'table'"),
         ({"table": "nope", "rows": "1"}, "has no table 'nope'"),
         ({"table": "orders", "key": "7", "rows": "1"}, "'7' is not a JSON array"),
+        ({"table": "orders", "key": "[NaN]", "rows": "1"}, "'[NaN]' is not a JSON array"),
+        ({"table": "orders", "key": "[" * 5000, "rows": "1"}, "is not a JSON array"),
         ({"rows": "many"}, "from 1 to 100"),
     ):
         answer = browser.post(f"{page}/traces", **wrong)
@@ -303,6 +305,10 @@ def test_changes_are_traced_from_a_form(browser: Browser, store: ProgressStore) 
     assert "2 of at most 2 changes" in text
     assert "00:00:01.0 +0.500 +0.750 – – – – – offset 7, waits for the next stage" in text
     assert "among the dead letters (sink), offset 7" in text
+    assert f"End trace {trace.number}" in text
+    assert browser.post(f"{page}/traces/{trace.number}/end").headers["location"] == f"{page}?done=end-trace#traces"
+    assert store.traces("orders") == []
+    assert browser.post(f"{page}/traces/{trace.number}/end").status == 404
 
 
 def test_no_level_of_headings_is_left_out(browser: Browser) -> None:
@@ -356,10 +362,14 @@ def test_signing_in_leads_nowhere_else(guarded: Browser) -> None:
 
 
 def test_a_role_is_offered_what_it_may_do_and_no_more(guarded: Browser, store: ProgressStore) -> None:
+    number = store.ask_trace("orders", table=None, key=None, most=1, seconds=60)
     signed_in(guarded, "view")
     assert "/ui/changefeeds/orders/pause" not in guarded.get("/ui/changefeeds/orders").page.links
+    assert f"End trace {number}" not in guarded.get("/ui/changefeeds/orders").page.text
     assert guarded.post("/ui/changefeeds/orders/pause").status == 403
+    assert guarded.post(f"/ui/changefeeds/orders/traces/{number}/end").status == 403
     signed_in(guarded, "operate")
+    assert f"End trace {number}" in guarded.get("/ui/changefeeds/orders").page.text
     links = guarded.get("/ui/changefeeds/orders").page.links
     assert "/ui/changefeeds/orders/pause" in links
     assert "/ui/changefeeds/orders/cancel" not in links

@@ -126,10 +126,22 @@ def test_a_trace_is_asked_for_read_and_ended(rest: Rest, one: NodeRecord) -> Non
         rest.ask("DELETE", f"{TRACES}/{other}", status=404)
 
 
+AS_JSON = {"content-type": "application/json"}
+
+
 def test_a_number_in_a_key_keeps_its_digits(rest: Rest, one: NodeRecord) -> None:
-    body, headers = b'{"table": "orders", "key": [1.50, 12345678901234567890.1]}', {"content-type": "application/json"}
-    rest.ask("POST", TRACES, status=201, content=body, headers=headers)
+    body = b'{"table": "orders", "key": [1.50, 12345678901234567890.1]}'
+    answer = rest.client.post(TRACES, content=body, headers=AS_JSON)
+    assert (answer.status_code, '"key":[1.50, 12345678901234567890.1],' in answer.text) == (201, True)
     assert [trace.key for trace in rest.store.traces("orders")] == ["[1.50, 12345678901234567890.1]"]
+
+
+def test_no_key_makes_the_traces_unreadable(rest: Rest, one: NodeRecord) -> None:
+    body = b'{"table": "orders", "key": [1e400]}'
+    assert "must be a list" in rest.message("POST", TRACES, status=400, content=body, headers=AS_JSON)
+    assert rest.get(TRACES) == []
+    number = rest.store.ask_trace("orders", table="orders", key="[NaN]", most=1, seconds=60)  # as before it was refused
+    assert [(trace["number"], trace["key"]) for trace in rest.get(TRACES)] == [(number, None)]
 
 
 def test_a_trace_that_cannot_be_made_is_refused_with_the_reason(rest: Rest, one: NodeRecord) -> None:
@@ -151,4 +163,4 @@ def test_a_trace_that_cannot_be_made_is_refused_with_the_reason(rest: Rest, one:
     assert rest.get(TRACES) == []
     for _ in range(10):
         rest.ask("POST", TRACES, status=201)
-    assert "wait until one of them is over" in rest.message("POST", TRACES, status=409)
+    assert "wait until one of them is over, or end one" in rest.message("POST", TRACES, status=409)

@@ -22,7 +22,7 @@ from cdc_core.web.page.letters import (
 from cdc_core.web.page.signing_in import ask_for_token, sign_in, sign_out
 from cdc_core.web.page.states import ACTIONS
 from cdc_core.web.page.static_files import static_file
-from cdc_core.web.page.traces import begin_trace
+from cdc_core.web.page.traces import begin_trace, end_trace
 from cdc_core.web.page.views import (
     show_changefeed,
     show_nodes,
@@ -52,6 +52,7 @@ def page_endpoints() -> list[Endpoint]:
         _endpoint("GET", f"{_FEED}/live", Role.VIEW, stream_changefeed),
         _endpoint("GET", f"{_FEED}/points", Role.VIEW, the_points),
         _endpoint("POST", f"{_FEED}/traces", Role.OPERATE, begin_trace),
+        _endpoint("POST", f"{_FEED}/traces/{{number}}/end", Role.OPERATE, end_trace),
         *_steering(),
         *_dead_letters(),
         *_creating(),

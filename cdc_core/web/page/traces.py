@@ -12,14 +12,15 @@ from starlette.responses import Response
 
 from cdc_core.options import counted
 from cdc_core.store.traces import TraceRecord
-from cdc_core.watching.trace import STAGES, TracedChange, checked_key
+from cdc_core.watching.trace import STAGES, TracedChange
+from cdc_core.watching.trace_keys import checked_key
 from cdc_core.web.page.rendering import redirect
 from cdc_core.web.page.requests import form_values, known_name
 from cdc_core.web.page.site import site_of
 from cdc_core.web.page.texts import UNKNOWN, clock_text
-from cdc_core.web.v1.traces import begun
+from cdc_core.web.v1.traces import begun, found_trace
 
-__all__ = ["STAGES", "TraceView", "TracedRow", "begin_trace", "trace_views"]
+__all__ = ["STAGES", "TraceView", "TracedRow", "begin_trace", "end_trace", "trace_views"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,7 @@ class TraceView:
     number: int
     title: str
     state: str
+    is_active: bool
     rows: Sequence[TracedRow]
 
 
@@ -64,6 +66,14 @@ def begin_trace(request: Request) -> Response:
     return redirect(f"/ui/changefeeds/{quote(name, safe='')}?done=trace#traces")
 
 
+def end_trace(request: Request) -> Response:
+    """Have one trace ended, and what it found forgotten. Raises: Refusal."""
+    store = site_of(request).deployment.store
+    name = known_name(request, store)
+    store.end_trace(found_trace(store, name, str(request.path_params["number"])).number)
+    return redirect(f"/ui/changefeeds/{quote(name, safe='')}?done=end-trace#traces")
+
+
 def _view(record: TraceRecord) -> TraceView:
     about = "any table" if record.table is None else record.table
     until = f"active until {clock_text(datetime.fromtimestamp(record.expires, UTC))}" if record.is_active else "over"
@@ -72,6 +82,7 @@ def _view(record: TraceRecord) -> TraceView:
         number=record.number,
         title=f"{about}, next changes" if record.key is None else f"{about} {record.key}",
         state=f"{until}; {len(changes)} of at most {counted(record.most, 'change')}",
+        is_active=record.is_active,
         rows=[_row(change) for change in changes],
     )
 

@@ -41,6 +41,7 @@ _DONE = {
     "replay": "The dead letters were replayed.",
     "discard": "The dead letter was discarded.",
     "trace": "The next changes are traced.",
+    "end-trace": "The trace is ended and forgotten.",
     "drain": "The node hands over its jobs and ends.",
 }
 """What a page says after a form was obeyed, by its parameter `done`."""

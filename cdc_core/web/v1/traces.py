@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from cdc_core.errors import ConfigError
 from cdc_core.option_values import read_duration
@@ -16,11 +15,12 @@ from cdc_core.options import did_you_mean, format_duration
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.traces import TraceRecord
 from cdc_core.watching.trace import LONGEST_S, MOST_CHANGES, TracedChange, traced_table
+from cdc_core.watching.trace_keys import checked_key, key_number, written_key
 from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Refusal
 from cdc_core.web.requests import json_object, name_of
 
-__all__ = ["begin_trace", "begun", "end_trace", "trace", "traces"]
+__all__ = ["begin_trace", "begun", "end_trace", "found_trace", "trace", "traces"]
 
 _MEMBERS = ("table", "key", "rows", "timeout")
 _ROWS = 10
@@ -29,11 +29,11 @@ _TIMEOUT = "2m"
 
 def traces(request: Request) -> Response:
     """Return the traces of a job, the first one first, also those of `cdc trace` while that runs."""
-    return JSONResponse([_values(each) for each in _store_of(request).traces(name_of(request))])
+    return _json(f"[{','.join(map(_text, _store_of(request).traces(name_of(request))))}]")
 
 
 def trace(request: Request) -> Response:
-    return JSONResponse(_values(_found(request)))
+    return _json(_text(_found(request)))
 
 
 def begin_trace(request: Request) -> Response:
@@ -50,7 +50,7 @@ def begin_trace(request: Request) -> Response:
     key = None if asked.get("key") is None else _key_text(request.state.body)
     name, rows = name_of(request), asked.get("rows", _ROWS)
     number = begun(store, name, table=table, key=key, rows=rows, timeout=timeout)
-    return JSONResponse(_values(_record(store, name, number)), status_code=201)
+    return _json(_text(found_trace(store, name, str(number))), status=201)
 
 
 def end_trace(request: Request) -> Response:
@@ -82,12 +82,21 @@ def begun(
         raise Refusal(409, str(error)) from error
 
 
+def found_trace(store: ProgressStore, name: str, number: str) -> TraceRecord:
+    """Return the trace of changefeed *name* with *number*, as it is in a path. Raises: Refusal."""
+    found = next((each for each in store.traces(name) if str(each.number) == number), None)
+    if found is None:
+        raise Refusal(404, f"'{name}' has no such trace; those that are over are forgotten after an hour")
+    return found
+
+
 def _key_text(body: bytes) -> str:
     """Return the member `key` of the body as it was written, but for spaces: numbers keep all of their digits."""
-    values = json.loads(body, parse_float=Decimal)["key"]
-    if not isinstance(values, list) or not values or any(isinstance(value, list | dict | None) for value in values):
-        raise Refusal(400, "'key' must be a list of the values of a key, such as [42]")
-    return f"[{', '.join(str(each) if isinstance(each, Decimal) else json.dumps(each) for each in values)}]"
+    try:
+        return written_key(json.loads(body, parse_float=key_number)["key"])
+    except ValueError as error:
+        reason = "'key' must be a list of the values of a key as messages show them, such as [42] or [\"eu\", 7]"
+        raise Refusal(400, reason) from error
 
 
 def _store_of(request: Request) -> ProgressStore:
@@ -99,25 +108,32 @@ def _store_of(request: Request) -> ProgressStore:
 
 
 def _found(request: Request) -> TraceRecord:
-    number = str(request.path_params["number"])
-    is_one = number.isascii() and number.isdecimal() and len(number) < 19
-    return _record(_store_of(request), name_of(request), int(number) if is_one else 0)
+    return found_trace(_store_of(request), name_of(request), str(request.path_params["number"]))
 
 
-def _record(store: ProgressStore, name: str, number: int) -> TraceRecord:
-    found = next((each for each in store.traces(name) if each.number == number), None)
-    if found is None:
-        raise Refusal(404, f"job '{name}' has no such trace; those that are over are forgotten after an hour")
-    return found
-
-
-def _values(record: TraceRecord) -> dict[str, Any]:
-    return {
-        "number": record.number,
-        "table": record.table,
-        "key": None if record.key is None else json.loads(record.key),
+def _text(record: TraceRecord) -> str:
+    """Return the trace as JSON. Its key is the text of the store, as a parsed number would lose digits."""
+    first = {"number": record.number, "table": record.table}
+    others = {
         "rows": record.most,
         "until": datetime.fromtimestamp(record.expires, UTC).isoformat(timespec="seconds"),
         "active": record.is_active,
         "changes": [TracedChange.from_json(change).to_json() for change in record.found.values()],
     }
+    return f'{_dumped(first)[:-1]},"key":{_shown_key(record.key)},{_dumped(others)[1:]}'
+
+
+def _shown_key(key: str | None) -> str:
+    """Return the key of a trace as JSON; null also for one that is none, which an old version has stored."""
+    try:
+        return "null" if key is None else checked_key(key)
+    except ConfigError:
+        return "null"
+
+
+def _dumped(values: dict[str, Any]) -> str:
+    return json.dumps(values, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _json(text: str, *, status: int = 200) -> Response:
+    return Response(text, status_code=status, media_type="application/json")
