@@ -20,6 +20,8 @@ _MOST_WAITING = 1000
 """As many changes as all traces of a changefeed can keep."""
 _LONGEST_S = 60.0
 """How long a change may wait for a store that does not take it."""
+_LONGEST_COUNT_S = 3600.0
+"""How long the store may be silent before the count of what it did not take is forgotten: no trace lasts longer."""
 _REST_S = 1.0
 """How long the store is left alone after it has failed."""
 _IDLE_S = 2.0
@@ -41,6 +43,7 @@ class TraceTeller:
         self._missed: Counter[int] = Counter()
         self._thread: threading.Thread | None = None
         self._answers = True
+        self._silent_since: float | None = None
         self._closed = False
 
     def tell(self, changes: Iterable[TracedChange], *, wait_s: float = 0.0) -> None:
@@ -103,6 +106,7 @@ class TraceTeller:
             missed = self._missed[number]
         store.put_traced(number, {identity: change for (_, identity), (_, change) in told.items()}, missed=missed)
         with self._changed:
+            self._silent_since = None
             self._missed[number] -= missed
             self._missed += Counter()  # without those that are none
             for which, kept in told.items():
@@ -115,12 +119,14 @@ class TraceTeller:
     def _rest(self) -> None:
         """Leave the store alone for a while, and leave out what has waited for too long, or all after `close`."""
         with self._changed:
-            self._answers = False
+            self._answers, now = False, time.monotonic()
+            self._silent_since = now if self._silent_since is None else self._silent_since
             if self._closed:
                 self._waiting.clear()
-                self._missed.clear()
             for which, (since, _) in list(self._waiting.items()):
-                if time.monotonic() - since > _LONGEST_S:
+                if now - since > _LONGEST_S:
                     del self._waiting[which]
                     self._missed[which[0]] += 1
+            if self._closed or now - self._silent_since > _LONGEST_COUNT_S:
+                self._missed.clear()
             self._changed.wait_for(lambda: self._closed, _REST_S)

@@ -16,6 +16,8 @@ __all__ = ["clock_reading", "items"]
 
 _TIME_TYPES = ("date", "timestamp", "timestamp_ntz")
 _CLOCK_WORD = re.compile(r"(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+_NAME_OF_ZONE = re.compile(r"[A-Za-z]{2}")
+"""In a text of a time of day: the hour in UTC then depends on the date, for summer time."""
 _OF_THE_TIME = frozenset({"Hour", "Minute", "Second", "SecondWithFraction"})
 """Expressions of a timestamp, in UTC, that do not depend on its date."""
 _FORMATTED = "DateFormatClass"
@@ -36,7 +38,7 @@ def clock_reading(expression: JavaObject, times: Collection[str], *, only_time: 
         if found := _CLOCK_WORD.match(constant):
             return f"'{found[0].lower()}' reads the clock; the time of the commit is statement_timestamp()"
         adds_date = of_zone and not only_time
-        if adds_date and TIME_OF_DAY.match(constant):
+        if (adds_date or (of_zone and _NAME_OF_ZONE.search(constant))) and TIME_OF_DAY.match(constant):
             return no_date(f"'{constant}'")
         column = next(iter(typed_columns(text.sql())), None) if text.nodeName() == "GetStructField" else None
         if adds_date and column in times:

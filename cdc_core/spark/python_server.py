@@ -22,6 +22,7 @@ import shutil
 import signal
 import socket
 import sys
+import termios
 import traceback
 import weakref
 from collections.abc import Mapping, Sequence
@@ -236,6 +237,16 @@ def _load(modules: Sequence[str]) -> None:
             os.execve(sys.executable, [*sys.orig_argv[: -len(modules)], *others], environment)
 
 
+def _leave_terminal() -> None:
+    """Have no terminal: a process of the background that reads from it, as for a passphrase, would be stopped."""
+    with suppress(OSError):
+        terminal = os.open("/dev/tty", os.O_RDWR)
+        try:
+            fcntl.ioctl(terminal, termios.TIOCNOTTY)
+        finally:
+            os.close(terminal)
+
+
 def _load_adbc() -> None:
     """Load ADBC, if it is installed, without Polars, which it loads if that is, and needs for nothing but Polars' data.
 
@@ -256,6 +267,7 @@ def _left_by_modules() -> tuple[int, int, int]:
 if __name__ == "__main__":
     descriptor, directory, *modules = sys.argv[1:]
     end = End()
+    _leave_terminal()
     for module in _LOADED:
         import_module(module)
     _load(modules)

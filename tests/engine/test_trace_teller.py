@@ -123,6 +123,21 @@ def test_a_store_that_fails_when_the_work_has_ended_is_left_alone(store: SlowSto
     assert (store.traced(number), thread.is_alive()) == ({}, False)
 
 
+def test_a_store_that_is_gone_for_good_is_not_asked_for_ever(
+    store: SlowStore, teller: TraceTeller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("_LONGEST_S", "_LONGEST_COUNT_S", "_REST_S", "_IDLE_S"):
+        monkeypatch.setattr(trace_teller, limit, 0.0)
+    number = asked(store)
+    store.failures = [RetryableError("it is down")] * 99
+    teller.tell([change(1, number)])
+    thread = teller._thread
+    assert thread is not None
+    store.may_answer.set()
+    thread.join(60)
+    assert (thread.is_alive(), bool(store.failures)) == (False, True)
+
+
 def test_a_step_ends_also_where_no_thread_can_be_started(store: SlowStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

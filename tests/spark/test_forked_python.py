@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import stat
 import subprocess
@@ -143,6 +144,21 @@ def test_what_plugins_need_is_loaded_too_unless_each_process_must_have_it_for_it
 def test_only_workers_must_have_the_threads_of_a_task(module: str, threads: str | None, names: list[str]) -> None:
     wanted = {} if threads is None else {"OMP_NUM_THREADS": threads}
     assert too_late({"OMP_NUM_THREADS": "1"}, wanted, module) == names
+
+
+def test_it_has_no_terminal_at_which_it_could_be_stopped(tmp_path: Path) -> None:
+    """Of a group in the background, whoever reads from it is."""
+    starter = STARTER.replace("time.sleep(999)", "sys.stdin.readline()")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-c", starter, str(tmp_path)])
+    try:
+        server = psutil.Process(int(os.read(terminal, 100).split()[0]))
+        eventually(lambda: server.terminal() is None, what="the server without a terminal")
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(terminal)
 
 
 def test_what_a_process_prints_is_seen_whatever_becomes_of_it(forked: ForkedPython, modules: Path) -> None:

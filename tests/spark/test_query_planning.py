@@ -394,6 +394,7 @@ def test_what_a_time_of_day_shows_without_a_date_does_not_read_the_clock(session
     assert row == {"h": 12, "m": 34, "s": "56.000000", "c": 15, "f": "12:34"}
     for expression in (
         "hour('now')",
+        "hour('12:30 Europe/Berlin')",
         "date_format(hour, 'dd HH')",
         "hour(hour + INTERVAL '1' HOUR)",
         "hour::timestamp",
