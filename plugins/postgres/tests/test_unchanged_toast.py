@@ -9,7 +9,7 @@ import pytest
 from cdc_testing.feeding import Change, feed_of
 from cdc_testing.postgres import Sql, table_of
 
-from cdc_core import Op, RowBatch, SchemaChangeRules
+from cdc_core import Op, RetryableRangefeedError, RowBatch, SchemaChangeRules
 
 LOOKUP = {"unchanged_toast": "lookup"}
 BIG = "x" * 5000
@@ -103,6 +103,20 @@ def test_with_lookup_the_present_value_is_delivered(database: str, sql: Sql) -> 
         sql.execute("UPDATE t SET big = repeat('y', 5000) WHERE id = 1")
         feed.catch_up()
         assert [change.after for change in feed.changes] == [{"id": 1, "big": "y" * 5000, "n": 1}] * 2
+
+
+def test_the_wait_for_a_locked_table_in_a_lookup_ends_after_lock_timeout(database: str, sql: Sql) -> None:
+    with feed_of(database, "t", initial_scan=False, options={**LOOKUP, "lock_timeout": 0.2}) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("UPDATE t SET n = 1 WHERE id = 1")
+        with sql.transaction():
+            sql.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+            with pytest.raises(RetryableRangefeedError, match=r"looking up values of public\.t: .* lock timeout"):
+                feed.steps_until(lambda: bool(feed.changes))
+        feed.restart()
+        feed.catch_up()
+        assert [change.unavailable for change in feed.changes] == [()]
 
 
 @pytest.mark.parametrize(

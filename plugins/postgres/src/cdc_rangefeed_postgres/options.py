@@ -42,8 +42,8 @@ class PostgresOptions:
     )
     lock_timeout: Duration = option(
         Duration(10.0),
-        doc="How long the initial scan waits for an ACCESS SHARE lock on a table, before another attempt. Only "
-        "statements such as ALTER TABLE and VACUUM FULL block this lock.",
+        doc="How long the initial scan, or a look-up of large values, waits for an ACCESS SHARE lock on a table, "
+        "before another attempt. Only statements such as ALTER TABLE and VACUUM FULL block this lock.",
     )
     slot_name: str | None = option(
         None,

@@ -89,7 +89,10 @@ class PostgresReader(SliceReader):
     def _connect(self, role: str) -> Any:
         if role not in self._connections:
             with self._server.translated("connecting"):
-                self._connections[role] = self._server.connect_arrow(role)
+                connection = self._connections[role] = self._server.connect_arrow(role)
+                if role == _LOOKUP:
+                    with connection.cursor() as cursor:
+                        cursor.execute(f"SET lock_timeout = '{int(self.context.options.lock_timeout * 1000)}ms'")
         return self._connections[role]
 
     def _abandon(self, role: str) -> None:
