@@ -247,6 +247,24 @@ def test_large_values_that_were_left_out_are_looked_up_until_the_table_is_scanne
         assert "left_out" not in before["tables"]["public.t"]
 
 
+@pytest.mark.parametrize("key", ["int[]", "pair"])
+def test_a_table_whose_rows_cannot_be_looked_up_goes_on_after_a_move(database: str, sql: Sql, key: str) -> None:
+    sql.execute("CREATE TYPE pair AS (a int, b int)")
+    sql.execute(f"CREATE TABLE a (id {key} PRIMARY KEY, n int, body text)")
+    sql.execute("ALTER TABLE a ALTER COLUMN body SET STORAGE EXTERNAL")
+    one = "'{1}'" if key == "int[]" else "'(1,2)'"
+    sql.execute(f"INSERT INTO a VALUES ({one}, 0, repeat('x', 5000))")
+    with feed_of(database, "a") as feed:
+        started(feed)
+        sql.execute("UPDATE a SET n = 1")
+        feed.move("now")
+        sql.execute("UPDATE a SET n = 2")
+        started(feed)
+        last = feed.changes[-1]
+        assert last.after is not None
+        assert (last.after["n"], last.unavailable) == (2, ("body",))
+
+
 def test_nothing_is_looked_up_after_a_move_that_was_undone(database: str, sql: Sql) -> None:
     sql.execute("ALTER TABLE t ADD COLUMN body text")
     sql.execute("ALTER TABLE t ALTER COLUMN body SET STORAGE EXTERNAL")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from cdc_core import Slice, StepLimit, Timestamp
 from cdc_rangefeed_postgres.catalog import Catalog
 from cdc_rangefeed_postgres.log_slice import LogSlice
+from cdc_rangefeed_postgres.scan_values import has_key_texts
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.token import PostgresToken
 from cdc_rangefeed_postgres.types import binary_safe
@@ -34,7 +35,7 @@ class LogPlan:
         versions = {self.catalog.tables[name].oid: found for name, found in self.versions.lists.items() if found}
         scan = self.start.scan
         scanned = {part.table for part in scan.parts} if scan is not None else set()
-        left_out = {name for name, state in self.start.tables.items() if state.left_out}
+        left_out = {name for name, state in self.start.tables.items() if state.left_out and self._has_key_texts(name)}
         payload = LogSlice(
             slot=self.slot,
             start=self.start.lsn,
@@ -50,6 +51,10 @@ class LogPlan:
             endpoint=self.end.endpoint,
         )
         return [Slice(lower=after.next(), payload=payload)]
+
+    def _has_key_texts(self, table: str) -> bool:
+        """Return whether rows of *table* can be looked up. If not, a move cannot be undone, and must end nothing."""
+        return all(has_key_texts(version.schema) for version in self.versions.lists.get(table, ()))
 
 
 def log_end(start: PostgresToken, limit: StepLimit) -> int:

@@ -14,7 +14,7 @@ from cdc_rangefeed_postgres.completion import Lookup, completed
 from cdc_rangefeed_postgres.fields import Ints, Mask, Messages
 from cdc_rangefeed_postgres.keys import fold
 from cdc_rangefeed_postgres.relation_tracker import RelationTracker
-from cdc_rangefeed_postgres.scan_values import has_texts
+from cdc_rangefeed_postgres.scan_values import has_key_texts
 from cdc_rangefeed_postgres.toast import fill_from_earlier, require_keys, unavailable_of
 from cdc_rangefeed_postgres.transactions import Stamps, TransactionClock
 from cdc_rangefeed_postgres.truncation import Truncate, note_tables
@@ -97,7 +97,7 @@ class LogDecoder:
             whole, wanted = self._batch(changes, stamps)
             if self._lookup_in is None or version.schema.name.qualified in self._lookup_in:
                 wanted = np.ones(len(whole), np.bool_)
-            elif not all(has_texts(whole.schema.column(name).type) for name in whole.schema.primary_key):
+            elif not has_key_texts(whole.schema):
                 wanted = np.zeros(len(whole), np.bool_)
             start = 0
             for batch in self._slices(whole):

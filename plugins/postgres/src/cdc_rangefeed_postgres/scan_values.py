@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_core import START_OVER, ColumnType, Kind, TerminalRangefeedError
+from cdc_core import START_OVER, ColumnType, Kind, TableSchema, TerminalRangefeedError
 from cdc_rangefeed_postgres.builtin_types import BUILTIN, BUILTIN_ARRAYS
 from cdc_rangefeed_postgres.columns import ColumnReader, column_readers
 from cdc_rangefeed_postgres.datetime_limits import (
@@ -22,7 +22,7 @@ from cdc_rangefeed_postgres.datetimes import sql_date, sql_time, sql_timestamp
 from cdc_rangefeed_postgres.names import quoted
 from cdc_rangefeed_postgres.types import TableVersion
 
-__all__ = ["has_texts", "select_list", "sql_texts", "to_struct"]
+__all__ = ["has_key_texts", "select_list", "sql_texts", "to_struct"]
 
 _DIRECT_KINDS = {
     Kind.BOOL,
@@ -61,9 +61,9 @@ def to_struct(batch: pa.RecordBatch, version: TableVersion, columns: Sequence[st
     return pa.StructArray.from_arrays(arrays, fields=fields)
 
 
-def has_texts(type_: ColumnType) -> bool:
-    """Return whether `sql_texts` takes values of the type."""
-    return type_.kind not in (Kind.ARRAY, Kind.COMPOSITE)
+def has_key_texts(schema: TableSchema) -> bool:
+    """Return whether `sql_texts` takes values of all key columns, so that rows can be looked up by key."""
+    return all(_has_texts(schema.column(name).type) for name in schema.primary_key)
 
 
 def sql_texts(array: pa.Array, type_: ColumnType) -> list[str | None]:
@@ -71,7 +71,7 @@ def sql_texts(array: pa.Array, type_: ColumnType) -> list[str | None]:
 
     Raises: TerminalRangefeedError for arrays and composites.
     """
-    if not has_texts(type_):
+    if not _has_texts(type_):
         raise TerminalRangefeedError(
             f"rows cannot be looked up by a key of type {type_.source}. Run ALTER TABLE … REPLICA IDENTITY FULL on the"
             f" table. {START_OVER}"
@@ -88,6 +88,10 @@ def sql_texts(array: pa.Array, type_: ColumnType) -> list[str | None]:
     if type_.kind is Kind.FLOAT and type_.bits == 32:
         return [None if value is None else str(np.float32(value)) for value in array.to_pylist()]
     return [None if value is None else str(value) for value in array.to_pylist()]
+
+
+def _has_texts(type_: ColumnType) -> bool:
+    return type_.kind not in (Kind.ARRAY, Kind.COMPOSITE)
 
 
 def _readers(version: TableVersion, columns: Sequence[str] | None) -> Sequence[ColumnReader]:
