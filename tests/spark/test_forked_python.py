@@ -74,8 +74,9 @@ def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedPython]:
 
 def started(python: ForkedPython, modules: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
     """Start *words* as Spark does: with the environment that the server has, *variables*, and some of Spark's own."""
-    pipe, server = subprocess.PIPE, python._server
-    known = psutil.Process(server.pid).environ() if server.poll() is None else os.environ
+    pipe, server, known = subprocess.PIPE, python._server, {}
+    while not known:  # while it begins anew, it has none
+        known = psutil.Process(server.pid).environ() if server.poll() is None else dict(os.environ)
     return subprocess.Popen(
         [python.program, *words],
         stdin=pipe,

@@ -142,7 +142,7 @@ def test_a_preview_shows_messages_and_leaves_nothing_behind(
         values = {"name": "shelf", "source": source, "tables": "public.shelf", "sink": f"file://{out}"}
         assert browser.post("/ui/new", **values).status == 303
         answer = browser.get("/ui/changefeeds/shelf/preview?rows=5")
-        assert browser.get("/ui/changefeeds/shelf/preview?rows=0").status == 409
+        assert browser.get("/ui/changefeeds/shelf/preview?rows=0").status == 400
     assert "2 messages; nothing was sent." in answer.page.text
     assert '"label": "plain"' in answer.page.text
     assert answer.page.active == []

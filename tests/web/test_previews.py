@@ -42,12 +42,12 @@ def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 
 def children() -> list[psutil.Process]:
-    """Return the processes below this one, except those of a PostgreSQL, which begins and ends some at any time."""
+    """Return the processes that make previews, and those that they have started."""
     found = []
-    for process in psutil.Process().children(recursive=True):
+    for process in psutil.Process().children():
         with suppress(psutil.NoSuchProcess):
-            if process.name() != "postgres":
-                found.append(process)
+            if "cdc_core.web.v1.preview_main" in process.cmdline():
+                found += [process, *process.children(recursive=True)]
     return found
 
 
