@@ -30,7 +30,7 @@ from cdc_core.jobs.reverting import Reverting
 from cdc_core.jobs.schedules import Schedules
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.jobs.time_limit import TimeLimit, end_process
-from cdc_core.jobs.work import Work
+from cdc_core.jobs.work import Work, saved_steps
 from cdc_core.options import format_duration
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.job_values import Adoption, JobRecord, NodeRecord, Overview
@@ -340,6 +340,7 @@ class Node:
 
     def _made(self, adopted: Adoption, lease: Lease) -> Work:
         feed, settings = self._definitions.resolve(adopted.name), self._settings
+        before = None if adopted.clean else saved_steps(self._store, adopted.name)
         how: dict[str, Any] = {
             "resume_command": f"cdc resume {adopted.name}",
             "job_epoch": adopted.epoch,
@@ -351,7 +352,7 @@ class Node:
             run: Supervisor | ChildRun = Supervisor(feed, store=store, state_dir=settings.home, host=self._host, **how)
         else:
             run = ChildRun(feed, store=settings.store, state_dir=settings.home, until=lease.until, **how)
-        return Work(run, feed, after_unclean=not adopted.clean)
+        return Work(run, feed, steps_before=before)
 
     def _revert(self, name: str, lease: Lease) -> None:
         log.info("job '%s' drops what it holds at its source", name)

@@ -13,8 +13,9 @@ from cdc_core.jobs.reverting import Reverting
 from cdc_core.masking import mask
 from cdc_core.store.job_values import Ended, NodeRecord
 from cdc_core.store.progress import ProgressStore
+from cdc_core.telemetry import metrics
 
-__all__ = ["Ending", "Work"]
+__all__ = ["Ending", "Work", "saved_steps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,11 @@ class Work:
     """Whether it was told to stop."""
     moves_to: NodeRecord | None = None
     """The node that is to have the job when it has stopped."""
-    after_unclean: bool = False
-    """Whether an earlier node may still be in a call of the sink. A run that has begun has waited for that."""
+    steps_before: float | None = None
+    """How many steps were saved when this work began, if an earlier node may still be in a call of the sink then.
+
+    Once another step is saved, what such a call delivers late are repeats.
+    """
 
     @property
     def is_movable(self) -> bool:
@@ -47,8 +51,9 @@ class Work:
     def ending(self, store: ProgressStore) -> Ending | None:
         """Return how it has ended, None while it goes on. Raises: RetryableError from the store."""
         found = self._ending(store)
-        waited = not self.after_unclean or (not isinstance(self.run, Reverting) and self.run.has_begun)
-        return found if found is None or waited else replace(found, clean=False)
+        if found is None or self.feed is None or self.steps_before is None:
+            return found
+        return found if saved_steps(store, self.feed.name) > self.steps_before else replace(found, clean=False)
 
     def _ending(self, store: ProgressStore) -> Ending | None:
         if isinstance(self.run, Reverting):
@@ -66,3 +71,9 @@ class Work:
         if self.feed.options.on_error == "pause":
             return Ending("paused", f"job failed ({text}) but is being paused because of on_error=pause")
         return Ending("failed", text)
+
+
+def saved_steps(store: ProgressStore, name: str) -> float:
+    """Return how many steps of changefeed *name* were ever saved. Raises: RetryableError."""
+    progress = store.load(name)
+    return 0.0 if progress is None else progress.tally.value(metrics.STEPS)

@@ -1,22 +1,26 @@
-"""A job that was not handed over cleanly stays so until a run has waited for what its earlier node may still do."""
+"""A job that was not handed over cleanly stays so until what its earlier node may still deliver are repeats."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from cdc_testing.engine import counter_feed, eventually
 from cdc_testing.stored import DEFINITION, die, node
 
+from cdc_core.engine.starting import register
+from cdc_core.engine.supervisor import Outcome
 from cdc_core.jobs.definitions import Definitions
 from cdc_core.jobs.node import Node
 from cdc_core.jobs.settings import NodeSettings
+from cdc_core.jobs.work import Ending, Work, saved_steps
 from cdc_core.locality import Locality
 from cdc_core.plugins.host import PluginHost
-from cdc_core.store.progress import ProgressStore
+from cdc_core.store.progress import Progress, ProgressStore
 
 
 class _SlowHost:
@@ -66,3 +70,16 @@ def test_a_run_that_ends_before_it_has_begun_has_waited_for_nobody(
     found = store.find_job("t")
     assert found is not None
     assert (found.state, found.node_id, found.clean) == ("running", None, clean)
+
+
+@pytest.mark.parametrize("steps", [7, 8])
+def test_only_a_run_that_has_saved_a_step_leaves_it_clean(store: ProgressStore, tmp_path: Path, steps: int) -> None:
+    feed = counter_feed(tmp_path)
+    register(feed, store)
+    epoch = store.begin_attempt("t")
+    store.save("t", epoch, Progress(token={}, counters={"steps": 7}))
+    run: Any = SimpleNamespace(has_begun=True, outcome=Outcome("stopped"))
+    work = Work(run, feed, steps_before=saved_steps(store, "t"))
+    store.save("t", epoch, Progress(token={}, counters={"steps": steps}))
+    assert work.ending(store) == Ending("stopped", clean=steps == 8)
+    assert Work(run, feed).ending(store) == Ending("stopped", clean=True), "nobody was left behind"
