@@ -77,7 +77,10 @@ class Script:
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory)
 
-    def order(self, name: str, text: str = "") -> None:
+    def order(self, name: str, text: str = "", *, times: int = 1) -> None:
+        """Have *text* obeyed, *times* times one after the other."""
+        for later in range(1, times):
+            (self.directory / f"{name}.later.{later}").write_text(text)
         unfinished = self.directory / f"{name}.given"
         unfinished.write_text(text)
         unfinished.rename(self.directory / name)  # whoever takes it finds all of it
@@ -92,6 +95,8 @@ class Script:
             return None
         text = taken.read_text()
         taken.unlink()
+        for later in sorted(self.directory.glob(f"{name}.later.*"))[:1]:
+            later.rename(path)
         return text
 
     def pending(self, name: str) -> bool:
