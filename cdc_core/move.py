@@ -1,4 +1,4 @@
-"""Tokens, and how a changefeed that is stopped gets another one."""
+"""Tokens, and what moving a stopped changefeed to another position returns."""
 
 from __future__ import annotations
 

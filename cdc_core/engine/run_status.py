@@ -1,4 +1,4 @@
-"""What a run says of itself: to whoever watches it, and to the progress store."""
+"""The status of a run, as it is shown to its watcher and kept in the progress store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["RunStatus", "WatchError"]
 
 
 class WatchError(Exception):
-    """Whoever watches the status failed, as its only argument says. No retry helps."""
+    """The callback that watches the status raised its only argument. No retry helps."""
 
 
 class RunStatus:
@@ -43,7 +43,7 @@ class RunStatus:
         return self._record is not None
 
     def continue_from(self, high_water: Timestamp) -> None:
-        """Begin with what is saved: how far the changefeed is, and its retries so far. Nobody is told."""
+        """Start from what is saved, the high-water mark and the retries so far, without telling anyone."""
         before = self._store.status(self._name)
         retries: Mapping[str, int] = {} if before is None else before.values.get("retries", {})
         self.now = replace(self.now, high_water=high_water, retries=retries)
@@ -54,7 +54,7 @@ class RunStatus:
         self._epoch = epoch
 
     def set(self, **changes: Any) -> None:
-        """Change the status. Nobody is told before the next `say`."""
+        """Change the status, without telling anyone before the next `say`."""
         self.now = replace(self.now, **changes)
 
     def say(self, **changes: Any) -> None:

@@ -33,8 +33,8 @@ class PlannedMove:
             return "nothing is left out, and nothing comes again"
         if self.move.forward and self.move.back:
             return (
-                "changes in between are NOT delivered of sources that go forward, and delivered again of those that go"
-                " back"
+                "changes in between are NOT delivered from sources that go forward, and are delivered again from those"
+                " that go back"
             )
         return "changes in between are delivered again" if self.move.back else "changes in between are NOT delivered"
 

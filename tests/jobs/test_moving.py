@@ -44,7 +44,8 @@ def test_what_is_told_of_several_sources_names_both_directions(tmp_path: Path) -
     both = plan(str(Timestamp(60)))
     assert (both.move.forward, both.move.back) == (True, True)
     assert both.effect == (
-        "changes in between are NOT delivered of sources that go forward, and delivered again of those that go back"
+        "changes in between are NOT delivered from sources that go forward, and are delivered again from those that go"
+        " back"
     )
     assert plan(str(Timestamp(90))).effect == "changes in between are NOT delivered"
     assert plan(str(Timestamp(40))).effect == "changes in between are delivered again"

@@ -39,7 +39,7 @@ def preview(request: Request) -> Response:
 def messages(deployment: Deployment, name: str, rows: int, *, is_gone: Callable[[], bool]) -> list[Previewed]:
     """Return the messages that a job would send for so many *rows*. Raises: Refusal; ConfigError.
 
-    With a query, or sections of tables, this takes some seconds, unless *is_gone* says before that nobody waits.
+    With a query, or sections of tables, this takes several seconds, unless *is_gone* says that the client has left.
     """
     known = deployment.store.find(name)
     if known is None or deployment.store.find_job(name) is None:

@@ -61,7 +61,7 @@ def _answer(job: Mapping[str, Any], answers: BinaryIO) -> None:
 def _end_with(orders: BinaryIO, scratch: str) -> NoReturn:
     """Wait for the end of *orders*, which is that of the server, and end this process and all that it has started.
 
-    Nobody else removes *scratch* then, the directory of its files.
+    It removes *scratch*, the directory of its files, as no other process will.
     """
     orders.read()
     kill_session(os.getpid(), but=os.getpid())

@@ -35,8 +35,7 @@ def preview_apart(feed: ResolvedChangefeed, *, rows: int, is_gone: Callable[[], 
 
     On return, also when this raises, the process and all that it has started have ended, and their files are gone. It
     gets the feed, secrets included, through a pipe. When this process ends, however that happens, the other one removes
-    these files and ends by itself. *is_gone* is asked some
-    times a second whether nobody waits any more.
+    these files and ends by itself. *is_gone* is asked several times a second whether the client has left.
 
     Raises: what `preview` raises; TerminalError when the process takes too long, sends too much, or ends too early, and
     when *is_gone* says so.

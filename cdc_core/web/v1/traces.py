@@ -37,7 +37,7 @@ def trace(request: Request) -> Response:
 
 
 def begin_trace(request: Request) -> Response:
-    """Follow the next changes until there are enough, or the time is over. Nobody has to wait for it."""
+    """Begin to follow the next changes, until there are enough or the time is up. Returns at once."""
     store, asked = _store_of(request), json_object(request, empty=True)
     for member in asked:
         if member not in _MEMBERS:

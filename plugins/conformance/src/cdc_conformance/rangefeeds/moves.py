@@ -50,7 +50,7 @@ class Moves(RangefeedSuite):
     def test_a_move_into_the_future_is_refused(self, workload: Workload, open_feed: OpenFeed) -> None:
         """A time that is later than the source's clock, and a text that is no position, raise ConfigError.
 
-        Changes up to a position in the future would be left out although nobody knows them yet.
+        Changes up to a position in the future would be left out before they exist.
         """
         table = workload.tables[0]
         workload.fill(table, 3)

@@ -79,7 +79,7 @@ class SimulatedRangefeed(Rangefeed):
         return saved
 
     def move(self, saved: Token, to: str | Token) -> Move:
-        """There is no way back, as rows keep their timestamps, and none past a boundary, which nobody would notice."""
+        """Move forward only, as rows keep their timestamps, and not past a boundary, which would go unnoticed."""
         if is_intent(saved):
             raise ConfigError("nothing has been read yet")
         token = SimulatedToken.from_token(saved)
