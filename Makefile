@@ -13,7 +13,7 @@ SERVERS := $(READY) maven azurite spark-archive
 # Images of Python often set it, and then each of the many processes of the tests compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-kafka test test-slow test-all sabotage nemesis bench lint docs java maven azurite spark-archive clean
+.PHONY: demo demo-kafka test test-slow test-all costs sabotage nemesis bench lint docs java maven azurite spark-archive clean
 
 # With STAY=yes it goes on until Ctrl-C.
 demo: $(READY) java
@@ -23,8 +23,9 @@ demo-kafka: $(READY) maven
 	$(PYTHON) -m cdc_core demo kafka --directory build/demo-kafka $(if $(STAY),--stay)
 
 # Everything except the tests marked `slow`. Many of them wait, so two cores have work for three processes.
+# With COSTS=yes it prints the files that took the most processor time.
 test: $(SERVERS)
-	$(PYTEST) -n 3 -m "not slow"
+	$(PYTEST) -n 3 -m "not slow" $(if $(COSTS),--costs)
 
 # The tests marked `slow` only, likewise.
 test-slow: $(SERVERS)
@@ -32,6 +33,10 @@ test-slow: $(SERVERS)
 
 test-all: $(SERVERS)
 	$(PYTEST) -n 2
+
+# Compares what the last runs of the tests took with the budgets of the files.
+costs: $(READY)
+	@PYTHONPATH=tests $(PYTHON) -m cdc_testing.budgets
 
 # Breaks each promise of the conformance kit once. Exactly the test of that promise must fail.
 sabotage: $(READY)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from cdc_testing.budgets import SECTIONS, budgets
 from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
@@ -19,8 +18,10 @@ from xdist.scheduler import LoadFileScheduling
 collect_ignore_glob = ["plugins/template*"]  # .ci/check_outside.py tests them where they are installed
 pytest_plugins = [
     "cdc_testing.fixtures",
+    "cdc_testing.shared_servers",
     "cdc_testing.kafka_fixtures",
     "cdc_testing.store_fixtures",
+    "cdc_testing.costs",
     "cdc_testing.counts",
     "cdc_testing.table_rows",
     "cdc_testing.webhook_server",
@@ -29,32 +30,37 @@ pytest_plugins = [
 settings.register_profile("cdc", deadline=None)  # a busy machine may pause any test
 settings.load_profile("cdc")
 
-_SERVERS = {"kafka": ("kafka",), "spark": ("tests/spark/", "tests/end_to_end/")}
+_WITH_SPARK = ("tests/spark/", "tests/end_to_end/")
 
 
-class ByServer(LoadFileScheduling):
-    """Shares the tests by file. All that need Kafka go to one process, all that need Spark to one: starts are slow."""
+class ByCost(LoadFileScheduling):
+    """Shares the tests by file, the dearest first. All that keep a Spark go to one process, as its start is dear."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
-        return next((server for server, parts in _SERVERS.items() if any(part in file for part in parts)), file)
+        return "spark" if file.startswith(_WITH_SPARK) else file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
     """With slow tests one process would have too much to do with Spark: then share by file alone."""
-    return ByServer(config, log) if config.option.markexpr == "not slow" else None
+    return ByCost(config, log) if config.option.markexpr == "not slow" else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Have the dearest files first, so that no process is left with one of them at the end."""
+    section = SECTIONS.get(config.option.markexpr)
+    if section is not None and hasattr(config, "workerinput"):
+        of = budgets(section)
+        files = [item.nodeid.partition("::")[0] for item in items]
+        first = sorted(dict.fromkeys(files), key=lambda file: (not file.startswith(_WITH_SPARK), -of.get(file, 0)))
+        place = {file: number for number, file in enumerate(first)}
+        items.sort(key=lambda item: place[item.nodeid.partition("::")[0]])
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out the files without slow tests when only those run: each process would import them all."""
     slow_only = config.option.markexpr == "slow" and collection_path.name.startswith("test_")
     return True if slow_only and collection_path.is_file() and "slow" not in collection_path.read_text() else None
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:  # noqa: ARG001
-    """Skip what begins after the time in `CDC_TESTS_UNTIL`, in seconds since 1970: `.ci/run` has a limit."""
-    if time.time() > float(os.environ.get("CDC_TESTS_UNTIL", "inf")):
-        pytest.skip("begins after CDC_TESTS_UNTIL")
 
 
 def pytest_unconfigure() -> None:

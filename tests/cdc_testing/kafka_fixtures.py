@@ -21,10 +21,10 @@ from cdc_sink_kafka.demo.servers import (
     KafkaBroker,
     KafkaCluster,
     KafkaSecurity,
-    SchemaRegistry,
     make_certificates,
 )
 from cdc_testing.registry_proxy import RegistryProxy
+from cdc_testing.shared_servers import SERVERS
 
 __all__ = ["KAFKA_PASSWORD", "KAFKA_USER", "QUICK_RETURN", "ClusterFactory", "Kafka", "ProxyFactory", "Registry"]
 
@@ -72,38 +72,28 @@ class ProxyFactory(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _ExternalKafka:
+class _SharedKafka:
     bootstrap_servers: str
 
 
 @dataclass(frozen=True, slots=True)
-class _ExternalRegistry:
+class _SharedRegistry:
     url: str
 
 
 @pytest.fixture(scope="session")
-def kafka_broker() -> Iterator[Kafka]:
-    """A broker for the whole session: KAFKA_BOOTSTRAP_SERVERS if that is set. Use `topic_prefix` for topics.
+def kafka_broker(pytestconfig: pytest.Config) -> Kafka:
+    """The broker of the whole run: KAFKA_BOOTSTRAP_SERVERS if that is set. Use `topic_prefix` for topics.
 
     Tests that kill or pause a broker start their own.
     """
-    external = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
-    if external:
-        yield _ExternalKafka(external)
-        return
-    with KafkaBroker() as broker:
-        yield broker
+    return _SharedKafka(os.environ.get("KAFKA_BOOTSTRAP_SERVERS") or pytestconfig.stash[SERVERS].kafka())
 
 
 @pytest.fixture(scope="session")
-def schema_registry() -> Iterator[Registry]:
-    """A registry for the whole session: SCHEMA_REGISTRY_URL if that is set. Use `topic_prefix` for subjects, too."""
-    external = os.environ.get("SCHEMA_REGISTRY_URL")
-    if external:
-        yield _ExternalRegistry(external)
-        return
-    with SchemaRegistry() as registry:
-        yield registry
+def schema_registry(pytestconfig: pytest.Config) -> Registry:
+    """The registry of the whole run: SCHEMA_REGISTRY_URL if that is set. Use `topic_prefix` for subjects, too."""
+    return _SharedRegistry(os.environ.get("SCHEMA_REGISTRY_URL") or pytestconfig.stash[SERVERS].registry())
 
 
 @pytest.fixture

@@ -1,0 +1,90 @@
+"""Servers that all processes of a test run share, as their start is dear: one Kafka broker, one schema registry.
+
+The first process of the run, which hands out the tests, starts a server when a worker first asks for its address, and
+ends it after the last test.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from contextlib import ExitStack
+from multiprocessing.managers import BaseManager
+from threading import Lock, Thread
+from typing import Any
+
+import pytest
+from cdc_sink_kafka.demo.servers import KafkaBroker, SchemaRegistry
+
+__all__ = ["SERVERS", "Servers"]
+
+_WORKER_INPUT = "cdc_servers"
+
+
+class Servers:
+    """The servers of a run. Safe for several threads."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._lock = Lock()
+        self._addresses: dict[str, str] = {}
+
+    def kafka(self) -> str:
+        """Return the bootstrap servers of the run's broker."""
+        return self._address("kafka", lambda: self._stack.enter_context(KafkaBroker()).bootstrap_servers)
+
+    def registry(self) -> str:
+        """Return the URL of the run's schema registry."""
+        return self._address("registry", lambda: self._stack.enter_context(SchemaRegistry()).url)
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def _address(self, name: str, start: Callable[[], str]) -> str:
+        with self._lock:
+            if name not in self._addresses:
+                self._addresses[name] = start()
+            return self._addresses[name]
+
+
+class _Manager(BaseManager):
+    """Passes the calls of workers to the servers of the first process."""
+
+
+SERVERS = pytest.StashKey[Servers]()
+"""Where the configuration has what starts servers: `Servers`, or in a worker its proxy."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    address = getattr(config, "workerinput", {}).get(_WORKER_INPUT)
+    if address is None:
+        config.stash[SERVERS] = Servers()
+        return
+    _Manager.register("servers")
+    manager = _Manager(address=address[0], authkey=address[1])
+    manager.connect()
+    config.stash[SERVERS] = manager.servers()  # type: ignore[attr-defined]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker where it can ask."""
+    node.workerinput[_WORKER_INPUT] = _listening(node.config)
+
+
+_LISTENING = pytest.StashKey[tuple[Any, bytes]]()
+
+
+def _listening(config: pytest.Config) -> tuple[Any, bytes]:
+    if _LISTENING not in config.stash:
+        servers, key = config.stash[SERVERS], secrets.token_bytes(16)
+        _Manager.register("servers", callable=lambda: servers, exposed=("kafka", "registry"))
+        server = _Manager(address=("127.0.0.1", 0), authkey=key).get_server()
+        Thread(target=server.serve_forever, daemon=True, name="shared servers").start()
+        config.stash[_LISTENING] = (server.address, key)
+    return config.stash[_LISTENING]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.stash[SERVERS].close()
