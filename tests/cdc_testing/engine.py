@@ -15,17 +15,18 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from cdc_testing.scripted import COUNTER, JOURNAL, PLAIN, read_journal
+from cdc_testing.scripted import COUNTER, JOURNAL, PLAIN, Script, read_journal
 
 from cdc_core.config.changefeed import ChangefeedOptions
 from cdc_core.config.component import Component
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.query_host import QueryHost
 from cdc_core.engine.supervisor import Supervisor
 from cdc_core.options import Duration
 from cdc_core.store.progress import ProgressStore, store_url
 from cdc_core.telemetry.status import Status, StatusLog
 
-__all__ = ["Journal", "abandon_runs", "counter_feed", "eventually", "main", "run_feed", "stop_runs"]
+__all__ = ["Engine", "Journal", "abandon_runs", "counter_feed", "eventually", "main", "run_feed", "stop_runs"]
 
 
 _running: list[Supervisor] = []
@@ -117,6 +118,7 @@ def run_feed(
     *,
     store: ProgressStore,
     state_dir: Path,
+    host: QueryHost | None = None,
     once: bool = False,
     after_unclean: bool = False,
     status: Callable[[Status], None] = lambda _: None,
@@ -124,7 +126,7 @@ def run_feed(
 ) -> int:
     """Run *feed* as `cdc run` would and return the exit status. *status* gets every status, and may end the run.
 
-    Raises: what ended the run.
+    Without a *host* Spark is its host. Raises: what ended the run.
     """
     from cdc_core.cli.supervised import supervise
     from cdc_core.spark.host import SparkHost
@@ -133,7 +135,7 @@ def run_feed(
         feed,
         store=store,
         state_dir=state_dir,
-        host=SparkHost(feed.name, feed.spark, state_dir=state_dir),
+        host=host or SparkHost(feed.name, feed.spark, state_dir=state_dir),
         once=once,
         after_unclean=after_unclean,
         resume_command=resume_command,
@@ -144,6 +146,64 @@ def run_feed(
         return supervise([supervisor], StatusLog(interval_s=float("inf")))
     finally:
         _running.remove(supervisor)
+
+
+class Engine:
+    """Runs counting changefeeds that share a state directory; `script` pulls their strings."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.script = Script(directory)
+        self.store = ProgressStore(store_url(directory))
+        self.statuses: list[Status] = []
+
+    def run(
+        self,
+        *,
+        host: QueryHost | None = None,
+        once: bool = True,
+        after_unclean: bool = False,
+        watch: Callable[[Status], object] = lambda _: None,
+        within_s: float = 600.0,
+        resume_command: str | None = None,
+        **feed: Any,
+    ) -> int:
+        """Run to the end. *watch* sees every status. Raises: what the run raises; AssertionError when it takes long."""
+        deadline = time.monotonic() + within_s
+
+        def show(status: Status) -> None:
+            self.statuses.append(status)
+            assert time.monotonic() < deadline, f"the run did not end in {within_s:.0f} s: {status}"
+            watch(status)
+
+        return run_feed(
+            counter_feed(self.directory, **feed),
+            store=self.store,
+            state_dir=self.directory,
+            host=host,
+            once=once,
+            after_unclean=after_unclean,
+            status=show,
+            resume_command=resume_command,
+        )
+
+    @property
+    def journal(self) -> Journal:
+        return Journal(self.directory)
+
+    @property
+    def phases(self) -> list[str]:
+        """The phases that the run went through."""
+        phases: list[str] = []
+        for status in self.statuses:
+            if not phases or phases[-1] != status.phase:
+                phases.append(status.phase)
+        return phases
+
+    @property
+    def saved(self) -> int:
+        progress = self.store.load("t")
+        return 0 if progress is None else int(progress.token["n"])
 
 
 def stop_runs() -> None:

@@ -7,28 +7,29 @@ as in any run; only what Spark does between them is left out.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from cdc_core import Changefeed, ResolvedSink, Sink, SliceReader, Timestamp
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.checks import check_dead_letters, check_encoder, check_sink, check_source, prepare_sink, with_saved
-from cdc_core.engine.planner import Offset
 from cdc_core.engine.requests import RescanRequests, TraceRequests
 from cdc_core.engine.starting import register, start_token
 from cdc_core.errors import from_wire
 from cdc_core.plugins.host import PluginHost
-from cdc_core.spark.source import RangefeedReader, SlicePartition
+from cdc_core.spark.source import RangefeedReader
 from cdc_core.spark.writer import SinkWriter
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 
-__all__ = ["LocalEngine", "resolved_feed"]
+__all__ = ["LocalEngine", "Steps", "resolved_feed"]
 
 ANY: Any = None
 """Spark's own limit, and the schema of a stream, are not looked at."""
@@ -83,6 +84,30 @@ def resolved_feed(
     return resolve(changefeed, _host())
 
 
+class Steps:
+    """The steps of an attempt in this process, one slice after the other. Used by one thread."""
+
+    def __init__(self, config: AttemptConfig) -> None:
+        self._reader, self._writer = RangefeedReader(config), SinkWriter(config)
+        self._offset = self._end = self._reader.initialOffset()
+
+    def plan(self) -> bool:
+        """Plan the next step; return whether there is one. Raises: MaskedError, as `take` does."""
+        self._end = self._reader.latestOffset(self._offset, ANY)
+        return self._end != self._offset
+
+    def take(self, passed: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] = iter) -> None:
+        """Take the step that was planned. *passed* is what brings a slice's rows from its reader to its writer."""
+        messages: list[Any] = []
+        for partition in self._reader.partitions(self._offset, self._end):
+            messages.append(self._writer.write(passed(self._reader.read(partition))))
+        self._writer.commit(messages, self._end["step"])
+        self._offset = self._end
+
+    def close(self) -> None:
+        self._reader.stop()
+
+
 class LocalEngine:
     """One changefeed. `run` begins a run of it, as `cdc run` would; `step` takes one step and raises what ended it."""
 
@@ -101,10 +126,8 @@ class LocalEngine:
         )
         self._directory = directory
         self.store = ProgressStore(store_url(directory))
-        self._reader: RangefeedReader | None = None
-        self._writer: SinkWriter | None = None
+        self._steps: Steps | None = None
         self._asked: list[RescanRequests | TraceRequests] = []
-        self._offset: Offset = {}
         self.steps = 0
 
     @property
@@ -141,35 +164,26 @@ class LocalEngine:
             names = [schema.name for schema in rangefeed.schemas()]
         feed = feed.for_attempt(feed_id=feed.feed_id, epoch=epoch, table_names=names)
         config = AttemptConfig(feed=feed, state_dir=self._directory, run_dir=run_dir, start=token)
-        self._reader, self._writer = RangefeedReader(config), SinkWriter(config)
+        self._steps = Steps(config)
         self._asked = [of(feed.name, self.store, run_dir) for of in (RescanRequests, TraceRequests)]
-        self._offset = self._reader.initialOffset()
 
     def close(self) -> None:
         """Let go of what the planner holds; `run` goes on from here."""
-        if self._reader is not None:
-            self._reader.stop()
-            self._reader = None
+        if self._steps is not None:
+            self._steps.close()
+            self._steps = None
 
     def step(self) -> bool:
         """Take one step; return whether there was one to take. Raises: the error that ends the run."""
-        assert self._reader is not None, "run() begins a run"
-        assert self._writer is not None
+        assert self._steps is not None, "run() begins a run"
         for asked in self._asked:
             asked.look()
         try:
-            end = self._reader.latestOffset(self._offset, ANY)
-            if end == self._offset:
+            if not self._steps.plan():
                 return False
-            partitions = self._reader.partitions(self._offset, end)
-            messages: list[Any] = []
-            for partition in partitions:
-                assert isinstance(partition, SlicePartition)
-                messages.append(self._writer.write(self._reader.read(partition)))
-            self._writer.commit(messages, end["step"])
+            self._steps.take()
         except MaskedError as error:
             raise from_wire(str(error)) or error from None
-        self._offset = end
         self.steps += 1
         return True
 

@@ -6,44 +6,38 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cdc_testing.engine import abandon_runs, stop_runs
+
+from cdc_core.engine.fencing import at_work
+from cdc_core.telemetry.status import Status
 
 if TYPE_CHECKING:
     Engine = Any
 
-TOTAL = 3000
+STEPS: dict[str, Any] = {"total": 2000, "rows_per_step": 500}
+
+
+def delivered(engine: Engine) -> list[int]:
+    return [n for event in engine.journal.of("rows") for _, n in event[4]]
 
 
 @pytest.fixture(scope="module")
 def finished(make_engine: Callable[[], Engine]) -> Engine:
     """A run with `once` that has ended: three steps, and one without rows for the rest of the clock."""
     engine = make_engine()
-    assert engine.run(total=TOTAL, rows_per_step=1000, own_spark=True) == 0
+    assert engine.run(total=3000, rows_per_step=1000) == 0
     return engine
 
 
 def test_a_run_with_once_ends_when_all_is_delivered_and_resolved(finished: Engine) -> None:
-    assert finished.journal.faults(total=TOTAL) == []
-    assert finished.journal.resolved[-1] == TOTAL + 1
-    assert finished.saved == TOTAL + 1
+    assert finished.journal.faults(total=3000) == []
+    assert finished.journal.resolved[-1] == 3001
+    assert finished.saved == 3001
+    assert finished.statuses[-1].rows == 3000
 
 
 def test_without_faults_nothing_is_delivered_twice(finished: Engine) -> None:
-    delivered = [n for event in finished.journal.of("rows") for _, n in event[4]]
-    assert len(delivered) == len(set(delivered)) == TOTAL
-
-
-def test_a_step_without_rows_carries_its_marks(finished: Engine) -> None:
-    *_, last = (event for event in finished.journal.of("rows") if event[3] == 0)
-    assert last[4] == []
-    assert finished.journal.resolved[-1] == TOTAL + 1
-
-
-def test_each_step_is_resolved_and_then_released_also_the_last(finished: Engine) -> None:
-    turns = [event for event in finished.journal.events if event[0] in ("resolved", "release")]
-    ends = [1000, 2000, 3000, 3001]
-    expected = [turn for end in ends for turn in (["resolved", 1, end], ["release", end])]
-    assert turns[: len(expected)] == expected
-    assert turns[len(expected) :] in ([], [["resolved", 1, 3001]])
+    assert sorted(delivered(finished)) == list(range(1, 3001))
 
 
 def test_sinks_stay_open_between_steps(finished: Engine) -> None:
@@ -52,25 +46,62 @@ def test_sinks_stay_open_between_steps(finished: Engine) -> None:
     assert len(opened) < len(finished.journal.of("rows"))
 
 
-def test_a_run_goes_through_the_phases_that_the_status_names(finished: Engine) -> None:
-    assert finished.phases == ["starting Spark", "warming up", "running", "stopping"]
+def test_where_the_time_of_workers_goes_is_measured(finished: Engine) -> None:
+    counters = finished.store.load("t").counters
+    assert counters["seconds.sink"] > 0
+    assert counters["seconds.source"] > 0
 
 
-def test_the_status_tells_how_far_it_is(finished: Engine) -> None:
-    last = finished.statuses[-1]
-    assert (last.rows, last.files) == (TOTAL, 8)
-    assert last.high_water.wall == TOTAL + 1
-    assert last.waiting_for is None
+@pytest.fixture(scope="module")
+def ended_early(make_engine: Callable[[], Engine]) -> Engine:
+    """A run that was stopped in its first step, and one that was abandoned in the second."""
+    engine = make_engine()
+
+    def stop(status: Status) -> None:
+        if status.phase == "running" and engine.script.pending("hold-emit.held"):
+            stop_runs()
+        if status.phase == "stopping":
+            (engine.directory / "hold-emit").unlink(missing_ok=True)
+
+    def abandon(_: Status) -> None:
+        if engine.script.pending("hold-emit.held"):
+            abandon_runs()
+
+    engine.script.order("hold-emit")
+    assert engine.run(once=False, watch=stop, **STEPS) == 0
+    assert (engine.saved, sorted(delivered(engine))) == (500, list(range(1, 501)))  # and no step was planned any more
+    engine.script.order("hold-emit")
+    assert engine.run(once=False, watch=abandon, **STEPS) == 130
+    return engine
 
 
-def test_a_run_leaves_no_scratch_behind(finished: Engine) -> None:
-    """That it leaves no process either is tested where its JVM ends: in test_engine_processes.py."""
-    left = {path.name for path in finished.directory.iterdir() if not path.name.startswith("progress.sqlite")}
-    assert left - {"spark-home"} == {"journal", "t.lock", "t.tasks.lock", "t.spark.log", "t.spark.tmp"}
+def test_a_stop_lets_the_running_step_end_and_an_abandoned_one_is_left_to_the_next_run(ended_early: Engine) -> None:
+    engine = ended_early
+    assert engine.saved == 500
+    assert engine.journal.resolved[-1] == 500
+    assert engine.journal.released == [500]
 
 
-def test_the_next_run_goes_on_where_the_last_one_ended(finished: Engine) -> None:
-    before = len(finished.journal.events)
-    assert finished.run(total=TOTAL + 500) == 0
-    delivered = {n for event in finished.journal.events[before:] if event[0] == "rows" for _, n in event[4]}
-    assert delivered == set(range(TOTAL + 2, TOTAL + 501))  # the first run's clock had passed TOTAL + 1
+def test_a_run_waits_until_the_tasks_of_an_earlier_one_have_ended(ended_early: Engine) -> None:
+    engine, ended = ended_early, []
+    (engine.directory / "hold-emit").unlink()
+    task = at_work(engine.directory / "t.tasks.lock", run_dir=engine.directory / "t.run" / "0")
+    task.__enter__()
+
+    def watch(status: Status) -> None:
+        if status.phase == "waiting for tasks of an earlier attempt to end" and not ended:
+            ended.append(engine.journal.epochs)
+            task.__exit__(None, None, None)
+
+    assert engine.run(watch=watch, **STEPS) == 0
+    assert len(ended) == 1
+    assert max(ended[0]) < max(engine.journal.epochs) == 3  # an abandoned task may deliver until it has ended
+    assert engine.journal.faults(total=2000) == []
+
+
+@pytest.mark.slow
+def test_order_inside_a_slice_survives_batches_larger_than_spark_rows(engine: Engine) -> None:
+    total = 400_000
+    assert engine.run(total=total, rows_per_step=total, batch_rows=total, slices=1) == 0
+    first, *_ = engine.journal.of("rows")
+    assert [n for _, n in first[4]] == list(range(1, total + 1))

@@ -12,18 +12,17 @@ from cdc_testing.dead_letter_rig import HOW, TABLE_NAME, TOTAL, Rig
 from cdc_testing.engine import counter_feed, run_feed
 from cdc_testing.local_engine import LocalEngine
 from cdc_testing.scripted import TABLE
+from cdc_testing.thread_host import ThreadHost
 
 from cdc_core import Changefeed, Timestamp
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.dead_letters import row_of
-from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.dead_letter_log import DeadLetterLog
 from cdc_core.errors import BadRowError, ConfigError, RefusedRowsError, RetryableSinkError, TerminalError
 from cdc_core.plugins.host import PluginHost
 from cdc_core.spark import writer
-from cdc_core.spark.host import SparkHost
-from cdc_core.store.progress import DeadLetter
+from cdc_core.store.progress import ProgressStore, store_url
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -227,34 +226,15 @@ def test_each_dead_letter_is_logged_up_to_a_number(rig: Rig, caplog: pytest.LogC
 
 
 def test_dead_letters_of_the_last_step_of_a_run_are_logged_too(
-    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    rig: Rig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    engine = rig.start()
-    store, ended = engine.store, TerminalError("the budget is used up")
-
-    class Query:
-        """Made a dead letter, and ended before anybody looked."""
-
-        is_active = False
-
-        def __init__(self, config: AttemptConfig) -> None:
-            progress = store.load("t")
-            assert progress is not None
-            letter = DeadLetter(table="t", key="[7]", updated=Timestamp(7), stage="encode", error="no text for 7")
-            store.save("t", config.feed.epoch, progress, dead_letters=[letter])
-
-        def failure(self) -> Exception:
-            return ended
-
-        def stop(self) -> None: ...
-
-    monkeypatch.setattr(SparkHost, "hold", lambda *_: 1)
-    monkeypatch.setattr(SparkHost, "warm_up", lambda *_, **__: None)
-    monkeypatch.setattr(SparkHost, "start", lambda _, config, **__: Query(config))
-    with caplog.at_level(logging.WARNING), pytest.raises(TerminalError, match="budget"):
-        run_feed(rig.feed(), store=store, state_dir=tmp_path, once=True)
-    assert warnings(caplog) == [
-        "changefeed 't': refused the row of table t with key [7], updated 7.0000000000 (stage encode): no text for 7"
+    rig.refuse(3, 103)
+    store = ProgressStore(store_url(tmp_path))
+    with caplog.at_level(logging.WARNING), pytest.raises(TerminalError, match="2 rows refused within an hour"):
+        run_feed(rig.feed(dead_letter_max=1), store=store, state_dir=tmp_path, host=ThreadHost(), once=True)
+    assert [text.rpartition(": ")[2] for text in warnings(caplog)] == [
+        "there is no text for 3",
+        "there is no text for 103",
     ]
 
 

@@ -1,23 +1,21 @@
-"""on_error=pause on the real Spark: the changefeed waits for a person, and nothing is lost by it."""
+"""on_error=pause: the changefeed waits for a person, and nothing is lost by it."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from cdc_testing.engine import stop_runs
+from cdc_testing.thread_host import ThreadEngine
 
 from cdc_core.errors import FencedError, RetryableError, TerminalError, TerminalSinkError
 from cdc_core.telemetry.status import Status
 
-if TYPE_CHECKING:
-    Engine = Any
-
-STEPS = {"total": 2000, "rows_per_step": 500}
-PAUSE = {"options": {"on_error": "pause"}}
+STEPS: dict[str, Any] = {"total": 2000, "rows_per_step": 500}
+PAUSE: dict[str, Any] = {"options": {"on_error": "pause"}}
 POISON = "TerminalSinkError row 7 of table counter is refused: correct it"
 
 
@@ -42,7 +40,7 @@ class Person:
         self.was = status.phase
 
 
-def resume(engine: Engine) -> Person:
+def resume(engine: ThreadEngine) -> Person:
     return Person(lambda _: engine.store.resume("t"))
 
 
@@ -51,32 +49,34 @@ def stop(status: Status) -> None:
         stop_runs()
 
 
-def reason(engine: Engine) -> str | None:
+def reason(engine: ThreadEngine) -> str | None:
     paused = engine.store.find("t").paused
     return None if paused is None else paused.reason
 
 
-@pytest.mark.slow
 def test_a_paused_changefeed_goes_on_from_what_was_saved_when_it_is_resumed(
-    engine: Engine, caplog: pytest.LogCaptureFixture
+    engine: ThreadEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "cdc_core")
     poisoned: list[int] = []
     person = resume(engine)
 
-    def watch(status: Status) -> None:
+    def poison() -> None:
         if engine.saved >= 500 and not poisoned:
             engine.script.order("flush", POISON)
             poisoned.append(engine.saved)
+
+    def watch(status: Status) -> None:
         person(status)
         if engine.saved > STEPS["total"]:
             stop(status)
 
-    assert engine.run(once=False, watch=watch, resume_command="cdc resume shop.toml t", **STEPS, **PAUSE) == 0
+    command = "cdc resume shop.toml t"
+    assert engine.run(once=False, before_step=poison, watch=watch, resume_command=command, **STEPS, **PAUSE) == 0
     [status] = person.pauses
     assert status.waiting_for == "row 7 of table counter is refused: correct it"
     assert status.paused_since is not None
-    assert status.resume_command == "cdc resume shop.toml t"
+    assert status.resume_command == command
     assert engine.journal.faults(total=STEPS["total"]) == []
     assert max(engine.journal.epochs) == 2
     assert min(n for _, epoch, _, _, rows in engine.journal.of("rows") for _, n in rows if epoch == 2) > poisoned[0]
@@ -88,8 +88,7 @@ def test_a_paused_changefeed_goes_on_from_what_was_saved_when_it_is_resumed(
     assert "changefeed 't' is resumed" in caplog.messages
 
 
-@pytest.mark.slow
-def test_a_cause_that_was_not_corrected_pauses_it_again(engine: Engine) -> None:
+def test_a_cause_that_was_not_corrected_pauses_it_again(engine: ThreadEngine) -> None:
     def act(status: Status) -> None:
         if len(person.pauses) < 2:
             engine.script.order("flush", f"TerminalSinkError refused {len(person.pauses)} times")
@@ -105,7 +104,7 @@ def test_a_cause_that_was_not_corrected_pauses_it_again(engine: Engine) -> None:
     assert engine.saved == 0
 
 
-def test_a_run_that_finds_it_paused_touches_nothing_until_it_is_resumed(engine: Engine) -> None:
+def test_a_run_that_finds_it_paused_touches_nothing_until_it_is_resumed(engine: ThreadEngine) -> None:
     engine.script.order("flush", POISON)
     assert engine.run(once=False, watch=Person(stop), **STEPS, **PAUSE) == 0  # killed, it would leave the same
     assert reason(engine) == "row 7 of table counter is refused: correct it"
@@ -133,8 +132,7 @@ def test_a_run_that_finds_it_paused_touches_nothing_until_it_is_resumed(engine: 
     assert engine.journal.faults(total=STEPS["total"]) == []
 
 
-@pytest.mark.slow
-def test_with_once_it_is_paused_and_the_run_fails_until_it_is_resumed(engine: Engine) -> None:
+def test_with_once_it_is_paused_and_the_run_fails_until_it_is_resumed(engine: ThreadEngine) -> None:
     engine.script.order("flush", POISON)
     with pytest.raises(TerminalSinkError, match="row 7 of table counter is refused: correct it"):
         engine.run(**STEPS, **PAUSE)
@@ -149,16 +147,14 @@ def test_with_once_it_is_paused_and_the_run_fails_until_it_is_resumed(engine: En
     assert engine.journal.faults(total=STEPS["total"]) == []
 
 
-@pytest.mark.slow
-def test_a_paused_run_is_stopped_as_any_other_and_stays_paused(engine: Engine) -> None:
+def test_a_paused_run_is_stopped_as_any_other_and_stays_paused(engine: ThreadEngine) -> None:
     engine.script.order("read", "HistoryLostError the slot is gone")
     person = Person(lambda _: stop_runs())
     assert engine.run(once=False, watch=person, **STEPS, **PAUSE) == 0
     assert reason(engine) == "the slot is gone"
 
 
-@pytest.mark.slow
-def test_an_error_while_it_is_being_stopped_is_found_by_the_next_run(engine: Engine) -> None:
+def test_an_error_while_it_is_being_stopped_is_found_by_the_next_run(engine: ThreadEngine) -> None:
     engine.script.order("hold-emit")
 
     def watch(status: Status) -> None:
@@ -172,14 +168,14 @@ def test_an_error_while_it_is_being_stopped_is_found_by_the_next_run(engine: Eng
     assert reason(engine) == "row 7 of table counter is refused: correct it"
 
 
-def test_nothing_is_paused_while_it_is_set_up(engine: Engine) -> None:
+def test_nothing_is_paused_while_it_is_set_up(engine: ThreadEngine) -> None:
     engine.script.order("start", "HistoryLostError the slot is gone")
     with pytest.raises(TerminalError, match="the slot is gone"):
         engine.run(once=False, **STEPS, **PAUSE)
     assert reason(engine) is None
 
 
-def test_a_fenced_run_is_not_paused(engine: Engine) -> None:
+def test_a_fenced_run_is_not_paused(engine: ThreadEngine) -> None:
     engine.script.order("hold-emit")
 
     def watch(_: Status) -> None:
@@ -192,8 +188,7 @@ def test_a_fenced_run_is_not_paused(engine: Engine) -> None:
     assert reason(engine) is None
 
 
-@pytest.mark.slow
-def test_a_paused_run_ends_when_another_one_begins(engine: Engine) -> None:
+def test_a_paused_run_ends_when_another_one_begins(engine: ThreadEngine) -> None:
     def act(_: Status) -> None:
         engine.store.resume("t")
         engine.store.begin_attempt("t")
@@ -203,8 +198,7 @@ def test_a_paused_run_ends_when_another_one_begins(engine: Engine) -> None:
         engine.run(once=False, watch=Person(act), **STEPS, **PAUSE)
 
 
-@pytest.mark.slow
-def test_it_waits_although_the_store_is_out_of_reach(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_waits_although_the_store_is_out_of_reach(engine: ThreadEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     pause, find = engine.store.pause, engine.store.find
     away: list[str] = []
 

@@ -1,27 +1,25 @@
-"""How runs of a changefeed end on the real Spark, and what the next one finds."""
+"""How runs of a changefeed end, and what the next one finds."""
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from cdc_testing.engine import abandon_runs, stop_runs
+from cdc_testing.thread_host import ThreadEngine
 
 from cdc_core.telemetry.status import Status
 
-if TYPE_CHECKING:
-    Engine = Any
-
-STEPS = {"total": 2000, "rows_per_step": 500}
+STEPS: dict[str, Any] = {"total": 2000, "rows_per_step": 500}
 SCAN: dict[str, Any] = {**STEPS, "options": {"initial_scan": "only", "resolved": None}}
 
 
-def delivered(engine: Engine) -> list[int]:
+def delivered(engine: ThreadEngine) -> list[int]:
     return [n for event in engine.journal.of("rows") for _, n in event[4]]
 
 
-def test_a_stop_lets_the_running_step_end_and_be_saved(engine: Engine) -> None:
+def test_a_stop_lets_the_running_step_end_and_be_saved(engine: ThreadEngine) -> None:
     engine.script.order("hold-emit")
 
     def watch(status: Status) -> None:
@@ -41,8 +39,7 @@ def test_a_stop_lets_the_running_step_end_and_be_saved(engine: Engine) -> None:
     assert engine.journal.faults(total=2000) == []
 
 
-@pytest.mark.slow
-def test_a_run_that_is_abandoned_leaves_the_running_step_to_the_next_one(engine: Engine) -> None:
+def test_a_run_that_is_abandoned_leaves_the_running_step_to_the_next_one(engine: ThreadEngine) -> None:
     engine.script.order("hold-emit")
 
     def watch(status: Status) -> None:
@@ -58,9 +55,8 @@ def test_a_run_that_is_abandoned_leaves_the_running_step_to_the_next_one(engine:
     assert engine.journal.faults(total=2000) == []
 
 
-@pytest.mark.slow
 def test_a_step_that_does_not_end_is_given_up_and_that_is_no_success(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    engine: ThreadEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("cdc_core.engine.run._STOP_LIMIT_S", 0.2)
     engine.script.order("hold-emit")
@@ -75,7 +71,7 @@ def test_a_step_that_does_not_end_is_given_up_and_that_is_no_success(
     (engine.directory / "hold-emit").unlink()
 
 
-def test_a_stop_while_it_waits_to_retry_ends_the_run(engine: Engine) -> None:
+def test_a_stop_while_it_waits_to_retry_ends_the_run(engine: ThreadEngine) -> None:
     engine.script.order("advance", "RetryableRangefeedError out of reach retry_after_s=600")
 
     def watch(status: Status) -> None:
@@ -86,7 +82,7 @@ def test_a_stop_while_it_waits_to_retry_ends_the_run(engine: Engine) -> None:
     assert engine.statuses[-1].waiting_for == "out of reach"
 
 
-def test_a_stop_while_it_starts_begins_nothing(engine: Engine) -> None:
+def test_a_stop_while_it_starts_begins_nothing(engine: ThreadEngine) -> None:
     def watch(status: Status) -> None:
         if status.phase == "starting Spark":
             stop_runs()
@@ -96,20 +92,26 @@ def test_a_stop_while_it_starts_begins_nothing(engine: Engine) -> None:
     assert engine.journal.events == []
 
 
-def test_a_run_that_only_scans_ends_with_the_scan_and_leaves_nothing_at_the_source(engine: Engine) -> None:
+def test_a_run_that_only_scans_ends_with_the_scan_and_leaves_nothing_at_the_source(engine: ThreadEngine) -> None:
+    asked: list[int] = []
     late = threading.Event()
+
+    def ask() -> None:
+        asked.append(engine.saved)
+        if asked[-2:] == [500, 500]:  # the planner was asked for more when the scan was done, and has answered
+            late.set()
 
     def watch(status: Status) -> None:
         if status.phase == "running":
-            late.wait(0.3)  # more than a step takes: a driver that notices late must not let more be delivered
+            assert late.wait(60)  # a driver that notices late must not let more be delivered
 
-    assert engine.run(once=False, watch=watch, **SCAN) == 0
+    assert engine.run(once=False, before_step=ask, watch=watch, **SCAN) == 0
     assert sorted(delivered(engine)) == list(range(1, 501))
     assert engine.journal.resolved == []
     assert engine.journal.events[-1] == ["drop"]
 
 
-def test_a_scan_that_was_delivered_is_not_begun_again(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_scan_that_was_delivered_is_not_begun_again(engine: ThreadEngine, caplog: pytest.LogCaptureFixture) -> None:
     engine.script.order("drop", "RetryableRangefeedError the slot is in use")
     assert engine.run(once=False, **SCAN) == 0
     (warning,) = [record.getMessage() for record in caplog.records if "still retains history" in record.getMessage()]
@@ -125,22 +127,13 @@ def test_a_scan_that_was_delivered_is_not_begun_again(engine: Engine, caplog: py
     assert engine.journal.events == [*before, ["drop"], ["drop"]]
 
 
-def test_a_changefeed_that_goes_on_keeps_its_history_when_it_is_stopped(engine: Engine) -> None:
+def test_a_changefeed_that_goes_on_keeps_its_history_when_it_is_stopped(engine: ThreadEngine) -> None:
     assert engine.run(total=100) == 0
     assert engine.journal.of("drop") == []
 
 
-@pytest.mark.slow
-def test_what_is_complete_is_resolved_even_if_the_last_mark_failed(engine: Engine) -> None:
+def test_what_is_complete_is_resolved_even_if_the_last_mark_failed(engine: ThreadEngine) -> None:
     engine.script.order("resolved", "RetryableSinkError busy")
     assert engine.run(total=100) == 0
     assert engine.journal.resolved[-1] == 101
     assert engine.journal.faults(total=100) == []
-
-
-@pytest.mark.slow
-def test_order_inside_a_slice_survives_batches_larger_than_spark_rows(engine: Engine) -> None:
-    total = 400_000
-    assert engine.run(total=total, rows_per_step=total, batch_rows=total, slices=1) == 0
-    first, *_ = engine.journal.of("rows")
-    assert [n for _, n in first[4]] == list(range(1, total + 1))

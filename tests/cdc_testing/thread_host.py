@@ -1,0 +1,161 @@
+"""A host of queries without Spark: each attempt runs in a thread of this process.
+
+Whatever `Run` decides (attempts, waits, pauses, ends) can be seen on it at a hundredth of Spark's price. What Spark
+itself does, such as repeating a task whose process died, needs Spark.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from cdc_testing.engine import Engine
+from cdc_testing.local_engine import Steps
+
+from cdc_core.engine.attempt_config import AttemptConfig
+from cdc_core.engine.query_host import QueryHostError
+from cdc_core.errors import from_wire
+from cdc_core.queries.binding import BoundQuery, QueryPlan
+
+__all__ = ["ThreadEngine", "ThreadHost"]
+
+
+class ThreadHost:
+    """Runs queries in threads. See `QueryHost`.
+
+    *before_step* is called in the thread of a query before each step is planned, the first one included: what a test
+    orders there is obeyed in that step. `die` does to the host what the end of its JVM does to Spark's.
+    """
+
+    is_local = True
+    log_name = "threads.log"
+    memory_settings = "the memory (of threads)"
+
+    def __init__(self, *, slots: int = 2, before_step: Callable[[], object] = lambda: None) -> None:
+        self._slots = slots
+        self._before_step = before_step
+        self._users: set[str] = set()
+        self._session: threading.Event | None = None
+        """Of the session that is open; set when it has ended."""
+
+    @property
+    def is_shared(self) -> bool:
+        return len(self._users) > 1
+
+    @property
+    def is_alive(self) -> bool:
+        return self._session is not None and not self._session.is_set()
+
+    def die(self) -> None:
+        """End the session and its queries in the middle of what they do."""
+        if self._session is not None:
+            self._session.set()
+
+    def hold(self, user: str, modules: Sequence[str] = ()) -> int:
+        self._users.add(user)
+        if not self.is_alive:
+            self._session = threading.Event()
+        return self._slots
+
+    def let_go(self, user: str) -> None:
+        self._users.discard(user)
+        if not self._users:
+            self.die()
+
+    def rehearse(self, *, stopped: Callable[[], bool]) -> None:
+        """There is nothing to load."""
+
+    def await_executors(self, wait_s: float, *, stopped: Callable[[], bool]) -> int:
+        return self._slots
+
+    def check_executors(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
+        """They are this process."""
+
+    def warm_up(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
+        _require(self._session)
+        config.load()
+
+    def plan(self, query: BoundQuery) -> QueryPlan:
+        raise QueryHostError(f"only Spark can plan {query}")
+
+    def start(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> ThreadQuery:
+        return ThreadQuery(config, _require(self._session), self._before_step)
+
+    def tend(self, *, executor_wait_s: float) -> None:
+        """There is no log."""
+
+
+class ThreadQuery:
+    """The attempt of *config*, until *session* ends. See `Query`."""
+
+    def __init__(self, config: AttemptConfig, session: threading.Event, before_step: Callable[[], object]) -> None:
+        # Through the option, as every process of Spark's gets it.
+        self._steps = Steps(AttemptConfig.from_option(config.to_option()))
+        self._session = session
+        self._before_step = before_step
+        self._stopped = threading.Event()
+        self._in_step = threading.Lock()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._work, name=f"query of {config.feed.name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_active(self) -> bool:
+        _require(self._session)
+        return self._thread.is_alive()
+
+    def failure(self) -> Exception:
+        _require(self._session)
+        return from_wire(str(self._error)) or QueryHostError(f"{type(self._error).__name__}: {self._error}")
+
+    def stop(self) -> None:
+        """Let no step begin. One that runs ends with its next batch: like Spark, this does not wait for a task."""
+        self._stopped.set()
+        if self._in_step.acquire(blocking=False):
+            self._in_step.release()
+            self._thread.join()
+
+    def _work(self) -> None:
+        try:
+            while not self._is_over:
+                self._before_step()
+                if self._steps.plan():
+                    with self._in_step:
+                        if not self._is_over:
+                            self._steps.take(self._passed)
+        except Exception as error:
+            self._error = error
+        finally:
+            self._steps.close()
+
+    def _passed(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pass rows on until the query is over: then its writers lose their readers."""
+        for batch in batches:
+            if self._is_over:
+                return
+            yield batch
+
+    @property
+    def _is_over(self) -> bool:
+        return self._stopped.is_set() or self._session.is_set()
+
+
+def _require(session: threading.Event | None) -> threading.Event:
+    """Return *session*. Raises: ConnectionError when it has ended."""
+    if session is None or session.is_set():
+        raise ConnectionError("the session has ended")
+    return session
+
+
+class ThreadEngine(Engine):
+    """Runs counting changefeeds on threads."""
+
+    def run(self, *, before_step: Callable[[], object] = lambda: None, **how: Any) -> int:
+        """As `Engine.run`, with a host that calls *before_step*. It is `host` as long as the run lasts, and after."""
+        self.host = ThreadHost(before_step=before_step)
+        with pytest.MonkeyPatch.context() as patch:  # a run that looks often ends soon
+            patch.setattr("cdc_core.engine.run._POLL_S", 0.02)
+            return super().run(host=self.host, **how)
