@@ -24,6 +24,7 @@ from cdc_core.spark.query import RunningQuery, start_query, warm_up
 from cdc_core.spark.query_planning import evaluated, explain_query, plan_query, query_session
 from cdc_core.spark.rehearsal import rehearse
 from cdc_core.spark.session import end_jvm, is_alive, is_local, memory_settings, open_session, require_java
+from cdc_core.spark.start_sessions import StartSessions
 from cdc_core.spark.start_turns import StartTurns
 from cdc_core.spark.wire import require_encryption
 
@@ -58,6 +59,8 @@ class SparkHost:
         self._temporary = temporary
         self._lock = Lock()
         self._session: SparkSession | None = None
+        self._starts: StartSessions | None = None
+        """Of the session that is open."""
         self._users: set[str] = set()
         self._presence = Presence()
         self._turns = StartTurns()
@@ -102,6 +105,9 @@ class SparkHost:
                     modules=modules,
                     wanted=lambda: bool(self._users),
                 )
+                self._starts = StartSessions(self._session)
+                with self._starts.lent(evaluates=False):
+                    pass  # the first one takes time, which no query has to spend
             return max(1, self._session.sparkContext.defaultParallelism)
 
     def rehearse(self, *, stopped: Callable[[], bool]) -> None:
@@ -134,7 +140,7 @@ class SparkHost:
 
     def warm_up(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
         with _spark_errors():
-            warm_up(self._opened(), config, stopped=stopped)
+            warm_up(self._opened_starts(), config, stopped=stopped)
 
     def plan(self, query: BoundQuery) -> QueryPlan:
         with _spark_errors():
@@ -157,7 +163,7 @@ class SparkHost:
         turn = self._turns.take(stopped=stopped)
         try:
             with _spark_errors():
-                return RunningQuery(start_query(self._opened(), config), config.run_dir, turn)
+                return RunningQuery(start_query(self._opened_starts(), config), config.run_dir, turn)
         except BaseException:
             turn.end()
             raise
@@ -188,10 +194,16 @@ class SparkHost:
             raise QueryHostError("Spark's session was closed")
         return session
 
+    def _opened_starts(self) -> StartSessions:
+        starts = self._starts
+        if starts is None:
+            raise QueryHostError("Spark's session was closed")
+        return starts
+
     def _end(self) -> None:
         if self._session is not None:
             end_jvm(self._session)
-        self._session = None
+        self._session = self._starts = None
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from threading import Lock
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -17,55 +16,39 @@ from cdc_core.engine.saved_progress import SavedFlag
 from cdc_core.errors import from_wire
 from cdc_core.queries.binding import BoundQuery
 from cdc_core.spark.columns import spark_schema
-from cdc_core.spark.data_sources import OPTION, SINK, SOURCE, ChangefeedSink, RangefeedSource
-from cdc_core.spark.query_planning import evaluated, query_session
+from cdc_core.spark.data_sources import OPTION, SINK, SOURCE
+from cdc_core.spark.query_planning import evaluated
 from cdc_core.spark.session import is_local
+from cdc_core.spark.start_sessions import StartSessions
 from cdc_core.spark.start_turns import Turn
 
-__all__ = ["RunningQuery", "open_rows", "start_query", "warm_up"]
-
-_registering = Lock()
+__all__ = ["RunningQuery", "start_query", "warm_up"]
 
 
-def start_query(session: SparkSession, config: AttemptConfig) -> StreamingQuery:
+def start_query(sessions: StartSessions, config: AttemptConfig) -> StreamingQuery:
     """Start the changefeed of *config* from its start token. Spark's checkpoint lives in the run's directory.
 
     Its tasks are in a pool of the changefeed's: pools share the slots of a cluster fairly.
     """
-    assert session._jvm is not None
-    if config.plans:
-        session = query_session(session)
-    # Both belong to this thread. Spark looks for data sources in the active session alone, even to register one: that
-    # of an earlier attempt has all of them.
-    SparkSession._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
-    if config.plans:
-        session.dataSource.register(ChangefeedSink)
-    session.sparkContext.setLocalProperty("spark.scheduler.pool", config.feed.name)
-    rows = open_rows(session, config.to_option(), [plan.query for plan in config.plans])
-    if config.plans and not config.warm_up:
-        rows = evaluated(rows, config.plans)
-    writer = rows.writeStream.format(SINK).option(OPTION, config.to_option()).outputMode("append")
-    trigger = {"availableNow": True} if config.warm_up else {"processingTime": "0 seconds"}
-    checkpoint = config.run_dir / ("warm-up" if config.warm_up else "checkpoint")
-    # Without a scheme it would be in the file system that Hadoop's configuration names.
-    return writer.option("checkpointLocation", f"file://{checkpoint}").trigger(**trigger).start()
+    with sessions.lent(evaluates=bool(config.plans)) as session:
+        session.sparkContext.setLocalProperty("spark.scheduler.pool", config.feed.name)  # of this thread
+        rows = _open_rows(session, config.to_option(), [plan.query for plan in config.plans])
+        if config.plans and not config.warm_up:
+            rows = evaluated(rows, config.plans)
+        writer = rows.writeStream.format(SINK).option(OPTION, config.to_option()).outputMode("append")
+        trigger = {"availableNow": True} if config.warm_up else {"processingTime": "0 seconds"}
+        checkpoint = config.run_dir / ("warm-up" if config.warm_up else "checkpoint")
+        # Without a scheme it would be in the file system that Hadoop's configuration names.
+        return writer.option("checkpointLocation", f"file://{checkpoint}").trigger(**trigger).start()
 
 
-def open_rows(session: SparkSession, option: str, queries: Sequence[BoundQuery] = ()) -> DataFrame:
-    """Return the streaming rows of the attempt with the *option*, from a registration of their own.
-
-    They have the packed layout, or with *queries* that of columns.
-
-    When a query starts, Spark writes into the registration's map of environment variables, a plain HashMap, which all
-    tasks carry. Two queries that start at once would damage a shared one for good, and no task could be read again.
-    """
-    with _registering:
-        session.dataSource.register(RangefeedSource)
-        reader = session.readStream.format(SOURCE).option(OPTION, option)
-        return reader.schema(spark_schema(queries) if queries else SPARK_SCHEMA).load()
+def _open_rows(session: SparkSession, option: str, queries: Sequence[BoundQuery]) -> DataFrame:
+    """Return the streaming rows of the attempt with the *option*, in the packed layout, or that of columns."""
+    reader = session.readStream.format(SOURCE).option(OPTION, option)
+    return reader.schema(spark_schema(queries) if queries else SPARK_SCHEMA).load()
 
 
-def warm_up(session: SparkSession, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
+def warm_up(sessions: StartSessions, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
     """Return when tasks are known to be able to load what they need. Nothing has been created at the source yet.
 
     On one host this process loads it, as the tasks have the same installation. On a cluster a step without rows runs;
@@ -75,7 +58,7 @@ def warm_up(session: SparkSession, config: AttemptConfig, *, stopped: Callable[[
     if is_local(config.feed.spark):
         config.load()
         return
-    query = start_query(session, config)
+    query = start_query(sessions, config)
     try:
         while not query.awaitTermination(1):
             if stopped():

@@ -20,7 +20,6 @@ from pyspark.sql import SparkSession
 from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.masking import is_secret_name
 from cdc_core.spark.class_archive import ClassArchive, find_java, link_spark
-from cdc_core.spark.data_sources import ChangefeedSink
 from cdc_core.spark.jvm import forget_jvm, forked_python, start_jvm
 from cdc_core.spark.log_file import keep_newest, open_log
 from cdc_core.spark.wire import wire_settings
@@ -158,7 +157,6 @@ def open_session(
         session.sparkContext.pythonExec = forked_python() or session.sparkContext.pythonExec
         # Pyspark would print a traceback on standard error when the JVM dies; the run reports it in a sentence.
         session.sparkContext._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]
-        session.dataSource.register(ChangefeedSink)
     except (Py4JJavaError, PySparkException) as error:
         reason = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)  # the JVM tells it
         forget_jvm(grace_s=0.0)

@@ -25,7 +25,6 @@ from cdc_testing.nemesis_faults import (
     FaultySink,
     FaultyStore,
 )
-from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
@@ -40,7 +39,6 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.planner import Offset
 from cdc_core.spark.data_sources import OPTION, ChangefeedSink, RangefeedSource
-from cdc_core.spark.session import is_alive
 from cdc_core.spark.source import RangefeedReader
 from cdc_core.spark.writer import SinkWriter
 from cdc_core.store.progress import ProgressStore
@@ -59,27 +57,13 @@ def control_of(state_dir: Path) -> Path:
 @contextmanager
 def nemesis_spark(spark: KeptSpark, *, bug: str) -> Iterator[None]:
     """Let runs inside the block use *spark* with what this module puts into the engine; *bug* is this process's too."""
-    from cdc_core.spark import host, query
+    from cdc_core.spark import start_sessions
 
-    sessions: list[SparkSession] = []
     with ExitStack() as stack:
         stack.enter_context(spark.lent())
         patch = stack.enter_context(pytest.MonkeyPatch.context())
-        lent = host.open_session
-
-        def open_session(name: str, settings: Mapping[str, str], **rest: Any) -> SparkSession:
-            session = lent(name, settings, **rest)
-            session.dataSource.register(NemesisSink)
-            sessions[:] = [session]
-            return session
-
-        def as_before() -> None:
-            for session in filter(is_alive, sessions):
-                session.dataSource.register(ChangefeedSink)
-
-        patch.setattr(host, "open_session", open_session)
-        patch.setattr(query, "RangefeedSource", NemesisSource)
-        stack.callback(as_before)
+        patch.setattr(start_sessions, "RangefeedSource", NemesisSource)
+        patch.setattr(start_sessions, "ChangefeedSink", NemesisSink)
         stack.enter_context(installed(bug))
         yield
 

@@ -5,18 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
 from cdc_testing.engine import Journal, counter_feed, eventually
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.scripted import Script
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
 
 from cdc_core.engine.supervisor import Outcome, Supervisor
 from cdc_core.errors import ConfigError, TerminalSinkError
-from cdc_core.spark import query
+from cdc_core.spark import host, query
+from cdc_core.spark.data_sources import SINK, SOURCE
 from cdc_core.spark.runner import Runner
+from cdc_core.spark.session import _SETTINGS
+from cdc_core.spark.start_sessions import StartSessions
 from cdc_core.store.progress import ProgressStore, store_url
 
 TOTAL = 3000
@@ -232,14 +238,65 @@ def test_all_changefeeds_continue_after_the_jvm_was_killed(
     assert feed.faults() == []
 
 
-def test_queries_share_no_map_that_spark_writes_into(kept_spark: KeptSpark) -> None:
+def test_queries_that_start_at_once_share_no_map_that_spark_writes_into(
+    feeds: Callable[[str], Feeds], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both, opened, started, queries = Barrier(2), query._open_rows, host.start_query, []
+
+    def open_rows(*args: Any) -> DataFrame:
+        rows = opened(*args)
+        both.wait(400)  # both have registered what they need, and none has started
+        return rows
+
+    def start_query(*args: Any) -> StreamingQuery:
+        queries.append(started(*args))
+        return queries[-1]
+
+    monkeypatch.setattr(query, "_open_rows", open_rows)
+    monkeypatch.setattr(host, "start_query", start_query)
+    feed = feeds("ab")
+    running = [feed.start(name, once=False) for name in "ab"]
+    for name in "ab":
+        begun(feed, name)  # so Spark has looked up the source and the sink
+    maps = [variables for each in queries for variables in maps_of(each)]
+    for each in running:
+        each.stop()
+        assert outcome(each) == Outcome("stopped")
+    assert len(set(maps)) == 4
+
+
+def maps_of(query: StreamingQuery) -> list[int]:
+    """Return which maps of variables the source and the sink of *query* have. Both have been looked up."""
+    java = query._jsq.streamingQuery()
+    source, table = java.analyzedPlan().collectLeaves().head().source().get(), java.sink()
+    field = table.getClass().getDeclaredField("ds")
+    field.setAccessible(True)
+    providers = source, field.get(table)
+    variables = [provider.source().dataSourceCls().envVars() for provider in providers]
+    assert "SPARK_BUFFER_SIZE" in variables[0]  # Spark has written into it
+    assert SparkContext._jvm is not None
+    return [SparkContext._jvm.java.lang.System.identityHashCode(each) for each in variables]
+
+
+def test_starts_one_after_another_use_one_session_and_register_anew(kept_spark: KeptSpark) -> None:
     session = kept_spark.session()
-    # as `start_query` does: Spark looks for data sources in the active session
-    SparkSession._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
+    sessions = StartSessions(session)
+    seen, registered = [], []
+    for evaluates in (False, True) * 3:
+        with sessions.lent(evaluates=evaluates) as own:
+            seen.append(own)
+            for name in (SOURCE, SINK):
+                registered.append(own._jsparkSession.sessionState().dataSourceManager().lookupDataSource(name))
+    assert len({id(each) for each in seen}) == 2
+    assert session not in seen
+    assert len({session._jvm.java.lang.System.identityHashCode(each) for each in registered}) == 12
 
-    def map_of_a_query() -> int:
-        relation = query.open_rows(session, "x")._jdf.queryExecution().analyzed()
-        variables = relation.source().get().source().dataSourceCls().envVars()
-        return session._jvm.java.lang.System.identityHashCode(variables)
 
-    assert map_of_a_query() != map_of_a_query()
+def test_sessions_for_starts_have_the_settings_of_the_application(kept_spark: KeptSpark) -> None:
+    session = kept_spark.session()
+    settings = {name: session.conf.get(name) for name in _SETTINGS}
+    sessions = StartSessions(session)
+    with sessions.lent(evaluates=False) as first, sessions.lent(evaluates=False) as second:
+        assert first is not second
+        for each in (first, second):
+            assert {name: each.conf.get(name) for name in settings} == settings
