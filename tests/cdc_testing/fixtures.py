@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing import spark_archive
+from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.versions import UnavailableError, binaries_of
 
@@ -85,7 +86,7 @@ def postgres_version() -> Iterator[Callable[[int], EmbeddedPostgres]]:
                     binaries = binaries_of(major)
                 except UnavailableError as error:
                     pytest.skip(str(error))
-                servers[major] = stack.enter_context(EmbeddedPostgres(settings={"fsync": "off"}, binaries=binaries))
+                servers[major] = stack.enter_context(CopiedPostgres(settings={"fsync": "off"}, binaries=binaries))
             return servers[major]
 
         yield server_of

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.bank import TABLES, Bank, assert_faithful, open_bank
+from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.files import last_resolved
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.runs import Feed, eventually
@@ -16,7 +16,7 @@ from cdc_testing.standby import both_hosts, slot_is_synchronised, standby_of
 
 @pytest.mark.slow
 def test_a_run_continues_on_the_promoted_standby_and_nothing_is_lost(tmp_path: Path, kept_spark: KeptSpark) -> None:
-    with EmbeddedPostgres(settings={"fsync": "off"}) as primary:
+    with CopiedPostgres(settings={"fsync": "off"}) as primary:
         open_bank(primary.uri())
         with standby_of(primary) as standby:
             uri = both_hosts(primary, standby)

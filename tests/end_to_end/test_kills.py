@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.bank import TABLES, Bank, assert_faithful, open_bank
+from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.files import last_resolved
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.runs import Feed
@@ -24,7 +25,7 @@ Finish = Callable[[Feed, str], None]
 @pytest.fixture
 def own_server() -> Iterator[EmbeddedPostgres]:
     """A server that a test may kill. What it wrote is with the operating system, which lives: no need to sync it."""
-    with EmbeddedPostgres(settings={"fsync": "off"}) as server:
+    with CopiedPostgres(settings={"fsync": "off"}) as server:
         yield server
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
@@ -14,3 +15,14 @@ def sql(database: str) -> Iterator[Sql]:
     """A connection to the test's own database in autocommit mode."""
     with psycopg.connect(database, autocommit=True) as connection:
         yield connection
+
+
+@pytest.fixture
+def threads_ahead() -> Callable[[], set[threading.Thread]]:
+    """Return a function that returns the threads which read ahead, other than those that earlier tests have left."""
+
+    def running() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name == "cdc-read-ahead"}
+
+    before = running()
+    return lambda: running() - before

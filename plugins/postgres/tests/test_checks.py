@@ -14,6 +14,7 @@ import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
+from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.postgres import Sql
 
 from cdc_core import ConfigError, RangefeedContext
@@ -112,7 +113,7 @@ def test_an_invalid_uri_does_not_show_its_password() -> None:
 
 
 def test_wal_level_must_be_logical() -> None:
-    with EmbeddedPostgres(settings={"fsync": "off", "wal_level": "replica"}) as server:
+    with CopiedPostgres(settings={"fsync": "off", "wal_level": "replica"}) as server:
         assert refusal(server.uri(), "t") == (
             "the server's wal_level is replica, but changefeeds need logical. Run ALTER SYSTEM SET wal_level = "
             "'logical'; and restart the server"
@@ -122,7 +123,7 @@ def test_wal_level_must_be_logical() -> None:
 def test_replication_slots_and_wal_senders_must_be_free(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     settings = {"fsync": "off", "max_replication_slots": "1", "max_wal_senders": "0"}
-    with EmbeddedPostgres(settings=settings) as server, psycopg.connect(server.uri(), autocommit=True) as sql:
+    with CopiedPostgres(settings=settings) as server, psycopg.connect(server.uri(), autocommit=True) as sql:
         sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
         assert refusal(server.uri(), "t") == (
             "the server has 1 free replication slots, but the changefeed needs 2. Run ALTER SYSTEM SET "
@@ -134,7 +135,7 @@ def test_replication_slots_and_wal_senders_must_be_free(caplog: pytest.LogCaptur
         assert note.startswith("the server has no free replication slot beside those that the changefeed must have")
         assert note.endswith("Run ALTER SYSTEM SET max_replication_slots = 11; and restart the server")
     settings["max_replication_slots"] = "5"
-    with EmbeddedPostgres(settings=settings) as server:
+    with CopiedPostgres(settings=settings) as server:
         assert refusal(server.uri(), "t") == (
             "all 0 WAL senders of the server are in use, but the initial scan needs one. Run ALTER SYSTEM SET "
             "max_wal_senders = 10; and restart the server"

@@ -12,12 +12,12 @@ from urllib.parse import quote
 import psycopg
 import pytest
 from cdc_rangefeed_postgres.connection import Server
-from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.history import PostgresHistory
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.planner import PostgresPlanner
 from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_rangefeed_postgres.reader import PostgresReader
+from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.feeding import feed_of
 from cdc_testing.postgres import Sql
 
@@ -147,7 +147,7 @@ def test_an_unreachable_server_is_retryable_during_an_attempt() -> None:
 
 
 def test_a_changefeed_continues_after_a_crash_of_the_server() -> None:
-    with EmbeddedPostgres() as server:
+    with CopiedPostgres() as server:
         with psycopg.connect(server.uri(), autocommit=True) as sql:
             sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
             sql.execute("INSERT INTO t SELECT generate_series(1, 1000)")

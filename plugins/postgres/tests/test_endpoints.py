@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.feeding import Feed, feed_of
 from cdc_testing.postgres import Sql, table_of
 from cdc_testing.runs import eventually
@@ -39,7 +40,7 @@ SLOTS = "SELECT slot_name FROM pg_replication_slots WHERE slot_type = 'logical'"
 def pair() -> Iterator[tuple[EmbeddedPostgres, EmbeddedPostgres]]:
     """A primary, and its standby that each commit waits for."""
     settings = {"fsync": "off", "synchronous_commit": "remote_apply"}
-    with EmbeddedPostgres(settings=settings) as primary, standby_of(primary) as standby:
+    with CopiedPostgres(settings=settings) as primary, standby_of(primary) as standby:
         yield primary, standby
 
 
@@ -246,7 +247,7 @@ def test_what_a_crashed_start_had_created_on_another_endpoint_is_removed(
 
 def test_an_endpoint_that_dies_is_named_and_a_new_slot_is_on_the_source(caplog: pytest.LogCaptureFixture) -> None:
     with (
-        EmbeddedPostgres(settings={"fsync": "off"}) as primary,
+        CopiedPostgres(settings={"fsync": "off"}) as primary,
         psycopg.connect(primary.uri(), autocommit=True) as sql,
         standby_of(primary) as standby,
     ):
@@ -277,7 +278,7 @@ def test_an_endpoint_that_dies_is_named_and_a_new_slot_is_on_the_source(caplog: 
 @pytest.mark.slow
 def test_a_promoted_endpoint_that_has_the_failover_slot_continues_and_publishes() -> None:
     with (
-        EmbeddedPostgres(settings={"fsync": "off"}) as primary,
+        CopiedPostgres(settings={"fsync": "off"}) as primary,
         psycopg.connect(primary.uri(), autocommit=True) as sql,
         standby_of(primary) as standby,
     ):
@@ -313,7 +314,7 @@ def test_an_endpoint_is_read_since_version_16(major: int, caplog: pytest.LogCapt
         pytest.skip(str(error))
     settings = {"fsync": "off", "synchronous_commit": "remote_apply"}
     with (
-        EmbeddedPostgres(settings=settings, binaries=binaries) as primary,
+        CopiedPostgres(settings=settings, binaries=binaries) as primary,
         psycopg.connect(primary.uri(), autocommit=True) as sql,
         standby_of(primary) as standby,
     ):

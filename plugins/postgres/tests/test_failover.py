@@ -6,7 +6,7 @@ import threading
 
 import psycopg
 import pytest
-from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.feeding import feed_of
 from cdc_testing.postgres import table_of
 from cdc_testing.runs import eventually
@@ -28,7 +28,7 @@ def test_every_acknowledged_row_arrives_after_a_failover() -> None:
         except psycopg.OperationalError:
             pass
 
-    with EmbeddedPostgres(settings={"fsync": "off"}) as primary:
+    with CopiedPostgres(settings={"fsync": "off"}) as primary:
         with psycopg.connect(primary.uri(), autocommit=True) as sql:
             sql.execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
             sql.execute("INSERT INTO t SELECT g, g FROM generate_series(1, 500) g")

@@ -10,6 +10,7 @@ import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.long_transactions import LongTransactions, shown_query
 from cdc_testing.clock import Clock
+from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.feeding import feed_of
 from cdc_testing.postgres import Sql
 
@@ -145,7 +146,7 @@ def test_the_server_is_asked_every_10_s_and_only_when_much_is_decoded_again(
 
 def test_a_prepared_transaction_is_named_with_its_remedy(watch: LongTransactions, clock: Clock) -> None:
     with (
-        EmbeddedPostgres(settings={"fsync": "off", "max_prepared_transactions": "2"}) as server,
+        CopiedPostgres(settings={"fsync": "off", "max_prepared_transactions": "2"}) as server,
         psycopg.connect(server.uri(), autocommit=True) as sql,
     ):
         sql.execute("CREATE TABLE t (id int PRIMARY KEY)")

@@ -13,6 +13,8 @@ from cdc_testing.runs import eventually
 
 NUMBER = 8  # bytes of one
 
+ThreadsAhead = Callable[[], set[threading.Thread]]
+
 
 def batch(*numbers: int) -> pa.RecordBatch:
     return pa.record_batch({"n": pa.array(numbers, pa.int64())})
@@ -20,10 +22,6 @@ def batch(*numbers: int) -> pa.RecordBatch:
 
 def numbers_of(batches: Iterator[pa.RecordBatch]) -> list[int]:
     return [number for batch in batches for number in batch.column(0).to_pylist()]
-
-
-def threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "cdc-read-ahead"]
 
 
 @pytest.fixture
@@ -37,7 +35,7 @@ def nothing() -> None:
 
 
 @pytest.mark.usefixtures("patient")
-def test_batches_come_in_order_and_the_source_is_closed_in_its_own_thread() -> None:
+def test_batches_come_in_order_and_the_source_is_closed_in_its_own_thread(threads_ahead: ThreadsAhead) -> None:
     closed_in: list[str] = []
 
     def source() -> Generator[pa.RecordBatch]:
@@ -49,7 +47,7 @@ def test_batches_come_in_order_and_the_source_is_closed_in_its_own_thread() -> N
 
     assert numbers_of(read_ahead(source(), max_bytes=5 * NUMBER, interrupt=nothing)) == list(range(1000))
     assert closed_in == ["cdc-read-ahead"]
-    assert threads() == []
+    assert threads_ahead() == set()
 
 
 @pytest.mark.usefixtures("patient")
@@ -78,7 +76,7 @@ def test_a_batch_larger_than_the_limit_passes() -> None:
 
 
 @pytest.mark.usefixtures("patient")
-def test_an_error_comes_after_the_batches_before_it() -> None:
+def test_an_error_comes_after_the_batches_before_it(threads_ahead: ThreadsAhead) -> None:
     def source() -> Generator[pa.RecordBatch]:
         yield batch(1)
         raise LookupError("lost")
@@ -87,10 +85,10 @@ def test_an_error_comes_after_the_batches_before_it() -> None:
     assert next(batches) == batch(1)
     with pytest.raises(LookupError, match="lost"):
         next(batches)
-    assert threads() == []
+    assert threads_ahead() == set()
 
 
-def test_a_source_that_waits_is_interrupted_until_it_ends() -> None:
+def test_a_source_that_waits_is_interrupted_until_it_ends(threads_ahead: ThreadsAhead) -> None:
     """The first interruptions come while the source is between two calls that wait."""
     interrupted, calls = threading.Event(), []
 
@@ -108,11 +106,11 @@ def test_a_source_that_waits_is_interrupted_until_it_ends() -> None:
     next(batches)
     close(batches)
     assert len(calls) >= 3
-    assert threads() == []
+    assert threads_ahead() == set()
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_source_that_waits_for_room_ends_at_once() -> None:
+def test_a_source_that_waits_for_room_ends_at_once(threads_ahead: ThreadsAhead) -> None:
     def source() -> Generator[pa.RecordBatch]:
         while True:
             yield batch(1)
@@ -120,10 +118,12 @@ def test_a_source_that_waits_for_room_ends_at_once() -> None:
     batches = read_ahead(source(), max_bytes=1, interrupt=nothing)
     next(batches)
     close(batches)
-    assert threads() == []
+    assert threads_ahead() == set()
 
 
-def test_a_thread_that_no_interruption_reaches_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_no_interruption_reaches_is_reported(
+    monkeypatch: pytest.MonkeyPatch, threads_ahead: ThreadsAhead
+) -> None:
     monkeypatch.setattr(module, "_END_LIMIT_S", 0.0)
     release = threading.Event()
 
@@ -136,7 +136,7 @@ def test_a_thread_that_no_interruption_reaches_is_reported(monkeypatch: pytest.M
     with pytest.raises(StillReadingError, match="did not answer within 0 s while reading was ended"):
         close(batches)
     release.set()
-    eventually("the thread to end", lambda: not threads())
+    eventually("the thread to end", lambda: not threads_ahead())
 
 
 def close(batches: Iterator[pa.RecordBatch]) -> None:

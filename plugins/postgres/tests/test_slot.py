@@ -12,6 +12,7 @@ from cdc_rangefeed_postgres import starting
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.publication import Publication
 from cdc_rangefeed_postgres.slot import Slot
+from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.feeding import Feed, feed_of
 from cdc_testing.fixtures import fresh_database
 from cdc_testing.postgres import Sql, table_of
@@ -171,7 +172,7 @@ def test_a_slot_moved_by_another_program_is_lost_history(database: str, sql: Sql
 
 def test_an_invalidated_slot_is_lost_history() -> None:
     settings = {"fsync": "off", "max_slot_wal_keep_size": "1MB", "min_wal_size": "32MB", "max_wal_size": "32MB"}
-    with EmbeddedPostgres(settings=settings) as server, psycopg.connect(server.uri(), autocommit=True) as sql:
+    with CopiedPostgres(settings=settings) as server, psycopg.connect(server.uri(), autocommit=True) as sql:
         sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
         with feed_of(server.uri(), "t") as feed:
             feed.start()

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,6 +29,7 @@ from cdc_testing.runs import eventually
 
 from cdc_core import HistoryLostError, RetryableRangefeedError, RowBatch, Slice, SpanMark, TerminalRangefeedError
 
+ThreadsAhead = Callable[[], set[threading.Thread]]
 KB, MB = 1 << 10, 1 << 20
 COPIES = "SELECT slot_name::text FROM pg_replication_slots WHERE slot_name LIKE '%\\_copy\\_%'"
 
@@ -186,7 +187,9 @@ def test_a_slice_of_usual_size_is_read_from_a_copy(database: str, sql: Sql, monk
 
 
 @pytest.mark.usefixtures("small", "table")
-def test_a_reader_that_stops_early_leaves_neither_a_copy_nor_a_thread(database: str, sql: Sql) -> None:
+def test_a_reader_that_stops_early_leaves_neither_a_copy_nor_a_thread(
+    database: str, sql: Sql, threads_ahead: ThreadsAhead
+) -> None:
     with behind(database, "t", "u") as feed:
         write(database, sql)
         slice_ = slice_of(feed)
@@ -194,7 +197,7 @@ def test_a_reader_that_stops_early_leaves_neither_a_copy_nor_a_thread(database: 
         next(items)
         assert copies(sql)
         items.close()  # type: ignore[attr-defined]
-        assert "cdc-read-ahead" not in [thread.name for thread in threading.enumerate()]
+        assert threads_ahead() == set()
         eventually("the copy to be dropped", lambda: not copies(sql))
         assert rows_of(list(feed.reader.read(slice_))) == rows_of(from_the_slot(feed, slice_))
 
@@ -351,7 +354,9 @@ def test_large_values_wait_in_bounded_memory(database: str, sql: Sql) -> None:
 
 
 @pytest.mark.usefixtures("small", "table")
-def test_an_error_of_the_consumer_ends_the_thread_before_the_connection(database: str, sql: Sql) -> None:
+def test_an_error_of_the_consumer_ends_the_thread_before_the_connection(
+    database: str, sql: Sql, threads_ahead: ThreadsAhead
+) -> None:
     with behind(database, "t", "u") as feed:
         sql.execute("TRUNCATE u")
         write(database, sql)
@@ -360,11 +365,13 @@ def test_an_error_of_the_consumer_ends_the_thread_before_the_connection(database
         with pytest.raises(TerminalRangefeedError, match="truncated") as raised:
             list(feed.reader.read(planned[1][0]))
         assert raised.traceback  # it keeps the frames of the reader alive
-        assert not [thread for thread in threading.enumerate() if thread.name == "cdc-read-ahead"]
+        assert threads_ahead() == set()
 
 
 @pytest.mark.usefixtures("small")
-def test_an_early_end_with_a_generated_column_ends_the_thread_too(database: str, sql: Sql) -> None:
+def test_an_early_end_with_a_generated_column_ends_the_thread_too(
+    database: str, sql: Sql, threads_ahead: ThreadsAhead
+) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, n int, v text, g int GENERATED ALWAYS AS (id * 2) STORED)")
     sql.execute("CREATE TABLE u (id int PRIMARY KEY, v text)")
     with behind(database, "t", "u") as feed:
@@ -374,7 +381,7 @@ def test_an_early_end_with_a_generated_column_ends_the_thread_too(database: str,
         items = feed.reader.read(planned[1][0])
         next(items)
         items.close()
-        assert not [thread for thread in threading.enumerate() if thread.name == "cdc-read-ahead"]
+        assert threads_ahead() == set()
 
 
 @pytest.mark.usefixtures("small", "table")

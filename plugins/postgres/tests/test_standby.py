@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from cdc_rangefeed_postgres import log_slice
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.feeding import feed_of
 from cdc_testing.postgres import Sql, table_of
 from cdc_testing.runs import eventually
@@ -27,7 +28,7 @@ PUBLICATION = {"publication_name": "shop"}
 def pair() -> Iterator[tuple[EmbeddedPostgres, EmbeddedPostgres]]:
     """A primary and its standby. Each commit on the primary waits until the standby has replayed it."""
     settings = {"fsync": "off", "synchronous_commit": "remote_apply"}
-    with EmbeddedPostgres(settings=settings) as primary, standby_of(primary) as standby:
+    with CopiedPostgres(settings=settings) as primary, standby_of(primary) as standby:
         yield primary, standby
 
 
@@ -185,7 +186,7 @@ def shown(connection: Sql) -> object:
 def started_primary(binaries: Path | None = None) -> Iterator[EmbeddedPostgres]:
     """A server with a table of 100 rows and its publication, whose commits wait until a standby has replayed them."""
     settings = {"fsync": "off", "synchronous_commit": "remote_apply"}
-    with EmbeddedPostgres(settings=settings, binaries=binaries) as primary:
+    with CopiedPostgres(settings=settings, binaries=binaries) as primary:
         with psycopg.connect(primary.uri(), autocommit=True) as sql:
             create(sql)
         yield primary
