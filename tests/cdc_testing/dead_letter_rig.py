@@ -18,6 +18,7 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.replay import DeadLetterReader, Replay
 from cdc_core.engine.replay import replay
 from cdc_core.plugins.host import PluginHost
+from cdc_core.store.progress import ProgressStore, store_url
 
 TABLE_NAME = TABLE.name.full
 
@@ -35,7 +36,7 @@ class Rig:
         self.directory = directory
         self.script = Script(directory)
         self.places = directory / "dead"
-        self.engine: LocalEngine | None = None
+        self.store = ProgressStore(store_url(directory))
 
     def refuse(self, *rows: int, how: str = "encode") -> None:
         self.script.order("bad-rows", json.dumps({"how": how, "rows": rows}))
@@ -60,9 +61,9 @@ class Rig:
         )
 
     def start(self, **options: Any) -> LocalEngine:
-        self.engine = LocalEngine(self.feed(**options), self.directory)
-        self.engine.run()
-        return self.engine
+        engine = LocalEngine(self.feed(**options), self.directory)
+        engine.run()
+        return engine
 
     def complete(self, **options: Any) -> LocalEngine:
         engine = self.start(**options)
@@ -71,17 +72,15 @@ class Rig:
 
     def replay(self, **options: Any) -> tuple[Replay, int]:
         feed = self.feed(**options)
-        assert self.engine is not None
         find = DeadLetterReader(feed).find
-        return replay(feed, store=self.engine.store, state_dir=self.directory, find=find)
+        return replay(feed, store=self.store, state_dir=self.directory, find=find)
 
     def letters(self) -> list[dict[str, Any]]:
         lines = [line for path in sorted(self.places.rglob("*.ndjson")) for line in path.read_text().splitlines()]
         return [json.loads(line)["after"] for line in lines]
 
     def waiting(self) -> list[tuple[int, str]]:
-        assert self.engine is not None
-        return sorted((letter.updated.wall, letter.stage) for letter in self.engine.store.dead_letters("t"))
+        return sorted((letter.updated.wall, letter.stage) for letter in self.store.dead_letters("t"))
 
     def delivered(self) -> list[int]:
         return [n for event in Journal(self.directory).of("rows") for _, n in event[4]]

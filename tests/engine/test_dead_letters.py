@@ -22,7 +22,6 @@ from cdc_core.engine.dead_letter_log import DeadLetterLog
 from cdc_core.errors import BadRowError, ConfigError, RefusedRowsError, RetryableSinkError, TerminalError
 from cdc_core.plugins.host import PluginHost
 from cdc_core.spark import writer
-from cdc_core.store.progress import ProgressStore, store_url
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -229,9 +228,8 @@ def test_dead_letters_of_the_last_step_of_a_run_are_logged_too(
     rig: Rig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig.refuse(3, 103)
-    store = ProgressStore(store_url(tmp_path))
     with caplog.at_level(logging.WARNING), pytest.raises(TerminalError, match="2 rows refused within an hour"):
-        run_feed(rig.feed(dead_letter_max=1), store=store, state_dir=tmp_path, host=ThreadHost(), once=True)
+        run_feed(rig.feed(dead_letter_max=1), store=rig.store, state_dir=tmp_path, host=ThreadHost(), once=True)
     assert [text.rpartition(": ")[2] for text in warnings(caplog)] == [
         "there is no text for 3",
         "there is no text for 103",

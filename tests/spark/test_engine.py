@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cdc_testing.engine import abandon_runs, stop_runs
+from cdc_testing.dead_letter_rig import TOTAL, Rig
+from cdc_testing.engine import abandon_runs, run_feed, stop_runs
+from cdc_testing.kept_spark import KeptSpark
 
 from cdc_core.engine.fencing import at_work
 from cdc_core.telemetry.status import Status
@@ -97,6 +100,26 @@ def test_a_run_waits_until_the_tasks_of_an_earlier_one_have_ended(ended_early: E
     assert len(ended) == 1
     assert max(ended[0]) < max(engine.journal.epochs) == 3  # an abandoned task may deliver until it has ended
     assert engine.journal.faults(total=2000) == []
+
+
+def test_bad_rows_become_dead_letters_and_are_sent_again_once_they_are_taken(
+    tmp_path: Path, kept_spark: KeptSpark
+) -> None:
+    rig = Rig(tmp_path)
+    rig.refuse(17, 205)
+    with kept_spark.lent():
+        assert run_feed(rig.feed(), store=rig.store, state_dir=tmp_path, once=True) == 0
+    assert rig.waiting() == [(17, "encode"), (205, "encode")]
+    assert sorted(rig.delivered()) == [n for n in range(1, TOTAL + 1) if n not in (17, 205)]
+    rig.correct()
+    result, missing = rig.replay()
+    assert (len(result.sent), len(result.kept), missing) == (2, 0, 0)
+    assert rig.delivered()[-2:] == [17, 205]
+
+
+def test_a_query_is_evaluated_between_source_and_sink(engine: Engine) -> None:
+    assert engine.run(total=1000, query="SELECT id, n * 10 AS n FROM counter WHERE n % 2 = 0") == 0
+    assert sorted(delivered(engine)) == list(range(20, 10_001, 20))
 
 
 @pytest.mark.slow
