@@ -220,17 +220,22 @@ def abandon_runs() -> None:
 
 def main(directory: Path, store: Path | None = None) -> int:
     """Run `job.json`; keep `phase`, and what Spark shows of the query in `shown`, up to date."""
-    from pyspark.sql import SparkSession
+    from cdc_core.spark import host
 
     feed = ResolvedChangefeed.from_json(json.loads((directory / "job.json").read_text()))
+    start, queries = host.start_query, []
+
+    def start_shown(*attempt: Any) -> Any:
+        queries.append(start(*attempt))
+        return queries[-1]
+
+    host.start_query = start_shown
 
     def show(status: Status) -> None:
-        session = SparkSession.getActiveSession()
-        if status.phase == "running" and session is not None:
+        if status.phase == "running":
             with (directory / "shown").open("a") as file, redirect_stdout(file):
-                for query in session.streams.active:
-                    query.explain(extended=True)
-                    print(query.recentProgress, query.status, query.exception())
+                queries[-1].explain(extended=True)
+                print(queries[-1].recentProgress, queries[-1].status, queries[-1].exception())
         (directory / "phase").write_text(status.phase)
 
     progress = ProgressStore(store_url(store or directory))
