@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from cdc_testing.budgets import SECTIONS, budgets
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
@@ -27,7 +27,8 @@ pytest_plugins = [
     "cdc_testing.webhook_server",
 ]
 
-settings.register_profile("cdc", deadline=None)  # a busy machine may pause any test
+# A busy machine may pause any test, also while it draws its examples.
+settings.register_profile("cdc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("cdc")
 
 _WITH_SPARK = ("tests/spark/", "tests/end_to_end/")
