@@ -11,11 +11,12 @@ import pytest
 from cdc_rangefeed_postgres import starting
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.publication import Publication
+from cdc_rangefeed_postgres.running_transactions import log_running_transactions
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.feeding import Feed, feed_of
 from cdc_testing.fixtures import fresh_database
-from cdc_testing.postgres import Sql, table_of
+from cdc_testing.postgres import Sql, documented_role, table_of
 
 from cdc_core import ConfigError, HistoryLostError, RetryableRangefeedError, TerminalRangefeedError
 
@@ -255,6 +256,21 @@ def test_a_restart_point_that_lags_behind_is_moved(database: str, sql: Sql) -> N
         assert metrics["retained_bytes"] < 8 << 20
         assert metrics["unconfirmed_bytes"] < 1 << 20
         assert metrics["snapshot_age_s"] == 0
+
+
+def test_the_documented_role_releases_however_far_the_restart_point_lags(database: str, sql: Sql) -> None:
+    with documented_role(sql, "t") as uri, feed_of(uri, "t") as feed:
+        feed.start()
+        feed.catch_up()
+        for _ in range(2):
+            sql.execute("CREATE TABLE filler AS SELECT repeat('x', 500) FROM generate_series(1, 20000) g")
+            sql.execute("DROP TABLE filler")
+            sql.execute("UPDATE t SET n = n + 1")
+            feed.catch_up()
+        assert feed.rows("public.t") == table_of(sql, "SELECT id, n FROM t")
+        with psycopg.connect(uri, autocommit=True) as connection:
+            assert not log_running_transactions(connection)
+    assert log_running_transactions(sql)
 
 
 def test_a_dropped_publication_is_terminal(database: str, sql: Sql) -> None:

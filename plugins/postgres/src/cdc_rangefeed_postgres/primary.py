@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from cdc_core import RetryableRangefeedError
 from cdc_rangefeed_postgres.client_errors import ClientError, text_of
 from cdc_rangefeed_postgres.connection import Connection, Server, set_lock_timeout
+from cdc_rangefeed_postgres.running_transactions import log_running_transactions
 from cdc_rangefeed_postgres.standby import is_standby
 
 __all__ = ["Primary"]
@@ -19,9 +20,6 @@ log = logging.getLogger(__name__)
 
 _LOG_AGAIN_S = 0.25
 _LOOK_AGAIN_S = 0.02
-_LOG_TRANSACTIONS = """
-SELECT CASE WHEN has_function_privilege('pg_log_standby_snapshot()', 'EXECUTE') THEN pg_log_standby_snapshot() END
-"""
 
 
 class Primary:
@@ -114,7 +112,7 @@ class Primary:
             connection = self.connect()
             try:
                 while not is_standby(connection):
-                    connection.execute(_LOG_TRANSACTIONS)
+                    log_running_transactions(connection)
                     if over.wait(_LOG_AGAIN_S):
                         return
             finally:

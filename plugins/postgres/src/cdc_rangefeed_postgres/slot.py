@@ -18,6 +18,7 @@ from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
 from cdc_rangefeed_postgres.names import TEMPORARY, feed_applications, object_name, quoted, temporary_name
 from cdc_rangefeed_postgres.publication import Publication
 from cdc_rangefeed_postgres.remedies import NEW_SLOT, START_AGAIN
+from cdc_rangefeed_postgres.running_transactions import log_running_transactions
 from cdc_rangefeed_postgres.standby import is_standby
 
 __all__ = ["PLUGIN", "Slot", "SlotState", "cancelled_after", "why_waiting"]
@@ -252,11 +253,7 @@ class Slot:
             connection.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [self.name, lsn_text(lsn)])
         if lsn - state.restart < _LARGE_LAG_BYTES or lsn - last_record < _LARGE_LAG_BYTES:
             return last_record
-        if connection.info.server_version >= 160000:
-            connection.execute(
-                "SELECT CASE WHEN has_function_privilege('pg_log_standby_snapshot()', 'EXECUTE') "
-                "AND NOT pg_is_in_recovery() THEN pg_log_standby_snapshot() END"
-            )
+        log_running_transactions(connection)
         return lsn
 
     def end_old_connections(self, connection: Connection) -> None:
