@@ -167,4 +167,4 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_run(pytester: pyt
 
 def test_workers_of_pytest_xdist_send_what_is_not_declared(pytester: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
-    assert document(pytester, "-n", "2")["counts"] == {**COUNTS, "deselected": 0}
+    assert document(pytester, "-p", "xdist", "-n", "1")["counts"] == {**COUNTS, "deselected": 0}
