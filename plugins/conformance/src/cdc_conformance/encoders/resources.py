@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import tracemalloc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -72,10 +72,10 @@ class Resources:
             before = _open()
             for _ in range(10):
                 use()
-            left = _more(before, _open())
+            left = _more(before)
             if left:  # The garbage collector may release it.
                 gc.collect()
-                left = _more(before, _open())
+                left = _more(before)
             assert not left, f"{form}: ten encoders left {left} open"
 
 
@@ -87,12 +87,15 @@ def _encode_large(encoder: Encoder, topic: str, form: Form, first: int) -> None:
     written(encoder, _large(30, first, width=1500), topic, form)
 
 
-def _open() -> dict[str, int]:
-    return {"threads": threading.active_count(), "descriptors": psutil.Process().num_fds()}
+def _open() -> tuple[set[threading.Thread], int]:
+    return set(threading.enumerate()), psutil.Process().num_fds()
 
 
-def _more(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    return {what: after[what] - before[what] for what in after if after[what] > before[what]}
+def _more(before: tuple[set[threading.Thread], int]) -> dict[str, int]:
+    """Return what is open now and was not *before*. Threads that others have ended since hide none."""
+    (threads, descriptors), (threads_now, descriptors_now) = before, _open()
+    found = {"threads": len(threads_now - threads), "descriptors": descriptors_now - descriptors}
+    return {what: count for what, count in found.items() if count > 0}
 
 
 def _peak_of(work: Callable[[], object]) -> int:
