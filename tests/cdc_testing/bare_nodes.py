@@ -101,8 +101,8 @@ def create(
 
 
 def bare_settings(store: str, directory: Path, **options: str) -> NodeSettings:
-    """Return the settings of a fast node of the directory's name."""
-    fast = {"poll": "20ms", "lease": "5s", "heartbeat": "100ms"}
+    """Return the settings of a fast node of the directory's name, whose session outlasts any pause of the machine."""
+    fast = {"poll": "20ms", "lease": "10m", "heartbeat": "100ms"}
     given = {"store": store, "directory": str(directory), "name": directory.name, **fast, **options}
     return parse_options(NodeSettings, given, owner="the test")
 

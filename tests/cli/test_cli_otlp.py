@@ -37,7 +37,7 @@ def test_what_a_run_has_delivered_is_exported_at_its_end(
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer s3cret-token")
         assert main(["run", str(file), "--otlp"]) == 0
-        request, headers = receiver.got.get(timeout=30)
+        request, headers = receiver.got.get(timeout=400)
     assert headers["authorization"] == "Bearer s3cret-token"
     rows = metrics_of(request)["cdc_changefeed_emitted_rows_total"]
     [point] = rows.sum.data_points

@@ -138,7 +138,7 @@ def test_an_interrupt_ends_it_and_leaves_nothing(database: str, sql: Sql) -> Non
     child.send_signal(signal.SIGINT)
     _, error = child.communicate(timeout=60)
     assert (child.returncode, error) == (130, "\ninterrupted\n")
-    eventually("the end of the slot", lambda: not sql.execute(LEFT).fetchall(), limit_s=20)
+    eventually("the end of the slot", lambda: not sql.execute(LEFT).fetchall())
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_nothing_outlives_a_node_and_its_lease(hurt: signal.Signals, tmp_path: P
         family = node.children(recursive=True)
         assert len(family) >= 4
         node.send_signal(hurt)
-        eventually(lambda: not [each for each in family if lives(each)], what="the end of all", within_s=60)
+        eventually(lambda: not [each for each in family if lives(each)], what="the end of all")
         if hurt == signal.SIGSTOP:
             node.resume()
             node.wait(300)

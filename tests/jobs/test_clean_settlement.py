@@ -35,7 +35,7 @@ class _SlowHost:
     def hold(self, user: str, modules: Sequence[str] = ()) -> int:
         if user == "t":
             self.asked.set()
-            self.starts.wait(30)
+            self.starts.wait(400)
         return 1
 
     def rehearse(self, *, stopped: Any) -> None:
@@ -62,9 +62,9 @@ def test_a_run_that_ends_before_it_has_begun_has_waited_for_nobody(
     one = Node(settings, host, PluginHost.load(), keep_secret=lambda _: None)
     running = threading.Thread(target=one.run)
     running.start()
-    assert host.asked.wait(30)
+    assert host.asked.wait(400)
     one.drain()
-    eventually(lambda: one._work["t"].told, what="the node tells its run to stop", within_s=10)
+    eventually(lambda: one._work["t"].told, what="the node tells its run to stop")
     host.starts.set()
     running.join()
     found = store.find_job("t")

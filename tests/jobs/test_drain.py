@@ -29,7 +29,7 @@ def test_a_drained_job_repeats_nothing(postgres_server: EmbeddedPostgres, databa
             assert first.wait() == 0, first.log_tail()
             nodes.until_delivering("bank", but_not=first)
         now = clock(database)
-        nodes.eventually("all is resolved", lambda: nodes.high_water("bank") >= now, limit_s=60)
+        nodes.eventually("all is resolved", lambda: nodes.high_water("bank") >= now)
         nodes.store.pause_job("bank", "the end")
         nodes.until("bank", "paused")
         progress = nodes.store.load("bank")

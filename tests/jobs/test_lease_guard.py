@@ -25,7 +25,7 @@ def test_a_store_that_does_not_answer_holds_no_end_up(
     store.open()
     engine = open_engine(database)
     try:
-        with bare_node(bare_settings(database, tmp_path / "one"), StuckHost(), plugins()):
+        with bare_node(bare_settings(database, tmp_path / "one", lease="5s"), StuckHost(), plugins()):
             eventually(store.living_nodes, what="a node", within_s=60)
             with engine.begin() as connection:  # renewals and polls wait for this lock, for 30 s
                 connection.execute(sa.text("LOCK TABLE cdc_nodes IN ACCESS EXCLUSIVE MODE"))

@@ -57,11 +57,11 @@ def test_a_plugin_that_fails_touches_no_other_job(
     create(store, "a", "frail")
     create(store, "b")
     with bare_node(bare_settings(store.url, tmp_path / "one"), StuckHost(), plugins(broken=kind)):
-        eventually(lambda: found(store, "b").node, what="the other job is adopted", within_s=20)
-        eventually(lambda: "a" in problems(store), what="its problem is known", within_s=20)
+        eventually(lambda: found(store, "b").node, what="the other job is adopted")
+        eventually(lambda: "a" in problems(store), what="its problem is known")
         assert "the plugin is broken" in problems(store)["a"]
         create(store, "c")  # some polls later
-        eventually(lambda: found(store, "c").node, what="the next job is adopted", within_s=20)
+        eventually(lambda: found(store, "c").node, what="the next job is adopted")
         assert (found(store, "a").state, found(store, "a").node) == ("running", None)
     assert len([record for record in caplog.records if "job 'a' cannot run" in record.getMessage()]) == 1
 
@@ -75,7 +75,7 @@ def test_what_fails_after_the_adoption_hands_the_job_back(
     monkeypatch.setattr(Supervisor, "__init__", fail)
     create(store, "a")
     with bare_node(bare_settings(store.url, tmp_path / "one"), StuckHost(), plugins()):
-        eventually(lambda: "a" in problems(store), what="its problem is known", within_s=20)
+        eventually(lambda: "a" in problems(store), what="its problem is known")
         assert problems(store)["a"] == "ValueError: no room for a"
         assert (found(store, "a").state, found(store, "a").node) == ("running", None)
     assert [event.reason for event in store.job_events("a")] == ["created", "adopted", "ValueError: no room for a"]
@@ -86,11 +86,11 @@ def test_a_job_that_no_node_can_run_can_be_cancelled(store: ProgressStore, tmp_p
     create(store, "b", owner="bob")
     settings = bare_settings(store.url, tmp_path / "one", owners="ann")
     with bare_node(settings, StuckHost(), plugins(broken="SystemExit")):
-        eventually(lambda: "a" in problems(store), what="its problem is known", within_s=20)
+        eventually(lambda: "a" in problems(store), what="its problem is known")
         for name in ("a", "b"):
             store.cancel_job(name, "no longer needed")
         for name in ("a", "b"):
-            eventually(partial(has_ended, store, name), what="its end", within_s=20)
+            eventually(partial(has_ended, store, name), what="its end")
     reason = found(store, "a").reason or ""
     assert reason.startswith("what it created at its source frail:// is still there, because no living node can drop")
     assert "(one: " in reason
@@ -102,9 +102,9 @@ def test_a_job_that_no_node_can_run_can_be_cancelled(store: ProgressStore, tmp_p
 def test_a_node_that_can_reverts_what_another_one_cannot(store: ProgressStore, tmp_path: Path) -> None:
     create(store, "a", "frail")
     with bare_node(bare_settings(store.url, tmp_path / "one"), StuckHost(), plugins(broken="SystemExit")):
-        eventually(lambda: "a" in problems(store), what="its problem is known", within_s=20)
+        eventually(lambda: "a" in problems(store), what="its problem is known")
         with bare_node(bare_settings(store.url, tmp_path / "two", max_jobs="1"), StuckHost(), plugins()):
-            eventually(lambda: found(store, "a").node == "two", what="the other one runs it", within_s=20)
+            eventually(lambda: found(store, "a").node == "two", what="the other one runs it")
             store.cancel_job("a", "no longer needed")
     assert found(store, "a").state == "canceled"
 
@@ -123,14 +123,14 @@ def test_a_node_does_at_once_what_it_need_not_poll_for(
     create(store, "a")
     host = StuckHost()
     with bare_node(bare_settings(store.url, tmp_path / "one", poll="10m", lease="20m"), host, plugins()) as node:
-        eventually(lambda: found(store, "a").node, what="the job is adopted", within_s=20)
-        eventually(lambda: host.stuck, what="it runs", within_s=20)
+        eventually(lambda: found(store, "a").node, what="the job is adopted")
+        eventually(lambda: host.stuck, what="it runs")
         before = len(looks)
         eventually(lambda: store.living_nodes()[0].expires - time.time() > 0, what="a moment", within_s=5)
         assert len(looks) - before <= 1
         node.drain()
         host.freed["a"].set()
-        eventually(lambda: not store.living_nodes(), what="the node has left", within_s=20)
+        eventually(lambda: not store.living_nodes(), what="the node has left")
     assert found(store, "a").clean
     assert len(looks) < 10
 
@@ -143,11 +143,11 @@ def test_a_node_gives_jobs_to_one_that_joins(
         create(store, name)
     host = StuckHost()
     with bare_node(bare_settings(store.url, tmp_path / "one"), host, plugins()) as one:
-        eventually(lambda: all(found(store, name).node for name in "abc"), what="all are adopted", within_s=20)
+        eventually(lambda: all(found(store, name).node for name in "abc"), what="all are adopted")
         with bare_node(bare_settings(store.url, tmp_path / "two"), StuckHost(), plugins()):
-            eventually(lambda: one._work["a"].moves_to, what="one is to move", within_s=20)
+            eventually(lambda: one._work["a"].moves_to, what="one is to move")
             host.freed["a"].set()
-            eventually(lambda: found(store, "a").node == "two", what="one has moved", within_s=20)
+            eventually(lambda: found(store, "a").node == "two", what="one has moved")
             assert {found(store, name).node for name in "bc"} == {"one"}
             events = [(event.node, event.reason) for event in store.job_events("a")]
             assert events[1:] == [("one", "adopted"), ("one", "handed over"), ("two", "adopted")]

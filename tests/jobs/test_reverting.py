@@ -75,7 +75,7 @@ def test_a_node_that_was_overtaken_drops_nothing_of_a_new_job_of_the_name(
             continue
         for reverting in (late, Reverting("t", definitions, node_id=session.node_id)):
             reverting.start()
-            ended.append(eventually(lambda: reverting.ended, what="the end", within_s=10))  # noqa: B023
+            ended.append(eventually(lambda: reverting.ended, what="the end"))  # noqa: B023
     known = store.find("t")
     assert known is not None
     assert (ended, dropped) == (["stopped", "reverted"], [known.feed_id])

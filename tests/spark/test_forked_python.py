@@ -72,11 +72,17 @@ def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedPython]:
     assert not Path(python.program).exists()
 
 
+def environment_of(python: ForkedPython) -> dict[str, str]:
+    """Return the environment that the server has, or will have: while it executes a program, it has none."""
+    server = psutil.Process(python._server.pid)
+    found: dict[str, str] = eventually(server.environ, what="its environment")
+    return found
+
+
 def started(python: ForkedPython, modules: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
     """Start *words* as Spark does: with the environment that the server has, *variables*, and some of Spark's own."""
-    pipe, server, known = subprocess.PIPE, python._server, {}
-    while not known:  # while it begins anew, it has none
-        known = psutil.Process(server.pid).environ() if server.poll() is None else dict(os.environ)
+    pipe = subprocess.PIPE
+    known = dict(os.environ) if python._server.poll() is not None else environment_of(python)
     return subprocess.Popen(
         [python.program, *words],
         stdin=pipe,
@@ -223,5 +229,5 @@ def test_only_its_user_may_ask_it(forked: ForkedPython) -> None:
 
 def test_what_is_loaded_sees_the_environment_of_workers(forked: ForkedPython) -> None:
     """OpenBLAS, for example, looks at it only when it is loaded."""
-    environment = psutil.Process(forked._server.pid).environ()
+    environment = environment_of(forked)
     assert (environment["OMP_NUM_THREADS"], environment["OPENBLAS_VERBOSE"]) == ("3", "2")

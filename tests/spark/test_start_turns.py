@@ -27,11 +27,11 @@ def test_the_next_query_starts_when_a_turn_ends() -> None:
 
     with ThreadPoolExecutor(1) as pool:
         third = pool.submit(turns.take, stopped=stopped)
-        assert looked.wait(10)
+        assert looked.wait(400)
         assert not third.done()
         first.end()
         first.end()  # changes nothing
-        third.result(10)
+        third.result(400)
 
 
 def test_a_query_that_is_to_stop_waits_no_longer() -> None:

@@ -38,7 +38,7 @@ class Stores:
                 return work(store)
 
         future = self._threads.submit(run)
-        eventually(lambda: future.done() or self._waiting(), what="the end, or a wait for a lock", within_s=10)
+        eventually(lambda: future.done() or self._waiting(), what="the end, or a wait for a lock")
         return future
 
     def _waiting(self) -> bool:
@@ -63,7 +63,7 @@ def within_register(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading
     def frozen(*definitions: Any) -> bool:
         if threading.current_thread().name == "frozen":
             reached.set()
-            thawed.wait(10)
+            thawed.wait(400)
         return compare(*definitions)
 
     monkeypatch.setattr(changefeeds, "same_destination", frozen)
@@ -81,7 +81,7 @@ def test_only_one_prunes_the_events(stores: Stores, monkeypatch: pytest.MonkeyPa
         stores.mine.note_event("changefeed_started", "orders", epoch=number)
     with stores.mine._transaction() as connection:
         assert events._prunes_alone(connection)
-        stores.begin(lambda store: store.prune_events()).result(10)
+        stores.begin(lambda store: store.prune_events()).result(400)
         assert len(stores.mine.events("orders")) == 3
     stores.mine.prune_events()
     assert len(stores.mine.events("orders")) == 1
@@ -93,7 +93,7 @@ def test_a_session_that_expires_while_its_renewal_waits_stays_expired(stores: St
         connection.execute(sa.select(NODES).with_for_update())
         renewal = stores.begin(lambda store: store.renew(one.node_id, lease_s=60, problems={}))
         expired = sa.select(NODES.c.expires <= DatabaseNow())
-        eventually(lambda: connection.execute(expired).scalar_one(), what="the end of the session", within_s=10)
+        eventually(lambda: connection.execute(expired).scalar_one(), what="the end of the session")
     assert renewal.result() is None
 
 
@@ -119,7 +119,7 @@ def test_a_node_that_was_overtaken_does_not_undo_an_alteration(
 
     late = threading.Thread(target=start_late, name="frozen")
     late.start()
-    assert reached.wait(10)
+    assert reached.wait(400)
     altering = stores.begin(alter)
     thawed.set()
     late.join()
@@ -145,7 +145,7 @@ def test_a_command_does_not_run_what_becomes_a_job_at_the_same_moment(
 
     late = threading.Thread(target=run, name="frozen")
     late.start()
-    assert reached.wait(10)
+    assert reached.wait(400)
     creating = stores.begin(create)
     thawed.set()
     late.join()
@@ -160,7 +160,7 @@ def test_of_two_that_create_a_job_one_is_told_that_it_is_there(stores: Stores) -
         connection.execute(sa.text("LOCK TABLE cdc_changefeeds IN SHARE ROW EXCLUSIVE MODE"))
         both = [stores._threads.submit(_create_in, stores.url) for _ in range(2)]
         waiting = sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted")
-        eventually(lambda: connection.scalar(waiting) == 2, what="both wait", within_s=10)
+        eventually(lambda: connection.scalar(waiting) == 2, what="both wait")
     texts = sorted(future.result() for future in both)
     assert texts == ["", "changefeed 'orders' is a job already (running); choose another name"]
 

@@ -67,7 +67,7 @@ def test_messages_are_those_of_the_kafka_sink(database: str, sql: Sql) -> None:
     assert value["after"] == {"id": 1, "total": 9.9}
     assert "updated" in value
     assert [message.key for message in others] == ["[2]", "[3]"]
-    eventually("the end of the slot", lambda: not sql.execute(LEFT).fetchall(), limit_s=20)
+    eventually("the end of the slot", lambda: not sql.execute(LEFT).fetchall())
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_live_shows_the_next_changes_and_their_tombstones(database: str, sql: Sq
     options = {"live": True, "rows": 2, "tombstones_on_delete": True}
     thread = threading.Thread(target=lambda: found.extend(previewed(database, "kafka://127.0.0.1:1", **options)))
     thread.start()
-    eventually("the slot", lambda: len(sql.execute(LEFT).fetchall()) >= 2, limit_s=30)
+    eventually("the slot", lambda: len(sql.execute(LEFT).fetchall()) >= 2)
     with sql.transaction():
         sql.execute("INSERT INTO orders VALUES (4, 4, NULL)")
         sql.execute("DELETE FROM orders WHERE id = 1")

@@ -121,14 +121,12 @@ def test_a_chunked_body_that_is_huge_is_cut_off(web: Web) -> None:
     ["Content-Length: 4000\r\nExpect: 100-continue", "Transfer-Encoding: chunked"],
     ids=["asks before it sends", "chunked"],
 )
-def test_a_body_is_not_read_before_its_sender_is_known(web: Web, head: str) -> None:
-    with web.connect() as connection:
+def test_a_body_is_not_read_before_its_sender_is_known(tmp_path: Path, head: str) -> None:
+    with serving(tmp_path, request_timeout=600.0, **LIMITS) as web, web.connect() as connection:  # a client waits 30 s
         connection.sendall(f"POST /operate HTTP/1.1\r\nHost: 127.0.0.1:{web.port}\r\n{head}\r\n\r\n".encode())
-        began = time.monotonic()
         reply = read_reply(connection)
         refused(reply, 401, "a token is missing")
         assert connection.recv(1) == b""
-        assert time.monotonic() - began < 5  # a body that does not come is waited for longer
 
 
 def test_a_head_that_is_huge(web: Web) -> None:
@@ -143,14 +141,12 @@ def test_a_head_that_is_huge(web: Web) -> None:
 
 
 def test_a_head_that_comes_slowly(hasty: Web) -> None:
-    began = time.monotonic()
     with (
         hasty.connect() as connection,
         trickling(connection, b"GET /view HTTP/1.1\r\nHost: 127.0.0.1\r\n", b"X: y\r\n"),
     ):
-        assert read_reply(connection).status == 408
+        assert read_reply(connection).status == 408  # otherwise the client would give up after 30 s
         assert_closed(connection)
-    assert time.monotonic() - began < 20
 
 
 def test_a_connection_that_never_says_anything(hasty: Web) -> None:

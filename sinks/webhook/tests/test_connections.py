@@ -93,7 +93,7 @@ def broken_tls_port(server: WebhookServer) -> Iterator[int]:
         thread.start()
         yield listening.getsockname()[1]
         listening.shutdown(socket.SHUT_RDWR)
-        thread.join(20)
+        thread.join(400)
 
 
 def test_a_tls_error_counts_as_a_broken_connection(open_sink: OpenSink, rows: Rows, broken_tls_port: int) -> None:

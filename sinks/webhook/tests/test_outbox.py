@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 from cdc_sink_webhook.outbox import Outbox
@@ -17,14 +16,23 @@ class FakeDelivery:
 def test_only_one_timer_runs_at_a_time() -> None:
     delivery: Any = FakeDelivery()
     outbox = Outbox(lambda _: delivery, parallel=1, max_bytes=1)
-    calls: list[float] = []
-    again = threading.Event()
-    begun = time.monotonic()
-    for _ in range(50):
-        outbox.later(1.0, lambda: calls.append(time.monotonic()))
-    while not calls:
-        assert time.monotonic() < begun + 120
-        again.wait(0.01)
+    calls: list[int] = []
+    holding, released, first, again = (threading.Event() for _ in range(4))
+
+    def hold() -> None:
+        holding.set()
+        assert released.wait(120)
+
+    def call() -> None:
+        calls.append(1)
+        first.set()
+
+    outbox.later(0.0, hold)
+    assert holding.wait(120)
+    for _ in range(50):  # while its thread cannot call any of them, however long this takes
+        outbox.later(0.1, call)
+    released.set()
+    assert first.wait(120)
     outbox.later(0.2, again.set)
     assert again.wait(120)
     outbox.close()
