@@ -22,6 +22,9 @@ from cdc_core.queries.binding import BoundQuery, QueryPlan
 
 __all__ = ["ThreadEngine", "ThreadHost"]
 
+_SLOTS = 2
+"""So many slices make a step, as in Spark on two cores. They are read one after the other."""
+
 
 class ThreadHost:
     """Runs queries in threads. See `QueryHost`.
@@ -34,8 +37,7 @@ class ThreadHost:
     log_name = "threads.log"
     memory_settings = "the memory (of threads)"
 
-    def __init__(self, *, slots: int = 2, before_step: Callable[[], object] = lambda: None) -> None:
-        self._slots = slots
+    def __init__(self, *, before_step: Callable[[], object] = lambda: None) -> None:
         self._before_step = before_step
         self._users: set[str] = set()
         self._session: threading.Event | None = None
@@ -58,7 +60,7 @@ class ThreadHost:
         self._users.add(user)
         if not self.is_alive:
             self._session = threading.Event()
-        return self._slots
+        return _SLOTS
 
     def let_go(self, user: str) -> None:
         self._users.discard(user)
@@ -69,7 +71,7 @@ class ThreadHost:
         """There is nothing to load."""
 
     def await_executors(self, wait_s: float, *, stopped: Callable[[], bool]) -> int:
-        return self._slots
+        return _SLOTS
 
     def check_executors(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
         """They are this process."""
