@@ -133,7 +133,7 @@ def test_a_definition_that_takes_too_long_hides_every_variable_that_the_file_nam
 ) -> None:
     over = threading.Event()
     monkeypatch.setattr(debug_module, "resolved", lambda *_: over.wait())
-    monkeypatch.setattr(debug_module, "DebugArchive", partial(DebugArchive, limit_s=1))
+    monkeypatch.setattr(debug_module, "DebugArchive", partial(DebugArchive, limit_s=5))
     monkeypatch.setenv("WHO", "of-any-name")
     file.write_text(file.read_text().replace("hunter2", "${WHO}"))
     store.note_event("changefeed_failed", "orders", message="no route to of-any-name")
@@ -162,7 +162,7 @@ def test_a_part_that_fails_or_hangs_is_told_and_the_others_follow(tmp_path: Path
 
     path = tmp_path / "a.tar.gz"
     hide: Callable[[str], str] = lambda text: masked_text(text, ["hunter2"])  # noqa: E731
-    with DebugArchive(path, name="top", masked=hide, limit_s=0.05) as archive:
+    with DebugArchive(path, name="top", masked=hide, limit_s=2) as archive:
         archive.add("fails", fail)
         archive.add("hangs", lambda: time.sleep(60))
         archive.add("works", lambda: "fine hunter2")

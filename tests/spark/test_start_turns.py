@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -42,9 +43,13 @@ def test_a_query_that_is_to_stop_waits_no_longer() -> None:
 
 
 def test_a_query_that_does_not_get_on_holds_up_others_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start_turns, "_LIMIT_S", 0.2)
+    now = 0.0
+    monkeypatch.setattr(start_turns, "time", SimpleNamespace(monotonic=lambda: now))
     turns = StartTurns(1)
     slow = turns.take(stopped=never)
+    with pytest.raises(Stopped):
+        turns.take(stopped=iter([False, True]).__next__)
+    now = 8.1
     other = turns.take(stopped=never)
     slow.end()  # late, and not the turn of the other
     with pytest.raises(Stopped):

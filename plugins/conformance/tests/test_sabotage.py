@@ -131,7 +131,7 @@ def test_a_saboteur_that_kills_its_process_stops_no_other(home: str) -> None:
 
 @pytest.mark.parametrize("home", [{"flush_is_a_barrier": "Sleepy", "close_works": "Deaf"}], indirect=True, ids=["two"])
 def test_a_saboteur_that_hangs_fails_or_is_ended(home: str) -> None:
-    verdicts, _ = table(home, limit_s=1.5)
+    verdicts, _ = table(home, limit_s=3.0)
     assert verdicts["Sleepy"] == ""
     assert verdicts["Deaf"] == "hung in test_flush_is_a_barrier"
     assert verdicts["-"] == "has no saboteur, so nothing proves that the test can fail"
