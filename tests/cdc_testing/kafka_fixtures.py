@@ -18,22 +18,18 @@ from urllib.parse import quote
 import pytest
 from cdc_sink_kafka.demo.servers import (
     Certificates,
-    KafkaBroker,
     KafkaCluster,
     KafkaSecurity,
     make_certificates,
 )
 from cdc_testing.registry_proxy import RegistryProxy
-from cdc_testing.shared_servers import SERVERS
+from cdc_testing.shared_servers import KAFKA_PASSWORD, KAFKA_USER, SERVERS, SecuredKafka
 
 __all__ = ["KAFKA_PASSWORD", "KAFKA_USER", "QUICK_RETURN", "ClusterFactory", "Kafka", "ProxyFactory", "Registry"]
 
 QUICK_RETURN = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "200"}
 """With these settings a killed broker can rejoin two seconds sooner. Do not use them for several brokers: they would
 lose contact with each other."""
-KAFKA_USER = "alice"
-KAFKA_PASSWORD = "Wonder/land+&%40 secret"
-"""The password of KAFKA_USER at `secured_broker`. A URI must percent-encode it."""
 
 
 class Kafka(Protocol):
@@ -139,15 +135,14 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @pytest.fixture(scope="session")
-def secured_broker(certificates: Certificates) -> Iterator[KafkaBroker]:
-    """A broker with all listeners, for the whole session: `secured_broker.address("SASL_SSL")`.
+def secured_broker(pytestconfig: pytest.Config) -> SecuredKafka:
+    """A broker with all listeners, for the whole run: `secured_broker.address("SASL_SSL")`.
 
-    KAFKA_USER can log in with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. The broker uses and demands `certificates`. Its
-    PLAINTEXT listener is for reading what arrived.
+    KAFKA_USER can log in with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512, and everybody with an unsigned token through
+    SASL_PLAINTEXT. The broker uses and demands `secured_broker.certificates`. Its PLAINTEXT listener is for reading
+    what arrived, as the user ANONYMOUS, whom tests may deny rights on their topics.
     """
-    security = KafkaSecurity(certificates=certificates, users={KAFKA_USER: KAFKA_PASSWORD})
-    with KafkaBroker(security=security) as broker:
-        yield broker
+    return pytestconfig.stash[SERVERS].secured_kafka()
 
 
 @pytest.fixture

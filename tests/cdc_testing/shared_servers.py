@@ -1,4 +1,4 @@
-"""Servers that all processes of a test run share, as their start is dear: one Kafka broker, one schema registry.
+"""Servers that all processes of a test run share, as their start is dear: two Kafka brokers, one schema registry.
 
 The first process of the run, which hands out the tests, starts a server when a worker first asks for its address, and
 ends it after the last test.
@@ -9,16 +9,53 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from multiprocessing.managers import BaseManager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Lock, Thread
 from typing import Any
 
 import pytest
-from cdc_sink_kafka.demo.servers import KafkaBroker, SchemaRegistry
+from cdc_sink_kafka.demo.servers import (
+    Certificates,
+    KafkaBroker,
+    KafkaSecurity,
+    Listener,
+    SchemaRegistry,
+    make_certificates,
+)
 
-__all__ = ["SERVERS", "Servers"]
+__all__ = ["KAFKA_PASSWORD", "KAFKA_USER", "SERVERS", "SecuredKafka", "Servers"]
+
+KAFKA_USER = "alice"
+KAFKA_PASSWORD = "Wonder/land+&%40 secret"
+"""The password of KAFKA_USER at `secured_broker`. A URI must percent-encode it."""
 
 _WORKER_INPUT = "cdc_servers"
+_LISTENERS: tuple[Listener, ...] = ("PLAINTEXT", "SSL", "MTLS", "SASL_PLAINTEXT", "SASL_SSL")
+_BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
+_STRICT = {
+    "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+    "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": _BEARER,
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SecuredKafka:
+    """A broker with all listeners, and the certificates that it uses and demands."""
+
+    addresses: dict[Listener, str]
+    certificates: Certificates
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.address("PLAINTEXT")
+
+    def address(self, listener: Listener) -> str:
+        return self.addresses[listener]
 
 
 class Servers:
@@ -28,6 +65,7 @@ class Servers:
         self._stack = ExitStack()
         self._lock = Lock()
         self._addresses: dict[str, str] = {}
+        self._secured: SecuredKafka | None = None
 
     def kafka(self) -> str:
         """Return the bootstrap servers of the run's broker."""
@@ -36,6 +74,17 @@ class Servers:
     def registry(self) -> str:
         """Return the URL of the run's schema registry."""
         return self._address("registry", lambda: self._stack.enter_context(SchemaRegistry()).url)
+
+    def secured_kafka(self) -> SecuredKafka:
+        """Return the run's broker with passwords, tokens, TLS and rights."""
+        with self._lock:
+            if self._secured is None:
+                directory = Path(self._stack.enter_context(TemporaryDirectory(prefix="cdc-certificates-")))
+                certificates = make_certificates(directory)
+                security = KafkaSecurity(certificates=certificates, users={KAFKA_USER: KAFKA_PASSWORD})
+                broker = self._stack.enter_context(KafkaBroker(settings=_STRICT, security=security))
+                self._secured = SecuredKafka({name: broker.address(name) for name in _LISTENERS}, certificates)
+            return self._secured
 
     def close(self) -> None:
         self._stack.close()
@@ -78,7 +127,7 @@ _LISTENING = pytest.StashKey[tuple[Any, bytes]]()
 def _listening(config: pytest.Config) -> tuple[Any, bytes]:
     if _LISTENING not in config.stash:
         servers, key = config.stash[SERVERS], secrets.token_bytes(16)
-        _Manager.register("servers", callable=lambda: servers, exposed=("kafka", "registry"))
+        _Manager.register("servers", callable=lambda: servers, exposed=("kafka", "registry", "secured_kafka"))
         server = _Manager(address=("127.0.0.1", 0), authkey=key).get_server()
         Thread(target=server.serve_forever, daemon=True, name="shared servers").start()
         config.stash[_LISTENING] = (server.address, key)

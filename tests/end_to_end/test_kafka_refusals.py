@@ -11,9 +11,10 @@ from urllib.parse import quote
 
 import psycopg
 import pytest
-from cdc_sink_kafka.demo.servers import KafkaBroker, admin_client
+from cdc_sink_kafka.demo.servers import admin_client
 from cdc_testing.kafka_fixtures import KAFKA_PASSWORD, KAFKA_USER, Kafka
 from cdc_testing.runs import Feed
+from cdc_testing.shared_servers import SecuredKafka
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +67,7 @@ def test_an_unreachable_broker_is_named(complaint: Complaint) -> None:
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 def test_a_wrong_password_is_reported_without_the_password(
-    secured_broker: KafkaBroker, complaint: Complaint, tmp_path: Path, mechanism: str
+    secured_broker: SecuredKafka, complaint: Complaint, tmp_path: Path, mechanism: str
 ) -> None:
     address = secured_broker.address("SASL_PLAINTEXT")
     said = complaint(

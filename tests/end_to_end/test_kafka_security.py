@@ -13,13 +13,13 @@ from urllib.parse import quote
 import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
-from cdc_sink_kafka.demo.servers import Certificates, KafkaBroker
 from cdc_testing.counts import Counts
 from cdc_testing.fixtures import fresh_database
 from cdc_testing.kafka_fixtures import KAFKA_PASSWORD, KAFKA_USER
 from cdc_testing.kafka_reading import Message, read_topics
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.runs import Feed
+from cdc_testing.shared_servers import SecuredKafka
 
 from cdc_core import Timestamp
 
@@ -45,12 +45,11 @@ class Outcome:
 def outcome(
     kept_spark: KeptSpark,
     postgres_server: EmbeddedPostgres,
-    secured_broker: KafkaBroker,
-    certificates: Certificates,
+    secured_broker: SecuredKafka,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Outcome]:
     """One run for the table and one for deleted rows, in the envelope `row`."""
-    ca = quote(base64.b64encode(certificates.ca.read_bytes()).decode(), safe="")
+    ca = quote(base64.b64encode(secured_broker.certificates.ca.read_bytes()).decode(), safe="")
     sink = (
         f"kafka://{secured_broker.address('SASL_SSL')}?tls_enabled=true&ca_cert={ca}&sasl_enabled=true"
         f"&sasl_mechanism=SCRAM-SHA-512&sasl_user={KAFKA_USER}&sasl_password={quote(KAFKA_PASSWORD, safe='')}"

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-import sys
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 import psycopg
 import pytest
-from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.runs import Feed
 
+from cdc_core.cli.main import main
 
-def refused(feed: Feed, command: str = "run", *, environment: Mapping[str, str] | None = None) -> str:
-    """Return the last line that `cdc run` says on its way out with status 2, or all that `cdc check` says."""
-    arguments = [sys.executable, "-m", "cdc_core", command, str(feed.toml)]
-    if command == "run":
-        arguments += ["--state", str(feed.state)]
-    done = subprocess.run(
-        arguments, capture_output=True, text=True, timeout=400, env={**os.environ, **(environment or {})}
-    )
-    said = (done.stderr if command == "run" else done.stdout).strip()
-    assert done.returncode == 2, said
-    assert "Traceback" not in done.stderr
-    return said.splitlines()[-1] if command == "run" else said
+
+class Refused(Protocol):
+    """Returns the last line that `cdc run` says on its way out with status 2."""
+
+    def __call__(self, feed: Feed) -> str: ...
+
+
+@pytest.fixture
+def refused(kept_spark: KeptSpark) -> Refused:
+    def said(feed: Feed) -> str:
+        assert feed._run_here(kept_spark) == 2, feed.log_tail()
+        assert "Traceback" not in feed.log()
+        return feed.log().splitlines()[-1]
+
+    return said
 
 
 @pytest.fixture
@@ -43,19 +44,19 @@ def assert_nothing_created(uri: str) -> None:
         assert connection.execute("SELECT pubname FROM pg_publication").fetchall() == []
 
 
-def test_an_unknown_option_is_refused_with_the_likely_one(table: str, tmp_path: Path) -> None:
+def test_an_unknown_option_is_refused_with_the_likely_one(refused: Refused, table: str, tmp_path: Path) -> None:
     said = refused(Feed(tmp_path, table, ["orders"], options={"updatd": True}))
     assert "does not know option 'updatd'; did you mean 'updated'?" in said
     assert_nothing_created(table)
 
 
-def test_an_unknown_sink_is_refused_with_what_to_install(table: str, tmp_path: Path) -> None:
+def test_an_unknown_sink_is_refused_with_what_to_install(refused: Refused, table: str, tmp_path: Path) -> None:
     said = refused(Feed(tmp_path, table, ["orders"], sink="gcpubsub://project"))
     assert "gcpubsub" in said
     assert "file, gs" in said
 
 
-def test_malformed_toml_is_refused_with_its_line(table: str, tmp_path: Path) -> None:
+def test_malformed_toml_is_refused_with_its_line(refused: Refused, table: str, tmp_path: Path) -> None:
     feed = Feed(tmp_path, table, ["orders"])
     feed.toml.write_text("[changefeed.orders]\nsource = \n")
     said = refused(feed)
@@ -63,14 +64,14 @@ def test_malformed_toml_is_refused_with_its_line(table: str, tmp_path: Path) -> 
     assert "line 2" in said
 
 
-def test_a_missing_table_is_refused_with_the_likely_one(table: str, tmp_path: Path) -> None:
+def test_a_missing_table_is_refused_with_the_likely_one(refused: Refused, table: str, tmp_path: Path) -> None:
     said = refused(Feed(tmp_path, table, ["public.order"]))
     assert "public.order" in said
     assert "did you mean" in said
     assert_nothing_created(table)
 
 
-def test_a_table_without_a_key_is_refused_with_the_remedy(table: str, tmp_path: Path) -> None:
+def test_a_table_without_a_key_is_refused_with_the_remedy(refused: Refused, table: str, tmp_path: Path) -> None:
     with psycopg.connect(table) as connection:
         connection.execute("CREATE TABLE heap (a int)")
     said = refused(Feed(tmp_path, table, ["orders", "heap"]))
@@ -79,24 +80,13 @@ def test_a_table_without_a_key_is_refused_with_the_remedy(table: str, tmp_path: 
     assert_nothing_created(table)
 
 
-def test_diff_without_full_replica_identity_is_refused_with_the_statement(table: str, tmp_path: Path) -> None:
+def test_diff_without_full_identity_is_refused_with_the_statement(refused: Refused, table: str, tmp_path: Path) -> None:
     said = refused(Feed(tmp_path, table, ["orders"], options={"diff": True}))
     assert 'ALTER TABLE "public"."orders" REPLICA IDENTITY FULL' in said
     assert_nothing_created(table)
 
 
-@pytest.mark.slow
-def test_a_server_without_logical_log_is_refused_with_the_setting(tmp_path: Path) -> None:
-    with EmbeddedPostgres(settings={"wal_level": "replica", "fsync": "off"}) as server:
-        with psycopg.connect(server.uri()) as connection:
-            connection.execute("CREATE TABLE orders (id int PRIMARY KEY)")
-        said = refused(Feed(tmp_path, server.uri(), ["orders"]))
-        assert "wal_level" in said
-        assert "ALTER SYSTEM SET wal_level" in said
-        assert_nothing_created(server.uri())
-
-
-def test_a_missing_privilege_is_refused_with_the_grant(table: str, tmp_path: Path) -> None:
+def test_a_missing_privilege_is_refused_with_the_grant(refused: Refused, table: str, tmp_path: Path) -> None:
     parts = psycopg.conninfo.conninfo_to_dict(table)
     with psycopg.connect(table) as connection:
         connection.execute("DROP ROLE IF EXISTS bystander")
@@ -108,7 +98,7 @@ def test_a_missing_privilege_is_refused_with_the_grant(table: str, tmp_path: Pat
     assert_nothing_created(table)
 
 
-def test_an_unreachable_host_is_named(tmp_path: Path) -> None:
+def test_an_unreachable_host_is_named(refused: Refused, tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -117,19 +107,21 @@ def test_an_unreachable_host_is_named(tmp_path: Path) -> None:
     assert "hidden-word" not in said
 
 
-def test_an_unwritable_sink_is_refused_with_its_directory(table: str, tmp_path: Path) -> None:
+def test_an_unwritable_sink_is_refused_with_its_directory(refused: Refused, table: str, tmp_path: Path) -> None:
     (tmp_path / "occupied").write_text("a file")
     said = refused(Feed(tmp_path / "feed", table, ["orders"], sink=f"file://{tmp_path}/occupied/out"))
     assert f"{tmp_path}/occupied" in said
     assert_nothing_created(table)
 
 
-def test_check_finds_the_same_and_changes_nothing(table: str, tmp_path: Path) -> None:
-    assert "did you mean" in refused(Feed(tmp_path, table, ["public.order"]), "check")
+def test_check_finds_the_same_and_changes_nothing(
+    table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", str(Feed(tmp_path, table, ["public.order"]).toml)]) == 2
+    assert "did you mean" in capsys.readouterr().out
     fine = Feed(tmp_path / "fine", table, ["orders"])
-    done = subprocess.run([sys.executable, "-m", "cdc_core", "check", str(fine.toml)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "public.orders: 2 columns, key id" in done.stdout
+    assert main(["check", str(fine.toml)]) == 0
+    assert "public.orders: 2 columns, key id" in capsys.readouterr().out
     assert_nothing_created(table)
     assert not fine.files.exists()
     assert not fine.state.exists()

@@ -18,9 +18,9 @@ def kafka(kafka_broker: Kafka, topic_prefix: str) -> Iterator[KafkaRig]:
         yield KafkaRig(kafka_broker.bootstrap_servers, topic_prefix, opened)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def own_broker() -> Iterator[KafkaBroker]:
-    """A broker that the tests of a module may kill and pause, and must leave running."""
+    """A broker of this process that tests may kill and pause, and must leave running."""
     with KafkaBroker(settings=QUICK_RETURN) as broker:
         yield broker
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cdc_sink_kafka.demo.servers import Certificates, KafkaBroker
 from cdc_testing.kafka_fixtures import KAFKA_PASSWORD, KAFKA_USER
 from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows, table_name
+from cdc_testing.shared_servers import SecuredKafka
 
 from cdc_core import ConfigError
 
@@ -126,19 +126,19 @@ def sasl(mechanism: str, **changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_wrong_password(mechanism: str, secured_broker: KafkaBroker, complaint: Callable[..., str]) -> None:
+def test_a_wrong_password(mechanism: str, secured_broker: SecuredKafka, complaint: Callable[..., str]) -> None:
     text = complaint(secured_broker.address("SASL_PLAINTEXT"), sasl(mechanism, sasl_password="wrong-password"))
     assert text.startswith(f"sink 'kafka' cannot connect to {secured_broker.address('SASL_PLAINTEXT')}: ")
     assert "Authentication failed" in text
     assert text.endswith("check the sasl options")
 
 
-def test_a_broker_that_demands_authentication(secured_broker: KafkaBroker, complaint: Callable[..., str]) -> None:
+def test_a_broker_that_demands_authentication(secured_broker: SecuredKafka, complaint: Callable[..., str]) -> None:
     text = complaint(secured_broker.address("SASL_PLAINTEXT"), {})
     assert text.startswith("sink 'kafka' cannot connect to ")
 
 
-def test_a_certificate_of_an_unknown_authority(secured_broker: KafkaBroker, complaint: Callable[..., str]) -> None:
+def test_a_certificate_of_an_unknown_authority(secured_broker: SecuredKafka, complaint: Callable[..., str]) -> None:
     text = complaint(secured_broker.address("SASL_SSL"), sasl("PLAIN", tls_enabled=True))
     assert "certificate verify failed" in text
     assert text.endswith("check ca_cert, client_cert and the names in the brokers' certificates")
@@ -151,10 +151,8 @@ def test_a_broker_without_tls(kafka: KafkaRig, complaint: Callable[..., str]) ->
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_rows_arrive_over_tls_with_a_password(
-    mechanism: str, secured_broker: KafkaBroker, certificates: Certificates, kafka: KafkaRig
-) -> None:
-    options = sasl(mechanism, tls_enabled=True, ca_cert=encoded(certificates.ca))
+def test_rows_arrive_over_tls_with_a_password(mechanism: str, secured_broker: SecuredKafka, kafka: KafkaRig) -> None:
+    options = sasl(mechanism, tls_enabled=True, ca_cert=encoded(secured_broker.certificates.ca))
     secured = kafka.at(secured_broker.address("SASL_SSL"))
     secured.destination(options).check()
     sink = secured.sink(options)
@@ -163,14 +161,12 @@ def test_rows_arrive_over_tls_with_a_password(
     assert len(kafka.at(secured_broker.bootstrap_servers).received()) == 10
 
 
-def test_rows_arrive_with_a_client_certificate(
-    secured_broker: KafkaBroker, certificates: Certificates, kafka: KafkaRig
-) -> None:
+def test_rows_arrive_with_a_client_certificate(secured_broker: SecuredKafka, kafka: KafkaRig) -> None:
     options = {
         "tls_enabled": "true",
-        "ca_cert": certificates.ca.read_text(),
-        "client_cert": encoded(certificates.client_cert),
-        "client_key": encoded(certificates.client_key),
+        "ca_cert": secured_broker.certificates.ca.read_text(),
+        "client_cert": encoded(secured_broker.certificates.client_cert),
+        "client_key": encoded(secured_broker.certificates.client_key),
     }
     secured = kafka.at(secured_broker.address("MTLS"))
     secured.destination(options).check()
@@ -179,6 +175,6 @@ def test_rows_arrive_with_a_client_certificate(
     assert sink.flush().messages == 10
 
 
-def test_any_certificate_is_accepted_when_verification_is_skipped(secured_broker: KafkaBroker, kafka: KafkaRig) -> None:
+def test_any_certificate_is_accepted_without_verification(secured_broker: SecuredKafka, kafka: KafkaRig) -> None:
     options = sasl("PLAIN", tls_enabled=True, insecure_tls_skip_verify=True)
     kafka.at(secured_broker.address("SASL_SSL")).destination(options).check()

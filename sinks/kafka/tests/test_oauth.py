@@ -11,14 +11,13 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
-from cdc_sink_kafka.demo.servers import Certificates, KafkaBroker, KafkaSecurity
 from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows
+from cdc_testing.shared_servers import SecuredKafka
 
 from cdc_core import ConfigError
 
 SECRET = "a secret + of many / characters"
-_BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
 
 
 class IdentityProvider(HTTPServer):
@@ -69,17 +68,6 @@ def provider() -> Iterator[IdentityProvider]:
         thread.join()
 
 
-@pytest.fixture(scope="module")
-def bearer_broker(certificates: Certificates) -> Iterator[KafkaBroker]:
-    settings = {
-        "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "OAUTHBEARER",
-        "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": _BEARER,
-    }
-    security = KafkaSecurity(certificates=certificates, users={"other": "other"})
-    with KafkaBroker(settings=settings, security=security) as broker:
-        yield broker
-
-
 def options(provider: IdentityProvider, secret: str = SECRET) -> dict[str, Any]:
     return {
         "sasl_enabled": True,
@@ -91,9 +79,9 @@ def options(provider: IdentityProvider, secret: str = SECRET) -> dict[str, Any]:
     }
 
 
-def test_rows_arrive_with_a_token(bearer_broker: KafkaBroker, provider: IdentityProvider, kafka: KafkaRig) -> None:
-    kafka.at(bearer_broker.address("SASL_PLAINTEXT")).destination(options(provider)).check()
-    sink = kafka.at(bearer_broker.address("SASL_PLAINTEXT")).sink(options(provider))
+def test_rows_arrive_with_a_token(secured_broker: SecuredKafka, provider: IdentityProvider, kafka: KafkaRig) -> None:
+    kafka.at(secured_broker.address("SASL_PLAINTEXT")).destination(options(provider)).check()
+    sink = kafka.at(secured_broker.address("SASL_PLAINTEXT")).sink(options(provider))
     sink.emit(rows(range(10)))
     assert sink.flush().messages == 10
     assert {credentials for credentials, _ in provider.asked} == {f"client:{SECRET}"}
@@ -101,10 +89,10 @@ def test_rows_arrive_with_a_token(bearer_broker: KafkaBroker, provider: Identity
 
 
 def test_the_check_reports_a_wrong_client_secret(
-    bearer_broker: KafkaBroker, provider: IdentityProvider, kafka: KafkaRig
+    secured_broker: SecuredKafka, provider: IdentityProvider, kafka: KafkaRig
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        kafka.at(bearer_broker.address("SASL_PLAINTEXT")).destination(options(provider, "wrong-secret")).check()
+        kafka.at(secured_broker.address("SASL_PLAINTEXT")).destination(options(provider, "wrong-secret")).check()
     text = str(refused.value)
     assert "token" in text
     assert text.endswith("check the sasl options")

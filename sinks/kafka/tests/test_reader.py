@@ -10,9 +10,10 @@ import pytest
 from cdc_sink_kafka.demo.servers import admin_client
 from cdc_sink_kafka.plugin import cdc_register_sinks
 from cdc_sink_kafka.reader import KafkaReader
-from cdc_testing.kafka_fixtures import KAFKA_PASSWORD, KAFKA_USER, Certificates, KafkaBroker
+from cdc_testing.kafka_fixtures import KAFKA_PASSWORD, KAFKA_USER
 from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows, table_name
+from cdc_testing.shared_servers import SecuredKafka
 from confluent_kafka import TopicPartition
 
 from cdc_core import ConfigError, SinkReader, Timestamp
@@ -62,10 +63,10 @@ def test_partitions_that_lost_their_first_messages_are_named(kafka: KafkaRig) ->
     reader.close()
 
 
-def test_it_connects_as_the_sink_does(secured_broker: KafkaBroker, certificates: Certificates, kafka: KafkaRig) -> None:
+def test_it_connects_as_the_sink_does(secured_broker: SecuredKafka, kafka: KafkaRig) -> None:
     options: dict[str, Any] = {
         "tls_enabled": "true",
-        "ca_cert": certificates.ca.read_text(),
+        "ca_cert": secured_broker.certificates.ca.read_text(),
         "sasl_enabled": "true",
         "sasl_mechanism": "SCRAM-SHA-256",
         "sasl_user": KAFKA_USER,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from cdc_sink_kafka.demo.servers import KafkaBroker
 from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows
+from cdc_testing.runs import eventually
+from cdc_testing.shared_servers import SecuredKafka
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -21,20 +23,10 @@ from confluent_kafka.admin import (
 from cdc_core import ConfigError, TerminalSinkError, Timestamp
 
 
-@pytest.fixture(scope="module")
-def strict_broker() -> Iterator[KafkaBroker]:
-    settings = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
-    }
-    with KafkaBroker(settings=settings) as broker:
-        yield broker
-
-
 @pytest.fixture
-def deny(strict_broker: KafkaBroker) -> Iterator[Callable[..., None]]:
+def deny(secured_broker: SecuredKafka) -> Callable[..., None]:
     """Deny all users an operation on a topic."""
-    admin = AdminClient({"bootstrap.servers": strict_broker.bootstrap_servers, "log_level": 0})
+    admin = AdminClient({"bootstrap.servers": secured_broker.bootstrap_servers, "log_level": 0})
 
     def binding(
         resource: ResourceType, name: str, operation: AclOperation, permission: AclPermissionType
@@ -46,14 +38,17 @@ def deny(strict_broker: KafkaBroker) -> Iterator[Callable[..., None]]:
         acls += [binding(ResourceType.TOPIC, name, other, AclPermissionType.ALLOW) for other in others]
         for future in admin.create_acls(acls).values():
             future.result()
+        any_ = (ResourceType.TOPIC, name, ResourcePatternType.LITERAL, None, None, AclOperation.ANY)
+        known = AclBindingFilter(*any_, AclPermissionType.ANY)
+        eventually("the rights", lambda: len(admin.describe_acls(known).result()) == len(acls))
 
     return forbid
 
 
 def test_a_topic_without_the_right_to_write_stops_the_changefeed(
-    strict_broker: KafkaBroker, deny: Callable[..., None], kafka: KafkaRig
+    secured_broker: SecuredKafka, deny: Callable[..., None], kafka: KafkaRig
 ) -> None:
-    sink = kafka.at(strict_broker.bootstrap_servers).sink()
+    sink = kafka.at(secured_broker.bootstrap_servers).sink()
     deny(kafka.topic, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
     sink.emit(rows(range(100)))
     with pytest.raises(TerminalSinkError) as refused:
@@ -66,9 +61,9 @@ def test_a_topic_without_the_right_to_write_stops_the_changefeed(
 
 
 def test_the_check_reports_a_topic_without_the_right_to_describe(
-    strict_broker: KafkaBroker, deny: Callable[..., None], kafka: KafkaRig
+    secured_broker: SecuredKafka, deny: Callable[..., None], kafka: KafkaRig
 ) -> None:
-    destination = kafka.at(strict_broker.bootstrap_servers).destination()
+    destination = kafka.at(secured_broker.bootstrap_servers).destination()
     destination.prepare()
     deny(kafka.topic, AclOperation.DESCRIBE)
     with pytest.raises(ConfigError, match=f"topic '{kafka.topic}' cannot be looked up: .*[Aa]uthorization failed"):
@@ -76,9 +71,9 @@ def test_the_check_reports_a_topic_without_the_right_to_describe(
 
 
 def test_a_topic_without_the_right_to_describe_stops_the_resolved_marks(
-    strict_broker: KafkaBroker, deny: Callable[..., None], kafka: KafkaRig
+    secured_broker: SecuredKafka, deny: Callable[..., None], kafka: KafkaRig
 ) -> None:
-    sink = kafka.at(strict_broker.bootstrap_servers).resolved_sink()
+    sink = kafka.at(secured_broker.bootstrap_servers).resolved_sink()
     deny(kafka.topic, AclOperation.DESCRIBE)
     with pytest.raises(TerminalSinkError) as refused:
         sink.emit_resolved(Timestamp(5))
@@ -89,25 +84,25 @@ def test_a_topic_without_the_right_to_describe_stops_the_resolved_marks(
 
 
 def test_rows_arrive_without_the_right_to_read_the_settings_of_topics(
-    strict_broker: KafkaBroker, deny: Callable[..., None], kafka: KafkaRig
+    secured_broker: SecuredKafka, deny: Callable[..., None], kafka: KafkaRig
 ) -> None:
-    sink = kafka.at(strict_broker.bootstrap_servers).sink()
+    sink = kafka.at(secured_broker.bootstrap_servers).sink()
     deny(kafka.topic, AclOperation.DESCRIBE_CONFIGS, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.READ)
     sink.emit(rows(range(100)))
     sink.flush()
-    assert len(kafka.at(strict_broker.bootstrap_servers).received()) == 100
+    assert len(kafka.at(secured_broker.bootstrap_servers).received()) == 100
 
 
 def test_rows_for_a_topic_that_the_user_may_not_write_are_refused_and_no_others(
-    strict_broker: KafkaBroker, deny: Callable[..., None], kafka: KafkaRig
+    secured_broker: SecuredKafka, deny: Callable[..., None], kafka: KafkaRig
 ) -> None:
-    sink = kafka.at(strict_broker.bootstrap_servers).sink(routed=True)
+    sink = kafka.at(secured_broker.bootstrap_servers).sink(routed=True)
     assert sink.admit("open") is None
     assert sink.admit("closed") is None
     others = [AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS]
     deny(f"{kafka.prefix}closed", AclOperation.WRITE, *others)
     deny(f"{kafka.prefix}hidden", AclOperation.DESCRIBE)
-    later = kafka.at(strict_broker.bootstrap_servers).sink(routed=True)
+    later = kafka.at(secured_broker.bootstrap_servers).sink(routed=True)
     reasons = {name: later.admit(name) for name in ("open", "closed", "hidden")}
     assert reasons["open"] is None
     assert str(reasons["closed"]).endswith("closed', which its cdc_topic names, may not be written by the user")

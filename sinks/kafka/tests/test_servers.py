@@ -26,6 +26,7 @@ from cdc_testing.kafka_fixtures import (
     Registry,
 )
 from cdc_testing.kafka_reading import read_topics
+from cdc_testing.shared_servers import SecuredKafka
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
@@ -140,7 +141,7 @@ def test_a_cluster_works_without_one_broker(kafka_cluster: ClusterFactory) -> No
     ],
 )
 def test_a_secured_broker_accepts_only_its_users_and_certificates(
-    secured_broker: KafkaBroker, certificates: Certificates, topic_prefix: str, listener: Listener, mechanism: str
+    secured_broker: SecuredKafka, topic_prefix: str, listener: Listener, mechanism: str
 ) -> None:
     settings: dict[str, Any] = {"security.protocol": "SSL" if listener == "MTLS" else listener}
     spoiled: dict[str, Any] = {}
@@ -148,12 +149,12 @@ def test_a_secured_broker_accepts_only_its_users_and_certificates(
         settings |= {"sasl.mechanism": mechanism, "sasl.username": KAFKA_USER, "sasl.password": KAFKA_PASSWORD}
         spoiled = {"sasl.password": "wrong"}
     if listener != "SASL_PLAINTEXT":
-        settings["ssl.ca.location"] = str(certificates.ca)
+        settings["ssl.ca.location"] = str(secured_broker.certificates.ca)
     if listener == "SSL":
-        spoiled = {"ssl.ca.location": str(certificates.stranger_ca)}
+        spoiled = {"ssl.ca.location": str(secured_broker.certificates.stranger_ca)}
     if listener == "MTLS":
-        settings |= {"ssl.certificate.location": str(certificates.client_cert)}
-        settings |= {"ssl.key.location": str(certificates.client_key)}
+        settings |= {"ssl.certificate.location": str(secured_broker.certificates.client_cert)}
+        settings |= {"ssl.key.location": str(secured_broker.certificates.client_key)}
         spoiled = {"ssl.certificate.location": "", "ssl.key.location": ""}
     address = secured_broker.address(listener)
     assert send(address, f"{topic_prefix}a", **settings) is None

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from cdc_sink_kafka.admin import Administrator
-from cdc_sink_kafka.demo.servers import KafkaBroker
 from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows, version
 
@@ -142,19 +141,3 @@ def test_a_refusal_of_the_broker_forgets_the_rows_that_were_too_large_for_the_cl
         sink.flush()
     assert refused.value.row == 1
     assert sink.flush() == Flushed()
-
-
-def test_keys_and_headers_fill_the_buffer_too(own_broker: KafkaBroker, own_kafka: KafkaRig) -> None:
-    options = {"buffer_size": "1MB", "extra_headers": {"h": "x" * 1000}, "flush_timeout": "2s"}
-    sink = own_kafka.sink(options)
-    sink.emit(rows([1]))
-    sink.flush()
-    batch = rows(range(500))
-    own_broker.pause()
-    try:
-        sink.emit(batch)
-        sink.emit(batch)
-        with pytest.raises(RetryableSinkError, match="no message was acknowledged"):
-            sink.emit(batch)
-    finally:
-        own_broker.resume()
