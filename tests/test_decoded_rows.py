@@ -84,7 +84,7 @@ _DOCUMENTS = st.recursive(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     texts=st.lists(st.none() | _AWKWARD, min_size=1, max_size=4),
     documents=st.lists(st.none() | _DOCUMENTS, min_size=4, max_size=4),

@@ -4,7 +4,7 @@ import json
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_core import Frontier, Span, Timestamp
@@ -33,6 +33,7 @@ def at(frontier: Frontier, table: str, key: bytes) -> list[Timestamp]:
     ]
 
 
+@settings(max_examples=40)
 @given(histories)
 def test_every_key_stands_where_it_was_forwarded_to(history: list[tuple[Span, Timestamp]]) -> None:
     frontier = Frontier([Span("a"), Span("b")])
@@ -46,6 +47,7 @@ def test_every_key_stands_where_it_was_forwarded_to(history: list[tuple[Span, Ti
         assert at(frontier, table, key) == [timestamp]
 
 
+@settings(max_examples=40)
 @given(histories)
 def test_high_water_is_the_minimum_and_never_moves_back(history: list[tuple[Span, Timestamp]]) -> None:
     frontier = Frontier([Span("a"), Span("b")])
@@ -58,6 +60,7 @@ def test_high_water_is_the_minimum_and_never_moves_back(history: list[tuple[Span
         assert frontier.latest == max(stamp for _, stamp in frontier)
 
 
+@settings(max_examples=40)
 @given(histories)
 def test_neighbours_at_one_timestamp_are_joined(history: list[tuple[Span, Timestamp]]) -> None:
     frontier = Frontier([Span("a"), Span("b")])
@@ -71,6 +74,7 @@ def test_neighbours_at_one_timestamp_are_joined(history: list[tuple[Span, Timest
     assert list(frontier) == [(Span("a"), Timestamp(9)), (Span("b"), Timestamp(9))]
 
 
+@settings(max_examples=40)
 @given(histories)
 def test_json_and_back_is_the_same_frontier(history: list[tuple[Span, Timestamp]]) -> None:
     frontier = Frontier([Span("a"), Span("b")])
@@ -104,6 +108,7 @@ def test_damaged_json_is_refused(entry: list[str | None]) -> None:
         Frontier.from_json([entry])
 
 
+@settings(max_examples=40)
 @given(histories, st.integers(0, 14))
 def test_a_span_is_as_far_as_the_least_of_its_parts(history: list[tuple[Span, Timestamp]], start: int) -> None:
     frontier = Frontier([Span("a"), Span("b")])

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_core.errors import ConfigError
@@ -56,6 +56,7 @@ def _assign(
     return None
 
 
+@settings(max_examples=25)
 @given(_clusters(), _localities, _strategies, st.integers(0, 3))
 def test_every_span_is_read_once_and_inside_of_the_filter(cluster, within, strategy, seed) -> None:  # type: ignore[no-untyped-def]
     spans, places = cluster
@@ -69,6 +70,7 @@ def test_every_span_is_read_once_and_inside_of_the_filter(cluster, within, strat
     assert shares == assign_spans(spans, places, within=within, strategy=strategy, seed=seed)
 
 
+@settings(max_examples=25)
 @given(_clusters(), _localities)
 def test_a_leaseholder_reads_its_spans_and_otherwise_a_place_as_near_as_possible(cluster, within) -> None:  # type: ignore[no-untyped-def]
     spans, places = cluster
@@ -82,6 +84,7 @@ def test_a_leaseholder_reads_its_spans_and_otherwise_a_place_as_near_as_possible
                 assert matching[name].common(holder.locality) == nearest
 
 
+@settings(max_examples=25)
 @given(_clusters(), _localities, st.integers(0, 3))
 def test_at_random_a_place_with_a_replica_reads_and_otherwise_one_as_near_as_possible(cluster, within, seed) -> None:  # type: ignore[no-untyped-def]
     spans, places = cluster
@@ -96,6 +99,7 @@ def test_at_random_a_place_with_a_replica_reads_and_otherwise_one_as_near_as_pos
                 assert max(matching[name].common(one.locality) for one in each.replicas) == max(map(max, found))
 
 
+@settings(max_examples=25)
 @given(_clusters(), _localities, st.integers(0, 3))
 def test_balanced_shares_are_at_most_five_percent_above_the_average(cluster, within, seed) -> None:  # type: ignore[no-untyped-def]
     spans, places = cluster
@@ -138,6 +142,7 @@ def test_an_unknown_strategy_is_refused() -> None:
         assign_spans([], [], strategy="nearest")
 
 
+@settings(max_examples=25)
 @given(_clusters(), _localities, st.sampled_from("123456x"), _closed)
 def test_the_replica_that_is_read_is_the_closest_that_can_serve(cluster, locality, node, upto) -> None:  # type: ignore[no-untyped-def]
     for each in cluster[0]:

@@ -55,24 +55,16 @@ def run(text: str, **names: Any) -> dict[str, Any]:
     return module
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new repository with the files of the page, installed in its directory `site`."""
-    repository = create(Names.of("sink", "demo"), tmp_path_factory.mktemp("reader") / "demo")
-    (repository / "src" / "cdc_sink_demo" / "database.py").unlink()
+@pytest.mark.slow
+def test_the_files_of_the_page_keep_every_promise(tmp_path: Path) -> None:
+    made = create(Names.of("sink", "demo"), tmp_path / "demo")
+    (made / "src" / "cdc_sink_demo" / "database.py").unlink()
     for path, text in FILES.items():
-        (repository / path).write_text(text)
+        (made / path).write_text(text)
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     subprocess.run(
-        [*command, "--no-build-isolation", "--target", repository / "site", repository],
-        check=True,
-        stdin=subprocess.DEVNULL,
+        [*command, "--no-build-isolation", "--target", made / "site", made], check=True, stdin=subprocess.DEVNULL
     )
-    return repository
-
-
-@pytest.mark.slow
-def test_the_files_of_the_page_keep_every_promise(made: Path) -> None:
     names = ["destination", "files", "options", "plugin", "reader", "resolved_sink", "sink", "test_conformance"]
     assert sorted(Path(path).stem for path in FILES) == names
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(made)]
@@ -81,7 +73,8 @@ def test_the_files_of_the_page_keep_every_promise(made: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_entry_points_on_the_page_are_those_of_a_new_repository(made: Path) -> None:
+def test_the_entry_points_on_the_page_are_those_of_a_new_repository(tmp_path: Path) -> None:
+    made = create(Names.of("sink", "demo"), tmp_path / "demo")
     declared = tomllib.loads((made / "pyproject.toml").read_text())["project"]["entry-points"]
     shown = [tomllib.loads(text).get("project") for text in re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)]
     plugins, pipelines = (project["entry-points"] for project in shown if project)

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -50,23 +51,27 @@ def imported_by(path: Path, *, type_checking: bool = False) -> Iterator[tuple[in
 
     Imports for type checking count only with *type_checking*.
     """
-    tree = ast.parse(path.read_text(), filename=str(path))
-    skipped = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
-        for statement in node.body
-        for inner in ast.walk(statement)
-        if not type_checking
-    }
-    for node in ast.walk(tree):
-        if id(node) in skipped:
-            continue
+    yield from ((line, name) for line, name, checking in _imports(path) if type_checking or not checking)
+
+
+@cache
+def _imports(path: Path) -> list[tuple[int, str, bool]]:
+    return list(_imports_in(ast.parse(path.read_text(), filename=str(path)), checking=False))
+
+
+def _imports_in(parent: ast.AST, *, checking: bool) -> Iterator[tuple[int, str, bool]]:
+    """Yield line and name of what the statements in *parent* import, and whether it is for type checking only."""
+    guards = isinstance(parent, ast.If) and ast.unparse(parent.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+    guarded = parent.body if guards and isinstance(parent, ast.If) else []
+    for node in ast.iter_child_nodes(parent):
+        only = checking or node in guarded
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            yield from ((node.lineno, alias.name, only) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             module = "." * node.level + (node.module or "")
-            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+            yield from ((node.lineno, f"{module}.{alias.name}", only) for alias in node.names)
+        elif not isinstance(node, ast.expr):
+            yield from _imports_in(node, checking=only)
 
 
 def core_violations(root: Path) -> list[str]:

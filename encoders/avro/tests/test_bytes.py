@@ -52,7 +52,7 @@ def for_fastavro(type_: ColumnType, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_every_kind_is_written_as_fastavro_writes_it(name: str, data: st.DataObject) -> None:
     type_, strategy = COLUMNS[name]
@@ -63,7 +63,7 @@ def test_every_kind_is_written_as_fastavro_writes_it(name: str, data: st.DataObj
 
 
 @pytest.mark.parametrize("name", ITEMS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_arrays_of_every_kind_are_written_as_fastavro_writes_them(name: str, data: st.DataObject) -> None:
     element, strategy = ITEMS[name]
@@ -105,7 +105,7 @@ class _Alone(AvroEncoder):
         return 1 if subject.endswith("-key") else 2
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_whole_messages_are_written_as_fastavro_writes_them(data: st.DataObject) -> None:
     batch, rows = drawn_batch(data)

@@ -65,7 +65,7 @@ def encoded(array: pa.Array, type_: ColumnType, options: ProtobufOptions = STRIN
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_every_kind_is_written_as_the_official_library_writes_it(name: str, data: st.DataObject) -> None:
     type_, strategy = COLUMNS[name]
@@ -77,7 +77,7 @@ def test_every_kind_is_written_as_the_official_library_writes_it(name: str, data
 
 
 @pytest.mark.parametrize("name", [name for name in ITEMS if not name.startswith("decimal(")])
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_arrays_of_every_kind_are_written_as_the_official_library_writes_them(name: str, data: st.DataObject) -> None:
     element, strategy = ITEMS[name]
@@ -98,7 +98,7 @@ def test_arrays_of_every_kind_are_written_as_the_official_library_writes_them(na
     assert encoded(array, column(Kind.ARRAY, element=element)) == wanted
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data(), envelope=st.sampled_from(["wrapped", "bare"]), flags=st.tuples(*[st.booleans()] * 5))
 def test_whole_messages_are_written_as_the_official_library_writes_them(
     data: st.DataObject, envelope: str, flags: tuple[bool, ...]
