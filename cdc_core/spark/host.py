@@ -23,7 +23,15 @@ from cdc_core.spark.log_file import keep_newest, last_words
 from cdc_core.spark.query import RunningQuery, start_query, warm_up
 from cdc_core.spark.query_planning import evaluated, explain_query, plan_query, query_session
 from cdc_core.spark.rehearsal import rehearse
-from cdc_core.spark.session import end_jvm, is_alive, is_local, memory_settings, open_session, require_java
+from cdc_core.spark.session import (
+    end_jvm,
+    is_alive,
+    is_local,
+    make_active,
+    memory_settings,
+    open_session,
+    require_java,
+)
 from cdc_core.spark.start_sessions import StartSessions
 from cdc_core.spark.start_turns import StartTurns
 from cdc_core.spark.wire import require_encryption
@@ -108,11 +116,13 @@ class SparkHost:
                 self._starts = StartSessions(self._session)
                 with self._starts.lent(evaluates=False):
                     pass  # the first one takes time, which no query has to spend
+                make_active(self._session)
             return max(1, self._session.sparkContext.defaultParallelism)
 
     def rehearse(self, *, stopped: Callable[[], bool]) -> None:
         session = self._opened()
         with _spark_errors():
+            make_active(session)
             tasks = max(1, session.sparkContext.defaultParallelism)
             rehearse(session, self._log_path.with_suffix(".rehearsal"), tasks=tasks, stopped=stopped)
 

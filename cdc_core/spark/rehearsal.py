@@ -30,6 +30,8 @@ _WAIT_S = 0.2
 def rehearse(session: SparkSession, scratch: Path, *, tasks: int, stopped: Callable[[], bool]) -> None:
     """Run a step of so many *tasks*, with all kinds of processes that a changefeed has. *scratch* is for Spark's files.
 
+    *session* must be the active one of this thread.
+
     Return when it has ended, when *stopped* becomes true, or after a minute: a cluster may have no executor yet.
     Raises: Spark's error.
     """

@@ -30,6 +30,7 @@ __all__ = [
     "end_jvm",
     "is_alive",
     "is_local",
+    "make_active",
     "memory_settings",
     "open_session",
     "require_java",
@@ -258,6 +259,12 @@ def close_session(session: SparkSession) -> None:
             if gateway.proc is not None and gateway.proc.poll() is None:
                 return
     forget_jvm(grace_s=0.0)
+
+
+def make_active(session: SparkSession) -> None:
+    """Make *session* the active one of this thread: Spark looks for data sources there alone, even to register one."""
+    assert session._jvm is not None
+    SparkSession._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
 
 
 def end_jvm(session: SparkSession) -> None:

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from cdc_core.spark.data_sources import ChangefeedSink, RangefeedSource
 from cdc_core.spark.query_planning import query_session
+from cdc_core.spark.session import make_active
 
 __all__ = ["StartSessions"]
 
@@ -34,8 +35,8 @@ class StartSessions:
     def lent(self, *, evaluates: bool) -> Iterator[SparkSession]:
         """Give a session to the block, in which one query may start. The query may outlast the block.
 
-        It is the active session of this thread, with fresh registrations of the source and the sink, and with the
-        settings of `query_session` if the query *evaluates* expressions.
+        It has fresh registrations of the source and the sink, and the settings of `query_session` if the query
+        *evaluates* expressions. It becomes the active session of this thread, and stays so.
         """
         with self._lock:
             free = self._free[evaluates]
@@ -43,9 +44,7 @@ class StartSessions:
         if own is None:
             own = query_session(self._session) if evaluates else self._session.newSession()
         try:
-            assert own._jvm is not None
-            # Spark looks for data sources in the active session alone, even to register one.
-            SparkSession._get_j_spark_session_class(own._jvm).setActiveSession(own._jsparkSession)
+            make_active(own)
             own.dataSource.register(RangefeedSource)
             own.dataSource.register(ChangefeedSink)
             yield own
