@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc_testing.engine import Journal, counter_feed
-from cdc_testing.local_engine import LocalEngine
+from cdc_testing.local_engine import LocalEngine, installed_plugins
 from cdc_testing.scripted import TABLE, Script
 
 from cdc_core import Changefeed, Timestamp
@@ -17,7 +17,6 @@ from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.replay import DeadLetterReader, Replay
 from cdc_core.engine.replay import replay
-from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import ProgressStore, store_url
 
 TABLE_NAME = TABLE.name.full
@@ -55,7 +54,7 @@ class Rig:
             keys=10,
         )
         bare = Changefeed(name="t", source="postgresql://u@h/d", tables=("counter",), sink="file:///nowhere")
-        letters = resolve(dead_letter_changefeed(bare, uri), PluginHost.load())
+        letters = resolve(dead_letter_changefeed(bare, uri), installed_plugins())
         return dataclasses.replace(
             feed, dead_letter=dataclasses.replace(letters, table_names=(dead_letter_table("t"),))
         )

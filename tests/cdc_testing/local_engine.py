@@ -7,6 +7,7 @@ as in any run; only what Spark does between them is left out.
 from __future__ import annotations
 
 import dataclasses
+import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from cdc_core.spark.source import RangefeedReader
 from cdc_core.spark.writer import SinkWriter
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 
-__all__ = ["LocalEngine", "Steps", "resolved_feed"]
+__all__ = ["LocalEngine", "Steps", "installed_plugins", "resolved_feed"]
 
 ANY: Any = None
 """Spark's own limit, and the schema of a stream, are not looked at."""
@@ -54,7 +55,8 @@ class _WrappedChangefeed(ResolvedChangefeed):
 
 
 @cache
-def _host() -> PluginHost:
+def installed_plugins() -> PluginHost:
+    """Return the one host of the tests, which takes a tenth of a second."""
     return PluginHost.load()
 
 
@@ -81,13 +83,14 @@ def resolved_feed(
         format=format_,
         options={**defaults, **(options or {})},
     )
-    return resolve(changefeed, _host())
+    return resolve(changefeed, installed_plugins())
 
 
 class Steps:
     """The steps of an attempt in this process, one slice after the other. Used by one thread."""
 
     def __init__(self, config: AttemptConfig) -> None:
+        gc.freeze()  # a cache collects garbage whenever it opens something: in a worker, among little
         self._reader, self._writer = RangefeedReader(config), SinkWriter(config)
         self._offset = self._end = self._reader.initialOffset()
 
