@@ -17,6 +17,7 @@ from xdist.scheduler import LoadFileScheduling
 
 collect_ignore_glob = ["plugins/template*"]  # .ci/check_outside.py tests them where they are installed
 pytest_plugins = [
+    "cdc_testing.fast_disk",
     "cdc_testing.fixtures",
     "cdc_testing.shared_servers",
     "cdc_testing.kafka_fixtures",

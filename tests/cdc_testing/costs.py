@@ -145,8 +145,7 @@ class _Costs:
             return
         if self._config.getoption("lf", False):  # the costs of the whole run stay
             return
-        name = "first process, shared servers" if self._sums else ""
-        self._add({name or own: cost for own, cost in self._recorder.costs.items()})
+        self._add(self._of_first_process() if self._sums else self._recorder.costs)
         file = costs_file()
         file.parent.mkdir(exist_ok=True)
         runs = json.loads(file.read_text()) if file.exists() else {}
@@ -169,6 +168,12 @@ class _Costs:
             terminalreporter.section("the dearest files, in seconds of processor")
             for line in dearest(run["files"]):
                 terminalreporter.write_line(line)
+
+    def _of_first_process(self) -> dict[str, dict[str, float]]:
+        """Return what this process took that handed out the tests, without the workers, which descend from it."""
+        (whole,) = self._recorder.costs.values()
+        others_s = sum(cost["cpu_s"] for cost in self._sums.values())
+        return {"shared servers and the first process": {**whole, "cpu_s": max(0.0, whole["cpu_s"] - others_s)}}
 
     def _add(self, costs: Mapping[str, Mapping[str, float]]) -> None:
         for name, cost in costs.items():
