@@ -15,7 +15,7 @@ from jsonschema import Draft7Validator
 
 from cdc_core import EncoderContext, Envelope
 
-_ROWS = 60
+_ROWS = 15
 _MAKERS = {**BINARY_MAKERS, **TEXT_MAKERS}
 _NO_ARRAY_OF_THEM = {"positives", "int2vector"}
 

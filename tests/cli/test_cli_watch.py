@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import psycopg
@@ -34,7 +35,7 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PluginHost, "load", _load)
 
 
-_load = PluginHost.load
+_load = cache(PluginHost.load)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from cdc_conformance.encoders import EncoderConformance
 from cdc_testing.kafka_fixtures import Registry
+from cdc_testing.option_conformance import EncoderOptionConformance
 
 
 class TestAvro(EncoderConformance):
@@ -24,7 +25,10 @@ class TestAvro(EncoderConformance):
 
 
 @pytest.mark.slow
-class TestAvroWithEveryOption(TestAvro):
+class TestAvroWithEveryOption(EncoderOptionConformance):
+    encoder = "avro"
+    capabilities = frozenset({"json_null"})
+
     @pytest.fixture
     def encoder_options(self, schema_registry: Registry) -> Mapping[str, Any]:
         return {

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from cdc_conformance.encoders import EncoderConformance
+from cdc_testing.option_conformance import EncoderOptionConformance
 
 
 class TestCsv(EncoderConformance):
@@ -15,7 +16,10 @@ class TestCsv(EncoderConformance):
 
 
 @pytest.mark.slow
-class TestCsvWithEveryOption(TestCsv):
+class TestCsvWithEveryOption(EncoderOptionConformance):
+    encoder = "csv"
+    capabilities = frozenset({"json_null"})
+
     @pytest.fixture
     def encoder_options(self) -> Mapping[str, Any]:
         return {"csv_header": True, "csv_null": "NULL"}

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 from cdc_conformance.encoders import EncoderConformance
+from cdc_conformance.encoders.messages import Messages
+from cdc_conformance.encoders.resolved import Resolved
+from cdc_conformance.encoders.services import Services
 from cdc_testing.kafka_fixtures import Registry
+from cdc_testing.option_conformance import EncoderOptionConformance
 
 
 class TestJson(EncoderConformance):
@@ -15,7 +19,7 @@ class TestJson(EncoderConformance):
 
 
 @pytest.mark.slow
-class TestJsonWithEveryOption(EncoderConformance):
+class TestJsonWithEveryOption(Messages, Resolved, Services, EncoderOptionConformance):
     encoder = "json"
     capabilities = frozenset({"json_null", "service"})
 

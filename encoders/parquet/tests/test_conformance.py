@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from cdc_conformance.encoders import EncoderConformance
+from cdc_testing.option_conformance import EncoderOptionConformance
 
 
 class TestParquet(EncoderConformance):
@@ -14,7 +15,11 @@ class TestParquet(EncoderConformance):
     capabilities = frozenset({"json_null"})
 
 
-class TestParquetWithEveryOption(TestParquet):
+@pytest.mark.slow
+class TestParquetWithEveryOption(EncoderOptionConformance):
+    encoder = "parquet"
+    capabilities = frozenset({"json_null"})
+
     @pytest.fixture
     def encoder_options(self) -> Mapping[str, Any]:
         return {

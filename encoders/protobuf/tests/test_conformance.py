@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from cdc_conformance.encoders import EncoderConformance
+from cdc_testing.option_conformance import EncoderOptionConformance
 
 
 class TestProtobuf(EncoderConformance):
@@ -15,7 +16,10 @@ class TestProtobuf(EncoderConformance):
 
 
 @pytest.mark.slow
-class TestProtobufWithEveryOption(TestProtobuf):
+class TestProtobufWithEveryOption(EncoderOptionConformance):
+    encoder = "protobuf"
+    capabilities = frozenset({"json_null"})
+
     @pytest.fixture
     def encoder_options(self) -> Mapping[str, Any]:
         return {"protobuf_arrays": "json", "protobuf_special_values": "string"}

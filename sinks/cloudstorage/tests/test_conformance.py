@@ -10,6 +10,16 @@ from typing import Any
 import pytest
 from cdc_conformance import SinkConformance
 from cdc_conformance.reference.disturbance import DirectoryDisturbance
+from cdc_conformance.sinks.crashes import Crashes
+from cdc_conformance.sinks.dead_letters import DeadLetters
+from cdc_conformance.sinks.delivery import Delivery
+from cdc_conformance.sinks.exactly_once import ExactlyOnce
+from cdc_conformance.sinks.failures import Failures
+from cdc_conformance.sinks.fixtures import SinkFixtures
+from cdc_conformance.sinks.flushes import Flushes
+from cdc_conformance.sinks.leftovers import Leftovers
+from cdc_conformance.sinks.unencodable import Unencodable
+from cdc_conformance.sinks.values import Values
 from fsspec.implementations.memory import MemoryFileSystem
 
 
@@ -33,7 +43,25 @@ class TestLines(SinkConformance):
         return DirectoryDisturbance(root)
 
 
-class TestCompressedAvro(TestLines):
+class FormatConformance(
+    Values, Delivery, Flushes, Crashes, ExactlyOnce, Failures, Unencodable, DeadLetters, Leftovers, SinkFixtures
+):
+    """The promises that a format can break: what is in files, and when it is there."""
+
+    kind = "sink"
+    sink = "cloudstorage"
+    capabilities = frozenset({"disturbance"})
+
+    @pytest.fixture
+    def sink_uri(self, root: Path) -> str:
+        return f"file://{root}"
+
+    @pytest.fixture
+    def disturbance(self, root: Path) -> DirectoryDisturbance:
+        return DirectoryDisturbance(root)
+
+
+class TestCompressedAvro(FormatConformance):
     """Compressed object container files: at least one for each flush and each schema version."""
 
     @pytest.fixture
@@ -45,7 +73,7 @@ class TestCompressedAvro(TestLines):
         return {"compression": "zstd", "partition_format": "flat", "file_size": "4KB"}
 
 
-class TestParquet(TestLines):
+class TestParquet(FormatConformance):
     """Files that are compressed inside, and whose bytes are final only when a row group is full."""
 
     @pytest.fixture

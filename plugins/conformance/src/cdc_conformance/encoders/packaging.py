@@ -77,7 +77,10 @@ class Packaging:
         three.
         """
         for form in rig.one_of_each_output():
-            for sample in samples:
+            several = list(samples)
+            if len(rig.accepted(form, several, topic)) == len(several):
+                continue
+            for sample in several:
                 schema = table("checked", {"id": INT8, "peculiar": sample.type, "last": TEXT})
                 error = rig.refusal(form, schema, f"{topic}_{sample.name}")
                 if error is not None:

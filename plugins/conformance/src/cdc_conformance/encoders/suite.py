@@ -26,33 +26,12 @@ from cdc_conformance.encoders.values import Values
 from cdc_conformance.promises import Conformance
 from cdc_core import EncoderRegistration
 
-__all__ = ["EncoderConformance"]
+__all__ = ["EncoderConformance", "EncoderFixtures"]
 
 
-class EncoderConformance(
-    Values,
-    Messages,
-    Envelopes,
-    Keys,
-    Schemas,
-    Resolved,
-    Files,
-    BadRows,
-    Scans,
-    Packaging,
-    Services,
-    Resources,
-    Conformance,
-):
-    """Every promise of an encoder.
+class EncoderFixtures(Conformance):
+    """Fixtures. All have a default."""
 
-        class TestYaml(EncoderConformance):
-            encoder = "yaml"
-
-    The suite tests every envelope and output of the registration. Most promises need the registered decoder.
-    """
-
-    kind = "encoder"
     reserved = Conformance.reserved | {"rig"}
     encoder: ClassVar[str | EncoderRegistration] = ""
     """The name of an installed encoder, or a registration."""
@@ -100,3 +79,29 @@ class EncoderConformance(
     def rig(self, encoder_options: Mapping[str, Any], outputs: Collection[str]) -> EncoderRig:
         """Opens encoders and decoders as a changefeed does."""
         return EncoderRig(registered(type(self)), options=encoder_options, outputs=outputs)
+
+
+class EncoderConformance(
+    Values,
+    Messages,
+    Envelopes,
+    Keys,
+    Schemas,
+    Resolved,
+    Files,
+    BadRows,
+    Scans,
+    Packaging,
+    Services,
+    Resources,
+    EncoderFixtures,
+):
+    """Every promise of an encoder.
+
+        class TestYaml(EncoderConformance):
+            encoder = "yaml"
+
+    The suite tests every envelope and output of the registration. Most promises need the registered decoder.
+    """
+
+    kind = "encoder"
