@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,6 +59,8 @@ class WebhookServer:
         self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._starts = 0
+        self._ends = {"journal": 0, "requests": 0}
+        self._found: defaultdict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
         settings: dict[str, Any] = {
             "protocols": list(protocols),
             "max_requests": max_requests,
@@ -187,17 +190,24 @@ class WebhookServer:
 
     def accepted(self, path: str) -> list[tuple[str, bytes]]:
         """Return the content types and bodies accepted at *path*, decompressed, in order."""
-        found = (accepted for accepted in self._lines("journal") if accepted["path"] == path)
+        found = self._lines("journal", path)
         return [(accepted["content_type"], base64.b64decode(accepted["body"])) for accepted in found]
 
     def requests(self, path: str) -> list[dict[str, Any]]:
         """Return every request to *path* in order of arrival: headers, body, `in_flight`, `shared`, …"""
-        return [request for request in self._lines("requests") if request["path"] == path]
+        return list(self._lines("requests", path))
 
-    def _lines(self, name: str) -> Iterator[dict[str, Any]]:
-        for line in (self.directory / name).read_bytes().split(b"\n"):
+    def _lines(self, name: str, path: str) -> list[dict[str, Any]]:
+        """Return what the file says about *path*. Each line is read once, as many tests share the file."""
+        with (self.directory / name).open("rb") as file:
+            file.seek(self._ends[name])
+            whole, newline, _ = file.read().rpartition(b"\n")
+        self._ends[name] += len(whole + newline)
+        for line in whole.split(b"\n"):
             if line.endswith(b"}"):
-                yield json.loads(line)
+                found = json.loads(line)
+                self._found[name, found["path"]].append(found)
+        return self._found[name, path]
 
 
 class WebhookReader(SinkReader):

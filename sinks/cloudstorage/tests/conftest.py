@@ -47,9 +47,8 @@ class LineEncoder(Encoder):
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         keys = rows.column("key").field("id").to_pylist()
         walls = rows.column("updated").field("wall").to_pylist()
-        lines = [
-            json.dumps([topic, key, rows.schema.version, wall]).encode() for key, wall in zip(keys, walls, strict=True)
-        ]
+        first, version = json.dumps(topic), rows.schema.version
+        lines = [f"[{first}, {key}, {version}, {wall}]".encode() for key, wall in zip(keys, walls, strict=True)]
         return MessageBatch(
             topic=topic,
             key=pa.array([b""] * len(rows), pa.binary()),
