@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -188,9 +189,11 @@ class Feed:
     def steps_until(self, done: Callable[[], bool], *, limit_s: float = 180.0) -> None:
         """Run steps until *done*; fail after *limit_s*."""
         deadline = time.monotonic() + limit_s
+        pause = threading.Event()
         while not done():
             assert time.monotonic() < deadline, f"not done after {self.steps} steps: {self.saved}"
-            self.step()
+            if self.step() is None:
+                pause.wait(0.005)
 
     def scan(self, **limits: float) -> None:
         """Run steps until the initial scan is complete."""

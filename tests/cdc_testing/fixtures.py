@@ -43,7 +43,15 @@ def kept_spark(workers_find_the_tests: None) -> Iterator[KeptSpark]:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[EmbeddedPostgres]:
+def marks_of_idle_tables() -> Iterator[None]:
+    """In this process a changefeed of PostgreSQL without changes is resolved soon, not once a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cdc_rangefeed_postgres.planner._IDLE_NS", 10_000_000)
+        yield
+
+
+@pytest.fixture(scope="session")
+def postgres_server(marks_of_idle_tables: None) -> Iterator[EmbeddedPostgres]:
     """A PostgreSQL for the whole session. Tests take a `database` of it; those that kill a server start their own."""
     with EmbeddedPostgres(settings={"fsync": "off", "max_connections": "200"}) as server:
         yield server

@@ -30,7 +30,7 @@ def test_a_node_runs_what_a_statement_creates(
     with (
         psycopg.connect(database, autocommit=True) as tables,
         fresh_database(postgres_server) as store,
-        Nodes(tmp_path / "nodes", store) as nodes,
+        Nodes(tmp_path / "nodes", store, spark=False) as nodes,
     ):
         tables.execute("CREATE TABLE orders (id int PRIMARY KEY)")
         tables.execute("INSERT INTO orders VALUES (1), (2)")

@@ -16,7 +16,7 @@ from cdc_testing.postgres import clock
 @pytest.mark.slow
 def test_a_drained_job_repeats_nothing(postgres_server: EmbeddedPostgres, database: str, tmp_path: Path) -> None:
     files = tmp_path / "files"
-    with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store) as nodes:
+    with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store, spark=False) as nodes:
         nodes.begin("one")
         nodes.begin("two")
         open_bank(database)

@@ -1,4 +1,4 @@
-"""What a node answers while it starts, runs a changefeed of Spark, and leaves."""
+"""What a node answers while it starts, runs a changefeed, and leaves."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_node_serves_its_metrics_to_those_who_may_ask(
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE orders (id int PRIMARY KEY)")
         connection.execute("INSERT INTO orders SELECT generate_series(1, %s)", [ROWS])
-    with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store) as nodes:
+    with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store, spark=False) as nodes:
         node = nodes.begin("one", options=options)
         nodes.eventually("the server answers", lambda: get(port, "/ready")[0] != 0)
         status, body = get(port, "/ready")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,42 +11,58 @@ from cdc_testing.fixtures import fresh_database
 from cdc_testing.nodes import Nodes
 from cdc_testing.postgres import clock
 
-pytestmark = pytest.mark.slow
 
-
-@pytest.fixture
-def nodes(postgres_server: EmbeddedPostgres, tmp_path: Path) -> Iterator[Nodes]:
-    with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store) as nodes:
-        yield nodes
-
-
-def test_a_job_outlives_its_nodes(nodes: Nodes, database: str, tmp_path: Path) -> None:
+def test_another_node_takes_over_what_a_killed_one_ran(
+    postgres_server: EmbeddedPostgres, database: str, tmp_path: Path
+) -> None:
     files = tmp_path / "files"
-    nodes.start("one")
-    nodes.start("two")
-    open_bank(database)
-    with Bank(database, pause_s=0.02):
-        nodes.create("bank", database, TABLES, f"file://{files}")
-        killed = nodes.until_delivering("bank")
-        killed.kill()
-        frozen = nodes.until_delivering("bank", but_not=killed)
-        nodes.start(killed.name)
-        frozen.freeze()
-        drained = nodes.until_delivering("bank", but_not=frozen)
-        frozen.thaw()
-        nodes.until_delivering("bank")
-        drained.terminate()
-        assert drained.wait() == 0, drained.log_tail()
-        last = nodes.until_delivering("bank", but_not=drained)
-        assert last is frozen
-        nodes.store.pause_job("bank", "it was enough")
-        nodes.until("bank", "paused")
-        nodes.store.resume_job("bank")
-        nodes.until_delivering("bank")
-    now = clock(database)
-    nodes.eventually("all is resolved", lambda: nodes.high_water("bank") >= now)
-    nodes.store.pause_job("bank", "the end")
-    nodes.until("bank", "paused")
+    with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store, spark=False) as nodes:
+        nodes.begin("one")
+        nodes.begin("two")
+        open_bank(database)
+        with Bank(database, pause_s=0.1):
+            nodes.create("bank", database, TABLES, f"file://{files}")
+            killed = nodes.until_delivering("bank")
+            nodes.await_join("one")
+            nodes.await_join("two")
+            killed.kill()
+            nodes.until_delivering("bank", but_not=killed)
+        now = clock(database)
+        nodes.eventually("all is resolved", lambda: nodes.high_water("bank") >= now)
     assert_faithful(files, database)
-    nodes.store.cancel_job("bank", "no longer needed")
-    nodes.until("bank", "canceled")
+
+
+@pytest.mark.slow
+def test_a_job_outlives_its_nodes(postgres_server: EmbeddedPostgres, database: str, tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store) as nodes:
+        nodes.begin("one")
+        nodes.begin("two")
+        nodes.await_join("one")
+        nodes.await_join("two")
+        open_bank(database)
+        with Bank(database, pause_s=0.1):
+            nodes.create("bank", database, TABLES, f"file://{files}")
+            killed = nodes.until_delivering("bank")
+            killed.kill()
+            frozen = nodes.until_delivering("bank", but_not=killed)
+            nodes.start(killed.name)
+            frozen.freeze()
+            drained = nodes.until_delivering("bank", but_not=frozen)
+            frozen.thaw()
+            nodes.until_delivering("bank")
+            drained.terminate()
+            assert drained.wait() == 0, drained.log_tail()
+            last = nodes.until_delivering("bank", but_not=drained)
+            assert last is frozen
+            nodes.store.pause_job("bank", "it was enough")
+            nodes.until("bank", "paused")
+            nodes.store.resume_job("bank")
+            nodes.until_delivering("bank")
+        now = clock(database)
+        nodes.eventually("all is resolved", lambda: nodes.high_water("bank") >= now)
+        nodes.store.pause_job("bank", "the end")
+        nodes.until("bank", "paused")
+        assert_faithful(files, database)
+        nodes.store.cancel_job("bank", "no longer needed")
+        nodes.until("bank", "canceled")

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def nodes(postgres_server: EmbeddedPostgres, tmp_path: Path) -> Iterator[Nodes]:
-    with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store) as nodes:
+    with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store, spark=False) as nodes:
         yield nodes
 
 

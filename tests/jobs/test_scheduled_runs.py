@@ -31,7 +31,7 @@ def test_each_run_scans_the_table_and_succeeds(
         (tmp_path / "source").write_text(database)
         files, file = tmp_path / "files", tmp_path / "shop.toml"
         file.write_text(TOML.format(source=tmp_path / "source", files=files))
-        with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store) as nodes:
+        with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store, spark=False) as nodes:
             nodes.start("one")
             command = ["schedule", "create", "hourly", str(file), "--cron", "@hourly", "--first-run", "now"]
             assert main([*command, "--store", store]) == 0, capsys.readouterr().err

@@ -12,7 +12,10 @@ from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.sharded_postgres import other_shard, two_shards
 
 
+@pytest.mark.slow
 class TestShards(RangefeedConformance):
+    """test_simulated_conformance.py is the same with simulated databases, and is not slow."""
+
     rangefeed = two_shards()
     # A position is of one database. `disturbance` and `inspection` ask about one, and test_shards.py about both.
     capabilities = frozenset(CAPABILITIES) - {"cursors", "disturbance", "inspection"}

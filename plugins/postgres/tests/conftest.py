@@ -26,3 +26,8 @@ def threads_ahead() -> Callable[[], set[threading.Thread]]:
 
     before = running()
     return lambda: running() - before
+
+
+@pytest.fixture(scope="session", autouse=True)
+def resolve_soon(marks_of_idle_tables: None) -> None:
+    """Also with servers of a test's own."""
