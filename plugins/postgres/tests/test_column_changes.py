@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import fastavro
@@ -29,26 +32,33 @@ def restarts(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture
 def t(sql: Sql) -> Sql:
     """A connection to a database with the types that the tests change."""
+    create_types(sql)
+    return sql
+
+
+def create_types(sql: Sql) -> None:
     sql.execute("CREATE TYPE mood AS ENUM ('sad', 'ok')")
     sql.execute("CREATE DOMAIN percent AS int CHECK (VALUE BETWEEN 0 AND 100)")
     sql.execute("CREATE DOMAIN code AS varchar(3)")
     sql.execute("CREATE TYPE size AS (w int, h int)")
-    return sql
 
 
-def scanned(feed: Feed) -> int:
-    return sum(change.op is Op.SCAN for change in feed.changes)
+@contextmanager
+def stopped(feed: Feed, stops: bool) -> Iterator[None]:
+    """Stop the changefeed for the block if it *stops*; catch up at the end."""
+    if stops:
+        feed.close()
+    yield
+    if stops:
+        feed.restart()
+    feed.catch_up()
 
 
 def change(feed: Feed, sql: Sql, *statements: str, restarts: bool) -> None:
     """Run *statements* while the changefeed runs, or while it is stopped."""
-    if restarts:
-        feed.close()
-    for statement in statements:
-        sql.execute(statement)
-    if restarts:
-        feed.restart()
-    feed.catch_up()
+    with stopped(feed, restarts):
+        for statement in statements:
+            sql.execute(statement)
 
 
 def text_table(sql: Sql, columns: str) -> dict[Any, dict[str, Any]]:
@@ -270,39 +280,68 @@ CASES: dict[str, tuple[str, str, list[str], str, bool]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_rows_are_those_of_the_table(database: str, t: Sql, case: str, *, restarts: bool) -> None:
-    kind, value, statements, columns, again = CASES[case]
-    t.execute(f"CREATE TABLE t (id int PRIMARY KEY, v {kind})")
-    t.execute(f"INSERT INTO t SELECT g, {value} FROM generate_series(1, 3) g")
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
-        assert feed.rows("public.t").keys() == {(1,), (2,), (3,)}
-        change(feed, t, *statements, restarts=restarts)
-        assert feed.rows("public.t") == text_table(t, columns)
-        assert (scanned(feed) > 3) is again
-        t.execute("DELETE FROM t WHERE id = 2")
-        change(feed, t, "UPDATE t SET id = 20 WHERE id = 3", restarts=not restarts)
-        assert feed.rows("public.t") == text_table(t, columns)
+@pytest.fixture
+def cases(sql: Sql) -> dict[str, str]:
+    """The tables of all cases, each in a schema of its own with types of its own: their names by case."""
+    tables = {}
+    sql.prepare_threshold = None  # the same text means other tables
+    for number, (case, (kind, value, *_)) in enumerate(CASES.items()):
+        sql.execute(f"CREATE SCHEMA c{number}; SET search_path = c{number}")
+        create_types(sql)
+        sql.execute(f"CREATE TABLE t (id int PRIMARY KEY, v {kind})")
+        sql.execute(f"INSERT INTO t SELECT g, {value} FROM generate_series(1, 3) g")
+        tables[case] = f"c{number}.t"
+    return tables
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_scan_and_log_agree_after_the_change(database: str, t: Sql, case: str) -> None:
-    kind, value, statements, columns, _ = CASES[case]
-    t.execute(f"CREATE TABLE t (id int PRIMARY KEY, v {kind})")
-    t.execute(f"INSERT INTO t SELECT g, {value} FROM generate_series(1, 3) g")
+def run_in(sql: Sql, table: str, *statements: str) -> None:
+    """Run *statements* in the schema of *table*."""
+    sql.execute(f"SET search_path = {table.partition('.')[0]}")
     for statement in statements:
-        t.execute(statement)
-    with feed_of(database, "t") as feed:
+        sql.execute(statement)
+
+
+def altered(sql: Sql, cases: dict[str, str]) -> None:
+    for case, table in cases.items():
+        run_in(sql, table, *CASES[case][2])
+
+
+def assert_agree(feed: Feed, sql: Sql, cases: dict[str, str]) -> None:
+    """The consumer's rows of each case are those of its table."""
+    for case, table in cases.items():
+        run_in(sql, table)
+        assert feed.rows(table) == text_table(sql, CASES[case][3]), case
+
+
+def test_the_rows_are_those_of_the_table(database: str, sql: Sql, cases: dict[str, str], *, restarts: bool) -> None:
+    with feed_of(database, *cases.values()) as feed:
         feed.start()
         feed.catch_up()
-        first = dict(feed.rows("public.t"))
-        assert first == text_table(t, columns)
-        feed.changes.clear()
-        t.execute("UPDATE t SET id = id")
+        with stopped(feed, restarts):
+            altered(sql, cases)
+        assert_agree(feed, sql, cases)
+        scans = Counter(change.table for change in feed.changes if change.op is Op.SCAN)
+        assert {case: scans[table] > 3 for case, table in cases.items()} == {case: of[4] for case, of in CASES.items()}
+        with stopped(feed, not restarts):
+            for table in cases.values():
+                run_in(sql, table, "DELETE FROM t WHERE id = 2", "UPDATE t SET id = 20 WHERE id = 3")
+        assert_agree(feed, sql, cases)
+
+
+def test_scan_and_log_agree_after_the_change(database: str, sql: Sql, cases: dict[str, str]) -> None:
+    altered(sql, cases)
+    with feed_of(database, *cases.values()) as feed:
+        feed.start()
         feed.catch_up()
-        assert {change.key: change.after for change in feed.changes} == first
+        assert_agree(feed, sql, cases)
+        first = {table: dict(feed.rows(table)) for table in cases.values()}
+        feed.changes.clear()
+        for table in cases.values():
+            run_in(sql, table, "UPDATE t SET id = id")
+        feed.catch_up()
+        for case, table in cases.items():
+            changes = [change for change in feed.changes if change.table == table]
+            assert {change.key: change.after for change in changes} == first[table], case
 
 
 def test_rows_have_the_name_that_their_column_had(database: str, t: Sql, *, restarts: bool) -> None:
