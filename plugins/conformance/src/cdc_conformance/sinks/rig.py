@@ -67,6 +67,7 @@ class SinkRig:
         self._name = f"feed-{secrets.token_hex(4)}"
         self._feed_id = secrets.token_hex(6)
         self._other_processes = other_processes
+        self._feeds: dict[tuple[Any, ...], ResolvedChangefeed] = {}
         self._open: list[Part] = []
         self._abandoned: list[Sink | ResolvedSink] = []
         self._matcher: Matcher | None = None
@@ -101,15 +102,18 @@ class SinkRig:
         for name, value in (parameters or {}).items():
             uri += f"{'&' if '?' in uri else '?'}{quote(name)}={quote(value)}"
         names = [schema.name for schema in self.schemas]
-        changefeed = Changefeed(
-            name=self._name,
-            source=SOURCE,
-            tables=[name.qualified for name in names] or ["public.orders"],  # type: ignore[arg-type]
-            sink=uri,
-            format=self._format,
-            options=options,
-        )
-        return resolve(changefeed, self.host).for_attempt(feed_id=self._feed_id, epoch=epoch, table_names=names)
+        known = uri, repr(options), tuple(names)
+        if known not in self._feeds:
+            changefeed = Changefeed(
+                name=self._name,
+                source=SOURCE,
+                tables=[name.qualified for name in names] or ["public.orders"],  # type: ignore[arg-type]
+                sink=uri,
+                format=self._format,
+                options=options,
+            )
+            self._feeds[known] = resolve(changefeed, self.host)
+        return self._feeds[known].for_attempt(feed_id=self._feed_id, epoch=epoch, table_names=names)
 
     def options_class(self) -> type:
         """Return the class of the sink's options."""
