@@ -84,6 +84,7 @@ class Feed:
         self.resolved: dict[str, Timestamp] = defaultdict(Timestamp)
         self.changes: list[Change] = []
         self.steps = 0
+        self._pause = threading.Event()
         self.state: dict[str, dict[Key, dict[str, Any]]] = defaultdict(dict)
         self._key_types: dict[str, pa.StructType] = {}
         self._newest: dict[tuple[str, Key], Timestamp] = {}
@@ -165,9 +166,10 @@ class Feed:
             self.step()
 
     def step(self) -> list[Change] | None:
-        """Run one step; None if there was nothing to do."""
+        """Run one step; None, after a moment, if there was nothing to do."""
         plan = self._attempts.plan()
         if plan is None:
+            self._pause.wait(0.005)
             return None
         assert plan.slices, "a step has at least one slice"
         latest = self.latest
@@ -189,11 +191,9 @@ class Feed:
     def steps_until(self, done: Callable[[], bool], *, limit_s: float = 180.0) -> None:
         """Run steps until *done*; fail after *limit_s*."""
         deadline = time.monotonic() + limit_s
-        pause = threading.Event()
         while not done():
             assert time.monotonic() < deadline, f"not done after {self.steps} steps: {self.saved}"
-            if self.step() is None:
-                pause.wait(0.005)
+            self.step()
 
     def scan(self, **limits: float) -> None:
         """Run steps until the initial scan is complete."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -132,6 +133,7 @@ class LocalEngine:
         self._steps: Steps | None = None
         self._asked: list[RescanRequests | TraceRequests] = []
         self.steps = 0
+        self._pause = threading.Event()
 
     @property
     def progress(self) -> Progress:
@@ -177,12 +179,13 @@ class LocalEngine:
             self._steps = None
 
     def step(self) -> bool:
-        """Take one step; return whether there was one to take. Raises: the error that ends the run."""
+        """Take one step; return whether there was one to take, if not after a moment. Raises: what ends the run."""
         assert self._steps is not None, "run() begins a run"
         for asked in self._asked:
             asked.look()
         try:
             if not self._steps.plan():
+                self._pause.wait(0.005)
                 return False
             self._steps.take()
         except MaskedError as error:

@@ -128,6 +128,8 @@ class ThreadQuery:
                     with self._in_step:
                         if not self._is_over:
                             self._steps.take(self._passed)
+                else:
+                    self._stopped.wait(0.005)
         except Exception as error:
             self._error = error
         finally:

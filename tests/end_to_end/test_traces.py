@@ -156,7 +156,8 @@ def test_a_change_that_the_endpoint_does_not_accept_is_shown_with_what_it_waits_
 ) -> None:
     path = webhook_server.new_path()
     arguments = ("--table", "items", "--key", '["eu", 7]', "--rows", "1")
-    with running(database, tmp_path, webhook_server.uri(path), **webhook_server.trust) as engine:
+    unmarked = {**webhook_server.trust, "resolved": False}  # a mark that the endpoint refuses would hold up the change
+    with running(database, tmp_path, webhook_server.uri(path), **unmarked) as engine:
         with stepping(engine, lambda: items.execute("UPDATE items SET note = 'x' WHERE id = 7")):
             with webhook_server.failing(random=[{"share": 1.0, "status": 503}]):
                 (found,) = traced(capsys, tmp_path, *arguments, "--timeout", "2s", status=1)
