@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from cdc_testing.imports import LAYERS, ROOT, core_violations, cycles, loaded_by, plugin_violations
+from cdc_testing.imports import LAYERS, ROOT, core_violations, cycles, plugin_violations
 
 import cdc_core
 from cdc_core.cli.main import cdc
+from cdc_core.spark.daemon import leave_out_jars
 
 HEAVY = ("pyspark", "py4j", "polars", "fsspec", "psycopg", "adbc_driver_postgresql", "pytest", "pandas")
 
@@ -41,50 +45,54 @@ def test_each_package_of_the_core_says_in_one_sentence_what_belongs_there() -> N
         assert text.count("\n") == 1, path
 
 
-def test_importing_the_core_and_loading_every_plugin_loads_nothing_heavy() -> None:
-    modules = "cdc_core, cdc_core.cli.main, cdc_core.config.resolved, cdc_core.plugins.host, cdc_core.store.progress"
-    assert loaded_by(f"import {modules}\ncdc_core.plugins.host.PluginHost.load()") & set(HEAVY) == set()
-
-
 COMMANDS = ("click", "rich", "alembic", "packaging", "cronsim")
 PARSERS = ("sqlglot",)
 STORE = ("sqlalchemy", "alembic")
+OTHER_COMMANDS = ("cdc_core.cli.alter", "cdc_core.cli.node", "cdc_core.cli.sql", "cdc_core.statements.parsing")
 
 
-def test_the_core_itself_loads_what_is_used_of_it() -> None:
-    """Each of a dozen processes of a changefeed would take most of a second longer."""
-    found = loaded_by("import cdc_core")
-    assert found & {"numpy", "pyarrow", "pluggy", *COMMANDS, *PARSERS, *STORE} == set()
+def test_a_command_loads_none_of_the_others_and_the_core_with_every_plugin_nothing_heavy() -> None:
+    """`cdc run` would start Spark's JVM a quarter of a second later."""
+    modules = "cdc_core, cdc_core.config.resolved, cdc_core.plugins.host, cdc_core.store.progress"
+    run, everything = loaded_by(
+        "from cdc_core.cli.main import cdc\nassert cdc.commands['run'].name == 'run'",
+        f"import {modules}\ncdc_core.plugins.host.PluginHost.load()",
+    )
+    assert run & {*OTHER_COMMANDS, *PARSERS} == set()
+    assert everything & set(HEAVY) == set()
 
 
-def test_workers_look_for_no_module_in_the_jar_that_spark_names(tmp_path: Path) -> None:
+def test_the_core_and_the_processes_of_spark_load_only_what_they_use() -> None:
+    """Spark starts a dozen of them before the first row, most of them one after another.
+
+    One interpreter imports all of them, as each may load what those before it may, and more.
+    """
+    unused = {
+        "cdc_core": ("numpy", "pyarrow", "pluggy", *COMMANDS, *PARSERS, *STORE),
+        "cdc_core.spark.data_sources": ("pyarrow", "numpy", "psycopg", *COMMANDS, *PARSERS, *STORE),
+        "cdc_core.spark.source, cdc_core.spark.writer": (*COMMANDS, *PARSERS, *STORE),
+        "cdc_core.spark.daemon": ("click", "rich", "cronsim", *PARSERS),
+    }
+    loaded = loaded_by(*(f"import {process}" for process in unused))
+    found = {process: names & {*unused[process]} for process, names in zip(unused, loaded, strict=True)}
+    assert found == {process: set() for process in unused}
+
+
+def test_workers_look_for_no_module_in_the_jar_that_spark_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Python reads the names of all of its files, which takes longer than all that a worker imports itself."""
     jar = tmp_path / "spark-core.jar"
     with ZipFile(jar, "w") as archive:
         archive.writestr("in_the_jar.py", "")
-    program = f"""
-import sys
-sys.path.insert(0, {str(jar)!r})
-import in_the_jar
-from cdc_core.spark.daemon import leave_out_jars
-assert {str(jar)!r} in sys.path_importer_cache
-leave_out_jars()
-assert not {{{str(jar)!r}}} & {{*sys.path, *sys.path_importer_cache}}
-import cdc_core.uris
-"""
-    assert "in_the_jar" in loaded_by(program)
-
-
-def test_a_command_loads_none_of_the_others() -> None:
-    """`cdc run` would start Spark's JVM a quarter of a second later."""
-    program = """
-import sys
-from cdc_core.cli.main import cdc
-assert cdc.commands["run"].name == "run"
-others = {"cdc_core.cli.alter", "cdc_core.cli.node", "cdc_core.cli.sql", "cdc_core.statements.parsing", "sqlglot"}
-assert not others & {*sys.modules}, others & {*sys.modules}
-"""
-    assert "cdc_core" in loaded_by(program)
+    monkeypatch.setattr(sys, "path", [str(jar), *sys.path])
+    monkeypatch.setattr(sys, "path_importer_cache", {**sys.path_importer_cache})
+    assert importlib.util.find_spec("in_the_jar") is not None
+    assert str(jar) in sys.path_importer_cache
+    leave_out_jars()
+    assert not {str(jar)} & {*sys.path, *sys.path_importer_cache}
+    assert importlib.util.find_spec("in_the_jar") is None
+    assert importlib.util.find_spec("cdc_core.uris") is not None
 
 
 def test_every_command_has_the_name_that_it_is_found_by() -> None:
@@ -97,19 +105,6 @@ def test_every_public_name_is_found_in_one_module() -> None:
     assert set(cdc_core.__all__) <= set(dir(cdc_core))
     with pytest.raises(AttributeError, match="module 'cdc_core' has no attribute 'KafkaSink'"):
         _ = cdc_core.KafkaSink  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(
-    ("process", "unused"),
-    [
-        ("cdc_core.spark.data_sources", ("pyarrow", "numpy", "psycopg", *COMMANDS, *PARSERS, *STORE)),
-        ("cdc_core.spark.source, cdc_core.spark.writer", (*COMMANDS, *PARSERS, *STORE)),
-        ("cdc_core.spark.daemon", ("click", "rich", "cronsim", *PARSERS)),
-    ],
-)
-def test_a_process_of_spark_loads_only_what_it_uses(process: str, unused: tuple[str, ...]) -> None:
-    """Spark starts a dozen of them before the first row, most of them one after another."""
-    assert loaded_by(f"import {process}") & set(unused) == set()
 
 
 @pytest.mark.parametrize(
@@ -188,3 +183,11 @@ def tree(root: Path, files: dict[str, str]) -> None:
     for place, text in {"sinks/x/src/cdc_sink_x/__init__.py": "", **files}.items():
         (root / place).parent.mkdir(parents=True, exist_ok=True)
         (root / place).write_text(text)
+
+
+def loaded_by(*statements: str) -> list[set[str]]:
+    """Return the modules that a new interpreter has after each of *statements*."""
+    shown = "print(*sys.modules)"
+    code = "\n".join(["import sys", *(line for statement in statements for line in (statement, shown))])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=180)
+    return [set(line.split()) for line in done.stdout.splitlines()]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -13,34 +14,44 @@ from cdc_core.placement import STRATEGIES, Place, Replica, ReplicatedSpan, assig
 from cdc_core.span import Span
 from cdc_core.timestamp import Timestamp
 
-_localities = st.lists(st.sampled_from("ab"), max_size=3).map(
-    lambda values: Locality(tuple(zip(("region", "zone", "rack"), values, strict=False)))
-)
-_closed = st.none() | st.integers(0, 9).map(Timestamp)
+_NODES = "123456"
 
 
-@st.composite
-def _clusters(draw: st.DrawFn) -> tuple[list[ReplicatedSpan], list[Place]]:
+def _locality(random: Random) -> Locality:
+    tiers = ("region", "zone", "rack")[: random.randint(0, 3)]
+    return Locality(tuple((tier, random.choice("ab")) for tier in tiers))
+
+
+def _closed(random: Random) -> Timestamp | None:
+    return random.choice([None, Timestamp(random.randint(0, 9))])
+
+
+def _cluster(random: Random) -> tuple[list[ReplicatedSpan], list[Place]]:
     """Nodes of a source, spans with replicas on some of them, and places: some of these nodes, and others."""
-    nodes = draw(st.dictionaries(st.sampled_from("123456"), _localities, min_size=1))
+    nodes = {node: _locality(random) for node in random.sample(_NODES, random.randint(1, 6))}
     spans = []
-    for number in range(draw(st.integers(0, 30))):
-        chosen = draw(st.lists(st.sampled_from(sorted(nodes)), min_size=1, max_size=3, unique=True))
+    for number in range(random.choice([0, 1, 2, 5, 10, 20, 30])):
+        chosen = random.sample(sorted(nodes), random.randint(1, min(3, len(nodes))))
         spans.append(
             ReplicatedSpan(
                 span=Span("t", number.to_bytes(2, "big"), (number + 1).to_bytes(2, "big")),
                 replicas=tuple(
-                    Replica(node=node, locality=nodes[node], leaseholder=index == 0, closed=draw(_closed))
+                    Replica(node=node, locality=nodes[node], leaseholder=index == 0, closed=_closed(random))
                     for index, node in enumerate(chosen)
                 ),
             )
         )
-    here = draw(st.sets(st.sampled_from(sorted(nodes))))
-    others = draw(st.dictionaries(st.sampled_from(["x", "y", "z"]), _localities))
+    here = random.sample(sorted(nodes), random.randint(0, len(nodes)))
+    others = {name: _locality(random) for name in random.sample("xyz", random.randint(0, 3))}
     places = {name: nodes[name] for name in sorted(here)} | others
     return spans, [Place(name=name, locality=locality) for name, locality in places.items()]
 
 
+# Drawn from a number each: to draw hundreds of values would take a hundred times as long as what is tested.
+_numbers = st.integers(0, 2**32)
+_clusters = _numbers.map(lambda number: _cluster(Random(number)))
+_localities = _numbers.map(lambda number: _locality(Random(number)))
+_times = _numbers.map(lambda number: _closed(Random(number)))
 _strategies = st.sampled_from(STRATEGIES)
 
 
@@ -56,8 +67,8 @@ def _assign(
     return None
 
 
-@settings(max_examples=25)
-@given(_clusters(), _localities, _strategies, st.integers(0, 3))
+@settings(max_examples=50)
+@given(_clusters, _localities, _strategies, st.integers(0, 3))
 def test_every_span_is_read_once_and_inside_of_the_filter(cluster, within, strategy, seed) -> None:  # type: ignore[no-untyped-def]
     spans, places = cluster
     shares = _assign(spans, places, within, strategy, seed)
@@ -70,8 +81,8 @@ def test_every_span_is_read_once_and_inside_of_the_filter(cluster, within, strat
     assert shares == assign_spans(spans, places, within=within, strategy=strategy, seed=seed)
 
 
-@settings(max_examples=25)
-@given(_clusters(), _localities)
+@settings(max_examples=50)
+@given(_clusters, _localities)
 def test_a_leaseholder_reads_its_spans_and_otherwise_a_place_as_near_as_possible(cluster, within) -> None:  # type: ignore[no-untyped-def]
     spans, places = cluster
     matching = {place.name: place.locality for place in places if place.locality.matches(within)}
@@ -84,8 +95,8 @@ def test_a_leaseholder_reads_its_spans_and_otherwise_a_place_as_near_as_possible
                 assert matching[name].common(holder.locality) == nearest
 
 
-@settings(max_examples=25)
-@given(_clusters(), _localities, st.integers(0, 3))
+@settings(max_examples=50)
+@given(_clusters, _localities, st.integers(0, 3))
 def test_at_random_a_place_with_a_replica_reads_and_otherwise_one_as_near_as_possible(cluster, within, seed) -> None:  # type: ignore[no-untyped-def]
     spans, places = cluster
     matching = {place.name: place.locality for place in places if place.locality.matches(within)}
@@ -99,8 +110,8 @@ def test_at_random_a_place_with_a_replica_reads_and_otherwise_one_as_near_as_pos
                 assert max(matching[name].common(one.locality) for one in each.replicas) == max(map(max, found))
 
 
-@settings(max_examples=25)
-@given(_clusters(), _localities, st.integers(0, 3))
+@settings(max_examples=50)
+@given(_clusters, _localities, st.integers(0, 3))
 def test_balanced_shares_are_at_most_five_percent_above_the_average(cluster, within, seed) -> None:  # type: ignore[no-untyped-def]
     spans, places = cluster
     before = _assign(spans, places, within, "random", seed)
@@ -142,8 +153,8 @@ def test_an_unknown_strategy_is_refused() -> None:
         assign_spans([], [], strategy="nearest")
 
 
-@settings(max_examples=25)
-@given(_clusters(), _localities, st.sampled_from("123456x"), _closed)
+@settings(max_examples=50)
+@given(_clusters, _localities, st.sampled_from("123456x"), _times)
 def test_the_replica_that_is_read_is_the_closest_that_can_serve(cluster, locality, node, upto) -> None:  # type: ignore[no-untyped-def]
     for each in cluster[0]:
         found = closest_replica(each.replicas, locality, node=node, upto=upto)

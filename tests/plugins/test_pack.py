@@ -51,14 +51,15 @@ def test_a_requirement_that_is_not_installed_is_named(plugin: Path) -> None:
 
 
 def test_its_packages_work_where_nothing_else_is_installed(tmp_path: Path) -> None:
+    """Among them one of several modules, and one whose extension modules bring their libraries along."""
     archive = tmp_path / "environment.tar.gz"
     archive.write_text("an earlier one")
-    Pack({name: distribution(name) for name in ("numpy", "click")}).write(archive)
+    Pack({name: distribution(name) for name in ("psycopg", "psycopg-binary", "typing-extensions")}).write(archive)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["environment.tar.gz"]
     with tarfile.open(archive) as packed:
         assert not [name for name in packed.getnames() if name.startswith("..") or name.endswith(".pyc")]
         packed.extractall(tmp_path / "there", filter="data")
-    code = "import click, importlib.metadata, numpy; print(numpy.ones(2).sum(), importlib.metadata.version('click'))"
+    code = "import importlib.metadata, psycopg; print(psycopg.pq.__impl__, importlib.metadata.version('psycopg'))"
     done = subprocess.run(
         [sys.executable, "-S", "-c", code],
         env={"PYTHONPATH": str(tmp_path / "there")},
@@ -66,7 +67,7 @@ def test_its_packages_work_where_nothing_else_is_installed(tmp_path: Path) -> No
         text=True,
         check=True,
     )
-    assert done.stdout.split() == ["2.0", distribution("click").version]
+    assert done.stdout.split() == ["binary", distribution("psycopg").version]
 
 
 def test_a_package_in_editable_mode_is_refused_and_leaves_no_file(

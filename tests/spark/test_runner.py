@@ -12,6 +12,7 @@ import pytest
 from cdc_testing.engine import Journal, counter_feed, eventually
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.scripted import Script
+from cdc_testing.thread_host import ThreadHost
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -25,7 +26,7 @@ from cdc_core.spark.session import _SETTINGS
 from cdc_core.spark.start_sessions import StartSessions
 from cdc_core.store.progress import ProgressStore, store_url
 
-TOTAL = 3000
+TOTAL = 2000
 
 
 class Feeds:
@@ -73,6 +74,22 @@ def feeds(tmp_path: Path, kept_spark: KeptSpark) -> Iterator[Callable[[str], Fee
             each.close()
 
 
+@pytest.fixture
+def on_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Feeds]]:
+    """As `feeds`, without Spark: for what a runner and its supervisors decide."""
+    monkeypatch.setattr("cdc_core.spark.runner.SparkHost", lambda *_, **__: ThreadHost())
+    monkeypatch.setattr("cdc_core.engine.run._POLL_S", 0.02)
+    made: list[Feeds] = []
+
+    def make(names: str) -> Feeds:
+        made.append(Feeds(tmp_path, names))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
 def begun(feed: Feeds, name: str) -> None:
     eventually(lambda: feed.journal(name).of("rows"), what=f"rows of {name}")
 
@@ -107,8 +124,8 @@ def test_a_changefeed_that_fails_ends_alone(feeds: Callable[[str], Feeds]) -> No
     assert feed.faults() == []
 
 
-def test_one_that_is_refused_from_the_start_ends_alone(feeds: Callable[[str], Feeds]) -> None:
-    feed = feeds("ab")
+def test_one_that_is_refused_from_the_start_ends_alone(on_threads: Callable[[str], Feeds]) -> None:
+    feed = on_threads("ab")
     feed.scripts["b"].order("check", "ConfigError table counter is missing")
     good, bad = feed.start("a"), feed.start("b")
     assert isinstance(outcome(bad).error, ConfigError)
@@ -139,8 +156,8 @@ def test_a_changefeed_is_paused_and_resumed_while_another_goes_on(feeds: Callabl
     assert feed.faults() == []
 
 
-def test_a_resumption_that_comes_before_the_pause_takes_effect_undoes_it(feeds: Callable[[str], Feeds]) -> None:
-    feed = feeds("a")
+def test_a_resumption_that_comes_before_the_pause_takes_effect_undoes_it(on_threads: Callable[[str], Feeds]) -> None:
+    feed = on_threads("a")
     supervisor = feed.start("a", once=False)
     supervisor.pause("asked for while it starts")
     eventually(lambda: supervisor.status.phase == "paused", what="the pause")
@@ -159,8 +176,8 @@ def test_a_resumption_that_comes_before_the_pause_takes_effect_undoes_it(feeds: 
     assert feed.faults() == []
 
 
-def test_a_pause_outlasts_a_stop_that_comes_before_it_takes_effect(feeds: Callable[[str], Feeds]) -> None:
-    feed = feeds("a")
+def test_a_pause_outlasts_a_stop_that_comes_before_it_takes_effect(on_threads: Callable[[str], Feeds]) -> None:
+    feed = on_threads("a")
     supervisor = feed.start("a", once=False)
     begun(feed, "a")
     feed.scripts["a"].order("hold-emit")
@@ -175,8 +192,8 @@ def test_a_pause_outlasts_a_stop_that_comes_before_it_takes_effect(feeds: Callab
     assert known.paused.reason == "maintenance"
 
 
-def test_the_same_changefeed_does_not_run_twice(feeds: Callable[[str], Feeds]) -> None:
-    feed = feeds("a")
+def test_the_same_changefeed_does_not_run_twice(on_threads: Callable[[str], Feeds]) -> None:
+    feed = on_threads("a")
     first = feed.start("a", once=False)
     begun(feed, "a")
     error = outcome(feed.start("a")).error

@@ -13,6 +13,7 @@ import pytest
 from cdc_testing.engine import counter_feed, eventually
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.scripted import TABLE
+from pyspark import SparkContext
 
 from cdc_core.engine.orders import Stopped
 from cdc_core.errors import ConfigError, TerminalError
@@ -116,13 +117,25 @@ def test_a_session_has_the_settings_that_the_engine_relies_on(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("no_session")
-def test_a_session_can_be_closed_twice_and_followed_by_another(tmp_path: Path) -> None:
+def test_a_session_can_be_closed_twice_and_followed_by_another_in_any_thread(tmp_path: Path) -> None:
     first = open_session("t", {}, log_path=tmp_path / "log")
     close_session(first)
     close_session(first)
-    second = open_session("t", {}, log_path=tmp_path / "log")
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(open_session, "t", {}, log_path=tmp_path / "log").result()
     assert is_alive(second)
     close_session(second)
+
+
+@pytest.mark.usefixtures("no_session")
+def test_a_session_that_cannot_be_made_leaves_no_jvm(tmp_path: Path) -> None:
+    """Not even the one of an earlier session."""
+    before = set(psutil.Process().children())
+    if SparkContext._gateway is not None:
+        before -= {psutil.Process(SparkContext._gateway.proc.pid)}
+    with pytest.raises(TerminalError, match=r"Spark cannot start: .*local\[no\].*; see "):
+        open_session("t", {"master": "local[no]"}, log_path=tmp_path / "log")
+    assert set(psutil.Process().children()) <= before
 
 
 def submit(directory: Path, script: str) -> Path:
@@ -132,14 +145,6 @@ def submit(directory: Path, script: str) -> Path:
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
     return directory
-
-
-@pytest.mark.usefixtures("no_jvm")
-def test_a_session_that_cannot_be_made_leaves_no_jvm(tmp_path: Path) -> None:
-    before = set(psutil.Process().children())
-    with pytest.raises(TerminalError, match=r"Spark cannot start: .*local\[no\].*; see "):
-        open_session("t", {"master": "local[no]"}, log_path=tmp_path / "log")
-    assert set(psutil.Process().children()) <= before
 
 
 @pytest.mark.usefixtures("no_jvm")
@@ -206,11 +211,3 @@ def test_an_error_of_a_temporary_host_holds_the_end_of_its_log(tmp_path: Path, m
     with closing(SparkEvaluation(feed)) as evaluation, pytest.raises(TerminalError, match=r"one \| out of memory$"):
         evaluation.delivered([TABLE])
     assert list(scratch.iterdir()) == []
-
-
-@pytest.mark.usefixtures("no_session")
-def test_a_session_can_be_opened_in_any_thread(tmp_path: Path) -> None:
-    with ThreadPoolExecutor(1) as pool:
-        session = pool.submit(open_session, "t", {}, log_path=tmp_path / "log").result()
-    assert is_alive(session)
-    close_session(session)

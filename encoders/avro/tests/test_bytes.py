@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from decimal import Context, Decimal
 from math import nan
 from typing import Any
@@ -31,12 +32,16 @@ from cdc_core import (
 )
 
 
-def oracle(type_: ColumnType, value: Any, options: AvroOptions) -> bytes:
+def oracle(type_: ColumnType, values: Iterable[Any], options: AvroOptions) -> list[bytes]:
     union = ["null", *branches(type_, options, enum_name="colours")]
     # inside a record, since fastavro takes Python's own types for logical ones there as anywhere
     schema = fastavro.parse_schema({"type": "record", "name": "r", "fields": [{"name": "f", "type": union}]})
+    return [written(schema, {"f": for_fastavro(type_, value)}) for value in values]
+
+
+def written(schema: Any, value: Any) -> bytes:
     out = io.BytesIO()
-    fastavro.schemaless_writer(out, schema, {"f": for_fastavro(type_, value)})
+    fastavro.schemaless_writer(out, schema, value)
     return out.getvalue()
 
 
@@ -59,7 +64,7 @@ def test_every_kind_is_written_as_fastavro_writes_it(name: str, data: st.DataObj
     values = data.draw(st.lists(st.none() | strategy, max_size=8) | st.lists(strategy, max_size=8))
     options = AvroOptions(avro_enum=data.draw(st.sampled_from(["string", "enum"])), avro_special_values="string")
     array = pa.array([None, *values, None], type_.arrow).slice(1, len(values))
-    assert encoded(array, type_, options) == [oracle(type_, value, options) for value in plain_values(array, values)]
+    assert encoded(array, type_, options) == oracle(type_, plain_values(array, values), options)
 
 
 @pytest.mark.parametrize("name", ITEMS)
@@ -76,7 +81,7 @@ def test_arrays_of_every_kind_are_written_as_fastavro_writes_them(name: str, dat
     values = [None if row is None else plain_values(row, rows[index]) for index, row in enumerate(items)]
     if element.kind is Kind.FLOAT:  # NaN is only NaN in JSON
         values = [row and [nan if item != item else item for item in row] for row in values]
-    assert encoded(array, type_, options) == [oracle(type_, value, options) for value in values]
+    assert encoded(array, type_, options) == oracle(type_, values, options)
 
 
 JSON_ITEMS = [
@@ -95,7 +100,7 @@ JSON_ITEMS = [
 def test_json_items_keep_their_text(kind: Kind) -> None:
     type_ = column(Kind.ARRAY, element=column(kind))
     array = pa.array([text for text, _ in JSON_ITEMS], pa.string())
-    assert encoded(array, type_, AvroOptions()) == [oracle(type_, items, AvroOptions()) for _, items in JSON_ITEMS]
+    assert encoded(array, type_, AvroOptions()) == oracle(type_, [items for _, items in JSON_ITEMS], AvroOptions())
 
 
 class _Alone(AvroEncoder):
@@ -117,7 +122,10 @@ def test_whole_messages_are_written_as_fastavro_writes_them(data: st.DataObject)
     )
     encoder = _Alone(EncoderContext(changefeed="c", envelope=envelope, options=options))
     found = encoder.encode(batch, topic="t")
-    value_schema = envelope_schema(schema, "t", envelope=envelope, options=options, resolved=True)
+    key_format = fastavro.parse_schema(key_schema(schema, options))
+    value_format = fastavro.parse_schema(
+        envelope_schema(schema, "t", envelope=envelope, options=options, resolved=True)
+    )
 
     def record(image: dict[str, Any] | None) -> dict[str, Any] | None:
         if image is None:
@@ -132,14 +140,8 @@ def test_whole_messages_are_written_as_fastavro_writes_them(data: st.DataObject)
             "key": record(key),
             "topic": "t",
         }
-        assert found.key[index].as_py() == b"\0\0\0\0\1" + whole(key_schema(schema, options), record(key))
-        assert found.value[index].as_py() == b"\0\0\0\0\2" + whole(value_schema, value)
-
-
-def whole(schema: dict[str, Any], value: Any) -> bytes:
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
-    return out.getvalue()
+        assert found.key[index].as_py() == b"\0\0\0\0\1" + written(key_format, record(key))
+        assert found.value[index].as_py() == b"\0\0\0\0\2" + written(value_format, value)
 
 
 SPECIAL: list[tuple[ColumnType, Any, Any, str]] = [
@@ -165,7 +167,7 @@ def test_special_values_are_refused_or_written_as_text(type_: ColumnType, plain:
     assert error.value.row == 2
     options = AvroOptions(avro_special_values="string")
     values = [None, plain, text, plain, text, None]
-    assert encoded(array, type_, options) == [oracle(type_, value, options) for value in values]
+    assert encoded(array, type_, options) == oracle(type_, values, options)
 
 
 @pytest.mark.parametrize(("element", "plain", "value", "text"), SPECIAL)
@@ -178,7 +180,7 @@ def test_special_items_are_refused_or_written_as_text(element: ColumnType, plain
     assert error.value.row == 3
     options = AvroOptions(avro_special_values="string")
     values = [[plain], None, [], [plain, text, None, plain]]
-    assert encoded(array, type_, options) == [oracle(type_, value, options) for value in values]
+    assert encoded(array, type_, options) == oracle(type_, values, options)
 
 
 @pytest.mark.parametrize("name", [name for name in COLUMNS if name.startswith("decimal(")])
@@ -188,7 +190,7 @@ def test_a_decimal_is_a_union_of_null_and_decimal_alone(name: str) -> None:
     assert decimal["logicalType"] == "decimal"
     zero = f"{Decimal(0).scaleb(-max(type_.scale or 0, 0), Context(prec=2000)):f}"
     array = pa.array([zero, None], pa.string())
-    assert encoded(array, type_, AvroOptions()) == [oracle(type_, value, AvroOptions()) for value in (zero, None)]
+    assert encoded(array, type_, AvroOptions()) == oracle(type_, (zero, None), AvroOptions())
 
 
 def test_arrays_of_several_dimensions_are_refused_or_written_as_json() -> None:
@@ -198,7 +200,7 @@ def test_arrays_of_several_dimensions_are_refused_or_written_as_json() -> None:
         encoded(array, type_, AvroOptions())
     assert error.value.row == 2
     options = AvroOptions(avro_arrays="json")
-    assert encoded(array, type_, options) == [oracle(type_, text, options) for text in array.to_pylist()]
+    assert encoded(array, type_, options) == oracle(type_, array.to_pylist(), options)
 
 
 def test_a_label_that_is_not_in_the_schema_is_refused() -> None:
