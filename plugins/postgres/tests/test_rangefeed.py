@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cdc_rangefeed_postgres import planner
 from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.token import PostgresToken
 from cdc_testing.engine import eventually
@@ -69,7 +70,10 @@ def test_scan_and_log_replay_to_the_table_while_it_is_written(database: str, sql
         assert sum(change.op is Op.SCAN for change in feed.changes) > 100
 
 
-def test_an_idle_source_is_resolved_once_a_second_and_writes_no_log(database: str, sql: Sql) -> None:
+def test_an_idle_source_is_resolved_once_a_second_and_writes_no_log(
+    database: str, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planner, "_IDLE_NS", 1_000_000_000)  # as in production: other tests do not wait for it
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with feed_of(database, "t") as feed:
         feed.start()
