@@ -48,10 +48,11 @@ def check(form: Form, batch: RowBatch) -> None:
     body = body_of(form, batch)
     found = form.decoder.rows(batch.schema, body)
     assert "mvcc" not in found.batch.schema.names
+    wanted = Decoder.rows(form.decoder, batch.schema, body) if form.vectorised else found
     for name in ("updated", "key", "after"):
-        wanted = Decoder.rows(form.decoder, batch.schema, body).column(name)
-        assert found.column(name).type == wanted.type
-        assert same(found.column(name), wanted), name
+        assert found.column(name).type == wanted.column(name).type
+        assert same(found.column(name), wanted.column(name)), name
+    assert len(found) == len(batch)
     deletes = [op == Op.DELETE for op in found.column("op").to_pylist()]
     assert deletes == found.column("after").is_null().to_pylist()
 

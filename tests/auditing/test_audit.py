@@ -14,7 +14,9 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pytest
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.snapshot import SnapshotMaker
+from cdc_testing.fixtures import fresh_database
 from cdc_testing.local_engine import LocalEngine, resolved_feed
 from cdc_testing.postgres import Sql, clock
 
@@ -151,23 +153,67 @@ def test_rows_of_all_types_are_the_same(database: str, sql: Sql, tmp_path: Path,
     assert (differences, figures.rows) == ([], 500)
 
 
-def test_planted_differences_are_found_with_key_and_columns(database: str, sql: Sql, tmp_path: Path) -> None:
-    sql.execute("CREATE TABLE t (id int PRIMARY KEY, v text, n int)")
-    sql.execute("INSERT INTO t SELECT g, 'a', g FROM generate_series(1, 2000) g")
+def lost(rows: RowBatch) -> RowBatch:
+    """Lose a change of each kind of table `planted`, and one of table `altered`."""
+    if rows.schema.name.table == "planted":
+        return without({9}, Op.UPDATE)(without({3001}, Op.INSERT)(without({7}, Op.DELETE)(rows)))
+    return without({2}, Op.UPDATE)(rows) if rows.schema.name.table == "altered" else rows
 
-    def spoil(rows: RowBatch) -> RowBatch:
-        rows = without({3001}, Op.INSERT)(without({7}, Op.DELETE)(rows))
-        return without({9}, Op.UPDATE)(rows)
 
-    with delivering(database, tmp_path / "feed", "t", spoil=spoil) as feed:
-        sql.execute("DELETE FROM t WHERE id = 7")
-        sql.execute("UPDATE t SET n = -n WHERE id IN (9, 10)")
-        sql.execute("INSERT INTO t VALUES (3001, 'lost', 1)")
-        differences, figures = feed.audit()
-    assert found_in(differences) == {(3001,): "missing", (7,): "extra", (9,): "different"}
-    different = next(each for each in differences if each.finding is Finding.DIFFERENT)
-    assert (different.source, different.destination) == ({"n": -9}, {"n": 9})
-    assert (figures.rows, figures.missing, figures.extra, figures.different) == (2000, 1, 1, 1)
+Audited = tuple[list[Difference], Figures]
+
+
+@pytest.fixture(scope="module")
+def several(postgres_server: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> tuple[Audited, Audited]:
+    """Two audits of a changefeed of three tables, `big` has values that updates leave out."""
+    directory = tmp_path_factory.mktemp("several")
+    with fresh_database(postgres_server) as database, psycopg.connect(database, autocommit=True) as sql:
+        sql.execute("CREATE TABLE planted (id int PRIMARY KEY, v text, n int)")
+        sql.execute("INSERT INTO planted SELECT g, 'a', g FROM generate_series(1, 2000) g")
+        sql.execute("CREATE TABLE big (id int PRIMARY KEY, big text, n int)")
+        sql.execute("ALTER TABLE big ALTER big SET STORAGE EXTERNAL")
+        sql.execute("INSERT INTO big SELECT g, repeat(g::text, 5000), 0 FROM generate_series(1, 20) g")
+        sql.execute("CREATE TABLE altered (id int PRIMARY KEY, v text, w int)")
+        sql.execute("INSERT INTO altered VALUES (1, 'a', 1), (2, 'a', 2), (3, 'a', 3)")
+        with delivering(database, directory / "feed", "planted", "big", "altered", spoil=lost) as feed:
+            sql.execute("DELETE FROM planted WHERE id = 7")
+            sql.execute("UPDATE planted SET n = -n WHERE id IN (9, 10)")
+            sql.execute("INSERT INTO planted VALUES (3001, 'lost', 1)")
+            sql.execute("UPDATE big SET n = 1 WHERE id <= 10")
+            sql.execute("UPDATE big SET id = 100 WHERE id = 5")  # all that is known of row 100 is its key and n
+            sql.execute("ALTER TABLE altered ADD COLUMN x int")
+            sql.execute("UPDATE altered SET x = 5 WHERE id <= 2")
+            first = feed.audit()
+            sql.execute("INSERT INTO big VALUES (3000, repeat('a', 9000), 1)")
+            feed.deliver()
+            sql.execute("UPDATE big SET n = 2 WHERE id = 3000")
+            sql.execute("ALTER TABLE altered DROP COLUMN x, ALTER w TYPE bigint")
+            return first, feed.audit()
+
+
+def differing(audited: Audited, table: str) -> list[Difference]:
+    return [each for each in audited[0] if each.table.table == table]
+
+
+def test_planted_differences_are_found_with_key_and_columns(several: tuple[Audited, Audited]) -> None:
+    for audited in several:
+        differences = differing(audited, "planted")
+        assert found_in(differences) == {(3001,): "missing", (7,): "extra", (9,): "different"}
+        different = next(each for each in differences if each.finding is Finding.DIFFERENT)
+        assert (different.source, different.destination) == ({"n": -9}, {"n": 9})
+    (_, first), (_, second) = several
+    assert (first.tables, first.rows, first.missing, first.extra, first.different) == (3, 2023, 1, 1, 2)
+    assert (second.rows, second.missing, second.extra, second.different) == (2024, 1, 1, 1)
+
+
+def test_columns_that_an_update_left_out_have_the_values_from_before(several: tuple[Audited, Audited]) -> None:
+    assert [differing(audited, "big") for audited in several] == [[], []]
+
+
+def test_a_table_that_got_and_lost_columns_is_compared_by_its_present_ones(several: tuple[Audited, Audited]) -> None:
+    first, second = (differing(audited, "altered") for audited in several)
+    assert [(each.key, each.source, each.destination) for each in first] == [({"id": 2}, {"x": 5}, {"x": None})]
+    assert second == []
 
 
 def test_rows_that_change_during_the_audit_are_the_same_as_one_of_their_versions(
@@ -227,36 +273,6 @@ def test_a_changefeed_that_does_not_run_is_the_same_or_nothing_is_said(database:
         sql.execute("INSERT INTO t VALUES (2, 'b')")
         with pytest.raises(ConfigError, match=r"1 row of 2 differ.* so a change that was not delivered yet looks like"):
             feed.audit(runs=False)
-
-
-def test_columns_that_an_update_left_out_have_the_values_from_before(database: str, sql: Sql, tmp_path: Path) -> None:
-    sql.execute("CREATE TABLE t (id int PRIMARY KEY, big text, n int)")
-    sql.execute("ALTER TABLE t ALTER big SET STORAGE EXTERNAL")
-    sql.execute("INSERT INTO t SELECT g, repeat(g::text, 5000), 0 FROM generate_series(1, 20) g")
-    with delivering(database, tmp_path / "feed", "t") as feed:
-        sql.execute("UPDATE t SET n = 1 WHERE id <= 10")
-        sql.execute("UPDATE t SET id = 100 WHERE id = 5")  # all that is known of row 100 is its key and n
-        assert feed.audit()[0] == []
-        sql.execute("INSERT INTO t VALUES (3000, repeat('a', 9000), 1)")
-        feed.deliver()
-        sql.execute("UPDATE t SET n = 2 WHERE id = 3000")
-        assert feed.audit()[0] == []
-
-
-def test_a_table_that_got_and_lost_columns_is_compared_by_its_present_ones(
-    database: str, sql: Sql, tmp_path: Path
-) -> None:
-    sql.execute("CREATE TABLE t (id int PRIMARY KEY, v text, w int)")
-    sql.execute("INSERT INTO t VALUES (1, 'a', 1), (2, 'a', 2), (3, 'a', 3)")
-    with delivering(database, tmp_path / "feed", "t", spoil=without({2}, Op.UPDATE)) as feed:
-        sql.execute("ALTER TABLE t ADD COLUMN x int")
-        sql.execute("UPDATE t SET x = 5 WHERE id <= 2")
-        differences = feed.audit()[0]
-        assert [(each.key, each.source, each.destination) for each in differences] == [
-            ({"id": 2}, {"x": 5}, {"x": None})
-        ]
-        sql.execute("ALTER TABLE t DROP COLUMN x, ALTER w TYPE bigint")
-        assert feed.audit()[0] == []
 
 
 def test_values_that_the_source_converted_are_compared_only_if_they_were_delivered_again(

@@ -36,13 +36,13 @@ threading.Timer(0.05, print, ["a thread"]).start()
 sys.exit("why")
 """
 STARTER = """
-import sys, time
+import sys
 from pathlib import Path
 from cdc_core.spark.forked_python import ForkedPython
 directory = Path(sys.argv[1])
 forked = ForkedPython({}, scratch=directory, log_path=directory / "log")
 print(forked._server.pid, forked.program, flush=True)
-time.sleep(999)
+sys.stdin.readline()
 """
 
 
@@ -153,19 +153,24 @@ def test_only_workers_must_have_the_threads_of_a_task(module: str, threads: str 
     assert too_late({"OMP_NUM_THREADS": "1"}, wanted, module) == names
 
 
-def test_it_has_no_terminal_at_which_it_could_be_stopped(tmp_path: Path) -> None:
-    """Of a group in the background, whoever reads from it is."""
-    starter = STARTER.replace("time.sleep(999)", "sys.stdin.readline()")
+def test_it_has_no_terminal_at_which_it_could_be_stopped_and_nothing_is_left_when_its_starter_is_killed(
+    tmp_path: Path,
+) -> None:
+    """Of a group in the background, whoever reads from a terminal is stopped."""
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execv(sys.executable, [sys.executable, "-c", starter, str(tmp_path)])
+        os.execv(sys.executable, [sys.executable, "-c", STARTER, str(tmp_path)])
     try:
-        server = psutil.Process(int(os.read(terminal, 100).split()[0]))
+        with os.fdopen(terminal, closefd=False) as lines:
+            number, program = lines.readline().split()
+        server = psutil.Process(int(number))
         eventually(lambda: server.terminal() is None, what="the server without a terminal")
+        assert Path(program).exists()
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         os.close(terminal)
+    eventually(lambda: not server.is_running() and not Path(program).parent.exists(), what="the end of the server")
 
 
 def test_what_a_process_prints_is_seen_whatever_becomes_of_it(forked: ForkedPython, modules: Path) -> None:
@@ -211,16 +216,6 @@ def test_without_its_server_it_is_the_real_python(tmp_path: Path, modules: Path)
         assert "pyarrow" not in json.loads(output)["loaded"]
     finally:
         python.end()
-
-
-def test_nothing_is_left_when_its_starter_is_killed(tmp_path: Path) -> None:
-    words = [sys.executable, "-c", STARTER, str(tmp_path)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as starter:
-        assert starter.stdout is not None
-        pid, program = starter.stdout.readline().split()
-        server = psutil.Process(int(pid))
-        starter.kill()
-    eventually(lambda: not server.is_running() and not Path(program).parent.exists(), what="the end of the server")
 
 
 def test_only_its_user_may_ask_it(forked: ForkedPython) -> None:
