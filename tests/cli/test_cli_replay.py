@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from cdc_core.cli.main import main
 from cdc_core.config.resolve import resolve
 from cdc_core.config.toml_file import read_changefeed
 from cdc_core.engine.fencing import RunLock
-from cdc_core.plugins.entry_points import PLUGINS, published
+from cdc_core.plugins.entry_points import PLUGINS, Published, published
 from cdc_core.plugins.host import PluginHost
 
 TOML = """
@@ -34,6 +35,11 @@ resolved = true
 """
 
 
+@cache
+def installed() -> list[Published]:
+    return [claim for claims in published(PLUGINS).values() for claim in claims]
+
+
 @pytest.fixture(autouse=True)
 def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scripted source and sink beside what is installed."""
@@ -42,8 +48,7 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
         sink(options="cdc_testing.scripted:JournalOptions", output="messages"),
         REFERENCE_SINK,
     )
-    installed = [claim for claims in published(PLUGINS).values() for claim in claims]
-    host = PluginHost([*installed, source_of(scripted, "cdc-paper")])
+    host = PluginHost([*installed(), source_of(scripted, "cdc-paper")])
     monkeypatch.setattr(PluginHost, "load", lambda: host)
 
 

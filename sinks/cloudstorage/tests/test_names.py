@@ -13,7 +13,7 @@ from cdc_sink_cloudstorage.names import (
     partition_of,
     timestamp_text,
 )
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_core import Timestamp
@@ -95,12 +95,14 @@ def test_parsing_the_path_of_a_resolved_file_gives_the_file(
     assert parse_name(resolved.path(partition_format)) == resolved
 
 
+@settings(max_examples=40)
 @given(st.lists(data_files, max_size=8), st.sampled_from(FORMATS))
 def test_paths_sort_in_the_order_of_writing(files: list[DataFile], partition_format: PartitionFormat) -> None:
     by_path = sorted(files, key=lambda file: file.path(partition_format))
     assert [sort_key(file) for file in by_path] == sorted(map(sort_key, files))
 
 
+@settings(max_examples=40)
 @given(st.lists(data_files, max_size=8), timestamps, st.sampled_from(FORMATS))
 def test_a_resolved_file_sorts_after_all_data_up_to_it_and_before_all_later_data(
     files: list[DataFile], timestamp: Timestamp, partition_format: PartitionFormat
@@ -115,6 +117,7 @@ def test_a_name_is_one_path_component_without_wildcards(file: DataFile) -> None:
     assert not set('/\\*?[]{}:"<>|#\0\n') & set(file.name)
 
 
+@settings(max_examples=50)
 @given(topics, topics)
 def test_different_topics_have_different_names(one: str, other: str) -> None:
     assert (escape_topic(one) == escape_topic(other)) == (one == other)
