@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from cdc_core.store.progress import Progress, ProgressStore, store_url
 
 @pytest.fixture(autouse=True)
 def empty_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.freeze()  # a cache collects garbage whenever it opens something: in a worker, among little
     monkeypatch.setattr(writer, "_sinks", WorkerCache())
     monkeypatch.setattr(writer, "_epoch_checks", WorkerCache())
     monkeypatch.setattr(writer, "_coordinators", WorkerCache(size=1))
