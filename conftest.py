@@ -17,12 +17,12 @@ from xdist.scheduler import LoadFileScheduling
 
 collect_ignore_glob = ["plugins/template*"]  # .ci/check_outside.py tests them where they are installed
 pytest_plugins = [
+    "cdc_testing.costs",
     "cdc_testing.fast_disk",
     "cdc_testing.fixtures",
     "cdc_testing.shared_servers",
     "cdc_testing.kafka_fixtures",
     "cdc_testing.store_fixtures",
-    "cdc_testing.costs",
     "cdc_testing.counts",
     "cdc_testing.table_rows",
     "cdc_testing.webhook_server",

@@ -39,7 +39,7 @@ def test_time_of_this_process_and_of_ended_children_counts_once() -> None:
     burn(0.3)
     with child(PARENT, BURN.format(0.5)) as process:
         while_it_lives = spent.read()
-        assert 0.8 <= while_it_lives < 1.6
+        assert 0.75 <= while_it_lives < 1.6
         process.communicate("\n")
         assert while_it_lives <= spent.read() < while_it_lives + 0.5
 
@@ -48,7 +48,7 @@ def test_time_of_a_process_that_was_killed_counts() -> None:
     spent = ProcessorTime()
     with child(BURN.format(0.3) + "print(flush=True)\ninput()"):
         pass
-    assert 0.3 <= spent.read() < 1.0
+    assert 0.25 <= spent.read() < 1.0
 
 
 @pytest.fixture

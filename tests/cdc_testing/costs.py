@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +19,10 @@ import psutil
 import pytest
 from cdc_testing.budgets import costs_file, dearest
 
-__all__ = ["ProcessorTime"]
+__all__ = ["ProcessorTime", "start_of"]
 
 _OUTPUT = "costs"
+_recorders: list[_Recorder] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +111,20 @@ class _Recorder:
         return self.costs.setdefault(self._names[-1], {"cpu_s": 0.0, "wall_s": 0.0, "tests": 0})
 
 
+@contextmanager
+def start_of(name: str) -> Iterator[None]:
+    """What the block takes belongs to the start of *name*, which tests of several files share, and to no file."""
+    with _recorders[-1].inside(f"start of {name}") if _recorders else nullcontext():
+        yield
+
+
 class _Costs:
     """The plugin: each process records, the first one writes."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._recorder = _Recorder()
+        _recorders.append(self._recorder)
         self._sums: dict[str, dict[str, float]] = {}
         self._begun = time.monotonic()
 

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
+from cdc_testing.costs import start_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,7 +77,8 @@ class KeptSpark:
         if self._session is None or not is_alive(self._session):
             self.close()
             self._directory = TemporaryDirectory(prefix="cdc-spark-", ignore_cleanup_errors=True)
-            self._session = open_session(name, {}, log_path=self.directory / "spark.log")
+            with start_of("Spark"):
+                self._session = open_session(name, {}, log_path=self.directory / "spark.log")
         return self._session
 
     def _close_dead(self, session: SparkSession) -> None:
