@@ -12,7 +12,7 @@ import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_sink_cloudstorage.stored_bodies import StoredBodies
 from cdc_testing.fixtures import fresh_database
-from cdc_testing.local_engine import LocalEngine, resolved_feed
+from cdc_testing.local_engine import LocalEngine, installed_plugins, resolved_feed
 
 from cdc_core import ChangeReader, ConfigError, HistoryLostError, Op, OptionError, RowBatch, Timestamp
 from cdc_core.errors import UnknownPluginError
@@ -69,6 +69,13 @@ class Shop:
             before = self.engine.high_water
             while self.engine.high_water <= before:
                 self.engine.step()
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reader would look for the installed plugins, which takes as long as it takes to read."""
+    plugins = installed_plugins()
+    monkeypatch.setattr("cdc_core.readback.reader.PluginHost.load", lambda: plugins)
 
 
 @pytest.fixture
