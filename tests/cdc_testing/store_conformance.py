@@ -1,4 +1,4 @@
-"""The sink suite for real object stores, with sizes that keep the tests small."""
+"""The sink suites for real object stores, with sizes that keep the tests small."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from cdc_conformance import SinkConformance
+from cdc_conformance.sinks.crashes import Crashes
+from cdc_conformance.sinks.destination import Destination
+from cdc_conformance.sinks.failures import Failures
+from cdc_conformance.sinks.fixtures import SinkFixtures
+from cdc_conformance.sinks.flushes import Flushes
+from cdc_conformance.sinks.leftovers import Leftovers
+from cdc_conformance.sinks.resolved import Resolved
+from cdc_conformance.sinks.secrecy import Secrecy
+from cdc_conformance.sinks.stalls import Stalls
 
 from cdc_core import MB
 
-__all__ = ["ObjectStoreConformance"]
+__all__ = ["ObjectStoreConformance", "ObjectStoreFixtures"]
 
 
-class ObjectStoreConformance(SinkConformance):
-    """The part of the suite that S3, Google Cloud Storage and Azure share."""
+class ObjectStoreFixtures(SinkFixtures):
+    """What the suites of S3, Google Cloud Storage and Azure share."""
 
-    __test__ = False
     sink = "cloudstorage"
     capabilities = frozenset({"disturbance", "stall", "unreachable"})
 
@@ -33,3 +40,11 @@ class ObjectStoreConformance(SinkConformance):
     def memory_bound_bytes(self) -> int:
         """Open files, uploads twice (a request has its own copy), one batch, and the memory of the clients."""
         return 40 * MB
+
+
+class ObjectStoreConformance(
+    Destination, Flushes, Crashes, Resolved, Failures, Stalls, Secrecy, Leftovers, ObjectStoreFixtures
+):
+    """The promises that a store's client can break. S3 has all: what files contain is the same in every store."""
+
+    kind = "sink"

@@ -17,8 +17,6 @@ pytestmark = pytest.mark.slow
 class TestCloudStorageOnAzure(ObjectStoreConformance):
     """Azurite, which checks signatures."""
 
-    __test__ = True
-
     @pytest.fixture(autouse=True)
     def no_retries(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Do not retry when the store is down."""

@@ -17,8 +17,6 @@ pytestmark = pytest.mark.slow
 class TestCloudStorageOnGcs(ObjectStoreConformance):
     """fake-gcs-server behind a gate that checks tokens."""
 
-    __test__ = True
-
     @pytest.fixture(autouse=True)
     def no_retries(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Do not retry when the store is down: gcsfs would retry for half a minute."""

@@ -6,18 +6,17 @@ import secrets
 from collections.abc import Mapping, Sequence
 
 import pytest
+from cdc_conformance import SinkConformance
 from cdc_sink_cloudstorage import s3
 from cdc_testing.disturbance import ServerDisturbance
 from cdc_testing.object_stores import SeaweedFS
-from cdc_testing.store_conformance import ObjectStoreConformance
+from cdc_testing.store_conformance import ObjectStoreFixtures
 
 pytestmark = pytest.mark.slow
 
 
-class TestCloudStorageOnS3(ObjectStoreConformance):
+class TestCloudStorageOnS3(ObjectStoreFixtures, SinkConformance):
     """SeaweedFS, which checks signatures."""
-
-    __test__ = True
 
     @pytest.fixture(autouse=True)
     def no_retries(self, monkeypatch: pytest.MonkeyPatch) -> None:
