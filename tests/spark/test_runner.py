@@ -109,7 +109,7 @@ def test_changefeeds_run_side_by_side_and_each_delivers_everything(feeds: Callab
     assert {name: each and each.values["phase"] for name, each in status.items()} == dict.fromkeys("abc", "complete")
 
 
-def test_a_changefeed_that_fails_ends_alone(feeds: Callable[[str], Feeds]) -> None:
+def test_a_changefeed_that_fails_ends_alone_and_starts_again_beside_the_other(feeds: Callable[[str], Feeds]) -> None:
     feed = feeds("ab")
     good = feed.start("a", once=False)
     begun(feed, "a")
@@ -118,9 +118,10 @@ def test_a_changefeed_that_fails_ends_alone(feeds: Callable[[str], Feeds]) -> No
     assert isinstance(failed.error, TerminalSinkError)
     assert good.outcome is None
     eventually(lambda: len(feed.journal("a").numbers()) >= TOTAL, what="all rows of a")
+    assert outcome(feed.start("b")) == Outcome("complete")
+    assert good.outcome is None
     good.stop()
     assert outcome(good) == Outcome("stopped")
-    assert outcome(feed.start("b")) == Outcome("complete")
     assert feed.faults() == []
 
 
@@ -134,8 +135,8 @@ def test_one_that_is_refused_from_the_start_ends_alone(on_threads: Callable[[str
     assert bad.status.error == "table counter is missing"
 
 
-def test_a_changefeed_is_paused_and_resumed_while_another_goes_on(feeds: Callable[[str], Feeds]) -> None:
-    feed = feeds("ab")
+def test_a_changefeed_is_paused_and_resumed_while_another_goes_on(on_threads: Callable[[str], Feeds]) -> None:
+    feed = on_threads("ab")
     paused, other = feed.start("a", once=False), feed.start("b", once=False)
     begun(feed, "a")
     begun(feed, "b")
