@@ -146,11 +146,11 @@ def test_a_feed_that_ends_anywhere_goes_on_there(
     databases: tuple[str, str], shards: Sequence[Sql], tmp_path: Path
 ) -> None:
     for number, sql in enumerate(shards):
-        sql.execute("INSERT INTO items SELECT n * 2 + %s, repeat('x', 200) FROM generate_series(1, 3000) n", [number])
+        sql.execute("INSERT INTO items SELECT n * 2 + %s, repeat('x', 200) FROM generate_series(1, 1500) n", [number])
 
     options = {"scan_chunk_size": "64KB", "scan_round": 0.1, "max_step_bytes": "64KB"}
     with closing(engine(databases, tmp_path, **options)) as feed:
-        for number in range(8):
+        for number in range(4):
             feed.run()
             for _ in range(4):
                 for sql in shards:
