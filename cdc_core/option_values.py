@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import types
@@ -94,6 +95,7 @@ def parse_value(hint: Any, value: Any, *, flag: bool = False) -> Any:
     raise TypeError(f"options cannot have the type {hint!r}")
 
 
+@functools.cache
 def is_table(hint: Any) -> bool:
     """Return whether an option of type *hint* is a dict, or a dict or None."""
     choices = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)

@@ -47,12 +47,12 @@ class Published:
     @classmethod
     def of_entry_point(cls, entry_point: EntryPoint) -> Published:
         """Return what an installed distribution publishes."""
-        dist = entry_point.dist
+        metadata = None if entry_point.dist is None else entry_point.dist.metadata  # parsed at each access
         return cls(
             name=entry_point.name,
             load=entry_point.load,
-            distribution=entry_point.name if dist is None else dist.name,
-            version="unknown" if dist is None else dist.version,
+            distribution=entry_point.name if metadata is None else metadata["Name"],
+            version="unknown" if metadata is None else metadata["Version"],
         )
 
     @property
