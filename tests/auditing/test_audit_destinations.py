@@ -116,7 +116,9 @@ def assert_finds_what_is_lost(audited: Audited, sql: Sql, database: str) -> None
 ENRICHED = {"envelope": "enriched", "enriched_properties": "source"}
 
 
-@pytest.mark.parametrize("envelope", [{}, ENRICHED], ids=["wrapped", "enriched"])
+@pytest.mark.parametrize(
+    "envelope", [pytest.param({}, id="wrapped"), pytest.param(ENRICHED, id="enriched", marks=pytest.mark.slow)]
+)
 def test_avro_in_kafka_is_read_with_the_schemas_of_its_registry(
     envelope: Mapping[str, Any],
     database: str,
