@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 
@@ -74,10 +75,12 @@ def watch(
 
 def print_messages(feed: ResolvedChangefeed, *, as_json: bool) -> None:
     """Print the messages of *feed* as they come, until it ends. Raises: as `Watch`."""
-    with closing(Watch(feed, looked_at=True)) as watched:
+    # Not in the main thread: ADBC handles SIGINT there during its calls, and loses one that comes as a call ends.
+    with ThreadPoolExecutor(1, thread_name_prefix="watch") as pool, closing(Watch(feed, looked_at=True)) as watched:
         if not as_json:
             click.echo("table,key,value")
-        for batch in watched.batches():  # echo flushes
+        batches = watched.batches()
+        while (batch := pool.submit(next, batches, None).result()) is not None:  # echo flushes
             lines = _json_lines(batch, embedded=feed.encoder.name == "json") if as_json else _csv_lines(batch)
             click.echo(lines, nl=False)
 
