@@ -56,5 +56,10 @@ def _plain(value: Any) -> Any:
     if not hasattr(value, "getClass"):
         return value
     if value.getClass().getSimpleName() == "Struct":
-        return {field.name(): _plain(value.get(field)) for field in value.schema().fields()}
-    return [_plain(item) for item in value]
+        return {field.name(): _plain(value.get(field)) for field in _items(value.schema().fields())}
+    return [_plain(item) for item in _items(value)]
+
+
+def _items(of: Any) -> list[Any]:
+    """Return the items of a Java list. In a process that has imported pyspark, iterating ends with an error."""
+    return [of.get(number) for number in range(of.size())]

@@ -182,6 +182,7 @@ def test_an_answer_that_is_not_read(hasty: Web) -> None:
         connection.settimeout(30)
         connection.connect(("127.0.0.1", hasty.port))
         connection.sendall(f"GET /large HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {VIEW}\r\n\r\n".encode())
+        connection.recv(1, socket.MSG_PEEK)  # the answer has begun
         eventually_empty(hasty)
         read = 0
         with contextlib.suppress(ConnectionResetError):

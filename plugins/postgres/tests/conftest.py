@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
+from cdc_rangefeed_postgres import planner
 from cdc_testing.postgres import Sql
 
 
@@ -31,3 +32,9 @@ def threads_ahead() -> Callable[[], set[threading.Thread]]:
 @pytest.fixture(scope="session", autouse=True)
 def resolve_soon(marks_of_idle_tables: None) -> None:
     """Also with servers of a test's own."""
+
+
+@pytest.fixture
+def usual_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle source is resolved once a second, as in production: no step comes between what a test does."""
+    monkeypatch.setattr(planner, "_IDLE_NS", 1_000_000_000)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cdc_rangefeed_postgres import planner
 from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.token import PostgresToken
 from cdc_testing.engine import eventually
@@ -70,10 +69,7 @@ def test_scan_and_log_replay_to_the_table_while_it_is_written(database: str, sql
         assert sum(change.op is Op.SCAN for change in feed.changes) > 100
 
 
-def test_an_idle_source_is_resolved_once_a_second_and_writes_no_log(
-    database: str, sql: Sql, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(planner, "_IDLE_NS", 1_000_000_000)  # as in production: other tests do not wait for it
+def test_an_idle_source_is_resolved_once_a_second_and_writes_no_log(database: str, sql: Sql, usual_pace: None) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with feed_of(database, "t") as feed:
         feed.start()
@@ -150,7 +146,7 @@ def test_a_step_of_the_log_obeys_the_limit_and_splits_no_transaction(database: s
 
 @pytest.mark.parametrize(("beyond", "included"), [(0, False), (1, True)])
 def test_a_step_has_the_transactions_whose_commit_record_begins_before_its_end(
-    database: str, sql: Sql, beyond: int, included: bool
+    database: str, sql: Sql, usual_pace: None, beyond: int, included: bool
 ) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with feed_of(database, "t", initial_scan=False) as feed:

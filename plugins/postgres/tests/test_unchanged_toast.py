@@ -173,7 +173,7 @@ def test_a_row_that_takes_the_key_of_another_one_never_keeps_the_value_of_that_o
 
 
 @pytest.mark.parametrize("type_", ["text", "jsonb"])
-def test_large_values_are_looked_up_in_bounded_memory(database: str, sql: Sql, type_: str) -> None:
+def test_large_values_are_looked_up_in_bounded_memory(database: str, sql: Sql, usual_pace: None, type_: str) -> None:
     cast = "to_jsonb({})" if type_ == "jsonb" else "{}"
     sql.execute(f"ALTER TABLE t ALTER big TYPE {type_} USING {cast.format('big')}")
     value = cast.format("repeat('x', 8000000)")
