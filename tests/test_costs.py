@@ -71,6 +71,8 @@ def test_a_file_over_its_budget_by_more_than_half_is_named(budget_file: Path) ->
     assert said.startswith("tests/test_dear.py took 30.1 s of processor time, and its budget is 20 s (fast). Make its")
     assert not list(budgets.exceeded("slow", cost(test_other=7.4)))
     assert len(list(budgets.exceeded("slow", cost(test_other=7.6)))) == 1
+    of_spark = {"tests/spark/test_first.py": {"cpu_s": 12.4, "wall_s": 0.0, "tests": 1}}
+    assert not list(budgets.exceeded("fast", of_spark))
 
 
 def test_what_was_measured_becomes_the_budget(budget_file: Path) -> None:
