@@ -54,7 +54,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if section is not None and hasattr(config, "workerinput"):
         of = budgets(section)
         files = [item.nodeid.partition("::")[0] for item in items]
-        first = sorted(dict.fromkeys(files), key=lambda file: (not file.startswith(_WITH_SPARK), -of.get(file, 0)))
+        together = _WITH_SPARK if section == "fast" else ()
+        first = sorted(dict.fromkeys(files), key=lambda file: (not file.startswith(together), -of.get(file, 0)))
         place = {file: number for number, file in enumerate(first)}
         items.sort(key=lambda item: place[item.nodeid.partition("::")[0]])
 
