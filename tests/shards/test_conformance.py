@@ -20,6 +20,11 @@ class TestShards(RangefeedConformance):
     # A position is of one database. `disturbance` and `inspection` ask about one, and test_shards.py about both.
     capabilities = frozenset(CAPABILITIES) - {"cursors", "disturbance", "inspection"}
 
+    @pytest.fixture(autouse=True)
+    def usual_pace(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Promises of an idle source are about the time after which it is resolved in production."""
+        monkeypatch.setattr("cdc_rangefeed_postgres.planner._IDLE_NS", 1_000_000_000)
+
     @pytest.fixture
     def rangefeed_uri(self, database: str, postgres_server: EmbeddedPostgres) -> Iterator[str]:
         other = other_shard(database)

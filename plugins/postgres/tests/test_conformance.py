@@ -39,6 +39,7 @@ class ClosedDatabase:
         sql.execute(alter.format(text.Identifier(self._database), text.SQL(answer)))
 
 
+@pytest.mark.usefixtures("usual_pace")
 class TestPostgres(RangefeedConformance):
     rangefeed = "postgres"
     capabilities = frozenset(CAPABILITIES)
