@@ -21,7 +21,7 @@ class StartSessions:
     A registered data source holds a plain HashMap of environment variables, which all tasks carry and into which Spark
     writes when a query starts. Two queries that start at once would damage a shared one for good, and no task could be
     read again. Spark looks data sources up by name, but not before the query runs: in the copy of its session that the
-    query got when it started. So a session is for one start at a time, and each start registers both anew.
+    query got when it started. So a session serves one start at a time, and each start registers both again.
 
     Sessions are kept, as Spark never forgets one in which a query started: a listener of it stays in the context.
     """

@@ -171,6 +171,8 @@ class _Costs:
         scratch.replace(file)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._config.getoption("lf", False):
+            return
         run = json.loads(costs_file().read_text())[self._config.option.markexpr or "all"]
         terminalreporter.write_line(f"{run['cpu_s']:,.0f} s of processor time in {run['wall_s']:,.0f} s")
         if self._config.getoption("--costs"):

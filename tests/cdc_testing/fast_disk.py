@@ -24,11 +24,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
     What a run that failed has left stays until the next one.
     """
-    if "TMPDIR" in os.environ or not _is_suitable():
+    if "TMPDIR" in os.environ:
         return
-    for path in _MEMORY.glob(f"{_PREFIX}*"):
+    for path in _MEMORY.glob(f"{_PREFIX}*"):  # before it is asked how much room there is
         if not Path("/proc", path.name.removeprefix(_PREFIX)).is_dir():
             shutil.rmtree(path, ignore_errors=True)
+    if not _is_suitable():
+        return
     directory = _MEMORY / f"{_PREFIX}{os.getpid()}"
     directory.mkdir(mode=0o755)  # servers of another account enter it
     os.environ["TMPDIR"] = tempfile.tempdir = str(directory)
