@@ -74,9 +74,18 @@ START_OVER = (
 
 
 class CdcError(Exception):
-    """Root of the tree. Never raised itself."""
+    """Root of the tree. Never raised itself.
+
+    `repairable` says that nothing is wrong with what the user wrote or the source holds: someone repairs the cause
+    elsewhere, such as a password, a permission, a certificate, a topic or a bucket. A changefeed that has delivered
+    something before tries again, as after any failure that is not an outage; another one ends at once.
+    """
 
     exit_status = 1
+
+    def __init__(self, *message: object, repairable: bool = False) -> None:
+        super().__init__(*message)
+        self.repairable = repairable
 
 
 class ConfigError(CdcError, ValueError):
@@ -113,8 +122,10 @@ class RetryableError(CdcError):
     `max_attempts` times, and for `give_up_after`.
     """
 
-    def __init__(self, message: str, *, retry_after_s: float | None = None, outage: bool = True) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, *, retry_after_s: float | None = None, outage: bool = True, repairable: bool = False
+    ) -> None:
+        super().__init__(message, repairable=repairable)
         self.retry_after_s = retry_after_s
         self.outage = outage
 
@@ -157,8 +168,8 @@ class RowError(CdcError):
     None: it is tried alone first, which saves most of the search, and a wrong one does no harm.
     """
 
-    def __init__(self, message: str, *, row: int | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, row: int | None = None, repairable: bool = False) -> None:
+        super().__init__(message, repairable=repairable)
         self.row = row
 
 
@@ -226,6 +237,8 @@ def to_wire(error: CdcError) -> str:
     """
     kind = next(cls for cls in type(error).__mro__ if _BY_NAME.get(cls.__name__) is cls)
     payload: dict[str, Any] = {"type": kind.__name__, "message": str(error)}
+    if error.repairable:
+        payload["repairable"] = True
     if isinstance(error, RetryableError):
         payload |= {"retry_after_s": error.retry_after_s, "outage": error.outage}
     if isinstance(error, UnplannedSchemaError):
@@ -240,6 +253,4 @@ def from_wire(text: str) -> CdcError | None:
         return None
     payload = json.loads(base64.b64decode(found.group(1)))
     cls = _BY_NAME[payload.pop("type")]
-    if issubclass(cls, RetryableError):
-        return cls(payload.pop("message"), **payload)
-    return cls(payload["message"])
+    return cls(payload.pop("message"), **payload)

@@ -30,7 +30,7 @@ from cdc_core.engine.requests import RescanRequests, TraceRequests
 from cdc_core.engine.resolved_marks import emit_last_resolved_mark
 from cdc_core.engine.run_events import RunEvents
 from cdc_core.engine.run_status import RunStatus, WatchError
-from cdc_core.engine.saved_progress import SavedProgress, has_advanced
+from cdc_core.engine.saved_progress import SavedProgress, has_advanced, saved_steps
 from cdc_core.engine.starting import register, start_token
 from cdc_core.engine.status_sampler import StatusSampler
 from cdc_core.engine.stop_flag import StopFlag
@@ -146,7 +146,7 @@ class Run:
                 self._say(phase="starting Spark")
                 opening = self._opening = pool.submit(self._host.hold, self._feed.name, self._feed.modules)
                 try:
-                    check_and_prepare(self._feed, self._store, self._check_executors, self._queries.delivered)
+                    self._check_and_prepare()
                 except BaseException:  # a refusal does not wait for Spark
                     opening.cancel()
                     self._host.let_go(self._feed.name)
@@ -175,16 +175,9 @@ class Run:
                 return "stopped"
             except (FencedError, WatchError):
                 raise
-            except FINAL as error:
-                reason: Exception = error
-                final: CdcError | None = error
             except Exception as error:
-                self._queries.learn(error)
-                if not self.steady:
-                    self._patience.refuse_to_begin(error, opened=self._opened)
-                if has_advanced(self._feed.name, self._store, since=self._from):
-                    self._patience.reset()
-                reason, final = error, self._judge(error)
+                reason: Exception = error
+                final = self._final(error)
             if final is not None:
                 if not self.steady or self._feed.options.on_error != "pause" or self._job_epoch is not None:
                     raise final
@@ -193,6 +186,24 @@ class Run:
                 self._patience.reset()
             elif self._wait(reason, self._patience.next_wait_s(reason)):
                 return "stopped"
+
+    def _final(self, error: Exception) -> CdcError | None:
+        """Return what ends the run after an attempt failed by *error*, None if another one follows. Raises: likewise,
+        of a run that has not begun.
+        """
+        repairable = self._may_be_repaired(error)
+        if isinstance(error, FINAL) and not repairable:
+            return error
+        self._queries.learn(error)
+        if not self.steady and not repairable:
+            self._patience.refuse_to_begin(error, opened=self._opened)
+        if has_advanced(self._feed.name, self._store, since=self._from):
+            self._patience.reset()
+        return self._judge(error)
+
+    def _may_be_repaired(self, error: Exception) -> bool:
+        """Return whether *error* is due to a change elsewhere, because the changefeed has delivered something before."""
+        return isinstance(error, CdcError) and error.repairable and saved_steps(self._feed.name, self._store) > 0
 
     def _pause(self, reason: str, error: CdcError) -> bool:
         """Pause the changefeed for *error*; return True when it was resumed, False when told to stop before."""
@@ -308,21 +319,44 @@ class Run:
         self._check_stop()
         return slots
 
+    def _check_and_prepare(self) -> None:
+        """Return when the changefeed can run. Raises: as the function of that name."""
+
+        def check() -> None:
+            check_and_prepare(self._feed, self._store, self._check_executors, self._queries.delivered)
+
+        self._patiently(check, self._may_be_repaired)
+
     def _check_executors(self, schemas: Sequence[TableSchema]) -> None:
         """Return when every executor can run tasks of the changefeed. Raises: ConfigError, QueryHostError."""
-        while not self._host.is_local:
+
+        def check() -> None:
+            self._hold()
+            self._say(phase="checking executors")
+            check_executors(self._feed, schemas, self._host, self._state_dir, stopped=self._orders.stop.is_set)
+            self._check_stop()
+
+        def passes(error: Exception) -> bool:
+            its_own = isinstance(error, QueryHostError) and self._patience.is_its_own(error)
+            return isinstance(error, RetryableError) and not its_own
+
+        if not self._host.is_local:
+            self._patiently(check, passes)
+
+    def _patiently(self, check: Callable[[], None], passes: Callable[[Exception], bool]) -> None:
+        """Call *check* until it returns, with waits after errors that may pass. Raises: the error of the last call."""
+        while True:
             try:
-                self._hold()
-                self._say(phase="checking executors")
-                check_executors(self._feed, schemas, self._host, self._state_dir, stopped=self._orders.stop.is_set)
-                self._check_stop()
-                return
-            except RetryableError as error:
-                if isinstance(error, QueryHostError) and self._patience.is_its_own(error):
+                return check()
+            except Exception as error:
+                if not passes(error):
                     raise
                 if (final := self._judge(error)) is not None:
                     raise final from None
+                self._status.keep(self._epoch)
                 if self._wait(error, self._patience.next_wait_s(error)):
+                    raise Stopped from None
+                if self._orders.pause is not None and not self._pause_as_asked():
                     raise Stopped from None
 
     def _quietly(self, end: Callable[[], object]) -> None:

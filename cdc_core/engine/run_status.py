@@ -24,7 +24,7 @@ class WatchError(Exception):
 class RunStatus:
     """The status of one run of changefeed *name*. *watch* is called with each one; `now` is the last.
 
-    It is in *store* from the first attempt on: before, that of another run is there.
+    It is in *store* from the first attempt or wait on: before, that of another run is there.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class RunStatus:
 
     @property
     def is_kept(self) -> bool:
-        """Whether an attempt of this run began."""
+        """Whether an attempt of this run began, or it waits for one."""
         return self._record is not None
 
     def continue_from(self, high_water: Timestamp) -> None:
@@ -49,7 +49,7 @@ class RunStatus:
         self.now = replace(self.now, high_water=high_water, retries=retries)
 
     def keep(self, epoch: int) -> None:
-        """Keep the status in the store, now that attempt *epoch* began."""
+        """Keep the status in the store, under *epoch*."""
         self._record = self._record or StatusRecord(self._name, self._store)
         self._epoch = epoch
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from cdc_core.errors import RetryableError
 from cdc_core.rangefeed import Token
+from cdc_core.telemetry import metrics
 from cdc_core.timestamp import Timestamp
 
 if TYPE_CHECKING:
     from cdc_core.store.progress import Progress, ProgressStore
 
-__all__ = ["Saved", "SavedFlag", "SavedProgress", "has_advanced"]
+__all__ = ["Saved", "SavedFlag", "SavedProgress", "has_advanced", "saved_steps"]
 
 _LOAD_S = 1.0
 """Progress is loaded this often at most, however often it is saved."""
@@ -85,3 +86,9 @@ def has_advanced(name: str, store: ProgressStore, *, since: Token | None) -> boo
         progress = store.load(name)
         return since is not None and progress is not None and progress.token != since
     return False
+
+
+def saved_steps(name: str, store: ProgressStore) -> float:
+    """Return how many steps of the changefeed were ever saved. Raises: RetryableError."""
+    progress = store.load(name)
+    return 0.0 if progress is None else progress.tally.value(metrics.STEPS)

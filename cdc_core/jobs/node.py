@@ -14,6 +14,7 @@ from typing import Any
 from cdc_core.engine.error_text import one_line
 from cdc_core.engine.fencing import RunLock
 from cdc_core.engine.query_host import QueryHost
+from cdc_core.engine.saved_progress import saved_steps
 from cdc_core.engine.supervisor import Supervisor
 from cdc_core.errors import ConfigError, RetryableError
 from cdc_core.jobs.adoption import choose, successor, unable
@@ -30,7 +31,7 @@ from cdc_core.jobs.reverting import Reverting
 from cdc_core.jobs.schedules import Schedules
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.jobs.time_limit import TimeLimit, end_process
-from cdc_core.jobs.work import Work, saved_steps
+from cdc_core.jobs.work import Work
 from cdc_core.options import format_duration
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.job_values import Adoption, JobRecord, NodeRecord, Overview
@@ -340,7 +341,7 @@ class Node:
 
     def _made(self, adopted: Adoption, lease: Lease) -> Work:
         feed, settings = self._definitions.resolve(adopted.name), self._settings
-        before = None if adopted.clean else saved_steps(self._store, adopted.name)
+        before = None if adopted.clean else saved_steps(adopted.name, self._store)
         how: dict[str, Any] = {
             "resume_command": f"cdc resume {adopted.name}",
             "job_epoch": adopted.epoch,

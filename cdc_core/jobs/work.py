@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.error_text import one_line
+from cdc_core.engine.saved_progress import saved_steps
 from cdc_core.engine.supervisor import Supervisor
 from cdc_core.errors import FencedError, RetryableError
 from cdc_core.jobs.child import ChildRun
@@ -13,9 +14,8 @@ from cdc_core.jobs.reverting import Reverting
 from cdc_core.masking import mask
 from cdc_core.store.job_values import Ended, NodeRecord
 from cdc_core.store.progress import ProgressStore
-from cdc_core.telemetry import metrics
 
-__all__ = ["Ending", "Work", "saved_steps"]
+__all__ = ["Ending", "Work"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Work:
         found = self._ending(store)
         if found is None or self.feed is None or self.steps_before is None:
             return found
-        return found if saved_steps(store, self.feed.name) > self.steps_before else replace(found, clean=False)
+        return found if saved_steps(self.feed.name, store) > self.steps_before else replace(found, clean=False)
 
     def _ending(self, store: ProgressStore) -> Ending | None:
         if isinstance(self.run, Reverting):
@@ -71,9 +71,3 @@ class Work:
         if self.feed.options.on_error == "pause":
             return Ending("paused", f"job failed ({text}) but is being paused because of on_error=pause")
         return Ending("failed", text)
-
-
-def saved_steps(store: ProgressStore, name: str) -> float:
-    """Return how many steps of changefeed *name* were ever saved. Raises: RetryableError."""
-    progress = store.load(name)
-    return 0.0 if progress is None else progress.tally.value(metrics.STEPS)

@@ -105,7 +105,7 @@ class Script:
     def raise_once(self, name: str) -> None:
         """Raise the error that order *name* names, as `Class message`; `kill` kills this process.
 
-        A line below the message is its cause's message; ` retry_after_s=` may end the message.
+        A line below the message is its cause's message; ` retry_after_s=` or ` repairable` may end the message.
         """
         text = self.once(name)
         if text is None:
@@ -115,10 +115,11 @@ class Script:
         kind, _, rest = text.partition(" ")
         message, _, cause = rest.partition("\n")
         message, _, wait_s = message.partition(" retry_after_s=")
+        more: dict[str, Any] = {"retry_after_s": float(wait_s)} if wait_s else {}
+        if message.endswith(" repairable"):
+            message, more = message.removesuffix(" repairable"), {"repairable": True}
         cls = getattr(cdc_errors, kind, None) or getattr(builtins, kind)
-        raise cls(message, **({"retry_after_s": float(wait_s)} if wait_s else {})) from (
-            ConnectionError(cause) if cause else None
-        )
+        raise cls(message, **more) from (ConnectionError(cause) if cause else None)
 
     def hold(self, name: str) -> None:
         """Block while order *name* is pending; say so by a file `NAME.held` as long as that lasts."""

@@ -146,6 +146,48 @@ def test_an_error_that_no_retry_cures_ends_the_run_with_its_sentence(
     assert "waiting to retry" not in engine.phases
 
 
+@pytest.mark.parametrize(
+    ("order", "text"),
+    [
+        ("flush", "TerminalSinkError the password is wrong: correct it"),
+        ("advance", "TerminalRangefeedError the certificate has expired: renew it"),
+        ("read", "ConfigError bucket 'x' is gone: create it"),
+    ],
+)
+def test_what_someone_repairs_elsewhere_is_waited_for_once_something_is_delivered(
+    order: str, text: str, engine: ThreadEngine
+) -> None:
+    orders = Orders(engine, ("flush", "OSError out of order"), (order, f"{text} repairable"))
+    assert engine.run(before_step=orders, **STEPS) == 0
+    assert orders.obeyed
+    assert text.partition(" ")[2] in [status.waiting_for for status in engine.statuses]
+    assert engine.journal.faults(total=STEPS["total"]) == []
+
+
+@pytest.mark.parametrize("order", ["check", "sink-check", "sink-prepare", "start"])
+def test_a_later_run_waits_for_a_repair_before_it_begins(order: str, engine: ThreadEngine) -> None:
+    assert engine.run(total=500) == 0
+    engine.script.order(order, "ConfigError the password is wrong: correct it repairable", times=2)
+    assert engine.run(total=1000) == 0
+    assert "the password is wrong: correct it" in [status.waiting_for for status in engine.statuses]
+    assert engine.saved >= 1000
+
+
+@pytest.mark.parametrize("order", ["check", "sink-check", "sink-prepare", "start", "advance", "flush"])
+def test_what_someone_repairs_elsewhere_ends_a_first_run_at_once(order: str, engine: ThreadEngine) -> None:
+    engine.script.order(order, "ConfigError the password is wrong: correct it repairable")
+    with pytest.raises(ConfigError, match="the password is wrong"):
+        engine.run(total=100)
+    assert "waiting to retry" not in engine.phases
+
+
+def test_a_repair_is_not_waited_for_for_ever(engine: ThreadEngine) -> None:
+    assert engine.run(total=100) == 0
+    engine.script.order("flush", "TerminalSinkError the password is wrong: correct it repairable", times=9)
+    with pytest.raises(TerminalError, match=r"the same step failed 3 times in .* reason: the password is wrong"):
+        engine.run(total=200, options={"max_attempts": 3, "give_up_after": Duration(0.0)})
+
+
 def test_a_fenced_run_stops_and_saves_nothing_more(engine: ThreadEngine) -> None:
     engine.script.order("hold-emit")
 
