@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.bank import TABLES, Bank, assert_faithful, open_bank
+from cdc_testing.files import last_resolved
 from cdc_testing.fixtures import fresh_database
 from cdc_testing.nodes import Nodes
 from cdc_testing.postgres import clock
@@ -28,7 +29,7 @@ def test_another_node_takes_over_what_a_killed_one_ran(
             killed.kill()
             nodes.until_delivering("bank", but_not=killed)
         now = clock(database)
-        nodes.eventually("all is resolved", lambda: nodes.high_water("bank") >= now)
+        nodes.eventually("all is resolved", lambda: last_resolved(files) >= now)
     assert_faithful(files, database)
 
 
