@@ -202,7 +202,7 @@ class Run:
         return self._judge(error)
 
     def _may_be_repaired(self, error: Exception) -> bool:
-        """Return whether *error* is due to a change elsewhere, because the changefeed has delivered something before."""
+        """Return whether *error* is due to a later change elsewhere: the changefeed has delivered something before."""
         return isinstance(error, CdcError) and error.repairable and saved_steps(self._feed.name, self._store) > 0
 
     def _pause(self, reason: str, error: CdcError) -> bool:
