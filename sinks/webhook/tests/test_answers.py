@@ -25,6 +25,14 @@ def test_every_misconfigured_status_has_a_remedy() -> None:
     assert not [answer.status for answer in misconfigured if not answer.remedy]
 
 
+def test_only_what_someone_changes_at_the_endpoint_is_repairable() -> None:
+    answers = [Answer(status=status) for status in range(200, 600)]
+    repairable = {answer.status for answer in answers if answer.repairable}
+    assert {302, 303, 307, 401, 402, 403, 404, 405, 407} <= repairable
+    assert not {301, 308, 400, 408, 409, 410, 414, 422, 429, 431, 451, 500, 503} & repairable
+    assert {Answer(status=status).meaning for status in repairable} == {Meaning.MISCONFIGURED}
+
+
 @pytest.mark.parametrize(
     ("value", "date", "seconds"),
     [

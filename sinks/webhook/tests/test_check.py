@@ -16,7 +16,17 @@ from cdc_sink_webhook.destination import WebhookDestination
 from cdc_sink_webhook.sink import WebhookSink
 from cdc_testing.webhook_server import WebhookServer
 
-from cdc_core import CdcError, ConfigError, Encoder, RetryableSinkError, RowBatch, SinkContext, SliceInfo, Timestamp
+from cdc_core import (
+    CdcError,
+    ConfigError,
+    Encoder,
+    RetryableSinkError,
+    RowBatch,
+    SinkContext,
+    SliceInfo,
+    TerminalSinkError,
+    Timestamp,
+)
 
 Context = Callable[..., SinkContext]
 
@@ -48,6 +58,7 @@ def refusal(context: SinkContext) -> str:
     with pytest.raises(ConfigError) as raised:
         WebhookDestination(context).check()
     assert raised.value.exit_status == 2
+    assert raised.value.repairable is not any(word in str(raised.value) for word in ("option", "format", "would send"))
     assert "\n" not in str(raised.value)
     return str(raised.value)
 
@@ -101,20 +112,47 @@ def test_a_missing_client_certificate_is_reported(
     assert text.endswith(". Set another client_cert and client_key")
 
 
-def test_a_tls_alert_about_the_client_certificate_is_reported(context: Context, server: WebhookServer) -> None:
+@pytest.fixture
+def alerting_port(server: WebhookServer) -> Iterator[int]:
+    """The port of an endpoint that answers a missing client certificate with an alert."""
     secured = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     secured.load_cert_chain(server.certificates.server_cert, server.certificates.server_key)
     secured.load_verify_locations(server.certificates.ca)
     secured.verify_mode = ssl.CERT_REQUIRED
 
-    def refuse(listening: socket.socket) -> None:
-        with suppress(ssl.SSLError), secured.wrap_socket(listening.accept()[0], server_side=True):
-            pass
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                connection = listening.accept()[0]
+                with suppress(ssl.SSLError), secured.wrap_socket(connection, server_side=True):
+                    pass
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        threading.Thread(target=refuse, args=(listening,), daemon=True).start()
-        text = refusal(context(f"webhook-https://localhost:{listening.getsockname()[1]}", server.trust))
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join(60)
+
+
+def test_a_tls_alert_about_the_client_certificate_is_reported(
+    context: Context, server: WebhookServer, alerting_port: int
+) -> None:
+    text = refusal(context(f"webhook-https://localhost:{alerting_port}", server.trust))
     assert text.endswith("certificate required). Set client_cert and client_key")
+
+
+def test_in_a_run_a_certificate_that_is_not_accepted_may_be_repaired(
+    context: Context, server: WebhookServer, alerting_port: int, rows: Callable[..., RowBatch]
+) -> None:
+    for uri, options in ((server.uri(), {}), (f"webhook-https://localhost:{alerting_port}", server.trust)):
+        sink = WebhookSink(context(uri, options))
+        sink.begin(SliceInfo(step=0, index=0, lower=Timestamp(1)))
+        sink.emit(rows([1]))
+        with pytest.raises(TerminalSinkError, match=r"(?i)failed: .*certificate.*\. Check the certificate") as failed:
+            sink.flush()
+        sink.close()
+        assert failed.value.repairable
 
 
 def test_a_server_without_tls_is_reported(context: Context, plain_server: WebhookServer) -> None:

@@ -195,23 +195,24 @@ def test_retries_may_be_unlimited(
     assert delivered(server, path) == [1]
 
 
-@pytest.mark.parametrize("status", [302, 401, 403, 404, 405, 415])
-def test_a_wrong_setting_stops_the_changefeed_after_the_last_retry(
+@pytest.mark.parametrize("status", [301, 302, 401, 403, 404, 405, 407, 414, 415])
+def test_a_setting_that_someone_must_change_fails_at_once(
     open_sink: OpenSink, rows: Rows, server: WebhookServer, path: str, status: int
 ) -> None:
     fault = {"share": 1, "status": status, "headers": {"location": server.uri("/elsewhere")}}
     server.faults(random=[fault])
     error = error_of(lambda: write(open_sink(), rows([1])))
     assert isinstance(error, TerminalSinkError)
-    assert f"failed 4 times: answer {status}. " in str(error)
-    assert len(server.requests(path)) == 4
+    assert error.repairable is (status not in (301, 414))
+    assert f"failed: answer {status}. " in str(error)
+    assert len(server.requests(path)) == 1
     assert not server.requests("/elsewhere")
 
 
-def test_a_temporary_wrong_setting_does_no_harm(
+def test_a_setting_is_tried_again_when_the_endpoint_says_when(
     open_sink: OpenSink, rows: Rows, server: WebhookServer, path: str
 ) -> None:
-    server.faults([{"status": 404}, {"status": 403}])
+    server.faults([{"status": 404, "headers": {"retry-after": "0"}}, {"status": 403, "headers": {"retry-after": "0"}}])
     write(open_sink(), rows([1]))
     assert delivered(server, path) == [1]
 
@@ -220,7 +221,9 @@ def test_an_endpoint_that_is_gone_is_not_retried(
     open_sink: OpenSink, rows: Rows, server: WebhookServer, path: str
 ) -> None:
     server.faults([{"status": 410}])
-    assert isinstance(error_of(lambda: write(open_sink(), rows([1]))), TerminalSinkError)
+    error = error_of(lambda: write(open_sink(), rows([1])))
+    assert isinstance(error, TerminalSinkError)
+    assert not error.repairable
     assert len(server.requests(path)) == 1
 
 
@@ -283,6 +286,7 @@ def test_a_refused_mark_stops_the_changefeed(open_resolved_sink: OpenResolvedSin
     server.faults([{"status": 422, "text": "what is resolved?"}])
     error = error_of(lambda: open_resolved_sink().emit_resolved(Timestamp(5)))
     assert isinstance(error, TerminalSinkError)
+    assert not error.repairable
     assert "refuses a resolved mark: answer 422: what is resolved?" in str(error)
 
 

@@ -39,15 +39,15 @@ def test_the_reason_and_the_time_of_a_retry_are_reported_while_a_call_waits(
     flush: Callable[..., dict[str, Any]],
     server: WebhookServer,
 ) -> None:
-    server.faults(random=[{"share": 1.0, "status": 401, "text": "wrong token"}])
+    server.faults(random=[{"share": 1.0, "status": 500, "text": "out of order"}])
     task = Task(open_sink(flush(retry={"Max": "inf", "Backoff": "200ms"})), rows([1]))
     task.start()
     eventually(lambda: len([repeat for repeat in task.repeats if repeat]) > 1, what="a second retry")
     now = time.time()
     first, second = [repeat for repeat in task.repeats if repeat][:2]
     request = f"request to https://localhost:{server.port}"
-    assert first.reason == f"{request} failed: answer 401: wrong token"
-    assert second.reason == f"{request} failed 2 times: answer 401: wrong token"
+    assert first.reason == f"{request} failed: answer 500: out of order"
+    assert second.reason == f"{request} failed 2 times: answer 500: out of order"
     assert second.next_at - first.next_at > 0.1
     assert second.next_at < now + 1
     server.faults()
@@ -62,7 +62,7 @@ def test_a_call_that_waits_for_the_endpoint_ends_when_a_newer_attempt_has_begun(
     flush: Callable[..., dict[str, Any]],
     server: WebhookServer,
 ) -> None:
-    server.faults(random=[{"share": 1.0, "status": 401, "text": "wrong token"}])
+    server.faults(random=[{"share": 1.0, "status": 500, "text": "out of order"}])
     sink, asked = open_sink(flush(retry={"Max": "inf", "Backoff": "10ms"})), 0
 
     def may_continue() -> None:

@@ -17,7 +17,7 @@ class Meaning(Enum):
     DELIVERED = "the endpoint has accepted the rows"
     BUSY = "the endpoint may accept the same request later"
     CONFLICT = "the endpoint may be processing the same request already; if it keeps answering so, it refuses the rows"
-    MISCONFIGURED = "the endpoint refuses every request until somebody changes a setting; retry first, then stop"
+    MISCONFIGURED = "the endpoint refuses every request until somebody changes a setting"
     GONE = "the endpoint wants no more requests"
     REFUSED = "the endpoint refuses the content of at least one row"
 
@@ -41,6 +41,8 @@ _MISCONFIGURED = {
     451: "The endpoint refuses the content for legal reasons: choose another endpoint",
     511: "The network requires a login",
 }
+_IN_THE_CHANGEFEED = frozenset({301, 308, 414, 431, 451})
+"""Misconfigured for good: only the options of the changefeed can be changed."""
 _LONGEST_WAIT_S = 86_400.0
 _REDIRECTED = "Redirects are not followed: put the final URL into the sink URI"
 
@@ -65,6 +67,11 @@ class Answer:
         if self.status == 409:
             return Meaning.CONFLICT
         return Meaning.GONE if self.status == 410 else Meaning.REFUSED
+
+    @property
+    def repairable(self) -> bool:
+        """Whether somebody changes a setting at the endpoint, or in front of it, so that the same request succeeds."""
+        return self.meaning is Meaning.MISCONFIGURED and self.status not in _IN_THE_CHANGEFEED
 
     @property
     def remedy(self) -> str:

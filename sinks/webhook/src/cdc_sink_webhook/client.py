@@ -32,11 +32,15 @@ _MAX_SHOWN = 200
 
 
 class NoAnswerError(Exception):
-    """No answer arrived, so it is unknown whether the endpoint has the request. `dropped`: the connection broke."""
+    """No answer arrived, so it is unknown whether the endpoint has the request.
 
-    def __init__(self, reason: str, *, dropped: bool = False) -> None:
+    `dropped`: the connection broke. `refused`: one side does not accept the certificate of the other.
+    """
+
+    def __init__(self, reason: str, *, dropped: bool = False, refused: bool = False) -> None:
         super().__init__(reason)
         self.dropped = dropped
+        self.refused = refused
 
 
 class Client:
@@ -116,7 +120,7 @@ class Client:
             waited = format_duration(self._timeout_s)
             raise NoAnswerError(f"no answer within webhook_client_timeout = {waited}") from None
         except httpcore2.ConnectError as error:
-            raise NoAnswerError(f"cannot connect ({self._shown(str(error))})") from error
+            raise NoAnswerError(f"cannot connect ({self._shown(str(error))})", refused=_is_refusal(error)) from error
         except (
             httpcore2.NetworkError,
             httpcore2.ProtocolError,
@@ -126,6 +130,7 @@ class Client:
             raise NoAnswerError(
                 f"the connection broke before the answer was complete ({self._shown(why) or type(error).__name__})",
                 dropped=True,
+                refused=_is_refusal(error),
             ) from error
 
     async def aclose(self) -> None:
@@ -171,6 +176,16 @@ class Client:
         """Return the beginning of *text* as one line, without secrets."""
         line = re.sub(r"[\s\x00-\x1f\x7f]+", " ", self._mask(text)).strip()
         return line if len(line) <= _MAX_SHOWN else line[:_MAX_SHOWN] + "…"
+
+
+def _is_refusal(error: BaseException | None) -> bool:
+    """Return whether *error* says that one side does not accept the certificate of the other, or its TLS."""
+    while error is not None:
+        if isinstance(error, ssl.SSLError):
+            alert = error.reason or ""
+            return isinstance(error, ssl.SSLCertVerificationError) or ("ALERT" in alert and "INTERNAL" not in alert)
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

@@ -71,7 +71,7 @@ class Delivery:
     async def deliver(self, request: Request) -> Delivered:
         """Return the outcome of *request*. No other request with one of its keys may be in flight meanwhile.
 
-        Raises: RetryableSinkError when all retries have failed; TerminalSinkError when a retry cannot help.
+        Raises: RetryableSinkError when all retries have failed; TerminalSinkError when an immediate retry cannot help.
         """
         if request.header_bytes > MOST_HEADERS and len(request.row_numbers):
             return Delivered(refused=[RefusedRow(index=int(request.row_numbers[0]), reason=_too_long(request))])
@@ -109,10 +109,16 @@ class Delivery:
             try:
                 answer = await self._client.post(request)
             except NoAnswerError as error:
+                failure = str(error)
+                if error.refused:
+                    raise TerminalSinkError(
+                        f"{self._failed(failure, attempts=retries + 1)}. Check the certificate of the endpoint, and"
+                        " ca_cert, client_cert and client_key",
+                        repairable=True,
+                    ) from None
                 if error.dropped and not dropped_before:  # servers close connections that have served long
                     dropped_before = True
                     continue
-                failure = str(error)
             else:
                 about_row = answer.status == _HEADERS_TOO_LARGE and request.header_bytes > LARGE_HEADERS
                 if answer.meaning in (Meaning.DELIVERED, Meaning.REFUSED) or about_row:
@@ -122,7 +128,11 @@ class Delivery:
             last, too_long = retries == self._max_retries, asked_s > _MAX_WAIT_S
             if answer is not None and answer.meaning is Meaning.CONFLICT and last and not too_long:
                 return answer
-            if last or too_long or (answer is not None and answer.meaning is Meaning.GONE):
+            at_once = answer is not None and (
+                answer.meaning is Meaning.GONE
+                or (answer.meaning is Meaning.MISCONFIGURED and answer.retry_after_s is None)
+            )
+            if last or too_long or at_once:
                 raise self._error(failure, answer, attempts=retries + 1, too_long=too_long)
             wait_s = max(self._backoff(retries), asked_s)
             retries += 1
@@ -147,7 +157,7 @@ class Delivery:
         text = self._failed(failure, attempts=attempts)
         if answer is None or answer.meaning is Meaning.BUSY or too_long:  # a long Retry-After asks for a retry
             return RetryableSinkError(text, retry_after_s=None if answer is None else answer.retry_after_s)
-        return TerminalSinkError(f"{text}. {answer.remedy}")
+        return TerminalSinkError(f"{text}. {answer.remedy}", repairable=answer.repairable)
 
     def _failed(self, failure: str, *, attempts: int) -> str:
         times = f" {attempts} times" if attempts > 1 else ""

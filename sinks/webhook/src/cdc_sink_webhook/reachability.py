@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import socket
 import ssl
+from functools import partial
 
 from cdc_core import ConfigError
 from cdc_sink_webhook.endpoint import Endpoint
 
 __all__ = ["check_reachable"]
+
+_repairable = partial(ConfigError, repairable=True)
+"""Nothing here is wrong with an endpoint that accepted rows before."""
 
 _LIMIT_S = 5.0
 _REFUSAL_LIMIT_S = 0.5
@@ -29,27 +33,27 @@ def check_reachable(endpoint: Endpoint, context: ssl.SSLContext | None, *, clien
                 context.set_alpn_protocols(["h2", "http/1.1"])
                 with context.wrap_socket(connection, server_hostname=endpoint.ascii_host) as secured:
                     if not _stays_open(secured):
-                        raise ConfigError(
+                        raise _repairable(
                             f"{endpoint} closes the connection after the TLS handshake; it probably requires a client"
                             f" certificate. Set {_other(client_cert)}client_cert and client_key"
                         )
     except ssl.SSLCertVerificationError as error:
-        raise ConfigError(
+        raise _repairable(
             f"the certificate of {endpoint} is not trusted ({error.verify_message.rstrip('.')}). Set ca_cert, or"
             " correct the host of the sink URI"
         ) from error
     except ssl.SSLError as error:
-        raise ConfigError(
+        raise _repairable(
             f"the TLS handshake with {endpoint} failed ({_reason(error)}). {_remedy(error, client_cert=client_cert)}"
         ) from error
     except socket.gaierror as error:
-        raise ConfigError(f"the host of {endpoint} has no address. Correct the sink URI") from error
+        raise _repairable(f"the host of {endpoint} has no address. Correct the sink URI") from error
     except TimeoutError as error:
-        raise ConfigError(
+        raise _repairable(
             f"{endpoint} did not answer within {_LIMIT_S:g} s. Correct the sink URI, or start the endpoint"
         ) from error
     except OSError as error:
-        raise ConfigError(
+        raise _repairable(
             f"cannot connect to {endpoint} ({error.strerror or error}). Correct the sink URI, or start the endpoint"
         ) from error
 
