@@ -18,7 +18,8 @@ from cdc_sink_cloudstorage.sink import CloudStorageSink
 from cdc_sink_cloudstorage.store_problem import os_problem
 from cdc_sink_cloudstorage.temporary_names import TemporaryNames
 
-from cdc_core import ConfigError, RetryableSinkError, SliceInfo, TerminalSinkError, Timestamp
+from cdc_core import ConfigError, RetryableSinkError, SliceInfo, Timestamp
+from cdc_core.errors import is_outage
 
 OpenDestination = Callable[..., CloudStorageDestination]
 NOBODY = 65534
@@ -96,6 +97,7 @@ def test_check_names_a_directory_without_write_permission(open_destination: Open
         f"sink directory {parent}/out cannot be used: {parent} is not writable for user id {user}."
         " Grant that user write permission, or choose another directory"
     )
+    assert refused.value.repairable
 
 
 def test_check_names_a_directory_without_search_permission(open_destination: OpenDestination) -> None:
@@ -203,21 +205,27 @@ def test_a_failed_write_leaves_nothing_behind(root: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("number", "kind", "remedy"),
     [
-        (errno.ENOSPC, RetryableSinkError, ". Free some space there"),
-        (errno.EDQUOT, RetryableSinkError, ". Free some space there or raise the quota"),
-        (errno.EROFS, RetryableSinkError, ". Mount the file system writable"),
-        (errno.EACCES, RetryableSinkError, ". Grant this process's user write permission there"),
-        (errno.EPERM, RetryableSinkError, ". Grant this process's user write permission there"),
-        (errno.EIO, RetryableSinkError, ""),
-        (errno.ESTALE, RetryableSinkError, ""),
-        (errno.ENAMETOOLONG, TerminalSinkError, ". Shorten topic_prefix or the path of the sink"),
-        (errno.EXDEV, TerminalSinkError, ". Keep all directories below the root on one file system"),
+        (errno.ENOSPC, "outage", ". Free some space there"),
+        (errno.EDQUOT, "outage", ". Free some space there or raise the quota"),
+        (errno.EROFS, "repairable", ". Mount the file system writable"),
+        (errno.EACCES, "repairable", ". Grant this process's user write permission there"),
+        (errno.EPERM, "repairable", ". Grant this process's user write permission there"),
+        (errno.ENOTDIR, "counted", ". Remove the file that is in the place of a directory"),
+        (errno.EISDIR, "counted", ". Remove the directory that is in the place of the file"),
+        (errno.EIO, "outage", ""),
+        (errno.ESTALE, "outage", ""),
+        (errno.ENAMETOOLONG, "permanent", ". Shorten topic_prefix or the path of the sink"),
+        (errno.EXDEV, "permanent", ". Keep all directories below the root on one file system"),
     ],
 )
-def test_only_permanent_failures_end_the_changefeed(number: int, kind: type[Exception], remedy: str) -> None:
-    error = os_problem(OSError(number, "in other words")).failure("/data/x")
-    assert type(error) is kind
+def test_only_what_lasts_ends_the_changefeed(number: int, kind: str, remedy: str) -> None:
+    problem = os_problem(OSError(number, "in other words"))
+    error = problem.failure("/data/x")
     assert str(error) == f"cannot write /data/x: {os.strerror(number)}{remedy}"
+    assert isinstance(error, RetryableSinkError) is (kind in ("outage", "counted"))
+    assert is_outage(error) is (kind == "outage")
+    assert error.repairable is (kind == "repairable")
+    assert problem.refusal("x").repairable is (kind != "permanent")
 
 
 def test_a_directory_that_was_removed_meanwhile_is_created_again(root: Path) -> None:

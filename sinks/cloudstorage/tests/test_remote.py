@@ -17,6 +17,7 @@ from cdc_sink_cloudstorage.sink import CloudStorageSink
 from fsspec.implementations.memory import MemoryFileSystem
 
 from cdc_core import ConfigError, RetryableSinkError, RowBatch, SliceInfo, TerminalSinkError, Timestamp
+from cdc_core.errors import is_outage
 
 OpenResolvedSink = Callable[..., CloudStorageResolvedSink]
 OpenDestination = Callable[..., CloudStorageDestination]
@@ -64,13 +65,14 @@ def test_an_object_store_gets_the_same_files_as_a_directory(
     [
         (
             PermissionError("Access Denied"),
-            RetryableSinkError,
+            "repairable",
             "Access Denied. Grant this process's user write permission there",
         ),
-        (FileNotFoundError("The specified bucket does not exist"), RetryableSinkError, "The specified bucket"),
-        (ConnectionError("reset"), RetryableSinkError, "reset"),
-        (RuntimeError("pool is closed"), RetryableSinkError, "RuntimeError: pool is closed"),
-        (OSError(errno.EINVAL, "bad"), TerminalSinkError, "Invalid argument"),
+        (FileNotFoundError("The specified bucket does not exist"), "repairable", "The specified bucket"),
+        (ConnectionError("reset"), "outage", "reset"),
+        (OSError("out of order"), "outage", "out of order"),
+        (RuntimeError("pool is closed"), "odd", "RuntimeError: pool is closed"),
+        (OSError(errno.EINVAL, "bad"), "permanent", "Invalid argument"),
     ],
 )
 def test_errors_of_clients_are_translated(
@@ -78,14 +80,16 @@ def test_errors_of_clients_are_translated(
     start: Timestamp,
     monkeypatch: pytest.MonkeyPatch,
     raised: Exception,
-    kind: type[Exception],
+    kind: str,
     reason: str,
 ) -> None:
     monkeypatch.setattr(MemoryFileSystem, "pipe_file", Mock(side_effect=raised))
-    with pytest.raises(kind) as failed:
+    with pytest.raises(RetryableSinkError if kind in ("outage", "odd") else TerminalSinkError) as failed:
         open_resolved_sink({"partition_format": "flat"}, uri="memory://bucket").emit_resolved(start)
     place = "memory://bucket/202004022058072107140000000000000.RESOLVED"
     assert str(failed.value).startswith(f"cannot write {place}: {reason}")
+    assert failed.value.repairable is (kind == "repairable")
+    assert is_outage(failed.value) is (kind == "outage")
 
 
 def test_check_says_why_a_store_cannot_be_listed(

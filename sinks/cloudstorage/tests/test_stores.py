@@ -9,16 +9,22 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
+from azure.core.exceptions import HttpResponseError
+from botocore.exceptions import ClientError
 from cdc_sink_cloudstorage import azure, s3
 from cdc_sink_cloudstorage.destination import CloudStorageDestination
 from cdc_sink_cloudstorage.options import CloudStorageOptions
+from cdc_sink_cloudstorage.s3_problems import s3_problem
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 from cdc_sink_cloudstorage.uris import open_file_system
 from cdc_testing.gcs_gate import GcsGate
 from cdc_testing.object_stores import S3_READER_KEY, S3_READER_SECRET, Azurite, SeaweedFS
 from cryptography.hazmat.primitives.asymmetric import rsa
+from gcsfs.retry import HttpError
+from google.auth.exceptions import RefreshError
 
-from cdc_core import ConfigError, RetryableSinkError, RowBatch, SliceInfo, TerminalSinkError, parse_options
+from cdc_core import CdcError, ConfigError, RetryableSinkError, RowBatch, SliceInfo, TerminalSinkError, parse_options
+from cdc_core.errors import is_outage
 
 OpenAt = Callable[[str], CloudStorageSink]
 Check = Callable[[str], None]
@@ -72,6 +78,14 @@ def write_to(rows: Callable[..., RowBatch], slice_of: Callable[..., SliceInfo]) 
         sink.flush()
 
     return write
+
+
+def require_meanings(failure: Callable[[int], CdcError], *, repairable: set[int]) -> None:
+    """Require what the *failure* of each HTTP status says about trying again."""
+    failures = {status: failure(status) for status in range(300, 600)}
+    assert {status for status, error in failures.items() if error.repairable} == repairable
+    assert {status for status, error in failures.items() if is_outage(error)} == {408, 429, *range(500, 600)}
+    assert {type(error) for status, error in failures.items() if status not in repairable} == {RetryableSinkError}
 
 
 # S3
@@ -162,14 +176,25 @@ def test_an_unknown_storage_class_ends_the_changefeed(open_at: OpenAt, write_to:
     assert str(failed.value).endswith(": the store does not know the storage class 'FROZEN'. Correct S3_STORAGE_CLASS")
 
 
-def test_a_removed_bucket_is_retried(open_at: OpenAt, write_to: WriteTo, seaweedfs: SeaweedFS) -> None:
+def test_a_removed_bucket_ends_the_attempt_and_may_be_repaired(
+    open_at: OpenAt, write_to: WriteTo, seaweedfs: SeaweedFS
+) -> None:
     fs = seaweedfs.file_system()
     fs.mkdir("shortlived")
     sink = open_at(seaweedfs.uri("x", bucket="shortlived"))
     write_to(sink)
     fs.rm("shortlived", recursive=True)
-    with pytest.raises(RetryableSinkError, match=r"the bucket does not exist\. Create it, or correct its name"):
+    expected = r"the bucket does not exist\. Create it, or correct its name"
+    with pytest.raises(TerminalSinkError, match=expected) as failed:
         write_to(sink)
+    assert failed.value.repairable
+
+
+def test_an_s3_key_that_was_rotated_may_be_repaired(open_at: OpenAt, write_to: WriteTo, seaweedfs: SeaweedFS) -> None:
+    for changes in ({"AWS_ACCESS_KEY_ID": "old"}, {"AWS_SECRET_ACCESS_KEY": "old"}):
+        with pytest.raises(TerminalSinkError, match="access key") as failed:
+            write_to(open_at(seaweedfs.uri("rotated", **changes)))
+        assert failed.value.repairable
 
 
 @pytest.mark.parametrize(
@@ -190,14 +215,14 @@ def test_a_removed_bucket_is_retried(open_at: OpenAt, write_to: WriteTo, seaweed
         (
             "ExpiredToken",
             {},
-            RetryableSinkError,
+            TerminalSinkError,
             "the temporary credentials have expired or are not valid. Get new ones, and set AWS_SESSION_TOKEN and both"
             " keys",
         ),
         (
             "RequestTimeTooSkewed",
             {},
-            RetryableSinkError,
+            TerminalSinkError,
             "the clocks of this machine and of the store differ too much. Set this machine's clock",
         ),
         ("KeyTooLongError", {}, TerminalSinkError, "the path is longer than S3 allows. Shorten topic_prefix"),
@@ -220,7 +245,6 @@ def test_errors_that_only_amazon_returns_are_reported(
     why: str,
 ) -> None:
     """SeaweedFS has one region and no temporary keys, so these responses are made as Amazon documents them."""
-    from botocore.exceptions import ClientError
 
     async def respond(*_: Any, **__: Any) -> None:
         raise ClientError({"Error": {"Code": code, "Message": "", **details}}, "PutObject")
@@ -229,6 +253,38 @@ def test_errors_that_only_amazon_returns_are_reported(
     with pytest.raises(kind) as failed:
         write_to(open_at(seaweedfs.uri("x")))
     assert f": {why}" in str(failed.value)
+
+
+REFUSED = {
+    *("NoSuchBucket", "AccessDenied", "AllAccessDisabled", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch"),
+    *("ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired", "RequestTimeTooSkewed"),
+}
+BUSY = {
+    *("SlowDown", "ServiceUnavailable", "503", "InternalError", "RequestTimeout", "RequestLimitExceeded"),
+    *("Throttling", "ThrottlingException", "TooManyRequestsException", "RequestThrottledException"),
+}
+
+
+@pytest.mark.parametrize("code", sorted(REFUSED | BUSY | {"Anything", "NoSuchUpload", "MethodNotAllowed"}))
+def test_each_code_of_s3_is_busy_repairable_or_counted(code: str) -> None:
+    """Without an HTTP status, as inside of an answer of status 200."""
+    failure = s3_failure(code)
+    assert failure.repairable is (code in REFUSED)
+    assert is_outage(failure) is (code in BUSY)
+    assert isinstance(failure, RetryableSinkError) is (code not in REFUSED)
+
+
+def test_each_status_of_s3_is_busy_repairable_or_counted() -> None:
+    require_meanings(lambda status: s3_failure("Anything", status), repairable={401, 403})
+
+
+def s3_failure(code: str, status: int | None = None) -> RetryableSinkError | TerminalSinkError:
+    response: Any = {"Error": {"Code": code, "Message": "no"}}
+    if status is not None:
+        response["ResponseMetadata"] = {"HTTPStatusCode": status}
+    problem = s3_problem(ClientError(response, "PutObject"), CloudStorageOptions())
+    assert problem is not None
+    return problem.failure("s3://b/x")
 
 
 # Google Cloud Storage
@@ -289,10 +345,29 @@ def test_gcs_works_again_when_revoked_credentials_are_restored(
     sink = open_at(gate.uri("revoked"))
     write_to(sink)
     gate.revoked = True
-    with pytest.raises(RetryableSinkError, match="Google rejected the credentials"):
+    with pytest.raises(TerminalSinkError, match="Google rejected the credentials") as failed:
         write_to(sink)
+    assert failed.value.repairable
     gate.revoked = False
     write_to(open_at(gate.uri("revoked")))
+
+
+def test_each_status_of_gcs_is_busy_repairable_or_counted(gate: GcsGate, open_at: OpenAt) -> None:
+    store: Any = open_at(gate.uri("x"))._store
+    require_meanings(
+        lambda status: store._problem(HttpError({"code": status, "message": "no"})).failure("gs://b/x"),
+        repairable={401, 403},
+    )
+
+
+@pytest.mark.parametrize("retryable", [False, True])
+def test_a_service_for_google_tokens_that_is_busy_refuses_nothing(
+    gate: GcsGate, open_at: OpenAt, retryable: bool
+) -> None:
+    store: Any = open_at(gate.uri("x"))._store
+    failure = store._problem(RefreshError("no", retryable=retryable)).failure("gs://b/x")  # type: ignore[no-untyped-call]
+    assert failure.repairable is not retryable
+    assert is_outage(failure) is retryable
 
 
 def test_gcs_uses_http_only(
@@ -343,6 +418,24 @@ def test_azure_check_says_what_is_wrong(
     at = {"container": container} if container else {}
     said = refusal(azurite.uri("x", **at, **changes))
     assert said == f"sink azure://{container or 'changefeeds'}/x cannot be used: {why}"
+
+
+def test_an_azure_key_that_was_rotated_and_a_missing_container_may_be_repaired(
+    open_at: OpenAt, write_to: WriteTo, azurite: Azurite
+) -> None:
+    for uri in (azurite.uri("x", AZURE_ACCOUNT_KEY="d3Jvbmc="), azurite.uri("x", container="missing")):
+        with closing(open_at(uri)) as sink, pytest.raises(TerminalSinkError, match=r"Azure|container") as failed:
+            write_to(sink)
+        assert failed.value.repairable
+
+
+def test_each_status_of_azure_is_busy_repairable_or_counted() -> None:
+    def failure(status: int) -> CdcError:
+        error = HttpResponseError("no")
+        error.status_code, error.reason = status, "no"
+        return azure._with_response(error, specified=True).failure("azure://b/x")
+
+    require_meanings(failure, repairable={401, 403, 404})
 
 
 def test_azure_check_accepts_a_path_that_does_not_exist(check: Check, azurite: Azurite) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import adlfs
+import aiohttp
 from azure.core import exceptions
 from azure.identity import AzureAuthorityHosts
 from azure.identity.aio import ClientSecretCredential
@@ -194,10 +195,12 @@ class AzureStore(FsspecStore):
                 return StoreProblem(
                     reason=f"Azure rejected the service principal ({said[:150].rstrip('.')})",
                     remedy="Check AZURE_CLIENT_ID, AZURE_CLIENT_SECRET and AZURE_TENANT_ID",
+                    repairable=True,
                 )
             return StoreProblem(
                 reason="no usable credentials for Azure were found",
                 remedy="Set AZURE_ACCOUNT_KEY with AUTH=specified, or Azure's own variables in the environment",
+                repairable=True,
             )
         if isinstance(error, exceptions.HttpResponseError):
             return _with_response(error, specified=specified)
@@ -209,6 +212,7 @@ class AzureStore(FsspecStore):
             return StoreProblem(
                 reason=f"the endpoint '{endpoint.scheme}://{endpoint.netloc}' cannot be reached",
                 remedy=f"Check the network{causes}",
+                repairable=isinstance(getattr(error, "inner_exception", None), aiohttp.ClientSSLError),
             )
         return None
 
@@ -219,17 +223,22 @@ def _with_response(error: exceptions.HttpResponseError, *, specified: bool) -> S
     where = "" if specified else " in the environment"
     if code in ("AuthenticationFailed", "InvalidAuthenticationInfo"):
         return StoreProblem(
-            reason="Azure rejected the key or token of the account", remedy=f"Check AZURE_ACCOUNT_KEY{where}"
+            reason="Azure rejected the key or token of the account",
+            remedy=f"Check AZURE_ACCOUNT_KEY{where}",
+            repairable=True,
         )
     if code in ("AuthorizationFailure", "AuthorizationPermissionMismatch", "InsufficientAccountPermissions", "403"):
         return StoreProblem(
             reason="Azure rejected these credentials or denied them access",
             remedy=f"Check AZURE_ACCOUNT_KEY{where}, the role Storage Blob Data Contributor and the account's network"
             " rules",
+            repairable=True,
         )
-    if code in ("ContainerNotFound", "ContainerBeingDeleted", "ContainerDisabled"):
+    if code in ("ContainerNotFound", "ContainerBeingDeleted", "ContainerDisabled", "404"):
         return StoreProblem(
-            reason="the container does not exist", remedy="Create it, or correct its name in the sink's URI"
+            reason="the container does not exist",
+            remedy="Create it, or correct its name in the sink's URI",
+            repairable=True,
         )
     if code in ("InvalidResourceName", "OutOfRangeInput"):
         return StoreProblem(
@@ -238,8 +247,10 @@ def _with_response(error: exceptions.HttpResponseError, *, specified: bool) -> S
             permanent=True,
         )
     message = str(error.reason or error.message).splitlines()[0].rstrip(".")
-    return StoreProblem(
-        reason=f"the store answered '{message}'", remedy=f"Look up {code} in the documentation of Azure Blob Storage"
+    return StoreProblem.of_answer(
+        error.status_code or 0,
+        reason=f"the store answered '{message}'",
+        remedy=f"Look up {code} in the documentation of Azure Blob Storage",
     )
 
 

@@ -113,23 +113,29 @@ class GcsStore(FsspecStore):
         refused = next((e for e in (error, error.__cause__) if isinstance(e, exceptions.RefreshError)), None)
         if refused is not None:
             said = str(refused.args[0] if refused.args else refused).splitlines()[0].rstrip(".")
-            return StoreProblem(reason=f"Google rejected the credentials ({said})", remedy=check)
+            return StoreProblem(
+                reason=f"Google rejected the credentials ({said})", remedy=check, repairable=not refused.retryable
+            )
         if isinstance(error, exceptions.DefaultCredentialsError):
             return StoreProblem(
                 reason="no usable credentials for Google Cloud were found",
                 remedy="Set CREDENTIALS with AUTH=specified, or GOOGLE_APPLICATION_CREDENTIALS in the environment",
+                repairable=True,
             )
         if isinstance(error, FileNotFoundError):
             return StoreProblem(
-                reason="the bucket does not exist", remedy="Create it, or correct its name in the sink's URI"
+                reason="the bucket does not exist",
+                remedy="Create it, or correct its name in the sink's URI",
+                repairable=True,
             )
         if isinstance(error, OSError) and str(error).startswith("Forbidden"):
             return _denied(_PERMISSIONS)
         if isinstance(error, HttpError):
             if str(error.code) == "401":
-                return StoreProblem(reason="Google rejected the credentials", remedy=check)
+                return StoreProblem(reason="Google rejected the credentials", remedy=check, repairable=True)
             message = str(error.message).splitlines()[0].rstrip(".")
-            return StoreProblem(
+            return StoreProblem.of_answer(
+                int(error.code or 0),
                 reason=f"the store answered '{message}'",
                 remedy="Look it up in the documentation of Google Cloud Storage",
             )
@@ -138,9 +144,12 @@ class GcsStore(FsspecStore):
             return StoreProblem(
                 reason=f"the endpoint {endpoint} cannot be reached",
                 remedy="Check the network" + (" and GCS_ENDPOINT" if self._options.gcs_endpoint else ""),
+                repairable=isinstance(error, aiohttp.ClientSSLError),
             )
         return None
 
 
 def _denied(permissions: Sequence[str]) -> StoreProblem:
-    return StoreProblem(reason="these credentials lack permissions", remedy=f"Grant them {', '.join(permissions)}")
+    return StoreProblem(
+        reason="these credentials lack permissions", remedy=f"Grant them {', '.join(permissions)}", repairable=True
+    )

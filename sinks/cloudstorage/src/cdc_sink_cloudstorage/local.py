@@ -109,7 +109,7 @@ class LocalStore(Store):
 
     def _refusal(self, place: Path, fault: str, remedy: str) -> ConfigError:
         what = "it" if place == self.root else str(place)
-        return ConfigError(f"sink directory {self.root} cannot be used: {what} {fault}. {remedy}")
+        return ConfigError(f"sink directory {self.root} cannot be used: {what} {fault}. {remedy}", repairable=True)
 
 
 class _Written(Staged):

@@ -76,7 +76,8 @@ class FsspecStore(Store):
             reason = self._masked(_first_line(error))
             raise ConfigError(
                 f"sink {self._shown} cannot be listed: {reason}. Check that it exists, and that the credentials in the"
-                " environment have access to it"
+                " environment have access to it",
+                repairable=True,
             ) from None
 
     def stage(self, path: str, chunks: Sequence[Chunk]) -> Staged:
@@ -156,7 +157,7 @@ class FsspecStore(Store):
     def _translate_errors(self, place: str, action: Callable[[], T]) -> T:
         """Run *action*. Raises: the sink's own errors, which name *place*, instead of the client's.
 
-        Clients raise all kinds of errors. Those that are not known to be permanent are retried.
+        Clients raise all kinds of errors. Those that are not known are retried, but not for ever.
         """
         try:
             return action()
@@ -169,7 +170,7 @@ class FsspecStore(Store):
             if problem is not None:
                 raise problem.failure(place) from None
             reason = self._masked(f"{type(error).__name__}: {_first_line(error)}")
-            raise RetryableSinkError(f"cannot write {place}: {reason}") from None
+            raise RetryableSinkError(f"cannot write {place}: {reason}", outage=False) from None
 
     def _masked(self, text: str) -> str:
         return text.replace(self._uri, self._shown)

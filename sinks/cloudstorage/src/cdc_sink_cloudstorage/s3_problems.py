@@ -22,6 +22,11 @@ _WRONG_REGION = {
 }
 _DENIED = {"403", "AccessDenied", "AllAccessDisabled", "AccountProblem", "Forbidden", "InvalidObjectState"}
 _EXPIRED = {"ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired"}
+_BUSY = {
+    *("BandwidthLimitExceeded", "InternalError", "OperationAborted", "RequestLimitExceeded", "RequestThrottled"),
+    *("RequestThrottledException", "RequestTimeout", "ServiceUnavailable", "SlowDown", "Throttling"),
+    *("ThrottlingException", "TooManyRequests", "TooManyRequestsException"),
+}
 _PERMANENT = {
     "EntityTooLarge": StoreProblem(
         reason="the file is larger than S3 allows", remedy="Lower file_size", permanent=True
@@ -49,22 +54,30 @@ def s3_problem(error: BaseException, options: CloudStorageOptions) -> StoreProbl
 def _with_response(code: str, response: dict[str, Any], options: CloudStorageOptions) -> StoreProblem | None:
     where = "" if is_specified(options, "S3") else " in the environment"
     if code == "InvalidAccessKeyId":
-        return StoreProblem(reason="S3 does not know the access key", remedy=f"Check AWS_ACCESS_KEY_ID{where}")
+        return StoreProblem(
+            reason="S3 does not know the access key", remedy=f"Check AWS_ACCESS_KEY_ID{where}", repairable=True
+        )
     if code == "SignatureDoesNotMatch":
         return StoreProblem(
             reason="the secret key does not match the access key",
             remedy=f"Check AWS_SECRET_ACCESS_KEY{where or ', which must be percent-encoded inside a URI'}",
+            repairable=True,
         )
     if code in _EXPIRED:
         return StoreProblem(
             reason="the temporary credentials have expired or are not valid",
             remedy=f"Get new ones, and set AWS_SESSION_TOKEN and both keys{where}",
+            repairable=True,
         )
     if code in _DENIED:
-        return StoreProblem(reason="these credentials lack permissions", remedy=f"Grant them {_PERMISSIONS}")
+        return StoreProblem(
+            reason="these credentials lack permissions", remedy=f"Grant them {_PERMISSIONS}", repairable=True
+        )
     if code == "NoSuchBucket":
         return StoreProblem(
-            reason="the bucket does not exist", remedy="Create it, or correct its name in the sink's URI"
+            reason="the bucket does not exist",
+            remedy="Create it, or correct its name in the sink's URI",
+            repairable=True,
         )
     if code in _WRONG_REGION:
         headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
@@ -82,12 +95,20 @@ def _with_response(code: str, response: dict[str, Any], options: CloudStorageOpt
         )
     if code == "RequestTimeTooSkewed":
         return StoreProblem(
-            reason="the clocks of this machine and of the store differ too much", remedy="Set this machine's clock"
+            reason="the clocks of this machine and of the store differ too much",
+            remedy="Set this machine's clock",
+            repairable=True,
         )
     if code in _PERMANENT:
         return _PERMANENT[code]
     message = str(response["Error"].get("Message") or code).splitlines()[0].rstrip(".")
-    return StoreProblem(reason=f"the store answered '{message}'", remedy=f"Look up {code} in the documentation of S3")
+    status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode") or (code if code.isdigit() else 0))
+    return StoreProblem.of_answer(
+        status,
+        reason=f"the store answered '{message}'",
+        remedy=f"Look up {code} in the documentation of S3",
+        busy=code in _BUSY,
+    )
 
 
 def _without_response(error: BaseException, options: CloudStorageOptions) -> StoreProblem | None:
@@ -97,11 +118,12 @@ def _without_response(error: BaseException, options: CloudStorageOptions) -> Sto
             reason="no usable credentials for S3 were found",
             remedy="Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY with AUTH=specified or in the environment, or set"
             " AWS_PROFILE",
+            repairable=True,
         )
     if isinstance(error, exceptions.ProfileNotFound):
-        return StoreProblem(reason=str(error), remedy="Correct AWS_PROFILE, or create the profile")
+        return StoreProblem(reason=str(error), remedy="Correct AWS_PROFILE, or create the profile", repairable=True)
     if isinstance(error, exceptions.NoRegionError):
-        return StoreProblem(reason="the region is not known", remedy="Set AWS_REGION")
+        return StoreProblem(reason="the region is not known", remedy="Set AWS_REGION", repairable=True)
     if isinstance(error, exceptions.InvalidRegionError):
         return StoreProblem(
             reason=f"'{options.aws_region}' is not a region", remedy="Correct AWS_REGION", permanent=True
@@ -110,6 +132,7 @@ def _without_response(error: BaseException, options: CloudStorageOptions) -> Sto
         return StoreProblem(
             reason=f"the endpoint {endpoint} has a certificate that is not trusted",
             remedy="Correct AWS_ENDPOINT, or set AWS_CA_BUNDLE to a file with the certificates of its authority",
+            repairable=True,
         )
     if isinstance(error, exceptions.HTTPClientError | exceptions.ConnectionError | ConnectionError | TimeoutError):
         return StoreProblem(
@@ -117,5 +140,7 @@ def _without_response(error: BaseException, options: CloudStorageOptions) -> Sto
             remedy=f"Check the network and {'AWS_ENDPOINT' if options.aws_endpoint else 'AWS_REGION'}",
         )
     if isinstance(error, ValueError) and "endpoint" in str(error).lower():
-        return StoreProblem(reason=f"{endpoint} is not an endpoint", remedy="Write AWS_ENDPOINT as https://host:port")
+        return StoreProblem(
+            reason=f"{endpoint} is not an endpoint", remedy="Write AWS_ENDPOINT as https://host:port", permanent=True
+        )
     return None

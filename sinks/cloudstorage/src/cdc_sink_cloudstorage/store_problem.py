@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import dataclass
+from typing import Self
 
 from cdc_core import ConfigError, RetryableSinkError, TerminalSinkError
 
@@ -15,22 +16,33 @@ __all__ = ["StoreProblem", "os_problem"]
 class StoreProblem:
     """A reason, such as "the bucket does not exist", and a remedy: a sentence without its full stop.
 
-    In `check` every problem is a configuration error. During a run the sink retries unless the problem is `permanent`:
-    an administrator can grant permissions, repair the network or create the bucket meanwhile.
+    In `check` every problem is a configuration error. During a run the sink retries unless the problem is `permanent`,
+    or `repairable`: someone must grant a permission, renew credentials or create the bucket.
     """
 
     reason: str
     remedy: str = ""
     permanent: bool = False
+    repairable: bool = False
+    outage: bool = True
+    """Whether the store is out of reach, busy or full, if the problem is neither of these."""
+
+    @classmethod
+    def of_answer(cls, status: int, *, reason: str, remedy: str, busy: bool = False) -> Self:
+        """Return the problem of an answer with an HTTP *status* that has no meaning of its own; 0 if there is none."""
+        outage = busy or status >= 500 or status in (408, 429)
+        return cls(reason=reason, remedy=remedy, repairable=status in (401, 403) and not busy, outage=outage)
 
     def refusal(self, shown: str) -> ConfigError:
         """Return the error that `check` raises for the sink *shown*."""
-        return ConfigError(f"sink {shown} cannot be used: {self}")
+        return ConfigError(f"sink {shown} cannot be used: {self}", repairable=not self.permanent)
 
     def failure(self, place: str) -> RetryableSinkError | TerminalSinkError:
         """Return the error to raise when *place* could not be written."""
-        kind = TerminalSinkError if self.permanent else RetryableSinkError
-        return kind(f"cannot write {place}: {self}")
+        text = f"cannot write {place}: {self}"
+        if self.permanent or self.repairable:
+            return TerminalSinkError(text, repairable=self.repairable)
+        return RetryableSinkError(text, outage=self.outage)
 
     def __str__(self) -> str:
         return f"{self.reason}. {self.remedy}" if self.remedy else self.reason
@@ -44,11 +56,19 @@ def os_problem(error: OSError) -> StoreProblem:
     """
     number = error.errno
     if number is None:  # clients of object stores set no number
-        remedy = _REMEDIES[errno.EACCES] if isinstance(error, PermissionError) else ""
-        return StoreProblem(reason=str(error) or type(error).__name__, remedy=remedy)
-    permanent = number in _PERMANENT
-    remedy = (_PERMANENT if permanent else _REMEDIES).get(number, "")
-    return StoreProblem(reason=os.strerror(number), remedy=remedy, permanent=permanent)
+        denied = isinstance(error, PermissionError)
+        return StoreProblem(
+            reason=str(error) or type(error).__name__,
+            remedy=_REPAIRABLE[errno.EACCES] if denied else "",
+            repairable=denied or isinstance(error, FileNotFoundError),
+        )
+    return StoreProblem(
+        reason=os.strerror(number),
+        remedy={**_PERMANENT, **_REPAIRABLE, **_REMEDIES}.get(number, ""),
+        permanent=number in _PERMANENT,
+        repairable=number in _REPAIRABLE,
+        outage=number not in _IN_THE_WAY,
+    )
 
 
 _LACKS_OPERATION = "The file system lacks an operation that the sink needs; choose another one"
@@ -61,13 +81,18 @@ _PERMANENT = {
     errno.ENOTSUP: _LACKS_OPERATION,
     errno.ENOSYS: _LACKS_OPERATION,
 }
-_REMEDIES = {
-    errno.ENOSPC: "Free some space there",
-    errno.EDQUOT: "Free some space there or raise the quota",
+_REPAIRABLE = {
     errno.EROFS: "Mount the file system writable",
     errno.EACCES: "Grant this process's user write permission there",
     errno.EPERM: "Grant this process's user write permission there",
+}
+_IN_THE_WAY = {
     errno.ENOTDIR: "Remove the file that is in the place of a directory",
     errno.EISDIR: "Remove the directory that is in the place of the file",
+}
+_REMEDIES = {
+    **_IN_THE_WAY,
+    errno.ENOSPC: "Free some space there",
+    errno.EDQUOT: "Free some space there or raise the quota",
     errno.ENOENT: "A directory of the sink was removed during the write",
 }
