@@ -21,7 +21,8 @@ class RegistryProxy:
 
     With *user* and *password* it answers 401 to everybody else. With *certificates* it speaks TLS, and can demand a
     certificate that their authority signed. `requests` lists what was asked, as "GET /subjects". While `failure` is a
-    status code it answers that; while `silent` is set it takes requests and does not answer.
+    status code it answers that; while `odd` is a status and a body it answers these, and with `cut` it ends the
+    connection before the body does. While `silent` is set it takes requests and does not answer.
     """
 
     def __init__(
@@ -35,6 +36,8 @@ class RegistryProxy:
     ) -> None:
         self.requests: list[str] = []
         self.failure: int | None = None
+        self.odd: tuple[int, bytes] | None = None
+        self.cut = False
         self._answering = threading.Event()
         self._answering.set()
         self.behind = urlsplit(url)
@@ -84,6 +87,8 @@ class RegistryProxy:
         """Return status, content type and body for a request. Called by threads of the server."""
         self.requests.append(f"{method} {path.removeprefix(self.behind.path)}")
         self._answering.wait()
+        if self.odd is not None:
+            return self.odd[0], _JSON, self.odd[1]
         if self.failure is not None:
             return self.failure, _JSON, b'{"error_code": %d, "message": "the proxy was told to fail"}' % self.failure
         if self.authorization is not None and headers.get("authorization") != self.authorization:
@@ -130,7 +135,8 @@ class _Handler(BaseHTTPRequestHandler):
         status, kind, answer = self.server.proxy.answer(self.command, self.path, body, headers)
         self.send_response(status)
         self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(answer)))
+        self.send_header("Content-Length", str(len(answer) + self.server.proxy.cut))
+        self.close_connection = self.server.proxy.cut
         self.end_headers()
         self.wfile.write(answer)
 

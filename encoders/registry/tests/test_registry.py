@@ -7,18 +7,21 @@ import json
 import logging
 import multiprocessing
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from cdc_schema_registry import Registry
-from cdc_schema_registry.calls import RefusedError, post
+from cdc_schema_registry.address import RegistryAddress
+from cdc_schema_registry.calls import RefusedError, post, translated
 from cdc_sink_kafka.demo.servers import Certificates
 from cdc_testing.kafka_fixtures import ProxyFactory
 from cdc_testing.kafka_fixtures import Registry as Server
 
 from cdc_core import ConfigError, RetryableError, TerminalError
+from cdc_core.errors import is_outage
 
 OWNER = "encoder 'json'"
 USER, PASSWORD = "k@y", "ge/heim:%&"
@@ -137,10 +140,10 @@ def test_a_registration_that_met_another_one_can_be_repeated(
 ) -> None:
     subject = f"{topic_prefix}foo-value"
 
-    def met_another(address: Any, path: str, body: Any) -> Any:
+    def met_another(address: Any, path: str, body: Any, **more: Any) -> Any:
         if path.startswith("subjects/") and path.endswith("/versions"):
             raise RefusedError(409, 409, "An artifact with this ID already exists.")
-        return post(address, path, body)
+        return post(address, path, body, **more)
 
     monkeypatch.setattr("cdc_schema_registry.registry.post", met_another)
     with pytest.raises(RetryableError, match=rf"a version of subject '{subject}': An artifact with this ID already"):
@@ -181,6 +184,7 @@ def test_credentials_are_sent_and_wrong_ones_refused_without_showing_them(
         for ask, refusal in asks:
             with pytest.raises(refusal, match="rejected the credentials") as refused:
                 ask()
+            assert getattr(refused.value, "repairable", False)
             assert proxy.url in str(refused.value)
             assert "geheim" not in str(refused.value) + repr(refused.value.__cause__) + repr(wrong)
 
@@ -195,8 +199,10 @@ def test_a_server_is_trusted_only_through_its_authority(
     careless.check(topic_prefix, schema_of("integer"), "JSON")
     for parameters in ("", f"?ca_cert={encoded(certificates.stranger_ca)}"):
         wary = Registry.of(proxy.url + parameters, owner=OWNER)
-        with pytest.raises(ConfigError, match=r"unreachable.*set 'ca_cert' to the certificate of its authority"):
-            wary.check(topic_prefix, schema_of("integer"), "JSON")
+        for ask, refusal in ((wary.check, ConfigError), (wary.register, TerminalError)):
+            with pytest.raises(refusal, match=r"trust.*set 'ca_cert' to the certificate of its authority") as refused:
+                ask(topic_prefix, schema_of("integer"), "JSON")
+            assert refused.value.repairable
 
 
 def test_a_client_presents_its_certificate(
@@ -228,16 +234,94 @@ def test_a_busy_registry_is_retryable_while_running_and_fails_a_check(
     assert registry.register(topic_prefix, schema_of("integer"), "JSON") > 0
 
 
-def test_a_user_without_rights_is_refused(registry_proxy: ProxyFactory, topic_prefix: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "said"), [(401, "rejected the cred"), (403, "denied access"), (404, "was not found"), (407, "proxy")]
+)
+def test_a_refusal_of_the_user_or_the_path_may_be_repaired(
+    registry_proxy: ProxyFactory, topic_prefix: str, status: int, said: str
+) -> None:
     proxy = registry_proxy()
-    proxy.failure = 403
-    with pytest.raises(ConfigError, match=f"denied access.*subject '{topic_prefix}'"):
-        Registry.of(proxy.url, owner=OWNER).check(topic_prefix, schema_of("integer"), "JSON")
+    proxy.failure = status
+    registry = Registry.of(proxy.url, owner=OWNER)
+    for ask, refusal in ((registry.check, ConfigError), (registry.register, TerminalError)):
+        with pytest.raises(refusal, match=rf"schema registry {proxy.url} .*{said}") as refused:
+            ask(topic_prefix, schema_of("integer"), "JSON")
+        assert refused.value.repairable
+
+
+MEANINGS = {401: "repairable", 403: "repairable", 404: "repairable", 407: "repairable"}
+MEANINGS |= dict.fromkeys((408, 425, 429, *range(500, 600)), "outage")
+
+
+def test_each_status_is_busy_repairable_or_a_refusal() -> None:
+    address = RegistryAddress(url="http://127.0.0.1:1")
+    for status in range(400, 600):
+        error = translated(address, "it", RefusedError(status, -1, "no"), checking=False)
+        assert MEANINGS.get(status) == ("outage" if is_outage(error) else "repairable" if error.repairable else None)
+        checked = translated(address, "it", RefusedError(status, -1, "no"), checking=True)
+        assert isinstance(checked, ConfigError)
+        assert checked.repairable is (status in MEANINGS)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (200, b"<html>\n<body>Please log in</body></html>", "'<html> <body>Please log in</body></html>'"),
+        (200, b"{}", "'{}'"),
+        (200, b'{"id": null}', """'{"id": null}'"""),
+        (200, b'{"id": "x"}', """'{"id": "x"}'"""),
+        (200, b"", "nothing"),
+        (204, b"", "nothing"),
+        (200, b'[{"id": 7}]', """'[{"id": 7}]'"""),
+        (200, b'{"id": ', """'{"id":'"""),
+        (200, b"\xff\xfe", "'"),
+        (302, b"", "HTTP 302"),
+        (308, b"moved", "HTTP 308"),
+        (200, b"x" * 10_000, f"'{'x' * 100}…'"),
+    ],
+)
+def test_an_odd_answer_is_named_and_retried_but_not_for_ever(
+    registry_proxy: ProxyFactory, topic_prefix: str, status: int, body: bytes, said: str
+) -> None:
+    proxy = registry_proxy()
+    url = with_user(proxy.url, USER, PASSWORD)
+    registry = Registry.of(url, owner=OWNER)
+    proxy.odd = (status, body)
+    asks: list[Callable[[], object]] = [
+        lambda: registry.register(topic_prefix, schema_of("integer"), "JSON"),
+        lambda: registry.latest(topic_prefix),
+        lambda: registry.schema(1_000_000_000),
+    ]
+    for ask in asks:
+        with pytest.raises(RetryableError) as raised:
+            ask()
+        assert not raised.value.outage
+        text = str(raised.value)
+        assert f"schema registry {proxy.url} " in text
+        assert f"it answered {said}" in text
+        assert text.endswith("no proxy or login page may answer in its place")
+        assert "\n" not in text
+    for check in (registry.check, lambda *_: registry.compatibility(topic_prefix)):
+        with pytest.raises(ConfigError, match="it answered ") as refused:
+            check(topic_prefix, schema_of("integer"), "JSON")
+        assert refused.value.repairable
+    proxy.odd = None
+    assert registry.register(topic_prefix, schema_of("integer"), "JSON") > 0
+
+
+def test_a_truncated_answer_is_named_and_retried_but_not_for_ever(
+    registry_proxy: ProxyFactory, topic_prefix: str
+) -> None:
+    proxy = registry_proxy()
+    proxy.odd, proxy.cut = (200, b'{"id": 1'), True
+    with pytest.raises(RetryableError, match=rf"schema registry {proxy.url} .*it answered .*body") as raised:
+        Registry.of(proxy.url, owner=OWNER).register(topic_prefix, schema_of("integer"), "JSON")
+    assert not raised.value.outage
 
 
 def test_an_unreachable_registry_is_retryable_while_running(topic_prefix: str) -> None:
     registry = Registry.of("http://me:geheim@127.0.0.1:1", owner=OWNER)
-    with pytest.raises(RetryableError, match=r"http://127\.0\.0\.1:1 is unreachable or not a registry: .*refused"):
+    with pytest.raises(RetryableError, match=r"http://127\.0\.0\.1:1 is unreachable: .*refused"):
         registry.register(topic_prefix, schema_of("integer"), "JSON")
     with pytest.raises(ConfigError, match="unreachable"):
         registry.check(topic_prefix, schema_of("integer"), "JSON")
@@ -246,7 +330,7 @@ def test_an_unreachable_registry_is_retryable_while_running(topic_prefix: str) -
 def test_a_registry_that_does_not_respond_times_out(registry_proxy: ProxyFactory, topic_prefix: str) -> None:
     proxy = registry_proxy()
     proxy.silent = True
-    with pytest.raises(RetryableError, match=r"unreachable or not a registry: .*timed out"):
+    with pytest.raises(RetryableError, match=r"unreachable: .*timed out"):
         Registry.of(f"{proxy.url}?timeout=300ms", owner=OWNER).register(topic_prefix, schema_of("integer"), "JSON")
 
 

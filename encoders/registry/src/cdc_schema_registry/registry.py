@@ -80,10 +80,10 @@ class Registry:
         schema_id = _ids.get(known)
         if schema_id is None:
             try:
-                answer = post(self.address, in_subject(subject, "/versions"), _body(schema, schema_type))
-                schema_id = _ids[known] = int(answer["id"])
+                answer = post(self.address, in_subject(subject, "/versions"), _body(schema, schema_type), id=int)
+                schema_id = _ids[known] = answer["id"]
             except Exception as error:
-                raise self._refused(subject, schema, schema_type, error, TerminalError, RetryableError) from None
+                raise self._refused(subject, schema, schema_type, error, checking=False) from None
         return schema_id
 
     def schema(self, schema_id: int) -> str:
@@ -95,15 +95,12 @@ class Registry:
         text = _texts.get(known)
         if text is None:
             try:
-                found = _or_none(lambda: get(self.address, f"schemas/ids/{schema_id}"))
+                found = _or_none(lambda: get(self.address, f"schemas/ids/{schema_id}", schema=str))
             except Exception as error:
-                about = f"schema {schema_id}"
-                raise translated(
-                    self.address, about, error, refused=TerminalError, unreachable=RetryableError
-                ) from None
+                raise translated(self.address, f"schema {schema_id}", error, checking=False) from None
             if found is None:
                 raise ValueError(f"schema registry {self} has no schema with id {schema_id}")
-            text = _texts[known] = str(found["schema"])
+            text = _texts[known] = found["schema"]
         return text
 
     def latest(self, subject: str) -> RegisteredSchema | None:
@@ -111,9 +108,7 @@ class Registry:
         try:
             return self._latest(subject)
         except Exception as error:
-            raise translated(
-                self.address, f"subject '{subject}'", error, refused=TerminalError, unreachable=RetryableError
-            ) from None
+            raise translated(self.address, f"subject '{subject}'", error, checking=False) from None
 
     def check(self, subject: str, schema: str, schema_type: SchemaType) -> None:
         """Return when the registry would accept `register` with the same arguments. Changes nothing.
@@ -127,7 +122,7 @@ class Registry:
                 return
             reason = self._conflict(subject, schema, schema_type)
         except Exception as error:
-            raise self._refused(subject, schema, schema_type, error, ConfigError, ConfigError) from None
+            raise self._refused(subject, schema, schema_type, error, checking=True) from None
         if reason is not None:
             raise ConfigError(self._incompatible(subject, schema, reason))
 
@@ -137,13 +132,12 @@ class Registry:
         Raises: ConfigError when the registry is unreachable or refuses.
         """
         try:
-            found = _or_none(lambda: get(self.address, f"config/{quote(subject, safe='')}?defaultToGlobal=true"))
-            found = found or get(self.address, "config")
-            return str(found["compatibilityLevel"])
+            own = f"config/{quote(subject, safe='')}?defaultToGlobal=true"
+            found = _or_none(lambda: get(self.address, own, compatibilityLevel=str))
+            level: str = (found or get(self.address, "config", compatibilityLevel=str))["compatibilityLevel"]
+            return level
         except Exception as error:
-            raise translated(
-                self.address, f"subject '{subject}'", error, refused=ConfigError, unreachable=ConfigError
-            ) from None
+            raise translated(self.address, f"subject '{subject}'", error, checking=True) from None
 
     def __str__(self) -> str:
         return str(self.address)
@@ -154,11 +148,11 @@ class Registry:
         if (schema_id := _ids.get(known) or _provisional.get(known)) is not None:
             return schema_id
         try:
-            found = _or_none(lambda: post(self.address, in_subject(subject), _body(schema, schema_type)))
+            found = _or_none(lambda: post(self.address, in_subject(subject), _body(schema, schema_type), id=int))
         except Exception as error:
-            raise self._refused(subject, schema, schema_type, error, TerminalError, RetryableError) from None
+            raise self._refused(subject, schema, schema_type, error, checking=False) from None
         if found is not None:
-            _ids[known] = int(found["id"])
+            _ids[known] = found["id"]
             return _ids[known]
         _provisional[known] = _LAST_ID - len(_provisional)
         _texts[self.address, _provisional[known]] = schema
@@ -166,7 +160,7 @@ class Registry:
 
     def _is_registered(self, subject: str, schema: str, schema_type: SchemaType) -> bool:
         """Return whether *schema* is a version of *subject*. Such a schema is never refused."""
-        found = _or_none(lambda: post(self.address, in_subject(subject), _body(schema, schema_type)))
+        found = _or_none(lambda: post(self.address, in_subject(subject), _body(schema, schema_type), id=int))
         return found is not None
 
     def _conflict(self, subject: str, schema: str, schema_type: SchemaType) -> str | None:
@@ -178,13 +172,14 @@ class Registry:
         return "; ".join(map(str, answer.get("messages") or [answer.get("reason") or "no reason was returned"]))
 
     def _latest(self, subject: str) -> RegisteredSchema | None:
-        found = _or_none(lambda: get(self.address, in_subject(subject, "/versions/latest")))
+        path = in_subject(subject, "/versions/latest")
+        found = _or_none(lambda: get(self.address, path, id=int, version=int, schema=str))
         if found is None:
             return None
         return RegisteredSchema(
-            schema_id=int(found["id"]),
-            version=int(found["version"]),
-            schema=str(found["schema"]),
+            schema_id=found["id"],
+            version=found["version"],
+            schema=found["schema"],
             schema_type=str(found.get("schemaType") or "AVRO"),
         )
 
@@ -194,23 +189,25 @@ class Registry:
         schema: str,
         schema_type: SchemaType,
         error: Exception,
-        refused: type[CdcError],
-        unreachable: type[CdcError],
+        *,
+        checking: bool,
     ) -> CdcError:
-        """Return *error* of a request with *schema* as *refused* or *unreachable*."""
+        """Return *error* of a request with *schema*, as `translated` does."""
+        refused = ConfigError if checking else TerminalError
         if isinstance(error, RefusedError) and error.status == _INCOMPATIBLE:
             reason: str | None = str(error)
             with suppress(Exception):
                 reason = self._conflict(subject, schema, schema_type)
             if reason is None:  # another process registered a version at the same moment
-                return unreachable(f"schema registry {self} did not register a version of subject '{subject}': {error}")
+                text = f"schema registry {self} did not register a version of subject '{subject}': {error}"
+                return ConfigError(text, repairable=True) if checking else RetryableError(text)
             return refused(self._incompatible(subject, schema, reason))
         if isinstance(error, RefusedError) and error.status == _INVALID:
             return refused(
                 f"schema registry {self} rejected the schema of subject '{subject}' as invalid: {error}; the schema is "
                 f"{schema}"
             )
-        return translated(self.address, f"subject '{subject}'", error, refused=refused, unreachable=unreachable)
+        return translated(self.address, f"subject '{subject}'", error, checking=checking)
 
     def _incompatible(self, subject: str, schema: str, reason: str) -> str:
         registered = "the registered schema is unknown"
@@ -232,7 +229,7 @@ def _body(schema: str, schema_type: SchemaType) -> dict[str, Any]:
     return {"schema": schema, "schemaType": schema_type}
 
 
-def _or_none(request: Callable[[], Any]) -> Any:
+def _or_none(request: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
     """Return the response, None when the registry found nothing."""
     try:
         return request()
