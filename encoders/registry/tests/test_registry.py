@@ -212,8 +212,9 @@ def test_a_client_presents_its_certificate(
     url = f"{proxy.url}?ca_cert={encoded(certificates.ca)}"
     pair = f"&client_cert={encoded(certificates.client_cert)}&client_key={encoded(certificates.client_key)}"
     Registry.of(url + pair, owner=OWNER).check(topic_prefix, schema_of("integer"), "JSON")
-    with pytest.raises(ConfigError, match="unreachable"):
-        Registry.of(url, owner=OWNER).check(topic_prefix, schema_of("integer"), "JSON")
+    with pytest.raises(TerminalError, match=r"trust.*'client_cert' and 'client_key'") as refused:
+        Registry.of(url, owner=OWNER).register(topic_prefix, schema_of("integer"), "JSON")
+    assert refused.value.repairable
     other = f"&client_cert={encoded(certificates.client_cert)}&client_key={encoded(certificates.server_key)}"
     with pytest.raises(ConfigError, match=r"invalid certificates for schema registry https://"):
         Registry.of(url + other, owner=OWNER).check(topic_prefix, schema_of("integer"), "JSON")

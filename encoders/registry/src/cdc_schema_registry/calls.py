@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
@@ -28,6 +29,7 @@ NO_SUBJECT, NO_VERSION, NO_SCHEMA, NO_LEVEL = 40401, 40402, 40403, 40408
 """Error codes of a registry for something that does not exist."""
 _BUSY = frozenset({408, 425, 429})
 _MAX_SHOWN = 100
+_UNTRUSTED = re.compile("CERTIFICATE_VERIFY_FAILED|_ALERT_(?!INTERNAL_ERROR)")
 _OPTION = "confluent_schema_registry"
 
 
@@ -84,9 +86,12 @@ def translated(address: RegistryAddress, about: str, error: Exception, *, checki
     if not isinstance(error, RefusedError):
         # An error of the network. The client's HTTP library varies.
         reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        if "CERTIFICATE_VERIFY_FAILED" in reason:
-            hint = "set 'ca_cert' to the certificate of its authority, or renew the certificate"
-            return refused(f"schema registry {address} cannot be trusted: {reason}; {hint}", repairable=True)
+        if _UNTRUSTED.search(reason):
+            return refused(
+                f"schema registry {address} and this client do not trust each other: {reason}; set 'ca_cert' to the "
+                "certificate of its authority, and 'client_cert' and 'client_key' if it asks for them, or renew them",
+                repairable=True,
+            )
         return unreachable(f"schema registry {address} is unreachable: {reason}")
     if error.status in (401, 403):
         what = "rejected the credentials" if error.status == 401 else "denied access"
