@@ -17,14 +17,15 @@ from cdc_core.store.job_values import FINISHED, FOLLOWING, RUNNABLE, JobState
 
 PAGE = Path(__file__).with_name("jobs.md")
 _MEANINGS: dict[JobState, str] = {
-    "running": "a node runs it, or it waits for one",
+    "running": "a node runs it, or is about to",
+    "waiting": "no living node matches its `execution_locality`; it runs again by itself when one joins",
     "pause-requested": "it is to be paused; its node finishes the running step",
-    "paused": "no node runs it, and its source retains history for it; only now can it be altered",
+    "paused": "no node runs it, and its source retains history for it; it can be altered and resumed",
+    "failed": "an error that no retry can fix has stopped it; otherwise as `paused`",
     "cancel-requested": "it is to end; its node finishes the running step",
-    "reverting": "it has ended; a node drops what it created at its source",
+    "reverting": "it was cancelled; a node drops what it created at its source",
     "canceled": "ended by `cdc cancel`; nothing is left at its source",
     "succeeded": 'everything was delivered: it had an `end_time`, or `initial_scan = "only"`',
-    "failed": "ended by an error that no retry can fix; nothing is left at its source",
     "revert-failed": "ended, but what it created at its source could not be dropped; `cdc cancel` tries again",
 }
 assert _MEANINGS.keys() == FOLLOWING.keys()

@@ -22,6 +22,7 @@ from cdc_core.engine.planned_queries import check_query
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.queries.selection import Selection
+from cdc_core.store.job_values import RESTING
 from cdc_core.store.progress import ProgressStore
 
 __all__ = ["alter"]
@@ -86,7 +87,7 @@ def alter(
         require_one_name(name, state)
         with job_store(session, store) as opened:
             require_known(opened, file, option="--store")
-            job = find_job(opened, file, by_store=True, only=("paused",), remedy=f"pause it first: `cdc pause {file}`")
+            job = find_job(opened, file, by_store=True, only=RESTING, remedy=f"pause it first: `cdc pause {file}`")
             if job is not None:
                 scans = {} if scan is None else dict.fromkeys(add, scan)
                 altered, text = alter_job(session, opened, job, change, scans=scans)

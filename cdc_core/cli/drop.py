@@ -24,7 +24,7 @@ from cdc_core.plugins.host import PluginHost
 from cdc_core.rangefeed import Rangefeed, RangefeedContext
 from cdc_core.shards.shard import shard_feed_id
 from cdc_core.source_objects import SourceObjects
-from cdc_core.store.job_values import REVERTED, JobRecord
+from cdc_core.store.job_values import RESTING, REVERTED, JobRecord
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 from cdc_core.telemetry.status import size_text
 
@@ -147,7 +147,7 @@ def _job_to_forget(session: CliSession, store: str, name: str, *, forget_only: b
     with closing(ProgressStore(url)) as progress:
         require_known(progress, name, option="--store")
         job = find_job(progress, name, by_store=True)
-    if job is None or job.state in REVERTED or (forget_only and job.state in ("paused", "revert-failed")):
+    if job is None or job.state in REVERTED or (forget_only and job.state in {"revert-failed", *RESTING}):
         return job
     if job.state == "revert-failed":
         raise ConfigError(

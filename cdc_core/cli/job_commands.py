@@ -6,7 +6,7 @@ import getpass
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ from cdc_core.cli.stored import require_known, require_store
 from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.store.job_reports import job_report
-from cdc_core.store.job_values import FINISHED, JobRecord, JobState
+from cdc_core.store.job_values import FINISHED, RESTING, JobRecord, JobState
 from cdc_core.store.progress import ProgressStore
 
 __all__ = [
@@ -79,7 +79,7 @@ def store_or_environment(file: str | None, state: str | None, store: str | None)
 
 
 def find_job(
-    store: ProgressStore, name: str, *, by_store: bool, only: Sequence[JobState] = (), remedy: str = ""
+    store: ProgressStore, name: str, *, by_store: bool, only: Collection[JobState] = (), remedy: str = ""
 ) -> JobRecord | None:
     """Return the job, None when the changefeed is not one.
 
@@ -114,7 +114,7 @@ def await_job(store: ProgressStore, name: str, done: Callable[[JobRecord], bool]
             raise TerminalError(f"{instead}: job '{name}' is no longer in the store {store.shown}")
         if done(job):
             return job
-        if job.state in FINISHED or job.state == "paused":
+        if job.state in FINISHED | RESTING:
             raise TerminalError(f"{instead}: job '{name}' is {job.state}" + (f": {job.reason}" if job.reason else ""))
         return None
 

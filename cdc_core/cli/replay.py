@@ -16,7 +16,7 @@ from cdc_core.delivery.replay import Replay, waiting_rows
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import counted
-from cdc_core.store.job_values import FINISHED
+from cdc_core.store.job_values import FINISHED, RESTING
 from cdc_core.store.progress import DeadLetter, ProgressStore
 
 __all__ = ["replay_dead_letters"]
@@ -68,7 +68,7 @@ def replay_dead_letters(
             progress,
             feed.name,
             by_store=only_list or store is not None,
-            only=() if only_list else ("paused", *FINISHED),
+            only=() if only_list else RESTING | FINISHED,
             remedy=f"pause it first: `cdc pause {feed.name}`",
         )
         waiting = progress.dead_letters(feed.name)

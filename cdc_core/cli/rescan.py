@@ -19,6 +19,7 @@ from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import did_you_mean
 from cdc_core.schema import TableSchema
 from cdc_core.step_planner import Rescan
+from cdc_core.store.job_values import RESTING
 from cdc_core.store.progress import ProgressStore
 
 __all__ = ["rescan"]
@@ -73,7 +74,7 @@ def rescan(
             progress,
             feed.name,
             by_store=store is not None,
-            only=("paused",) if new_slot else ("running", "paused"),
+            only=RESTING if new_slot else {"running", *RESTING},
             remedy=f"pause it first: `cdc pause {feed.name}`" if new_slot else "wait until it is paused",
         )
         feed = require_rescannable(progress, feed, known)

@@ -41,14 +41,14 @@ from cdc_core.statements.values import (
     Statement,
     Verb,
 )
-from cdc_core.store.job_values import FOLLOWING, JobRecord, JobState
+from cdc_core.store.job_values import FOLLOWING, RESTING, JobRecord, JobState
 from cdc_core.store.progress import ProgressStore
 
 __all__ = ["SqlTarget", "changefeed_to_watch", "execute"]
 
 _LONGEST_LABEL = 22
 """Of a derived label of a schedule, which leaves space for a number."""
-_BECOMES: dict[Verb, JobState] = {"PAUSE": "paused", "RESUME": "running", "CANCEL": "cancel-requested"}
+_BECOMES: dict[Verb, JobState] = {"PAUSE": "pause-requested", "RESUME": "running", "CANCEL": "cancel-requested"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,7 @@ def _alter(session: CliSession, store: ProgressStore, statement: AlterChangefeed
         unset=statement.unset,
     )
     require_known(store, name, option="--store")
-    job = find_job(store, name, by_store=True, only=("paused",), remedy=f"pause it first: PAUSE JOB '{name}'")
+    job = find_job(store, name, by_store=True, only=RESTING, remedy=f"pause it first: PAUSE JOB '{name}'")
     if job is None:
         raise ConfigError(f"changefeed '{name}' is not a job; use `cdc alter`")
     begun = store.load(name) is not None

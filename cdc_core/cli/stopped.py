@@ -10,7 +10,7 @@ from pathlib import Path
 from cdc_core.cli.run import make_state_directory
 from cdc_core.engine.fencing import RunLock
 from cdc_core.errors import ConfigError
-from cdc_core.store.job_values import FINISHED
+from cdc_core.store.job_values import FINISHED, RESTING
 from cdc_core.store.liveness import is_alive
 from cdc_core.store.progress import ProgressStore
 
@@ -19,13 +19,13 @@ __all__ = ["stopped"]
 
 @contextmanager
 def stopped(store: ProgressStore, name: str, state_dir: Path) -> Iterator[None]:
-    """Let no run of changefeed *name* begin from *state_dir* during the block. A job is paused, or has finished.
+    """Let no run of changefeed *name* begin from *state_dir* during the block. A job rests, or has finished.
 
     Raises: ConfigError when one is alive there, or has been heard from on another host within half a minute; when the
     job is in another state.
     """
     job = store.find_job(name)
-    if job is not None and job.state != "paused" and job.state not in FINISHED:
+    if job is not None and job.state not in FINISHED | RESTING:
         raise ConfigError(f"job '{name}' is {job.state}; pause it first: `cdc pause {name}`")
     make_state_directory(state_dir)
     with RunLock(state_dir / f"{name}.lock") as lock:

@@ -247,10 +247,11 @@ class ChangefeedOptions:
     )
     on_error: Literal["fail", "pause", "dead_letter"] = option(
         "fail",
-        doc="What to do about an error that no retry can cure: end the changefeed, or pause it until `cdc resume`. With"
+        doc="What to do about an error that no retry can cure: end the run, so that a job is `failed`, or pause the"
+        " changefeed. Either way its position is kept, and `cdc resume` continues a job from there. With"
         " 'dead_letter', a row that is too large, or that the encoder or the sink refuses, becomes a dead letter and"
         " all others are"
-        " delivered; any other such error ends the changefeed.",
+        " delivered; any other such error ends the run.",
     )
     dead_letter: str | None = option(
         None, doc="URI of a sink of any kind for the dead letters. Needs on_error='dead_letter'.", uri=True
@@ -307,11 +308,11 @@ class ChangefeedOptions:
         " is the default; that of a random replica; or that of a random replica, with the ranges then spread evenly"
         " over these nodes.",
     )
-    gc_protect_expires_after: Duration | None = option(
-        None,
+    gc_protect_expires_after: Duration = option(
+        Duration(4 * 86_400.0),
         doc="Have nodes cancel a job whose high-water mark is older than this, so that the source need not keep its"
-        " history any longer, also while it is paused. At least 1m. By default nothing is cancelled. A changefeed of"
-        " `cdc run` is not a job and is never cancelled.",
+        " history any longer. By default this is about a job that is paused, has failed, or waits for a node; set, also"
+        " about one that runs. At least 1m; 0s: never. A changefeed of `cdc run` is not a job and is never cancelled.",
     )
 
     def __post_init__(self) -> None:
@@ -362,8 +363,8 @@ class ChangefeedOptions:
             raise ValueError("'log_slow' must be longer than 0s; remove it for no lines")
         if self.mask_key is not None and len(self.mask_key) < _LEAST_MASK_KEY:
             raise ValueError(f"'mask_key' must have at least {_LEAST_MASK_KEY} characters: values could be guessed")
-        if self.gc_protect_expires_after is not None and self.gc_protect_expires_after < _LEAST_PROTECTION_S:
-            raise ValueError("'gc_protect_expires_after' must be at least 1m")
+        if 0 < self.gc_protect_expires_after < _LEAST_PROTECTION_S:
+            raise ValueError("'gc_protect_expires_after' must be at least 1m, or 0s for no limit")
         if self.metrics_label is not None and not 0 < len(self.metrics_label.encode()) <= _MOST_LABEL_BYTES:
             raise ValueError(f"'metrics_label' must have 1 to {_MOST_LABEL_BYTES} bytes")
         if self.max_retry_backoff < self.retry_backoff:

@@ -44,7 +44,7 @@ def choose(
     load = sum(job.node_id == me.node_id for job in overview.jobs)
     adopt: list[str] = []
     unmatched: list[str] = []
-    matched = [job.name for job in overview.jobs if job.waiting_since is not None and _matching(overview, job)]
+    matched = [job.name for job in overview.jobs if job.state == "waiting" and _matching(overview, job)]
     unreverted: list[str] = []
     for job in overview.jobs:
         if job.state not in RUNNABLE or job.node is not None or _is_reserved(job, me, overview):

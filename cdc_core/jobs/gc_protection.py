@@ -40,45 +40,45 @@ class GcProtection:
     def tick(self, now: float) -> list[str]:
         """Cancel the jobs that have held back history for longer than they may, and return their names.
 
-        Logs a warning about each job that has done so for 24 hours, once an hour. Called at each poll with the
-        database's clock; reads the store at most once a minute. Raises: RetryableError as the store does.
+        Logs a warning about each job that has done so for 24 hours, or for half as long as it may, once an hour. Called
+        at each poll with the database's clock; reads the store at most once a minute. Raises: RetryableError as the
+        store does.
         """
         if now < self._look_at:
             return []
         self._look_at = now + LOOK_S
         known = {changefeed.name: changefeed for changefeed in self._store.list()}
-        cancelled, old = [], {}
+        cancelled = []
         for job in self._store.overview().jobs:
             since = protected_since(job, known[job.name]) if job.name in known else None
             if since is None or "cancel-requested" not in FOLLOWING[job.state]:
                 continue
-            if self._has_expired(job, now - since, known[job.name].definition, now):
-                cancelled.append(job.name)
-            elif now - since >= WARN_AFTER_S:
-                old[job.name] = now - since
-        for name, age_s in old.items():
-            self._warn(name, now, f"has held back history at its source for {behind_text(age_s)}", _REMEDY)
+            age_s, most_s = now - since, float("inf")
+            try:
+                most_s = expires_after(job, known[job.name].definition)
+            except ConfigError as error:
+                self._warn(job.name, now, f"cannot be cancelled by {_OPTION}", str(error))
+            if age_s > most_s:
+                cancelled += self._cancel(job.name, age_s, most_s)
+            elif age_s >= min(WARN_AFTER_S, most_s / 2):
+                end = "" if most_s == float("inf") else f"; otherwise it is cancelled in {behind_text(most_s - age_s)}"
+                what = f"has held back history at its source for {behind_text(age_s)}"
+                self._warn(job.name, now, what, _REMEDY + end)
         return cancelled
 
-    def _has_expired(self, job: JobRecord, age_s: float, definition: Mapping[str, Any], now: float) -> bool:
-        """Cancel the job if it has held back history for longer than it may, and return whether this node did."""
-        try:
-            most_s = expires_after(job.name, definition)
-        except ConfigError as error:
-            self._warn(job.name, now, f"cannot be cancelled by {_OPTION}", str(error))
-            return False
-        if most_s is None or age_s <= most_s:
-            return False
+    def _cancel(self, name: str, age_s: float, most_s: float) -> list[str]:
+        """Cancel the job, and return its name if this node did."""
         reason = (
             f"it held back history at its source for {behind_text(age_s)}, longer than"
             f" {_OPTION} = {format_duration(most_s)}"
         )
         try:
-            self._store.cancel_job(job.name, reason)
+            self._store.cancel_job(name, reason)
         except ConfigError:  # another node was faster, or it has ended
-            return False
-        log.warning("job '%s' is cancelled: %s", job.name, reason)
-        return True
+            return []
+        self._store.note_event("history_expired", name, message=reason)
+        log.warning("job '%s' is cancelled: %s", name, reason)
+        return [name]
 
     def _warn(self, name: str, now: float, what: str, remedy: str) -> None:
         if now - self._warned.get(name, -WARN_EVERY_S) >= WARN_EVERY_S:
@@ -86,15 +86,20 @@ class GcProtection:
             log.warning("job '%s' %s: %s", name, what, remedy)
 
 
-def expires_after(name: str, definition: Mapping[str, Any]) -> float | None:
-    """Return the option of the stored definition, in seconds; None without it.
+def expires_after(job: JobRecord, definition: Mapping[str, Any]) -> float:
+    """Return for how many seconds the job may hold back history. A job that a node runs has only the limit that its
+    definition, as stored, gives it.
 
-    Raises: ConfigError when it cannot be read, such as a variable that this process lacks.
+    Raises: ConfigError when the option cannot be read, such as for a variable that this process lacks.
     """
-    owner = f"changefeed '{name}'"
+    owner = f"changefeed '{job.name}'"
     written = definition.get("written", {}).get("options", {})
     given = canonical_names(written, option_names(ChangefeedOptions), owner=owner)
-    if _OPTION not in given:
-        return None
-    value = interpolate(given[_OPTION], place=f"{owner}, option '{_OPTION}'", environ=os.environ)
-    return parse_options(ChangefeedOptions, {_OPTION: value}, owner=owner).gc_protect_expires_after
+    if _OPTION not in given and job.node is not None:
+        return float("inf")
+    values = {
+        name: interpolate(value, place=f"{owner}, option '{name}'", environ=os.environ)
+        for name, value in given.items()
+        if name == _OPTION
+    }
+    return parse_options(ChangefeedOptions, values, owner=owner).gc_protect_expires_after or float("inf")

@@ -225,7 +225,7 @@ class Node:
                 self._adopt(overview, lease)
                 self._move(overview, lease)
                 self._schedules.tick()
-                self._protection.tick(overview.now)
+                self.counts.expired += len(self._protection.tick(overview.now))
                 self._keep_house()
         except RetryableError as error:
             self._complain(error)
@@ -257,7 +257,7 @@ class Node:
                 work.run.stop()
         for name in mine.keys() - self._work.keys():  # the store was out of reach in the middle
             job = mine[name]
-            claimed = Adoption(name=name, state=job.state, ends_as=job.ends_as, epoch=job.epoch, clean=job.clean)
+            claimed = Adoption(name=name, state=job.state, epoch=job.epoch, clean=job.clean)
             self._begin(claimed, lease)
 
     def _adopt(self, overview: Overview, lease: Lease) -> None:
@@ -283,7 +283,7 @@ class Node:
                     f"no living node matches execution_locality '{job.locality}'; the living nodes have the localities"
                     f" {there}"
                 )
-                self._store.await_match(job.name, wait_s=self._settings.locality_wait, reason=reason)
+                self._store.await_match(job.name, reason=reason)
 
     def _move(self, overview: Overview, lease: Lease) -> None:
         """Give a job to another node that has fewer, if it is time to."""

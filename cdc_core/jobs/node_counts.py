@@ -22,6 +22,7 @@ class NodeCounts:
     adoptions: int = 0
     failovers: int = 0
     lost_sessions: int = 0
+    expired: int = 0
 
     def adopted(self, job: Adoption) -> None:
         """Count a job that the node has claimed."""
@@ -35,4 +36,5 @@ class NodeCounts:
             Sample(metrics.NODE_ADOPTIONS, self.adoptions),
             Sample(metrics.NODE_FAILOVERS, self.failovers),
             Sample(metrics.NODE_SESSIONS_LOST, self.lost_sessions),
+            Sample(metrics.NODE_EXPIRED, self.expired),
         )

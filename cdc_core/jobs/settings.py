@@ -36,9 +36,6 @@ class NodeSettings:
     )
     heartbeat: Duration = option(Duration(5.0), doc="How often the node gives a sign of life: twice a lease, at least.")
     poll: Duration = option(Duration(1.0), doc="How often the node looks for jobs, and for what people ask of its own.")
-    locality_wait: Duration = option(
-        Duration(30.0), doc="How long a job waits for a node that matches its execution_locality, before it is paused."
-    )
     drain_limit: Duration = option(
         Duration(140.0),
         doc="How long a drain may take before the process ends, with status 1: longer than a step that is given up,"

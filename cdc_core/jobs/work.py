@@ -50,12 +50,12 @@ class Work:
 
     def ending(self, store: ProgressStore) -> Ending | None:
         """Return how it has ended, None while it goes on. Raises: RetryableError from the store."""
-        found = self._ending(store)
+        found = self._ending()
         if found is None or self.feed is None or self.steps_before is None:
             return found
         return found if saved_steps(self.feed.name, store) > self.steps_before else replace(found, clean=False)
 
-    def _ending(self, store: ProgressStore) -> Ending | None:
+    def _ending(self) -> Ending | None:
         if isinstance(self.run, Reverting):
             return None if self.run.ended is None else Ending(self.run.ended, self.run.reason)
         outcome = self.run.outcome
@@ -66,8 +66,6 @@ class Work:
         text = mask(one_line(outcome.error), self.feed.secrets())
         if isinstance(outcome.error, FencedError | RetryableError):
             return Ending("stopped", text, clean=False)
-        if not self.run.has_begun and store.load(self.feed.name) is not None:
-            return Ending("paused", text)  # this node's fault, perhaps: nothing of the job is given up for it
         if self.feed.options.on_error == "pause":
             return Ending("paused", f"job failed ({text}) but is being paused because of on_error=pause")
         return Ending("failed", text)

@@ -81,7 +81,7 @@ OPTIONS: tuple[CockroachOption, ...] = (
         "flag",
         "the source of a paused job always keeps its history; limit that with gc_protect_expires_after",
     ),
-    _same("gc_protect_expires_after", "duration", note="At least 1m. By default nothing is cancelled."),
+    _same("gc_protect_expires_after", "duration", note="At least 1m; 0s: never."),
     _refused("lagging_ranges_threshold", "duration", "ranges are not watched one by one"),
     _refused("lagging_ranges_polling_interval", "duration", "ranges are not watched one by one"),
     _same("metrics_label", "text", note="At most 128 bytes."),

@@ -36,7 +36,7 @@ class JobReport:
     def running_status(self) -> str:
         """What is done for the job now, or what it waits for; empty while it needs no node."""
         job, status = self.job, self.status
-        if job.state not in RUNNABLE:
+        if job.state not in {"waiting", *RUNNABLE}:
             return ""
         if job.node is None:
             return self._waiting

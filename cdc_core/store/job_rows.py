@@ -19,6 +19,7 @@ __all__ = ["all_jobs", "change_job", "found_job", "known_job", "of_job", "record
 
 _EVENTS: Mapping[JobState, str] = {
     "running": "changefeed_resumed",
+    "waiting": "changefeed_unmatched",
     "pause-requested": "pause_requested",
     "paused": "changefeed_paused",
     "cancel-requested": "cancel_requested",

@@ -21,12 +21,10 @@ JOBS = sa.Table(
     sa.Column("reason", sa.Text),
     sa.Column("owner", sa.String(64), nullable=False),
     sa.Column("locality", sa.Text, nullable=False),
-    sa.Column("ends_as", sa.String(20)),
     sa.Column("node_id", sa.String(16)),
     sa.Column("clean", sa.Boolean, nullable=False),
     sa.Column("offered_to", sa.String(16)),
     sa.Column("offered_until", sa.Double),
-    sa.Column("waiting_since", sa.Double),
     sa.Column("schedule", sa.String(40)),
     sa.Column("created", sa.Double, nullable=False),
     sa.Column("started", sa.Double),
@@ -34,7 +32,7 @@ JOBS = sa.Table(
     sa.Column("paused_for", sa.String(10)),
     sa.Column("pending", sa.Text),
 )
-"""`ends_as` is the state that follows `reverting`. `clean`: no node has run the job since it was settled last.
+"""`clean`: no node has run the job since it was settled last.
 `paused_for` is a `PausedFor`, and `pending` the `Pending` definition that the job gets when it is paused."""
 JOB_EVENTS = sa.Table(
     "cdc_job_events",

@@ -13,6 +13,7 @@ from cdc_core.locality import Locality
 __all__ = [
     "FINISHED",
     "FOLLOWING",
+    "RESTING",
     "REVERTED",
     "RUNNABLE",
     "Adoption",
@@ -33,6 +34,7 @@ __all__ = [
 
 JobState = Literal[
     "running",
+    "waiting",
     "pause-requested",
     "paused",
     "cancel-requested",
@@ -42,22 +44,27 @@ JobState = Literal[
     "failed",
     "revert-failed",
 ]
-"""A job that is reverting has ended; a node drops what it holds at its source."""
+"""A job that waits runs again when a node joins that matches it. One that is reverting was cancelled; a node drops what
+it holds at its source.
+"""
 FOLLOWING: Mapping[JobState, frozenset[JobState]] = {
-    "running": frozenset({"pause-requested", "paused", "cancel-requested", "reverting", "succeeded"}),
-    "pause-requested": frozenset({"paused", "cancel-requested", "reverting", "succeeded"}),
+    "running": frozenset({"waiting", "pause-requested", "paused", "failed", "cancel-requested", "succeeded"}),
+    "waiting": frozenset({"running", "paused", "cancel-requested"}),
+    "pause-requested": frozenset({"paused", "failed", "cancel-requested", "succeeded"}),
     "paused": frozenset({"running", "cancel-requested"}),
+    "failed": frozenset({"running", "paused", "cancel-requested"}),
     "cancel-requested": frozenset({"reverting", "succeeded"}),
-    "reverting": frozenset({"canceled", "failed", "revert-failed"}),
+    "reverting": frozenset({"canceled", "revert-failed"}),
     "revert-failed": frozenset({"cancel-requested"}),
     "canceled": frozenset(),
     "succeeded": frozenset(),
-    "failed": frozenset(),
 }
 """The states that may follow each state."""
 RUNNABLE: frozenset[JobState] = frozenset({"running", "pause-requested", "cancel-requested", "reverting"})
 """The states in which a job needs a node."""
-FINISHED: frozenset[JobState] = frozenset({"canceled", "succeeded", "failed", "revert-failed"})
+RESTING: frozenset[JobState] = frozenset({"paused", "failed"})
+"""The states in which nothing of a job runs, and it goes on from its position when it is resumed."""
+FINISHED: frozenset[JobState] = frozenset({"canceled", "succeeded", "revert-failed"})
 REVERTED: frozenset[JobState] = FINISHED - {"revert-failed"}
 """The states in which a job holds nothing at its source."""
 assert FOLLOWING.keys() == set(get_args(JobState))
@@ -70,21 +77,21 @@ PausedFor = Literal["stop", "restart", "error"]
 run again at once; or because something is wrong."""
 
 
-def next_state(state: JobState, ends_as: JobState | None, ended: Ended) -> tuple[JobState, JobState | None]:
-    """Return the state, and what ends it if it is `reverting`, of a job in *state* after a node's work on it."""
+def next_state(state: JobState, ended: Ended) -> JobState:
+    """Return the state of a job in *state* after a node's work on it."""
     if ended == "reverted":
-        return ends_as or "canceled", None
+        return "canceled"
     if ended == "not reverted":
-        return "revert-failed", None
+        return "revert-failed"
     if state == "reverting":
-        return state, ends_as
+        return state
     if ended == "succeeded":
-        return "succeeded", None
+        return "succeeded"
     if state == "cancel-requested":
-        return "reverting", "canceled"
+        return "reverting"
     if ended == "failed":
-        return "reverting", "failed"
-    return ("paused", None) if ended == "paused" or state == "pause-requested" else (state, None)
+        return "failed"
+    return "paused" if ended == "paused" or state == "pause-requested" else state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,19 +133,22 @@ class JobRecord:
     created: float
     reason: str | None = None
     locality: Locality = Locality()
-    ends_as: JobState | None = None
     node_id: str | None = None
     node: str | None = None
     clean: bool = True
     offered_to: str | None = None
     offered_until: float | None = None
-    waiting_since: float | None = None
     schedule: str | None = None
     started: float | None = None
     finished: float | None = None
     paused_for: PausedFor | None = None
     pending: Pending | None = field(default=None, repr=False)
     epoch: int = 0
+
+    @property
+    def rests_for_error(self) -> bool:
+        """Whether it rests because something is wrong, and not because someone wants that."""
+        return self.state == "failed" or (self.state == "paused" and self.paused_for == "error")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +202,6 @@ class Adoption:
 
     name: str
     state: JobState
-    ends_as: JobState | None
     epoch: int
     clean: bool
 
@@ -206,13 +215,11 @@ def job_record(row: Any, *, alive: Mapping[str, str]) -> JobRecord:
         created=row.created,
         reason=row.reason,
         locality=Locality.parse(row.locality),
-        ends_as=row.ends_as,
         node_id=row.node_id,
         node=alive.get(row.node_id or ""),
         clean=row.clean,
         offered_to=row.offered_to,
         offered_until=row.offered_until,
-        waiting_since=row.waiting_since,
         schedule=row.schedule,
         started=row.started,
         finished=row.finished,

@@ -17,6 +17,7 @@ from cdc_core.store.job_tables import JOB_EVENTS, JOBS, DatabaseNow
 from cdc_core.store.job_values import (
     FINISHED,
     FOLLOWING,
+    RESTING,
     REVERTED,
     RUNNABLE,
     Adoption,
@@ -83,26 +84,32 @@ class Jobs(Changefeeds):
                 record_event(connection, name, job.state, reason, None)
                 add_event(connection, "pause_requested", name, message=reason)
                 return known_job(connection, name)
-            if job.state != "running":
+            if job.state not in ("running", "waiting"):
                 raise ConfigError(f"job '{name}' is {job.state}; only a running job can be paused")
             if job.node is not None:
                 change_job(connection, job, "pause-requested", reason=reason)
             else:  # its node is dead, or frozen: fence it
-                change_job(connection, job, "paused", reason=reason, node_id=None, waiting_since=None)
+                change_job(connection, job, "paused", reason=reason, node_id=None)
                 connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
             return known_job(connection, name)
 
     def resume_job(self, name: str) -> JobRecord:
-        """Let a paused job run again. Raises: ConfigError when it is not paused, or no living node matches it."""
+        """Let a job that is paused, or has failed, run again from its position. Raises: ConfigError in other states, or
+        when no living node matches it.
+        """
         with self._transaction() as connection:
             job = known_job(connection, name, locked=True)
-            if job.state != "paused":
+            if job.state not in RESTING:
                 hint = "; wait until it is paused" if job.state == "pause-requested" else ""
-                raise ConfigError(f"job '{name}' is {job.state}; only a paused job can be resumed{hint}")
-            require_match(name, job.locality, alive_sessions(connection))
-            change_job(connection, job, "running", reason="resumed", waiting_since=None, paused_for=None)
-            connection.execute(update(name).values(paused=None))
+                raise ConfigError(f"job '{name}' is {job.state}; only a paused or failed job can be resumed{hint}")
+            self._run_again(connection, job, "resumed")
             return known_job(connection, name)
+
+    def _run_again(self, connection: sa.Connection, job: JobRecord, reason: str) -> None:
+        """Have the job, which rests, run from its position. Raises: ConfigError when no living node matches it."""
+        require_match(job.name, job.locality, alive_sessions(connection))
+        change_job(connection, job, "running", reason=reason, paused_for=None)
+        connection.execute(update(job.name).values(paused=None))
 
     def cancel_job(self, name: str, reason: str) -> JobRecord:
         """Have the job end for good; a node drops what it holds at its source. Raises: ConfigError after its end."""
@@ -110,7 +117,7 @@ class Jobs(Changefeeds):
             job = known_job(connection, name, locked=True)
             if "cancel-requested" not in FOLLOWING[job.state]:
                 raise ConfigError(f"job '{name}' is {job.state} and cannot be cancelled")
-            change_job(connection, job, "cancel-requested", reason=reason, finished=None, waiting_since=None)
+            change_job(connection, job, "cancel-requested", reason=reason, finished=None)
             return known_job(connection, name)
 
     def redefine_job(
@@ -123,13 +130,14 @@ class Jobs(Changefeeds):
         initial_scans: Mapping[str, bool],
         why: str,
     ) -> JobRecord:
-        """Give the paused job another definition; *why* says in the history what has changed. Raises: ConfigError.
+        """Give the job, which rests, another definition; *why* says in the history what has changed.
 
-        *before* is the definition that was changed, and *initial_scans* is as in `choose_initial_scans`.
+        *before* is the definition that was changed, and *initial_scans* is as in `choose_initial_scans`. Raises:
+        ConfigError.
         """
         with self._transaction() as connection:
             job = known_job(connection, name, locked=True)
-            if job.state != "paused":
+            if job.state not in RESTING:
                 raise ConfigError(f"job '{name}' is {job.state}; pause it first: `cdc pause {name}`")
             stored = sa.select(CHANGEFEEDS.c.definition).where(CHANGEFEEDS.c.name == name)
             if connection.execute(stored).scalar_one() != dump(before):
@@ -199,7 +207,6 @@ class Jobs(Changefeeds):
                     clean=False,
                     offered_to=None,
                     offered_until=None,
-                    waiting_since=None,
                     started=sa.func.coalesce(JOBS.c.started, DatabaseNow()),
                 )
             )
@@ -208,7 +215,7 @@ class Jobs(Changefeeds):
             record_event(connection, name, job.state, "adopted", node.name)
             claim = {"epoch": epoch, "failover": not job.clean}
             add_event(connection, "changefeed_adopted", name, node=node.name, **claim)
-        return Adoption(name=name, state=job.state, ends_as=job.ends_as, epoch=epoch, clean=job.clean)
+        return Adoption(name=name, state=job.state, epoch=epoch, clean=job.clean)
 
     def leave_unreverted(self, name: str, node: NodeRecord, reason: str) -> bool:
         """End the job that is to end, though what it holds at its source stays there; fence whoever ran it before.
@@ -222,7 +229,7 @@ class Jobs(Changefeeds):
             if job.state == "cancel-requested":
                 change_job(connection, job, "reverting", reason=job.reason, node=node.name)
                 job = known_job(connection, name)
-            gone: dict[str, Any] = {"node_id": None, "ends_as": None, "offered_to": None, "waiting_since": None}
+            gone: dict[str, Any] = {"node_id": None, "offered_to": None}
             change_job(connection, job, "revert-failed", reason=reason, node=node.name, finished=DatabaseNow(), **gone)
             connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
             return True
@@ -247,8 +254,8 @@ class Jobs(Changefeeds):
             job = found_job(connection, name, locked=True)
             if job is None or job.node_id != node.node_id:
                 return None
-            state, ends_as = next_state(job.state, job.ends_as, ended)
-            values: dict[str, Any] = {"ends_as": ends_as, "clean": clean}
+            state = next_state(job.state, ended)
+            values: dict[str, Any] = {"clean": clean}
             if state != "reverting" or (ended == "stopped" and job.state == "reverting"):
                 values["node_id"] = None
             if offer_to is not None and state in RUNNABLE:
@@ -261,13 +268,15 @@ class Jobs(Changefeeds):
                 to = None if offer_to is None else offer_to.name
                 add_event(connection, "changefeed_released", name, node=node.name, message=reason, offered_to=to)
                 return state
-            if state == "paused" and ended == "paused" and job.paused_for != "stop":
+            if state == "failed" and job.paused_for == "stop":
+                state = "paused"
+            elif state == "paused" and ended == "paused" and job.paused_for != "stop":
                 values["paused_for"] = "error"
             change_job(connection, job, state, reason=reason or job.reason, node=node.name, **values)
-            return self._paused(connection, name) if state == "paused" else state
+            return self._rested(connection, name) if state in RESTING else state
 
-    def _paused(self, connection: sa.Connection, name: str) -> JobState:
-        """Do what waited for the pause of the job: give it its new definition, let it run again. Return its state."""
+    def _rested(self, connection: sa.Connection, name: str) -> JobState:
+        """Do what waited until nothing of the job runs: define it anew, let it run again. Return its state."""
         job = known_job(connection, name)
         if job.pending is not None:
             connection.execute(of_job(name).values(pending=None))
@@ -277,12 +286,12 @@ class Jobs(Changefeeds):
                 reason = f"its new definition cannot be used, and it keeps the one before: {error}"
                 why = "stop" if job.paused_for == "stop" else "error"
                 connection.execute(of_job(name).values(paused_for=why, reason=reason))
-                record_event(connection, name, "paused", reason, None)
+                record_event(connection, name, job.state, reason, None)
                 add_event(connection, "changefeed_paused", name, message=reason)
-                return "paused"
+                return job.state
         if job.paused_for != "restart":
-            return "paused"
-        change_job(connection, job, "running", reason=job.reason, waiting_since=None, paused_for=None)
+            return job.state
+        change_job(connection, job, "running", reason=job.reason, paused_for=None)
         return "running"
 
     def _define(self, connection: sa.Connection, name: str, wanted: Pending) -> None:
@@ -293,28 +302,23 @@ class Jobs(Changefeeds):
         connection.execute(of_job(name).values(locality=str(wanted.locality)))
         record_event(connection, name, known_job(connection, name).state, wanted.why, None)
 
-    def await_match(self, name: str, *, wait_s: float, reason: str) -> None:
-        """Note that no living node matches the job; pause it with *reason* when that has been so for *wait_s*."""
+    def await_match(self, name: str, *, reason: str) -> None:
+        """Have the running job wait for a node that matches it: no living one does, and *reason* says which there are.
+
+        Whoever ran it before is fenced.
+        """
         with self._transaction() as connection:
             job = found_job(connection, name, locked=True)
-            if job is None or job.state not in RUNNABLE or job.node is not None:
-                return
-            if job.waiting_since is None:
-                connection.execute(of_job(name).values(waiting_since=DatabaseNow()))
-                record_event(connection, name, job.state, reason, None)
-                add_event(connection, "changefeed_unmatched", name, message=reason)
-                return
-            waited = connection.execute(sa.select(DatabaseNow() - job.waiting_since)).scalar_one()
-            if waited >= wait_s and job.state == "running":
-                change_job(
-                    connection, job, "paused", reason=reason, node_id=None, waiting_since=None, paused_for="error"
-                )
+            if job is not None and job.state == "running" and job.node is None:
+                change_job(connection, job, "waiting", reason=reason, node_id=None)
                 connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
 
     def end_wait(self, name: str) -> None:
-        """Note that a living node matches the job again, as if it had not waited for one."""
+        """Have the job run that waits, because a living node matches it again."""
         with self._transaction() as connection:
-            connection.execute(of_job(name).values(waiting_since=None))
+            job = found_job(connection, name, locked=True)
+            if job is not None and job.state == "waiting":
+                change_job(connection, job, "running", reason="a node that matches it has joined")
 
     def prune_jobs(self, *, retention_s: float) -> list[str]:
         """Forget jobs, finished for *retention_s*, that left nothing at their sources; return their names.

@@ -13,9 +13,8 @@ from cdc_core.errors import ConfigError
 from cdc_core.store.events import add_event
 from cdc_core.store.forgetting import forget
 from cdc_core.store.job_rows import change_job, known_job, of_job, record_event
-from cdc_core.store.job_values import FINISHED, REVERTED, JobRecord, Pending
+from cdc_core.store.job_values import FINISHED, RESTING, REVERTED, JobRecord, Pending
 from cdc_core.store.jobs import Jobs
-from cdc_core.store.nodes import alive_sessions, require_match
 from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.values import dump, timestamp_of
 
@@ -35,13 +34,15 @@ class Steering(Jobs):
         paused_for = "stop" if kind == "stop" else None
         with self._transaction() as connection:
             job = _steered(connection, name)
-            if job.state == "running":
+            if job.state in ("running", "waiting"):
                 if job.node is not None:
                     change_job(connection, job, "pause-requested", reason=reason, paused_for=paused_for)
                 else:  # its node is dead, or frozen: fence it
-                    gone: dict[str, Any] = {"node_id": None, "waiting_since": None}
-                    change_job(connection, job, "paused", reason=reason, paused_for=paused_for, **gone)
+                    change_job(connection, job, "paused", reason=reason, paused_for=paused_for, node_id=None)
                     connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
+            elif job.state == "failed":
+                if kind == "stop":
+                    change_job(connection, job, "paused", reason=reason, paused_for=paused_for)
             elif job.paused_for != paused_for and (kind == "stop" or job.paused_for != "error"):
                 connection.execute(of_job(name).values(paused_for=paused_for, reason=reason))
                 record_event(connection, name, job.state, reason, None)
@@ -52,10 +53,8 @@ class Steering(Jobs):
         """Have the job run: at once, or when the pause is over that was asked for. Raises: also if no node matches."""
         with self._transaction() as connection:
             job = _steered(connection, name)
-            if job.state == "paused":
-                require_match(name, job.locality, alive_sessions(connection))
-                change_job(connection, job, "running", reason="resumed", waiting_since=None, paused_for=None)
-                connection.execute(update(name).values(paused=None))
+            if job.state in RESTING:
+                self._run_again(connection, job, "resumed")
             elif job.state == "pause-requested" and job.paused_for != "restart":
                 connection.execute(of_job(name).values(paused_for="restart"))
                 record_event(connection, name, job.state, "resumed", None)
@@ -71,18 +70,16 @@ class Steering(Jobs):
             job = _steered(connection, name)
             if job.state == "running" and job.node is not None:
                 change_job(connection, job, "pause-requested", reason=reason, paused_for="restart")
-            elif job.state == "paused" and job.paused_for == "error":
-                require_match(name, job.locality, alive_sessions(connection))
-                change_job(connection, job, "running", reason=reason, waiting_since=None, paused_for=None)
-                connection.execute(update(name).values(paused=None))
+            elif job.rests_for_error:
+                self._run_again(connection, job, reason)
             return known_job(connection, name)
 
     def configure_job(self, name: str, wanted: Pending, *, before: Mapping[str, Any]) -> JobRecord:
         """Give the job another definition: at once, or when its node has finished the running step; then it goes on.
 
-        A job that someone has paused, or that rests for an error, stays so. *before* is the definition that was
-        changed, the pending one if there was one. Raises: also when that is not the last one, or a changefeed that has
-        begun cannot have *wanted*.
+        A job that someone has paused stays so; one that rests for an error runs again, as Kafka Connect has it.
+        *before* is the definition that was changed, the pending one if there was one. Raises: also when that is not the
+        last one, or a changefeed that has begun cannot have *wanted*.
         """
         with self._transaction() as connection:
             job = _steered(connection, name)
@@ -91,12 +88,14 @@ class Steering(Jobs):
             last = row.definition if job.pending is None else dump(job.pending.definition)
             if last != dump(before):
                 raise ConfigError(f"job '{name}' has been changed meanwhile; look at it, and repeat the request")
-            if job.state == "paused" or job.node is None:
-                if job.state != "paused":  # its node is dead, or frozen: fence it
+            if job.state in RESTING or job.node is None:
+                if job.state not in RESTING:  # its node is dead, or frozen: fence it
                     connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
                     connection.execute(of_job(name).values(node_id=None))
                 connection.execute(of_job(name).values(pending=None))
                 self._define(connection, name, wanted)
+                if job.rests_for_error:
+                    self._run_again(connection, job, wanted.why)
                 return known_job(connection, name)
             if row.token is not None:
                 stored = json.loads(row.definition)
@@ -121,6 +120,6 @@ def _steered(connection: sa.Connection, name: str) -> JobRecord:
     job = known_job(connection, name, locked=True)
     if job.state in FINISHED:
         raise ConfigError(f"job '{name}' has ended ({job.state}): {job.reason or 'everything is delivered'}")
-    if job.state not in ("running", "pause-requested", "paused"):
+    if job.state in ("cancel-requested", "reverting"):
         raise ConfigError(f"job '{name}' is about to end ({job.state})")
     return job

@@ -22,7 +22,7 @@ __all__ = [
     "update",
 ]
 
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 """Version of the tables below: the newest of those in migrations/versions."""
 
 METADATA = sa.MetaData()

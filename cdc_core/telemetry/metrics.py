@@ -195,6 +195,12 @@ NODE_FAILOVERS = _process(
 NODE_SESSIONS_LOST = _process(
     "node_lost_sessions_total", "counter", "sessions", "Sessions that were over before the node had left."
 )
+NODE_EXPIRED = _process(
+    "node_expired_jobs_total",
+    "counter",
+    "jobs",
+    "Jobs that the node has cancelled because they held back history for longer than gc_protect_expires_after.",
+)
 JOBS = _process("jobs", "gauge", "jobs", "Jobs of the store by state; every node says the same.", "state")
 NODES = _process("nodes", "gauge", "nodes", "Nodes of the store that are alive; every node says the same.")
 
@@ -212,6 +218,7 @@ NODE_METRICS = (
     NODE_ADOPTIONS,
     NODE_FAILOVERS,
     NODE_SESSIONS_LOST,
+    NODE_EXPIRED,
     JOBS,
     NODES,
 )

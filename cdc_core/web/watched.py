@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from cdc_core.errors import CdcError
-from cdc_core.store.job_values import JobRecord, NodeRecord
+from cdc_core.store.job_values import RESTING, RUNNABLE, JobRecord, NodeRecord
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.reports import Report, reports
 from cdc_core.store.samples import changefeed_samples, job_samples
@@ -20,7 +20,7 @@ __all__ = ["NodeView", "Seen", "Watched"]
 
 _FRESH_S = 1.0
 """What was read so recently is not read again: several scrapers cost the store no more than one."""
-_WITHOUT_NODE = frozenset({"running", "pause-requested", "paused", "cancel-requested", "reverting", "failed"})
+_WITHOUT_NODE = RUNNABLE | RESTING | {"waiting"}
 """States in which a job that no node runs has metrics all the same."""
 _LAST_S = 1.0
 """How long the end of a process may wait for a store that does not answer."""

@@ -34,8 +34,6 @@ def ended(store: ProgressStore, how: Ended, name: str = "orders", reason: str | 
     """Have the node of the job settle it."""
     one = next(each for each in store.living_nodes() if each.name == "one")
     store.settle(name, one, how, reason)
-    if how == "failed":
-        store.settle(name, one, "reverted", reason)
 
 
 def save(store: ProgressStore, name: str, **status: Any) -> None:

@@ -130,7 +130,7 @@ class Storm:
 
     def _start(self, name: str) -> None:
         lease = self._lease_s
-        options = ("--lease", f"{lease}s", "--heartbeat", f"{lease / 3}s", "--poll", "250ms", "--locality-wait", "300s")
+        options = ("--lease", f"{lease}s", "--heartbeat", f"{lease / 3}s", "--poll", "250ms")
         self._nodes.start(name, locality=PLACES[name], options=options, store=self._proxies[name].url)
 
     def _to_kafka(self, number: int) -> bool:

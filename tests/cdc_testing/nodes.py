@@ -25,7 +25,7 @@ from cdc_core.timestamp import Timestamp
 
 __all__ = ["NodeProcess", "Nodes"]
 
-FAST = ("--lease", "5s", "--heartbeat", "1s", "--poll", "250ms", "--locality-wait", "5s")
+FAST = ("--lease", "5s", "--heartbeat", "1s", "--poll", "250ms")
 
 
 class NodeProcess:

@@ -165,7 +165,6 @@ class Shown:
                 self.store.settle(name, self.nodes["bob"], "stopped")
             if index == 11:
                 self.store.settle(name, self.nodes["bob"], "failed", "the slot was dropped at the source")
-                self.store.settle(name, self.nodes["bob"], "reverted", "the slot was dropped at the source")
         return names
 
     def deliver(self, names: Sequence[str], over: threading.Event) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx2
 from cdc_testing import scripted
@@ -84,11 +84,10 @@ class Rest:
         """Have the node adopt a connector."""
         assert self.store.adopt(name, one) is not None
 
-    def ended(self, one: NodeRecord, name: str) -> None:
-        """Have the node run a connector until it ends by an error."""
+    def ended(self, one: NodeRecord, name: str = "orders", how: Literal["failed", "succeeded"] = "succeeded") -> None:
+        """Have the node run a connector until its end."""
         self.adopted(one, name)
-        self.store.settle(name, one, "failed", "no")
-        self.store.settle(name, one, "reverted")
+        self.store.settle(name, one, how, "no")
 
     def create(self, name: str, given: Mapping[str, Any], **more: Any) -> Any:
         return self.ask("POST", "/connectors", status=201, json={"name": name, "config": dict(given), **more})

@@ -68,9 +68,9 @@ def test_a_node_that_is_full_ends_jobs_all_the_same(state: JobState) -> None:
 
 
 def test_a_wait_for_a_match_ends_with_a_match() -> None:
-    waiting = replace(job("running", "region=eu"), waiting_since=0.0)
+    waiting = job("waiting", "region=eu")
     us, eu = node("us", "region=us"), node("eu", "region=eu", max_jobs=0)
-    assert choices(waiting, us) == Choices([], ["orders"], [], [])
+    assert choices(waiting, us) == Choices([], [], [], [])
     assert choices(waiting, us, eu) == Choices([], [], ["orders"], [])
 
 

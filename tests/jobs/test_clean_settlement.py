@@ -12,12 +12,13 @@ import pytest
 from cdc_testing.engine import counter_feed, eventually
 from cdc_testing.stored import DEFINITION, die, node
 
+from cdc_core.engine.saved_progress import saved_steps
 from cdc_core.engine.starting import register
 from cdc_core.engine.supervisor import Outcome
 from cdc_core.jobs.definitions import Definitions
 from cdc_core.jobs.node import Node
 from cdc_core.jobs.settings import NodeSettings
-from cdc_core.jobs.work import Ending, Work, saved_steps
+from cdc_core.jobs.work import Ending, Work
 from cdc_core.locality import Locality
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import Progress, ProgressStore
@@ -79,7 +80,7 @@ def test_only_a_run_that_has_saved_a_step_leaves_it_clean(store: ProgressStore, 
     epoch = store.begin_attempt("t")
     store.save("t", epoch, Progress(token={}, counters={"steps": 7}))
     run: Any = SimpleNamespace(has_begun=True, outcome=Outcome("stopped"))
-    work = Work(run, feed, steps_before=saved_steps(store, "t"))
+    work = Work(run, feed, steps_before=saved_steps("t", store))
     store.save("t", epoch, Progress(token={}, counters={"steps": steps}))
     assert work.ending(store) == Ending("stopped", clean=steps == 8)
     assert Work(run, feed).ending(store) == Ending("stopped", clean=True), "nobody was left behind"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import sqlalchemy as sa
@@ -73,7 +73,42 @@ def test_a_fresh_mark_keeps_an_old_job(store: ProgressStore) -> None:
     assert GcProtection(store).tick(now) == []
 
 
-def test_by_default_nothing_is_cancelled_and_a_warning_comes_once_an_hour(
+def claimed(store: ProgressStore) -> None:
+    assert store.adopt("orders", store.join(NODE, lease_s=1_000 * HOUR_S)) is not None
+
+
+def test_by_default_a_job_that_nothing_runs_may_hold_back_four_days(store: ProgressStore) -> None:
+    now = create(store)
+    assert GcProtection(store).tick(now + 95 * HOUR_S) == []
+    assert GcProtection(store).tick(now + 97 * HOUR_S) == ["orders"]
+    (event,) = store.events(kinds=["history_expired"])
+    assert (event.changefeed, event.message) == ("orders", state(store)[1])
+
+
+@pytest.mark.parametrize("ended", ["paused", "failed"])
+def test_a_job_that_rests_for_an_error_may_hold_back_four_days(
+    store: ProgressStore, ended: Literal["paused", "failed"]
+) -> None:
+    now = create(store)
+    one = store.join(NODE, lease_s=1_000 * HOUR_S)
+    assert store.adopt("orders", one) is not None
+    assert store.settle("orders", one, ended, "no") == ended
+    assert GcProtection(store).tick(now + 95 * HOUR_S) == []
+    assert GcProtection(store).tick(now + 97 * HOUR_S) == ["orders"]
+
+
+def test_a_job_that_a_node_runs_has_no_limit_by_default(store: ProgressStore) -> None:
+    now = create(store)
+    claimed(store)
+    assert GcProtection(store).tick(now + 1_000 * HOUR_S) == []
+
+
+def test_without_a_limit_nothing_is_cancelled(store: ProgressStore) -> None:
+    now = create(store, gc_protect_expires_after="0s")
+    assert GcProtection(store).tick(now + 1_000 * HOUR_S) == []
+
+
+def test_a_warning_comes_once_an_hour_and_says_when_the_job_is_cancelled(
     store: ProgressStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -89,7 +124,14 @@ def test_by_default_nothing_is_cancelled_and_a_warning_comes_once_an_hour(
         assert protection.tick(now + later_s) == []
         assert len(caplog.records) == warnings
     assert caplog.messages[0].startswith("job 'orders' has held back history at its source for 24 h 1 min: ")
+    assert caplog.messages[0].endswith("otherwise it is cancelled in 71 h 58 min")
     assert state(store)[0] == "running"
+
+
+def test_a_short_limit_is_announced_at_its_half(store: ProgressStore, caplog: pytest.LogCaptureFixture) -> None:
+    now = create(store, gc_protect_expires_after="2h")
+    assert GcProtection(store).tick(now + 1.1 * HOUR_S) == []
+    assert "otherwise it is cancelled in 53 min" in caplog.text
 
 
 def test_the_store_is_read_at_most_once_a_minute(store: ProgressStore) -> None:
@@ -113,12 +155,13 @@ def test_an_option_that_this_node_cannot_read_cancels_nothing(
     assert state(store)[0] == "running"
 
 
-def test_the_option_is_parsed_as_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_option_is_parsed_as_everywhere(store: ProgressStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LONGEST", "1h30m")
-    assert expires_after("orders", definition(gc_protect_expires_after="${LONGEST}")) == 5_400
-    assert expires_after("orders", DEFINITION) is None
+    create(store)
+    (job,) = store.jobs()
+    assert expires_after(job, definition(gc_protect_expires_after="${LONGEST}")) == 5_400
     with pytest.raises(ConfigError, match=r"'gc_protect_expires_after' must be at least 1m"):
-        expires_after("orders", definition(gc_protect_expires_after="59s"))
+        expires_after(job, definition(gc_protect_expires_after="59s"))
 
 
 def test_a_report_says_what_a_job_holds_back(store: ProgressStore) -> None:

@@ -149,9 +149,14 @@ def test_a_failed_run_is_followed_by_what_the_schedule_says(store: ProgressStore
     assert schedules.tick() == []
     known = store.schedule("nightly")
     assert known.reason == f"{name} failed: no such table"
+    job = store.find_job(name)
+    assert job is not None
     if policy == "pause":
         assert known.next_run is None
-    elif policy == "retry":
+        assert job.state == "failed", "a person looks"
+        return
+    assert job.state == "cancel-requested", "the next run takes its place"
+    if policy == "retry":
         assert known.next_run is not None
         assert 0 < known.next_run - store.clock() <= RETRY_S
     else:
@@ -269,12 +274,13 @@ def test_what_is_decided_keeps_the_rules(
     )
     change = decide(now, known)
     failed = any(state in ("failed", "revert-failed") for state in states)
-    busy = any(state is not None and state not in FINISHED for state in states)
+    over = {None, "failed", *FINISHED}
+    busy = any(state not in over for state in states)
     if change is None:
-        assert all(state is not None and state not in FINISHED for state in states)
+        assert all(state not in over for state in states)
         assert next_run is None or next_run > now or (busy and previous == "wait")
         return
-    assert change.ended == [run.job for run in runs if run.state is None or run.state in FINISHED]
+    assert change.ended == [run.job for run in runs if run.state in over]
     if next_run is None or (failed and failure == "pause"):
         assert (change.next_run, change.start) == (None, None)
         return

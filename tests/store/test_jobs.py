@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from cdc_testing.stored import DEFINITION, die, node
+from cdc_testing.stored import DEFINITION, die, node, progress
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from cdc_core import Timestamp
 from cdc_core.errors import ConfigError, FencedError
 from cdc_core.locality import Locality
-from cdc_core.store.job_values import FINISHED, FOLLOWING, REVERTED, Ended
+from cdc_core.store.job_values import FINISHED, FOLLOWING, RESTING, REVERTED, Ended
 from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
 
@@ -134,17 +135,66 @@ def test_a_pause_of_a_job_whose_node_is_dead_fences_it(store: ProgressStore) -> 
     assert store.settle("orders", one, "stopped") is None
 
 
-def test_a_job_without_a_match_is_paused_when_it_has_waited(store: ProgressStore) -> None:
+@pytest.mark.parametrize("goes_on", ["resume", "alter", "restart", "cancel", "stop"])
+def test_a_job_that_failed_keeps_its_position_and_does_what_people_say(store: ProgressStore, goes_on: str) -> None:
+    one = store.join(node("one"), lease_s=60)
     create(store)
-    store.await_match("orders", wait_s=3600, reason="no node matches")
-    store.await_match("orders", wait_s=3600, reason="no node matches")
-    store.end_wait("orders")
-    store.await_match("orders", wait_s=0, reason="no node matches")
-    assert store.overview().jobs[0].state == "running"
-    store.await_match("orders", wait_s=0, reason="no node matches")
+    adopted = store.adopt("orders", one)
+    assert adopted is not None
+    store.save("orders", adopted.epoch, progress(50))
+    assert store.settle("orders", one, "failed", "the password is wrong") == "failed"
+    assert store.prune_jobs(retention_s=-1) == []
+    failed = store.find_job("orders")
+    assert failed is not None
+    assert (failed.state, failed.reason, failed.node_id) == ("failed", "the password is wrong", None)
+    if goes_on == "cancel":
+        assert store.cancel_job("orders", "no longer needed").state == "cancel-requested"
+        return
+    if goes_on == "stop":
+        stopped = store.rest_job("orders", "stop", "stop")
+        assert (stopped.state, stopped.paused_for) == ("paused", "stop")
+        return
+    if goes_on == "alter":
+        store.redefine_job(
+            "orders", DEFINITION, before=DEFINITION, locality=Locality(), initial_scans={}, why="a new sink"
+        )
+    again = store.restart_job("orders", "again") if goes_on == "restart" else store.resume_job("orders")
+    assert again.state == "running"
+    assert store.adopt("orders", one) is not None
+    found = store.find("orders")
+    assert found is not None
+    assert found.high_water == Timestamp(50, 3)
+
+
+def test_a_job_without_a_match_waits_and_runs_again_by_itself(store: ProgressStore) -> None:
+    one = store.join(node("one"), lease_s=60)
+    create(store)
+    store.adopt("orders", one)
+    die(store, one)
+    for _ in range(2):
+        store.await_match("orders", reason="no node matches")
     found = store.find_job("orders")
     assert found is not None
-    assert (found.state, found.reason) == ("paused", "no node matches")
+    assert (found.state, found.reason) == ("waiting", "no node matches")
+    two = store.join(node("two"), lease_s=60)
+    assert store.adopt("orders", two) is None
+    store.end_wait("orders")
+    adopted = store.adopt("orders", two)
+    assert adopted is not None
+    assert (adopted.state, adopted.clean) == ("running", False)
+    assert states(store) == ["running", "running", "waiting", "running", "running"]
+
+
+@pytest.mark.parametrize("what", ["pause", "stop", "cancel"])
+def test_a_waiting_job_does_what_people_say(store: ProgressStore, what: str) -> None:
+    create(store)
+    store.await_match("orders", reason="no node matches")
+    if what == "pause":
+        assert store.pause_job("orders", "maintenance").state == "paused"
+    elif what == "stop":
+        assert store.rest_job("orders", "stop", "maintenance").state == "paused"
+    else:
+        assert store.cancel_job("orders", "no longer needed").state == "cancel-requested"
 
 
 def test_a_finished_job_is_forgotten_in_time_and_its_name_is_free(store: ProgressStore) -> None:
@@ -300,6 +350,13 @@ class _Nodes(RuleBasedStateMachine):
         if before is not None and after is not None:
             assert after == before.state or after in FOLLOWING[before.state]
 
+    @rule(name=jobs, matches=st.booleans())
+    def look_for_a_match(self, name: str, matches: bool) -> None:
+        if matches:
+            self.store.end_wait(name)
+        else:
+            self.store.await_match(name, reason="no node matches")
+
     @rule(number=nodes)
     def die(self, number: int) -> None:
         die(self.store, self.sessions[number])
@@ -313,7 +370,7 @@ class _Nodes(RuleBasedStateMachine):
     @invariant()
     def a_job_that_rests_has_no_node(self) -> None:
         for job in self.store.jobs():
-            if job.state == "paused" or job.state in FINISHED:
+            if job.state in {"waiting", *RESTING, *FINISHED}:
                 assert job.node_id is None
             assert (job.finished is not None) == (job.state in FINISHED)
 

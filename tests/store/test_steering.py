@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from cdc_testing.stored import DEFINITION, die, node, progress
@@ -138,14 +139,24 @@ def test_a_new_definition_does_not_undo_a_pause(store: ProgressStore, one: NodeR
     assert tables(store) == DEFINITION["tables"]
 
 
-def test_neither_a_new_definition_nor_a_pause_hides_an_error_and_a_restart_ends_it(
-    store: ProgressStore, one: NodeRecord
+@pytest.mark.parametrize("rests", ["paused", "failed"])
+def test_a_pause_hides_no_error_and_a_restart_ends_it(
+    store: ProgressStore, one: NodeRecord, rests: Literal["paused", "failed"]
 ) -> None:
-    store.settle("orders", one, "paused", "the sink refuses")
-    store.configure_job("orders", wider(), before=DEFINITION)
+    store.settle("orders", one, rests, "the sink refuses")
     job = store.rest_job("orders", "pause", "pause")
-    assert (job.state, job.paused_for, job.reason) == ("paused", "error", "the sink refuses")
+    assert (job.state, job.rests_for_error, job.reason) == (rests, True, "the sink refuses")
     assert store.restart_job("orders", "restart").state == "running"
+    assert look(store) == ("running", None)
+
+
+@pytest.mark.parametrize("rests", ["paused", "failed"])
+def test_a_job_that_rests_for_an_error_runs_again_with_a_new_definition(
+    store: ProgressStore, one: NodeRecord, rests: Literal["paused", "failed"]
+) -> None:
+    store.settle("orders", one, rests, "the sink refuses")
+    assert store.configure_job("orders", wider(), before=DEFINITION).state == "running"
+    assert tables(store) == WIDER["tables"]
     assert look(store) == ("running", None)
 
 

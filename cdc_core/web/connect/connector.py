@@ -33,7 +33,7 @@ VERSION = version("cdc-core")
 
 def is_deleted(job: JobRecord) -> bool:
     """Return whether the job is cancelled, or will be: for a client of Kafka Connect it does not exist any more."""
-    return job.state in ("cancel-requested", "canceled") or (job.state == "reverting" and job.ends_as != "failed")
+    return job.state in ("cancel-requested", "reverting", "canceled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Connector:
     def state(self) -> str:
         """One of Kafka Connect's states."""
         job = self.job
-        if job.state == "running":
+        if job.state in ("running", "waiting"):
             return "UNASSIGNED" if job.node is None else "RUNNING"
         if job.state == "pause-requested":
             return "RESTARTING" if job.paused_for == "restart" else "RUNNING"

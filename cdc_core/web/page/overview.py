@@ -18,7 +18,7 @@ from cdc_core.web.page.texts import UNKNOWN, age_text, number_text, rate_text
 
 __all__ = ["FeedRow", "Filter", "Overview", "Tally", "overview"]
 
-_LAGGING = frozenset({"running", "pause-requested", "paused", "silent", "failed", "stopped", "unknown"})
+_LAGGING = frozenset({"running", "waiting", "pause-requested", "paused", "silent", "failed", "stopped", "unknown"})
 """States in which more is to be delivered, so that a lag means something."""
 
 

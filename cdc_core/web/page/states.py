@@ -17,6 +17,7 @@ _TONES: dict[str, Tone] = {
     "cancel-requested": "busy",
     "reverting": "busy",
     "paused": "warn",
+    "waiting": "warn",
     "silent": "bad",
     "failed": "bad",
     "revert-failed": "bad",
@@ -32,6 +33,8 @@ _POSSIBLE: dict[str, tuple[str, ...]] = {
     "running": ("pause", "restart", "cancel"),
     "pause-requested": ("resume", "cancel"),
     "paused": ("resume", "cancel"),
+    "failed": ("resume", "cancel"),
+    "waiting": ("pause", "cancel"),
     "revert-failed": ("cancel",),
 }
 

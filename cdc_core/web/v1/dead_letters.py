@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from cdc_core.delivery.replay import Replay, waiting_rows
 from cdc_core.engine.replay import replay
 from cdc_core.errors import CdcError, ConfigError, FencedError
-from cdc_core.store.job_values import FINISHED
+from cdc_core.store.job_values import FINISHED, RESTING
 from cdc_core.store.values import DeadLetter
 from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Refusal
@@ -79,7 +79,7 @@ def _require_job(deployment: Deployment, name: str, *, to_replay: bool = False) 
     job = deployment.store.find_job(name)
     if job is None:
         raise Refusal(404, f"there is no job '{name}'")
-    if to_replay and job.state not in ("paused", *FINISHED):
+    if to_replay and job.state not in FINISHED | RESTING:
         raise Refusal(409, f"job '{name}' is {job.state}; pause it before you send its dead letters again")
     return job.epoch
 

@@ -71,7 +71,7 @@ def test_jobs_are_paused_resumed_canceled_and_given_away(store: ProgressStore, c
         "job_id,status\norders,cancel-requested\nusers,cancel-requested\n"
     )
     assert refused(capsys, "sql", "RESUME JOB orders") == (
-        "job 'orders' is cancel-requested; only a paused job can be resumed"
+        "job 'orders' is cancel-requested; only a paused or failed job can be resumed"
     )
 
 
@@ -190,7 +190,7 @@ def test_the_statements_of_a_file_are_read_before_the_first_one_is_executed(
     assert main(["sql", "-f", str(script), "--source", "paper://desk/db"]) == 2
     told = capsys.readouterr().err
     assert "the statement of line 3 failed, and those after it were not executed" in told
-    assert "job 'counter' is running; only a paused job can be resumed" in told
+    assert "job 'counter' is running; only a paused or failed job can be resumed" in told
     [job] = store.jobs()
     assert job.state == "running"
 

@@ -20,7 +20,7 @@ def test_a_job_is_paused_resumed_and_canceled(store: ProgressStore, capsys: Capt
     one = created(store)
     assert done(capsys, "pause", "orders", "--reason", "maintenance") == "job 'orders': node one will pause it\n"
     assert refused(capsys, "resume", "orders") == (
-        "job 'orders' is pause-requested; only a paused job can be resumed; wait until it is paused"
+        "job 'orders' is pause-requested; only a paused or failed job can be resumed; wait until it is paused"
     )
     ended(store, "stopped")
     assert done(capsys, "resume", "orders") == "job 'orders' is resumed; a node will adopt it\n"
@@ -57,7 +57,8 @@ def test_a_command_waits_until_a_node_has_done_it(store: ProgressStore, capsys: 
         assert done(capsys, "pause", "orders", "--wait", status=1) == (
             "error: it was not paused: job 'orders' is failed: the slot is lost\n"
         )
-    created(store)
+    store.resume_job("orders")
+    assert store.adopt("orders", one) is not None
 
     def cancel() -> None:
         ended(store, "stopped")

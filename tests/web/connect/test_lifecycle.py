@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 from cdc_testing.rest_rig import Rest, config
@@ -43,10 +44,13 @@ def test_a_restart_says_what_is_restarted(rest: Rest, control: Path, one: NodeRe
     assert rest.message("POST", "/connectors/orders/tasks/9/restart", status=404) == "Unknown task: orders-9"
 
 
-def test_a_connector_that_failed_has_a_trace_and_restarts(rest: Rest, control: Path, one: NodeRecord) -> None:
+@pytest.mark.parametrize("ended", ["paused", "failed"])
+def test_a_connector_that_failed_has_a_trace_and_restarts(
+    rest: Rest, control: Path, one: NodeRecord, ended: Literal["paused", "failed"]
+) -> None:
     rest.create("orders", config(control))
     rest.adopted(one)
-    rest.store.settle("orders", one, "paused", "the sink refuses")
+    rest.store.settle("orders", one, ended, "the sink refuses")
     found = rest.get("/connectors/orders/status")
     assert (found["connector"]["state"], found["tasks"][0]["trace"]) == ("FAILED", "the sink refuses")
     rest.ask("PUT", "/connectors/orders/pause", status=202)
@@ -56,16 +60,33 @@ def test_a_connector_that_failed_has_a_trace_and_restarts(rest: Rest, control: P
     assert rest.state() == "UNASSIGNED"
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "after"),
+    [
+        ("PUT", "resume", "UNASSIGNED"),
+        ("POST", "restart", "UNASSIGNED"),
+        ("POST", "tasks/0/restart", "UNASSIGNED"),
+        ("PUT", "config", "UNASSIGNED"),
+        ("PUT", "stop", "STOPPED"),
+    ],
+)
+def test_a_connector_that_failed_takes_every_order(
+    rest: Rest, control: Path, one: NodeRecord, method: str, path: str, after: str
+) -> None:
+    rest.create("orders", config(control))
+    rest.ended(one, how="failed")
+    body: dict[str, Any] = {"json": {**config(control), "keys": "3"}} if path == "config" else {}
+    answer = rest.client.request(method, f"/connectors/orders/{path}", **body)
+    assert answer.status_code in (200, 202, 204), answer.text
+    assert rest.state() == after
+
+
 def test_a_connector_that_has_ended_takes_no_orders_and_can_be_deleted(
     rest: Rest, control: Path, one: NodeRecord
 ) -> None:
     rest.create("orders", config(control))
-    rest.adopted(one)
-    rest.store.settle("orders", one, "failed", "the source has lost history")
-    rest.store.settle("orders", one, "reverted")
-    assert rest.state() == "FAILED"
-    for method, path in (("PUT", "resume"), ("POST", "restart"), ("PUT", "pause"), ("PUT", "stop")):
-        assert "has ended (failed)" in rest.message(method, f"/connectors/orders/{path}", status=409)
+    rest.ended(one)
+    assert "has ended (succeeded)" in rest.message("PUT", "/connectors/orders/resume", status=409)
     rest.ask("PUT", "/connectors/orders/config", status=409, json=config(control))
     rest.ask("DELETE", "/connectors/orders", status=204)
     rest.create("orders", config(control))
@@ -105,7 +126,7 @@ def test_what_is_created_anew_while_its_name_is_forgotten_is_deleted_too(
 ) -> None:
     forget = rest.store.forget_ended_job
     rest.create("orders", config(control))
-    rest.ended(one, "orders")
+    rest.ended(one)
 
     def forget_what_another_one_creates(name: str) -> bool:
         assert forget(name)
