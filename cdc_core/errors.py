@@ -37,6 +37,8 @@ import json
 import re
 from typing import Any
 
+from cdc_core.remedies import RUN_ANOTHER
+
 __all__ = [
     "START_OVER",
     "BadRowError",
@@ -66,10 +68,7 @@ __all__ = [
 ]
 
 
-START_OVER = (
-    "To start over, run a changefeed under another name, with an initial scan, and remove this one with"
-    " `cdc drop FILE NAME`"
-)
+START_OVER = f"To start over, {RUN_ANOTHER}, with an initial scan, and remove this one with `cdc drop FILE NAME`"
 """The remedy in messages about rows that this changefeed can no longer deliver. A sentence without its full stop."""
 
 

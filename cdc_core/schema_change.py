@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Literal
 
 from cdc_core.errors import TerminalRangefeedError
+from cdc_core.remedies import CONTINUE_WITH_POLICY
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["SchemaChange", "SchemaChangeRules", "ShapeChange"]
@@ -64,7 +65,6 @@ class SchemaChangeRules:
         if found and self.policy == "stop":
             told = "; ".join(f"table {change.table}: {change.what}" for change in found)
             raise TerminalRangefeedError(
-                f"{told}, after {resolved}, and schema_change_policy is 'stop'. To continue, run with "
-                "schema_change_policy = 'backfill' to emit the rows of the table again, or with 'nobackfill'"
+                f"{told}, after {resolved}, and schema_change_policy is 'stop'. To continue, {CONTINUE_WITH_POLICY}"
             )
         return list(dict.fromkeys(change.table for change in found)) if self.policy == "backfill" else []

@@ -12,6 +12,7 @@ from cdc_core.errors import FencedError, RetryableError
 from cdc_core.jobs.child import ChildRun
 from cdc_core.jobs.reverting import Reverting
 from cdc_core.masking import mask
+from cdc_core.remedies import fitting
 from cdc_core.store.job_values import Ended, NodeRecord
 from cdc_core.store.progress import ProgressStore
 
@@ -63,7 +64,7 @@ class Work:
             return None
         if outcome.error is None:
             return Ending("succeeded" if outcome.kind == "complete" else "stopped", clean=outcome.kind == "stopped")
-        text = mask(one_line(outcome.error), self.feed.secrets())
+        text = mask(fitting(one_line(outcome.error), self.feed.name, job=True), self.feed.secrets())
         if isinstance(outcome.error, FencedError | RetryableError):
             return Ending("stopped", text, clean=False)
         if self.feed.options.on_error == "pause":

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from cdc_core.remedies import LIST_AGAIN, RUN_AGAIN
+
 __all__ = ["NEW_SLOT", "READ_ANEW", "START_AGAIN"]
 
 NEW_SLOT = (
     "To continue under this name, ask for all tables and a new slot with `cdc rescan FILE NAME --all --new-slot`, and"
-    " run the changefeed again"
+    f" {RUN_AGAIN}"
 )
 """The remedy for lost history: a sentence without its full stop."""
 
 READ_ANEW = (
-    "To read the table anew, run once without it in 'tables', and then list it again; rows of it that are at the "
-    "destination are not deleted there. To read all tables anew, use `cdc rescan FILE NAME --all --new-slot`"
+    f"To read the table anew, {LIST_AGAIN}; rows of it that are at the destination are not deleted there. To read all"
+    " tables anew, use `cdc rescan FILE NAME --all --new-slot`"
 )
 """A sentence without its full stop."""
 
