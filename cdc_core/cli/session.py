@@ -14,6 +14,7 @@ from rich.text import Text
 from cdc_core.cli.status_block import StatusBlock
 from cdc_core.masking import MaskingFilter, mask
 from cdc_core.telemetry.json_log import JsonFormatter, details_of
+from cdc_core.telemetry.log_names import NamingFormatter
 from cdc_core.telemetry.status import StatusLog, StatusView
 
 __all__ = ["CliSession", "debug_option", "log_format_option"]
@@ -45,7 +46,7 @@ class CliSession:
     def start_logging(self, *, quiet: bool = False) -> None:
         """Send log records to the console, masked; of a *quiet* command only warnings."""
         handler: logging.Handler = _ConsoleHandler(self.console)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        handler.setFormatter(NamingFormatter("%(asctime)s %(levelname)s %(message)s"))
         handler.addFilter(lambda record: details_of(record) is None)
         if self.log_format == "json":
             handler = logging.StreamHandler(sys.stderr)

@@ -24,6 +24,7 @@ from cdc_core.queries.binding import QueryPlan
 from cdc_core.rangefeed import Token
 from cdc_core.sink import Sink
 from cdc_core.slice_reader import SliceReader
+from cdc_core.telemetry.log_names import NamingFormatter, logged_as
 
 if TYPE_CHECKING:
     from cdc_core.store.progress import ProgressStore
@@ -154,7 +155,8 @@ class AttemptConfig:
         """
         self._log_masked()
         try:
-            yield
+            with logged_as(self.feed.name):
+                yield
         except MaskedError:
             raise
         except CdcError as error:
@@ -177,7 +179,7 @@ class AttemptConfig:
         root = logging.getLogger()
         if not root.handlers:
             stream = logging.StreamHandler(sys.stderr)
-            stream.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+            stream.setFormatter(NamingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
             root.addHandler(stream)
             root.setLevel(logging.INFO)
         for handler in root.handlers:

@@ -13,6 +13,7 @@ from cdc_core.engine.orders import Orders
 from cdc_core.engine.query_host import QueryHost
 from cdc_core.engine.run import Run
 from cdc_core.store.progress import ProgressStore
+from cdc_core.telemetry.log_names import logged_as
 from cdc_core.telemetry.status import Status
 
 __all__ = ["Outcome", "Supervisor"]
@@ -141,7 +142,8 @@ class Supervisor:
 
     def _work(self) -> None:
         try:
-            outcome = Outcome(self._run.run())
+            with logged_as(self.feed.name):
+                outcome = Outcome(self._run.run())
         except Exception as error:
             outcome = Outcome("failed", error)
         except BaseException as error:  # a plugin's, such as SystemExit

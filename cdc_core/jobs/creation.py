@@ -14,6 +14,7 @@ from cdc_core.locality import Locality
 from cdc_core.store.job_values import FINISHED
 from cdc_core.store.liveness import is_alive
 from cdc_core.store.progress import ProgressStore
+from cdc_core.telemetry.log_names import logged_as
 
 __all__ = ["check_job", "check_new_job", "locality_of"]
 
@@ -36,13 +37,14 @@ def locality_of(feed: ResolvedChangefeed) -> Locality:
 
 def check_job(feed: ResolvedChangefeed) -> None:
     """Return when the source can be read and rows of it be delivered. Raises: ConfigError. Creates nothing."""
-    schemas = check_source(feed)
-    if not feed.queries().exist:
-        check_delivery(feed, schemas)
-        return
-    check_query(feed, schemas)  # what its rows are, only a node's Spark can tell
-    check_sink(feed, schemas)
-    check_dead_letters(feed, schemas)
+    with logged_as(feed.name):
+        schemas = check_source(feed)
+        if not feed.queries().exist:
+            check_delivery(feed, schemas)
+            return
+        check_query(feed, schemas)  # what its rows are, only a node's Spark can tell
+        check_sink(feed, schemas)
+        check_dead_letters(feed, schemas)
 
 
 def _check(feed: ResolvedChangefeed, store: ProgressStore) -> None:

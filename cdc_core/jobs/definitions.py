@@ -22,6 +22,7 @@ from cdc_core.plugins.host import PluginHost
 from cdc_core.spark.placement_settings import pin
 from cdc_core.store.job_values import JobRecord, JobState
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
+from cdc_core.telemetry.log_names import logged_as
 
 __all__ = ["Definitions"]
 
@@ -99,7 +100,8 @@ class Definitions:
         """
         known = self._store.find(name)
         try:
-            feed = self._resolved(name, known)
+            with logged_as(name):
+                feed = self._resolved(name, known)
             return pin(feed, self._settings.place) if to_run else feed
         except BaseException as error:  # a plugin's may be SystemExit: it must not affect other jobs
             raise TerminalError(one_line(error)) from error

@@ -37,7 +37,7 @@ class Reverting:
         self._node_id = node_id
         self._on_end = on_end
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, name=f"reverting {name}", daemon=True)
+        self._thread = threading.Thread(target=self._work, name=f"reverting changefeed {name}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TypeVar
 
 from cdc_core.errors import CdcError, RestartError, RetryableError, RetryableRangefeedError
@@ -38,7 +39,8 @@ def on_each(shards: Sequence[Shard], call: Callable[[Shard], T]) -> list[T | Cdc
     if len(shards) < 2:
         return [tried(shard) for shard in shards]
     with ThreadPoolExecutor(min(len(shards), _MOST_THREADS), thread_name_prefix="cdc-shards") as pool:
-        return list(pool.map(tried, shards))
+        contexts = [copy_context() for _ in shards]
+        return list(pool.map(lambda context, shard: context.run(tried, shard), contexts, shards))
 
 
 def on_all(shards: Sequence[Shard], call: Callable[[Shard], T]) -> list[T]:
@@ -119,7 +121,7 @@ class _Probe:
     def succeeded(self) -> bool:
         if self._outcome is False and time.monotonic() >= self._next:
             self._outcome = None
-            threading.Thread(target=self._look, daemon=True, name="cdc-shard-probe").start()
+            threading.Thread(target=copy_context().run, args=[self._look], daemon=True, name="cdc-shard-probe").start()
         return self._outcome is True
 
     def _look(self) -> None:

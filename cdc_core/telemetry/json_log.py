@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from datetime import UTC, datetime
 from typing import Any
 
-__all__ = ["JsonFormatter", "details_of", "event_of"]
+from cdc_core.telemetry.log_names import changefeed_of
 
-_NAMED = re.compile(r"(?:changefeed|job) '([A-Za-z0-9_-]{1,40})'")
-_THREAD = re.compile(r"\bchangefeed ([A-Za-z0-9_-]{1,40})$")
+__all__ = ["JsonFormatter", "details_of", "event_of"]
 
 
 class JsonFormatter(logging.Formatter):
@@ -25,7 +23,7 @@ class JsonFormatter(logging.Formatter):
         values: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
-            "changefeed": _changefeed_of(record, message),
+            "changefeed": changefeed_of(record),
             "event": event_of(record),
             "message": message,
         }
@@ -50,8 +48,3 @@ def details_of(record: logging.LogRecord) -> dict[str, Any] | None:
     """Return the details of a record of the event log, None of all others: `extra` says it."""
     found = getattr(record, "details", None)
     return found if isinstance(found, dict) else None
-
-
-def _changefeed_of(record: logging.LogRecord, message: str) -> str | None:
-    found = _NAMED.match(message) or _THREAD.search(record.threadName or "")
-    return None if found is None else found[1]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from contextvars import copy_context
 from typing import Any
 
 import pytest
 
 from cdc_core.masking import MaskingFilter
 from cdc_core.telemetry.json_log import JsonFormatter
+from cdc_core.telemetry.log_names import NamingFormatter, logged_as
 
 
 class Lines(logging.Handler):
@@ -58,6 +60,32 @@ def test_the_thread_of_a_changefeed_names_it_where_the_text_does_not(lines: Line
     thread.join()
     log.info("a node joined")
     assert [json.loads(text)["changefeed"] for text in lines.texts] == ["orders", None]
+
+
+def test_what_is_logged_for_a_changefeed_names_it_whoever_logs_it(lines: Lines) -> None:
+    def work() -> None:
+        with logged_as("orders"):
+            plugin.warning("the server is slow")
+            inner = threading.Thread(target=copy_context().run, args=[plugin.warning, "in a thread of a plugin"])
+            inner.start()
+            inner.join()
+            plugin.warning("job 'users' is named")
+        plugin.warning("of nothing in particular")
+
+    plugin = logging.Logger("some_plugin")
+    plugin.addHandler(lines)
+    thread = threading.Thread(target=work, name="any")
+    thread.start()
+    thread.join()
+    assert [json.loads(text)["changefeed"] for text in lines.texts] == ["orders", "orders", "users", None]
+    lines.setFormatter(NamingFormatter("%(levelname)s %(message)s"))
+    work()
+    assert lines.texts[4:] == [
+        "WARNING changefeed 'orders': the server is slow",
+        "WARNING changefeed 'orders': in a thread of a plugin",
+        "WARNING job 'users' is named",
+        "WARNING of nothing in particular",
+    ]
 
 
 def test_an_event_may_be_given(lines: Lines, log: logging.Logger) -> None:
