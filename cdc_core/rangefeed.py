@@ -53,7 +53,8 @@ class RangefeedContext:
     initial_scans: Mapping[str, bool] = field(default_factory=dict)
     """Whether the rows that tables hold at the start are wanted; where it differs for tables that join, by table."""
     saved: Token | None = None
-    """The token saved last before this run; None before it begins. For `check`, `check_rescan` and `move`."""
+    """The token saved last before this run; None before it begins. For `check`, `check_rescan` and `move`,
+    and for a `SourceHistory` that only measures."""
     cursor: str | None = None
     """Where the changefeed starts instead of now: the text form of a timestamp, or a position of the source's own."""
     schema_changes: SchemaChangeRules = field(default_factory=SchemaChangeRules)

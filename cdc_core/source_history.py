@@ -10,7 +10,7 @@ __all__ = ["SourceHistory"]
 
 
 class SourceHistory:
-    """What the source retains for a changefeed. Lives in the coordinator's process.
+    """What the source retains for a changefeed. Lives in the coordinator's process, and where it is only measured.
 
     This class itself serves a source that keeps all history and has no gauges: a registration that names no `history`
     uses it. Errors: see `cdc_core.rangefeed`.
@@ -27,7 +27,11 @@ class SourceHistory:
         """
 
     def metrics(self) -> Mapping[str, float]:
-        """Return the source's gauges by name, such as the bytes of log that it retains. After `release`."""
+        """Return the source's gauges by name, such as the bytes of log that it retains; none if it retains nothing.
+
+        After `release`. Also without it, in a node or a server, while the changefeed is paused, fails or runs nowhere:
+        then the context has the token `saved` last.
+        """
         return {}
 
     def notice(self) -> str | None:

@@ -37,7 +37,7 @@ def metrics_option(command: F) -> F:
 
 @contextmanager
 def serving_metrics(
-    where: str | None, store: str, *, names: frozenset[str] = frozenset(), node: NodeView | None = None
+    where: str | None, store: str, *, names: frozenset[str] | None = None, node: NodeView | None = None
 ) -> Iterator[None]:
     """Serve, inside the block, metrics of the changefeeds *names*, or of *node*, if *where* says so.
 

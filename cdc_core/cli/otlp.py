@@ -40,7 +40,7 @@ def exporting_metrics(
     wanted: bool,
     store: str,
     *,
-    names: frozenset[str] = frozenset(),
+    names: frozenset[str] | None = None,
     node: NodeView | None = None,
 ) -> Iterator[None]:
     """Send, inside the block, metrics of the changefeeds *names*, or of *node*, by OTLP if *wanted*.

@@ -25,6 +25,7 @@ from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.config.toml_file import changefeed_names, find_name, read_changefeed
 from cdc_core.engine.checks import check_dead_letters, check_encoder, check_sink, check_source
+from cdc_core.engine.history_meter import HistoryMeter
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.locality import Locality
 from cdc_core.masking import secret_forms, uri_secrets
@@ -100,7 +101,8 @@ def run(
             raise ConfigError("running a changefeed needs Spark: pip install 'cdc-core[spark]'") from error
         raise
     make_state_directory(state_dir)
-    running = frozenset(feed.name for feed in feeds)
+    by_name = {feed.name: feed for feed in feeds}
+    running = frozenset(by_name)
     with (
         serving_metrics(metrics, url, names=running),
         exporting_metrics(session, otlp, url, names=running),
@@ -112,6 +114,7 @@ def run(
             changefeeds=len(feeds),
             locality=locality,
         ) as runner,
+        HistoryMeter(url, lambda known: by_name.get(known.name)),
         session.status_view() as view,
     ):
         supervisors = []

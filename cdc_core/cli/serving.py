@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import click
 
 from cdc_core.cli.declared_options import declared_options, given_options, option_flag
 from cdc_core.cli.session import CliSession
+from cdc_core.engine.history_meter import HistoryMeter
 from cdc_core.errors import ConfigError
 from cdc_core.options import parse_options
 from cdc_core.plugins.host import PluginHost
@@ -83,6 +84,7 @@ def serving(
     with closing(ProgressStore(store, alone=True)) as opened, closing(Watched(store, node=node)) as watched:
         deployment = Deployment(opened, plugins, environ=os.environ, keep_secret=session.add_secrets)
         app = application(all_endpoints(watched.samples, watched.problem), deployment, access)
-        with WebServer(app, access) as server:
+        meter = HistoryMeter(store, lambda known: deployment.feed(known.name, known.definition))
+        with WebServer(app, access) as server, meter if node is None else nullcontext():  # a node has its own
             log.info("this server is at %s", server.url)
             yield server.url

@@ -220,7 +220,7 @@ class Coordinator:
         tally = self._progress.tally
         try:
             self._history.release(self._progress.token)
-            keep_gauges(tally, self._history.metrics())
+            keep_gauges(tally, self._history.metrics(), at=time.time())
             self._noticed(self._history.notice())
             if tally.clear(metrics.UNRELEASED_STEPS):
                 self._metrics_saved_at = float("-inf")

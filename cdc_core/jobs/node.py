@@ -11,8 +11,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.error_text import one_line
 from cdc_core.engine.fencing import RunLock
+from cdc_core.engine.history_meter import HistoryMeter
 from cdc_core.engine.query_host import QueryHost
 from cdc_core.engine.saved_progress import saved_steps
 from cdc_core.engine.supervisor import Supervisor
@@ -35,7 +37,7 @@ from cdc_core.jobs.work import Work
 from cdc_core.options import format_duration
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.job_values import Adoption, JobRecord, NodeRecord, Overview
-from cdc_core.store.progress import ProgressStore
+from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 
 __all__ = ["Node"]
 
@@ -142,7 +144,7 @@ class Node:
             self._wake()
 
         try:
-            with lease.guarding(self._extend, lose):
+            with lease.guarding(self._extend, lose), HistoryMeter(self._settings.store, self._resolved):
                 left = self._work_on(lease)
                 while self._work:
                     self._settle_ended(lease, lost=True)
@@ -158,6 +160,9 @@ class Node:
             self._store.note_event("node_session_lost", node=self._settings.name)
         log.info("node '%s' ran nothing any more when its session ended", self._settings.name)
         return self._join()
+
+    def _resolved(self, known: ChangefeedRecord) -> ResolvedChangefeed:
+        return self._definitions.resolve(known.name, to_run=False)
 
     def _work_on(self, lease: Lease) -> bool:
         """Return True when the node is to leave and runs nothing any more, False when the session is not safe."""

@@ -29,8 +29,10 @@ class ShardedHistory(SourceHistory):
         self._again_at = [0.0] * len(self._shards)
         self._away: tuple[int, ...] = ()
         self._metrics: dict[int, Mapping[str, float]] = {}
+        self._released = False
 
     def release(self, token: Token) -> None:
+        self._released = True
         found, now = ShardedToken.from_json(token), time.monotonic()
         self._away = found.away
 
@@ -60,7 +62,15 @@ class ShardedHistory(SourceHistory):
             raise next(iter(self._failed.values()), RetryableError("no source can be reached"))
 
     def metrics(self) -> Mapping[str, float]:
-        """Return the greatest value of each gauge: of the source that needs attention first."""
+        """Return the greatest value of each gauge: of the source that needs attention first.
+
+        Raises, without `release`: the error of a source when none can be reached.
+        """
+        if not self._released:
+            found = on_each(self._shards, lambda shard: self._histories[shard.index].metrics())
+            self._metrics = {index: each for index, each in enumerate(found) if not isinstance(each, CdcError)}
+            if not self._metrics:
+                raise next(error for error in found if isinstance(error, CdcError))
         names = {name for gauges in self._metrics.values() for name in gauges}
         return {
             name: max(gauges[name] for gauges in self._metrics.values() if name in gauges) for name in sorted(names)

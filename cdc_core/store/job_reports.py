@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from cdc_core.store.job_values import FINISHED, RUNNABLE, JobRecord, NodeRecord, moment
-from cdc_core.store.liveness import is_alive
+from cdc_core.store.job_values import REVERTED, RUNNABLE, JobRecord, NodeRecord, moment
+from cdc_core.store.lag import lag_s
+from cdc_core.store.liveness import is_alive, retried_by
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore, SavedStatus
+from cdc_core.telemetry.retrying import Retrying
+from cdc_core.telemetry.source_gauges import RETAINED
 
 __all__ = ["JobReport", "job_report", "job_reports"]
 
@@ -25,17 +28,35 @@ class JobReport:
     now: datetime
 
     @property
+    def state(self) -> str:
+        """The state of the job, or `retrying` while it is running and nothing works."""
+        return "retrying" if self.job.state == "running" and self.retrying is not None else self.job.state
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether a run of the newest attempt is alive."""
+        status = self.status
+        return status is not None and status.epoch == self.job.epoch and is_alive(status, now=self.now)
+
+    @property
+    def retrying(self) -> Retrying | None:
+        """What a living node retries: also while an attempt begins, whose status is not saved yet."""
+        return None if self.job.node is None else retried_by(self.status, now=self.now)
+
+    @property
     def behind_s(self) -> float | None:
-        """How far the high-water mark is behind `now`; None while there is none, and after the end."""
-        mark = self.known.high_water
-        if not mark or self.job.state in FINISHED:
-            return None
-        return round(max(0.0, self.now.timestamp() - mark.wall / 1e9), 3)
+        """How far it is behind `now`: see `lag_s`."""
+        return lag_s(self.known, self.job.state, now=self.now)
+
+    @property
+    def retained_bytes(self) -> float | None:
+        """How much log the source keeps for the job, as measured last; None when that is not known, or nothing is."""
+        return None if self.job.state in REVERTED else self.known.gauges.get(RETAINED)
 
     @property
     def running_status(self) -> str:
         """What is done for the job now, or what it waits for; empty while it needs no node."""
-        job, status = self.job, self.status
+        job = self.job
         if job.state not in {"waiting", *RUNNABLE}:
             return ""
         if job.node is None:
@@ -44,11 +65,12 @@ class JobReport:
             return f"node {job.node} drops what it holds at its source"
         if job.state != "running":
             return f"waiting for node {job.node} to stop it"
-        if status is None or status.epoch != job.epoch or not is_alive(status, now=self.now):  # an earlier attempt's
+        if self.retrying is not None:
+            return self.retrying.text
+        if not self.is_alive:
             return f"starting on node {job.node}"
-        mark, error = self.known.high_water, status.values.get("waiting_for")
-        text = f"running: resolved={mark}" if mark else "running: nothing is resolved yet"
-        return text if error is None else f"{text}; retrying: {error}"
+        mark = self.known.high_water
+        return f"running: resolved={mark}" if mark else "running: nothing is resolved yet"
 
     @property
     def _waiting(self) -> str:
@@ -68,8 +90,9 @@ class JobReport:
         job, mark = self.job, self.known.high_water
         return {
             "name": job.name,
-            "state": job.state,
+            "state": self.state,
             "running_status": self.running_status or None,
+            "retrying": self.retrying and self.retrying.to_json(),
             "reason": job.reason,
             "node": job.node,
             "owner": job.owner,
@@ -79,6 +102,7 @@ class JobReport:
             "finished": _text(job.finished),
             "high_water": str(mark) if mark else None,
             "behind_s": self.behind_s,
+            "retained_bytes": self.retained_bytes,
             "epoch": job.epoch,
         }
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from cdc_core.store.values import SavedStatus
+from cdc_core.telemetry.retrying import Retrying
 
-__all__ = ["ENDINGS", "is_alive"]
+__all__ = ["ENDINGS", "is_alive", "retried_by"]
 
 _SILENCE = timedelta(seconds=30)
 """A run saves its status every ten seconds at least. One that did not for this long is dead or cut off."""
@@ -23,3 +25,14 @@ ENDINGS = {
 def is_alive(status: SavedStatus | None, *, now: datetime) -> bool:
     """Return whether a run has saved a status within the last 30 seconds, and has not ended since."""
     return status is not None and status.values.get("phase") not in ENDINGS and now - status.written_at <= _SILENCE
+
+
+def retried_by(status: SavedStatus | None, *, now: datetime) -> Retrying | None:
+    """Return what the run that saved *status* retries, if it has not ended."""
+    values = {} if status is None or status.values.get("phase") in ENDINGS else status.values
+    found = values.get("retrying")
+    if found is None:
+        return None
+    retrying = Retrying.from_json({**found, "next_attempt_at": values.get("next_attempt_at")})
+    at = retrying.next_attempt_at
+    return retrying if at is None or at > now else replace(retrying, next_attempt_at=None)

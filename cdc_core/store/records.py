@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from cdc_core.store.database import Database
 from cdc_core.store.tables import CHANGEFEEDS, GAPS, UNRECORDED, update
 from cdc_core.store.values import Delivered, PendingRecord, dump
+from cdc_core.telemetry import metrics
+from cdc_core.telemetry.tally import Tally
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["Records", "keep_delivered", "turn_away"]
@@ -79,7 +81,7 @@ def _gaps(connection: sa.Connection, name: str) -> list[Timestamp]:
 
 def turn_away(connection: sa.Connection, name: str, *, counters: str | None) -> None:
     """Delete what was delivered to the previous sink: no record at another sink may mention it."""
-    if counters is not None and json.loads(counters):  # some step is saved
+    if counters is not None and Tally(json.loads(counters)).value(metrics.STEPS):
         _note_gap(connection, name)
     connection.execute(update(name).values(emitted=None))
     connection.execute(sa.delete(UNRECORDED).where(UNRECORDED.c.name == name))

@@ -9,16 +9,19 @@ from typing import Any
 
 from cdc_core.store.job_reports import JobReport, job_report
 from cdc_core.store.job_values import REVERTED, JobEvent, JobRecord, moment
-from cdc_core.store.liveness import ENDINGS, is_alive
+from cdc_core.store.lag import lag_s
+from cdc_core.store.liveness import ENDINGS, is_alive, retried_by
 from cdc_core.store.progress import ChangefeedRecord, Progress, ProgressStore, RescanRecord, SavedStatus
 from cdc_core.telemetry import metrics
-from cdc_core.telemetry.source_gauges import gauges_of
+from cdc_core.telemetry.retrying import Retrying
 from cdc_core.telemetry.tally import Tally
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["Report", "protected_since", "report", "reports"]
 
 _TOTALS = (metrics.STEPS, metrics.ROWS, metrics.ROWS_REPEATED, metrics.MESSAGES, metrics.BYTES, metrics.FILES)
+_STALE_S = 150.0
+"""What is measured once a minute is older when it cannot be measured."""
 _SELECTED = ("query", "selections")
 _OF_A_RUN = ("notice", "rows_per_s", "waiting_on", "waiting_for", "next_attempt_at")
 """What a status says of the moment; it means nothing when the run has ended."""
@@ -44,26 +47,32 @@ class Report:
     def state(self) -> str:
         """What the changefeed does, in one of the words that docs/operations.md explains; of a job, its state."""
         if self.job is not None:
-            return self.job.job.state
+            return self.job.state
         if self.known.paused is not None:
             return "paused"
         if self.status is None:
             return "new" if self.progress is None else "unknown"
         ending = ENDINGS.get(self.status.values.get("phase", ""))
-        return ending or ("running" if is_alive(self.status, now=self.now) else "silent")
+        if ending is not None or not is_alive(self.status, now=self.now):
+            return ending or "silent"
+        return "running" if self.retrying is None else "retrying"
 
     @property
     def is_alive(self) -> bool:
         """Whether the run that saved the status is alive: of a job, that is one of the newest attempt."""
-        if self.job is not None and self.status is not None and self.status.epoch != self.job.job.epoch:
-            return False
-        return is_alive(self.status, now=self.now)
+        return is_alive(self.status, now=self.now) if self.job is None else self.job.is_alive
+
+    @property
+    def retrying(self) -> Retrying | None:
+        """What a living run retries."""
+        if self.job is not None:
+            return self.job.retrying
+        return retried_by(self.status, now=self.now) if is_alive(self.status, now=self.now) else None
 
     @property
     def behind_s(self) -> float | None:
-        """How far the high-water mark is behind `now`; None while there is none."""
-        mark = self.known.high_water
-        return max(0.0, self.now.timestamp() - mark.wall / 1e9) if mark else None
+        """How far it is behind `now`: see `lag_s`."""
+        return lag_s(self.known, self.state, now=self.now)
 
     @property
     def protected_age_s(self) -> float | None:
@@ -72,9 +81,26 @@ class Report:
         return None if since is None else max(0.0, self.now.timestamp() - since)
 
     @property
-    def gauges(self) -> dict[str, float]:
-        """The source's gauges, as of the last steps."""
-        return gauges_of(self.tally)
+    def holds_history(self) -> bool:
+        """Whether the source may retain something for the changefeed."""
+        return self.job is None or self.job.job.state not in REVERTED
+
+    @property
+    def gauges(self) -> Mapping[str, float]:
+        """What the source said of its history last; nothing when it retains none any more."""
+        return self.known.gauges if self.holds_history else {}
+
+    @property
+    def gauges_age_s(self) -> float | None:
+        """How long ago the source said so, None when it never did."""
+        measured = self.known.measured_at
+        return None if measured is None else max(0.0, (self.now - measured).total_seconds())
+
+    @property
+    def stale_gauges_age_s(self) -> float | None:
+        """Their age if that is to be shown: they could not be measured now."""
+        age_s = self.gauges_age_s
+        return age_s if self.gauges and age_s is not None and age_s >= _STALE_S else None
 
     @property
     def tally(self) -> Tally:
@@ -98,7 +124,8 @@ class Report:
             "totals": {metric.key(): int(tally.value(metric)) for metric in _TOTALS},
             "dead_letters": self.dead_letters,
             "shards": [self._shard(source, mark) for source, mark in self._shards],
-            "gauges": self.gauges,
+            "gauges": dict(self.gauges),
+            "gauges_at": _text(known.measured_at),
             "releases_failed": int(tally.value(metrics.UNRELEASED_STEPS)),
             "paused": known.paused and {"reason": known.paused.reason, "since": _text(known.paused.since)},
             "phase": status.get("phase"),
@@ -106,6 +133,7 @@ class Report:
             "scan": status.get("scan"),
             "rescans": [self._rescan(found) for found in self.rescans],
             **{name: status.get(name) if alive else None for name in _OF_A_RUN},
+            "retrying": self.retrying and self.retrying.to_json(),
             "host": status.get("host"),
             "pid": status.get("pid"),
             "heard_at": self.status and _text(self.status.written_at),

@@ -14,10 +14,10 @@ from cdc_core.telemetry.source_gauges import gauge_samples
 
 __all__ = ["STATES", "changefeed_samples", "job_samples"]
 
-STATES: Sequence[str] = tuple(dict.fromkeys((*get_args(JobState), "new", "unknown", "silent", *ENDINGS.values())))
+STATES: Sequence[str] = tuple(
+    dict.fromkeys((*get_args(JobState), "retrying", "new", "unknown", "silent", *ENDINGS.values()))
+)
 """Every state of a changefeed, whether or not it is a job."""
-_DONE = frozenset({"complete", "succeeded", "canceled"})
-"""States in which nothing more is to be delivered."""
 _SAVED = tuple(metric for metric in metrics.CHANGEFEED_METRICS if metric.saved_as is not None)
 
 
@@ -40,7 +40,9 @@ def _samples(report: Report) -> Iterator[Sample]:
     tally, known, now = report.tally, report.known, report.now.timestamp()
     for metric in _SAVED:
         yield from tally.samples(metric)
-    yield from gauge_samples(tally)
+    yield from gauge_samples(report.gauges)
+    if report.gauges and report.gauges_age_s is not None:
+        yield Sample(metrics.SOURCE_AGE, report.gauges_age_s)
     status = {} if report.status is None else report.status.values
     for cause, count in status.get("retries", {}).items():
         yield Sample(metrics.RETRIES, count, (cause,))
@@ -53,22 +55,19 @@ def _samples(report: Report) -> Iterator[Sample]:
         yield Sample(metrics.RESOLVED_AGE, max(0.0, now - report.progress.emitted.wall / 1e9))
     alive = report.is_alive
     yield Sample(metrics.UP, alive)
-    yield Sample(metrics.RETRYING, alive and status.get("waiting_for") is not None)
+    yield Sample(metrics.RETRYING, report.retrying is not None)
     for state in STATES:
         yield Sample(metrics.STATE, state == report.state, (state,))
     scan = status.get("scan") if alive else None
     if scan is not None:
         yield Sample(metrics.SCAN_DONE, scan["done"], (scan["unit"],))
         yield Sample(metrics.SCAN_SIZE, scan["total"], (scan["unit"],))
-    if report.state not in _DONE:
-        yield from _lags(report, status.get("source_silent_since") if alive else None)
+    if report.behind_s is not None:
+        yield from _lags(report, report.behind_s, status.get("source_silent_since") if alive else None)
 
 
-def _lags(report: Report, silent_since: float | None) -> Iterator[Sample]:
-    now, since = report.now.timestamp(), report.behind_s
-    if since is None:
-        created = report.known.created
-        since = 0.0 if created is None else max(0.0, now - created.timestamp())
+def _lags(report: Report, since: float, silent_since: float | None) -> Iterator[Sample]:
+    now = report.now.timestamp()
     source = 0.0 if silent_since is None else min(since, max(0.0, now - silent_since))
     yield Sample(metrics.LAG, since)
     yield Sample(metrics.SOURCE_LAG, source)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
@@ -25,6 +27,8 @@ from cdc_core.store.values import (
     now_text,
     timestamp_of,
 )
+from cdc_core.telemetry.source_gauges import keep_gauges, measure_once
+from cdc_core.telemetry.tally import Tally
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["SavedProgress"]
@@ -75,6 +79,19 @@ class SavedProgress(Database):
         """Save *counters* alone. Raises: FencedError."""
         self._write(name, epoch, counters=dump(counters))
 
+    def claim_gauges(self, name: str, epoch: int, *, every_s: float) -> bool:
+        """Return whether the caller is to measure the source's history now: nobody has begun to within *every_s*.
+
+        Raises: FencedError.
+        """
+        with self._counted(name, epoch) as tally:
+            return measure_once(tally, at=time.time(), every_s=every_s)
+
+    def save_gauges(self, name: str, epoch: int, gauges: Mapping[str, float]) -> None:
+        """Save what the source says of its history now. Raises: FencedError."""
+        with self._counted(name, epoch) as tally:
+            keep_gauges(tally, gauges, at=time.time())
+
     def save_emitted(self, name: str, epoch: int, mark: Timestamp) -> None:
         """Save *mark* as the last one that was emitted to this sink. Raises: FencedError."""
         self._write(name, epoch, emitted=str(mark))
@@ -101,6 +118,16 @@ class SavedProgress(Database):
             if not connection.execute(mine.values(values)).rowcount:
                 raise overtaken(name, epoch)
             add_event(connection, "changefeed_moved", name, message=why, **told)
+
+    @contextmanager
+    def _counted(self, name: str, epoch: int) -> Iterator[Tally]:
+        """Yield the counters, and save what the block has made of them, while nobody else can."""
+        with self._fenced(name, epoch) as connection:
+            mine = sa.select(CHANGEFEEDS.c.counters).where(CHANGEFEEDS.c.name == name)
+            saved = connection.execute(mine).scalar_one()
+            tally = Tally({} if saved is None else json.loads(saved))
+            yield tally
+            connection.execute(update(name).values(counters=dump(tally.saved())))
 
 
 def _progress(row: Any) -> Progress | None:

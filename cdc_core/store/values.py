@@ -12,6 +12,7 @@ from cdc_core.frontier import Frontier
 from cdc_core.rangefeed import Token
 from cdc_core.shards.marks import resolved_by_shard
 from cdc_core.shards.token import ShardedToken
+from cdc_core.telemetry.source_gauges import gauges_of, measured_at
 from cdc_core.telemetry.tally import Tally
 from cdc_core.timestamp import Timestamp
 
@@ -93,8 +94,8 @@ class SavedStatus:
 class ChangefeedRecord:
     """A changefeed as the store knows it. Holds no secret.
 
-    `feed_id` is 12 hexadecimal digits, chosen once. `epoch` counts its attempts. `high_water` is zero before the first
-    resolved step.
+    `feed_id` is 12 hexadecimal digits, chosen once. `epoch` rises with each attempt and each takeover. `high_water` is
+    zero before the first resolved step.
     """
 
     name: str
@@ -107,6 +108,9 @@ class ChangefeedRecord:
     created: datetime | None = None
     resolved: Sequence[Timestamp] = ()
     """What is resolved by source, in their order."""
+    gauges: Mapping[str, float] = field(default_factory=dict)
+    """What the source said of its history last, at `measured_at`."""
+    measured_at: datetime | None = None
 
     @property
     def sources(self) -> Sequence[str]:
@@ -158,6 +162,8 @@ class RescanRecord:
 def changefeed_record(row: Any) -> ChangefeedRecord:
     """Return a row of the changefeeds' table as a value."""
     definition, frontier = json.loads(row.definition), frontier_of(row.frontier)
+    tally = Tally({} if row.counters is None else json.loads(row.counters))
+    measured = measured_at(tally)
     return ChangefeedRecord(
         name=row.name,
         feed_id=row.feed_id,
@@ -168,6 +174,8 @@ def changefeed_record(row: Any) -> ChangefeedRecord:
         saved_at=moment_of(row.saved_at),
         created=moment_of(row.created_at),
         paused=None if row.paused is None else _pause(**json.loads(row.paused)),
+        gauges=gauges_of(tally),
+        measured_at=None if measured is None else datetime.fromtimestamp(measured, UTC),
     )
 
 

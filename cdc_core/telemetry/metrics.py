@@ -131,6 +131,12 @@ SOURCE_BYTES = _feed(
 )
 SOURCE_SECONDS = _feed("source_seconds", "gauge", "seconds", "The same in seconds, such as an age.", "gauge")
 SOURCE_VALUE = _feed("source_value", "gauge", "", "The same without a known unit.", "gauge")
+SOURCE_AGE = _feed(
+    "source_age_seconds",
+    "gauge",
+    "seconds",
+    "How long ago the source said so. Nodes and servers ask it once a minute where no run does.",
+)
 
 # What is computed when somebody asks.
 
@@ -169,9 +175,16 @@ RETRIES = _feed(
     "Attempts that failed and were followed by another one, by where the error came from: source, sink, spark, other.",
     "cause",
 )
-ATTEMPTS = _feed("attempts_total", "counter", "attempts", "Attempts that were begun, and claims of nodes.")
+ATTEMPTS = _feed(
+    "attempts_total",
+    "counter",
+    "attempts",
+    "The epoch: attempts that were begun, and claims of nodes and other takeovers.",
+)
 UP = _feed("up", "gauge", "", "1 while a run is alive: it has saved its status within 30 seconds. Otherwise 0.")
-RETRYING = _feed("retrying", "gauge", "", "1 while the run waits for something that failed. Otherwise 0.")
+RETRYING = _feed(
+    "retrying", "gauge", "", "1 from a failure until a step is saved again, also while an attempt runs. Otherwise 0."
+)
 STATE = _feed("state", "gauge", "", "1 for the state that the changefeed is in, 0 for the others.", "state")
 SCAN_DONE = _feed("scan_done", "gauge", "", "How much of the running scan is done, in the unit of the label.", "unit")
 SCAN_SIZE = _feed("scan_size", "gauge", "", "How much the running scan reads in all.", "unit")

@@ -38,9 +38,9 @@ class Tally:
         """Set a gauge."""
         self._values[metric.key(*labels)] = value
 
-    def update(self, values: Mapping[str, float]) -> None:
-        """Set values by key: for what has no metric of its own."""
-        self._values.update(values)
+    def replace(self, start: str, values: Mapping[str, float]) -> None:
+        """Have *values* by key in place of those whose keys begin with *start*: for what has no metric of its own."""
+        self._values = {key: value for key, value in self._values.items() if not key.startswith(start)} | dict(values)
 
     def clear(self, metric: Metric, *labels: str) -> float:
         """Forget a gauge, and return what it was."""

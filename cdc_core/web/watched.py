@@ -35,26 +35,34 @@ class Seen:
     nodes: Sequence[NodeRecord] = ()
     took_s: float = 0.0
 
+    @property
+    def left(self) -> frozenset[str]:
+        """The names of the changefeeds that nobody runs and that have metrics all the same."""
+        return frozenset(report.known.name for report in self.reports if _is_left(report))
+
+
+def _is_left(report: Report) -> bool:
+    if report.job is None:
+        return not report.is_alive
+    return report.job.job.node is None and report.job.job.state in _WITHOUT_NODE
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
     """What the node *name* exposes. *samples* are what it counts itself.
 
-    Each job has metrics at one node: at the one that runs it, otherwise at the one that has been alive for longest.
+    Each job has metrics at one node: at the one that runs it, otherwise at the one that has been alive for longest. So
+    does what `cdc run` has run and does not run now.
     """
 
     name: str
     samples: Callable[[], Sequence[Sample]]
 
     def chosen(self, seen: Seen) -> frozenset[str]:
-        """Return the names of the jobs whose metrics this node exposes."""
+        """Return the names of the changefeeds whose metrics this node exposes."""
         first = min(seen.nodes, key=lambda node: (node.started, node.node_id), default=None)
         leads = first is not None and first.name == self.name
-        return frozenset(
-            job.name
-            for job in seen.jobs
-            if job.node == self.name or (leads and job.node is None and job.state in _WITHOUT_NODE)
-        )
+        return frozenset(job.name for job in seen.jobs if job.node == self.name) | (seen.left if leads else frozenset())
 
     def problem(self, seen: Seen) -> str | None:
         """Return why the node takes no job now, None when it does."""
@@ -75,11 +83,12 @@ class NodeView:
 class Watched:
     """Reads the store at *url* when it is asked for samples, at most once a second. Safe with several threads.
 
-    Of a node, *node* says what it exposes; otherwise these are the changefeeds *names*. While the store cannot be read,
-    ages and lags still grow, and `cdc_store_up` is 0.
+    Of a node, *node* says what it exposes; of a run these are its changefeeds *names*; of a server, without either,
+    what nobody runs while no node is alive. While the store cannot be read, ages and lags still grow, and
+    `cdc_store_up` is 0.
     """
 
-    def __init__(self, url: str, *, names: frozenset[str] = frozenset(), node: NodeView | None = None) -> None:
+    def __init__(self, url: str, *, names: frozenset[str] | None = None, node: NodeView | None = None) -> None:
         self._store = ProgressStore(url, alone=True)
         self._names, self._node = names, node
         self._lock = threading.Lock()
@@ -118,14 +127,19 @@ class Watched:
         try:
             found = reports(self._store)
             jobs = [report.job.job for report in found if report.job is not None]
-            nodes = [] if self._node is None else self._store.living_nodes()
+            nodes = self._store.living_nodes() if self._names is None or self._node is not None else []
             self._seen, self._up = Seen(reports=found, jobs=jobs, nodes=nodes, took_s=time.monotonic() - began), True
         except CdcError:
             self._up = False
 
+    def _chosen(self, seen: Seen) -> frozenset[str]:
+        if self._node is not None:
+            return self._node.chosen(seen)
+        return (frozenset() if seen.nodes else seen.left) if self._names is None else self._names
+
     def _of(self, seen: Seen, *, up: bool) -> Iterator[Sample]:
         now = datetime.now(UTC)
-        names = self._names if self._node is None else self._node.chosen(seen)
+        names = self._chosen(seen)
         for report in seen.reports:
             if report.known.name in names:
                 yield from changefeed_samples(replace(report, now=max(now, report.now)))

@@ -23,6 +23,8 @@ from cdc_core.options import parse_options
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import DeadLetter, Progress, ProgressStore, store_url
 from cdc_core.telemetry import metrics
+from cdc_core.telemetry.retrying import Retrying
+from cdc_core.telemetry.source_gauges import keep_gauges
 from cdc_core.telemetry.tally import Tally
 from cdc_core.web.access.access import Access
 from cdc_core.web.access.settings import AccessSettings
@@ -120,7 +122,7 @@ class Shown:
             tally.add(metrics.STAGE_SECONDS, seconds, stage)
         for factor, times in ((0.4, 50), (1, 40), (3, 9), (6, 1)):
             tally.observe(metrics.COMMIT_LATENCY, latency_s * factor, times=times if rows else 0)
-        tally.update({"source.retained_bytes": 48e6 + lag_s * 2e6})
+        keep_gauges(tally, {"retained_bytes": 48e6 + lag_s * 2e6}, at=time.time())
         now = time.time_ns()
         frontier = Frontier([Span(f"shop.public.{table}") for table in _TABLES[:3]])
         for index, table in enumerate(_TABLES[:3]):
@@ -138,8 +140,10 @@ class Shown:
         self.store.save(
             name, job.epoch, Progress(token={}, frontier=frontier, counters=tally.saved()), dead_letters=refused
         )
+        error = status.get("waiting_for")
         values: Mapping[str, Any] = {
             "phase": "running",
+            "retrying": None if error is None else Retrying.after(None, error).to_json(),
             "host": "here",
             "pid": 7,
             "rows_per_s": rows,

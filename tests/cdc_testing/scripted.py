@@ -57,6 +57,7 @@ from cdc_core import (
     Timestamp,
     Token,
     option,
+    repeating,
 )
 from cdc_core import errors as cdc_errors
 
@@ -232,7 +233,9 @@ class CounterReader(SliceReader):
 
 
 class CounterHistory(SourceHistory):
-    """Notes in the journal what may be forgotten. The file `notice-of-the-source` has its notice."""
+    """Notes in the journal what may be forgotten. The file `notice-of-the-source` has its notice, and
+    `retained-of-the-source` how much is retained.
+    """
 
     def release(self, token: Token) -> None:
         control = self.context.options.control
@@ -240,7 +243,11 @@ class CounterHistory(SourceHistory):
         journal(control, ["release", token["n"]])
 
     def metrics(self) -> Mapping[str, float]:
-        return {"retained": 7.0}
+        script = Script(self.context.options.control)
+        script.hold("hold-metrics")
+        script.raise_once("metrics")
+        path = script.directory / "retained-of-the-source"
+        return {"retained_bytes": float(path.read_text()) if path.exists() else 7.0}
 
     def notice(self) -> str | None:
         path = Path(self.context.options.control) / "notice-of-the-source"
@@ -325,6 +332,9 @@ class JournalSink(Sink):
     def emit(self, rows: RowBatch) -> None:
         self.script.raise_once("emit")
         self.script.hold("hold-emit")
+        if self.script.pending("repeat-emit"):
+            with repeating((self.script.directory / "repeat-emit").read_text(), next_attempt_s=60.0):
+                self.script.hold("repeat-emit")
         found = [[row["id"], row["n"]] for row in rows.column("after").to_pylist()]
         how, bad = self._bad_rows()
         if how == "encode" and (first := next((n for _, n in found if n in bad), None)):

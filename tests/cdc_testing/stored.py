@@ -24,7 +24,9 @@ def progress(n: int = 1) -> Progress:
     frontier = Frontier([Span("shop.public.orders"), Span("shop.public.users")])
     frontier.forward(Span("shop.public.orders"), Timestamp(n + 5))
     frontier.forward(Span("shop.public.users"), Timestamp(n, 3))
-    return Progress(token={"lsn": n}, frontier=frontier, latest=Timestamp(n + 5), counters={"rows": 10.0 * n})
+    return Progress(
+        token={"lsn": n}, frontier=frontier, latest=Timestamp(n + 5), counters={"rows": 10.0 * n, "steps": n}
+    )
 
 
 def paused(store: ProgressStore) -> str | None:

@@ -226,12 +226,12 @@ def test_the_gauges_of_the_source_are_saved(store: ProgressStore, script: Script
     turn = coordinator(store, script)
     turn.step_done(step(5, mark(5)))
     turn.step_done(step(6, mark(6)))
-    assert saved(store).counters["source.retained"] == 7.0
+    assert saved(store).counters["source.retained_bytes"] == 7.0
 
 
 def test_the_gauges_of_the_source_are_saved_in_a_process_for_each_step(store: ProgressStore, script: Script) -> None:
     coordinator(store, script).step_done(step(5, mark(5)))
-    assert saved(store).counters["source.retained"] == 7.0
+    assert saved(store).counters["source.retained_bytes"] == 7.0
 
 
 def test_failed_releases_are_counted_over_processes_and_in_a_row(store: ProgressStore, script: Script) -> None:
@@ -254,7 +254,7 @@ def test_what_a_coordinator_holds_does_not_grow_with_the_steps(store: ProgressSt
     names = set(saved(store).counters) - buckets
     for number in range(2, 50):
         turn.step_done(step(number, mark(number)))
-    assert set(saved(store).counters) - buckets == names | {"source.retained"}
+    assert set(saved(store).counters) - buckets == names | {"source.retained_bytes", "measured_at"}
     assert len(list(saved(store).frontier)) == 1
 
 

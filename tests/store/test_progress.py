@@ -22,7 +22,7 @@ def test_what_was_saved_is_what_is_loaded(store: ProgressStore) -> None:
         {"lsn": 1},
         progress().frontier,
         Timestamp(6),
-        {"rows": 10.0},
+        {"rows": 10.0, "steps": 1},
     )
     assert loaded.saved_at is not None
     assert loaded.saved_at.tzinfo is not None

@@ -10,7 +10,7 @@ import pytest
 from cdc_core.telemetry import metrics
 from cdc_core.telemetry.metric import Metric
 from cdc_core.telemetry.metrics import METRICS
-from cdc_core.telemetry.source_gauges import gauge_samples, gauges_of, keep_gauges
+from cdc_core.telemetry.source_gauges import gauge_samples, gauges_of, keep_gauges, measure_once, measured_at
 from cdc_core.telemetry.tally import Tally
 
 
@@ -61,13 +61,24 @@ def test_merging_tallies_of_tasks_adds_them() -> None:
 
 def test_the_gauges_of_a_source_have_base_units_by_their_names() -> None:
     tally = Tally()
-    keep_gauges(tally, {"retained_bytes": 5.0, "snapshot_age_s": 2.0, "replicas": 3.0})
-    assert gauges_of(tally) == {"retained_bytes": 5.0, "snapshot_age_s": 2.0, "replicas": 3.0}
-    assert [(sample.metric, sample.labels, sample.value) for sample in gauge_samples(tally)] == [
+    given = {"retained_bytes": 5.0, "snapshot_age_s": 2.0, "replicas": 3.0}
+    keep_gauges(tally, {"retained_bytes": 1.0, "of_a_scan": 1.0}, at=5.0)
+    keep_gauges(tally, given, at=7.0)
+    assert (gauges_of(tally), measured_at(tally)) == (given, 7.0)
+    assert [(sample.metric, sample.labels, sample.value) for sample in gauge_samples(given)] == [
         (metrics.SOURCE_BYTES, ("retained",), 5.0),
         (metrics.SOURCE_SECONDS, ("snapshot_age",), 2.0),
         (metrics.SOURCE_VALUE, ("replicas",), 3.0),
     ]
+
+
+def test_of_those_who_want_to_measure_one_does_and_only_when_it_is_due() -> None:
+    tally = Tally()
+    asked = [measure_once(tally, at=at, every_s=60) for at in (1000.0, 1000.1, 1059.0, 1060.0)]
+    assert asked == [True, False, False, True]
+    keep_gauges(tally, {}, at=1070.0)
+    assert [measure_once(tally, at=at, every_s=60) for at in (1125.0, 1130.0)] == [False, True]
+    assert measure_once(tally, at=10.0, every_s=60), "a clock that was ahead must not stop it for long"
 
 
 def test_no_two_metrics_share_a_name_or_a_place_in_the_saved_progress() -> None:

@@ -58,7 +58,7 @@ def scrape(server: MetricsServer) -> dict[str, dict[tuple[tuple[str, str], ...],
 
 @contextmanager
 def serving(store: ProgressStore, *names: str, view: NodeView | None = None) -> Iterator[MetricsServer]:
-    watched = Watched(store.url, names=frozenset(names), node=view)
+    watched = Watched(store.url, names=frozenset(names) or None, node=view)
     with MetricsServer(LOOPBACK, watched.samples) as server:
         yield server
     watched.close()
@@ -204,3 +204,34 @@ def test_a_connection_that_is_idle_or_reset_prints_nothing(
     assert capfd.readouterr() == ("", "")
     assert caplog.records
     assert {record.levelname for record in caplog.records} == {"DEBUG"}
+
+
+def states(server: MetricsServer) -> dict[str, str]:
+    """Return the state of each changefeed that is exposed."""
+    found = scrape(server).get("cdc_changefeed_state", {})
+    return {dict(labels)["changefeed"]: dict(labels)["state"] for labels, value in found.items() if value}
+
+
+def test_what_nobody_runs_is_exposed_by_the_first_node_and_by_a_server_without_nodes(store: ProgressStore) -> None:
+    store.register("stopped", DEFINITION)
+    step(store, "stopped", epoch := store.begin_attempt("stopped"), rows=10)
+    store.save_status("stopped", epoch, {"phase": "stopped"})
+    store.save_gauges("stopped", epoch, {"retained_bytes": 67e6})
+    store.register("running", DEFINITION)
+    store.save_status("running", store.begin_attempt("running"), {"phase": "running"})
+    store.create_job("paused", DEFINITION, owner="ann", locality=Locality())
+    store.pause_job("paused", "maintenance")
+    with serving(store) as server:
+        assert states(server) == {"stopped": "stopped", "paused": "paused"}
+        found = scrape(server)
+    [retained] = found["cdc_changefeed_source_bytes"].items()
+    assert (dict(retained[0])["gauge"], retained[1]) == ("retained", 67e6)
+    [age] = found["cdc_changefeed_source_age_seconds"].values()
+    assert 0 <= age < 60
+    for name in ("one", "two"):
+        store.join(node(name), lease_s=600)
+    for name, shown in (("one", {"stopped": "stopped", "paused": "paused"}), ("two", {})):
+        with serving(store, view=NodeView(name=name, samples=list)) as server:
+            assert states(server) == shown
+    with serving(store) as server:
+        assert states(server) == {}

@@ -33,6 +33,8 @@ class PostgresHistory(SourceHistory):
     def __init__(self, context: RangefeedContext) -> None:
         super().__init__(context)
         self._server = Server(context)
+        if context.saved is not None:
+            self._server.use(endpoint_of(context.saved))
         self._slot = Slot.of(context)
         self._primary = Primary(self._server)
         self._connection = KeptConnection(self._server, "coordinator")

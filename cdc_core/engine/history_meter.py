@@ -1,0 +1,125 @@
+"""Measures what sources retain for changefeeds that no run measures: paused, failed, retrying, stopped ones."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.error_text import one_line
+from cdc_core.errors import CdcError, FencedError, TerminalError
+from cdc_core.masking import mask
+from cdc_core.store.progress import ChangefeedRecord, ProgressStore
+from cdc_core.store.reports import Report, reports
+from cdc_core.telemetry.log_names import logged_as
+
+__all__ = ["HistoryMeter"]
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 60.0
+"""What was measured within this time, by a run or by another process, is not measured again."""
+_POLL_S = 15.0
+_AFTER_FAILURE_S = 3 * EVERY_S
+"""After a failure another process has its turn first: it may have what this one lacks."""
+
+
+class HistoryMeter:
+    """Measures, inside the context, the changefeeds of the store at *url* that nobody has measured for a minute.
+
+    Nodes, servers and runs have one each; of the processes of a store, one measures a changefeed at a time. *resolve*
+    returns a changefeed as it would run here, or None for one that others measure; it is called in other threads, and
+    what it raises says why this process cannot measure. Each source has a thread of its own, so one that hangs delays
+    nobody, and is not asked again meanwhile.
+    """
+
+    def __init__(self, url: str, resolve: Callable[[ChangefeedRecord], ResolvedChangefeed | None]) -> None:
+        self._store = ProgressStore(url)
+        self._resolve = resolve
+        self._over = threading.Event()
+        self._threads: dict[Sequence[str], threading.Thread] = {}
+        self._complaints: dict[str, str] = {}
+        self._again_at: dict[str, float] = {}
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._work, name="history of sources", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()  # what hangs is left behind
+
+    def tick(self) -> list[threading.Thread]:
+        """Begin to measure what is due, and return the threads that do. Raises: CdcError as the store does."""
+        due: dict[Sequence[str], list[ChangefeedRecord]] = {}
+        for report in reports(self._store):
+            if self._is_due(report):
+                due.setdefault(tuple(report.known.sources), []).append(report.known)
+        begun = []
+        for sources, feeds in due.items():
+            known = self._threads.get(sources)
+            if known is not None and known.is_alive():
+                continue
+            thread = threading.Thread(target=self._measure_all, args=[feeds], name="history of a source", daemon=True)
+            self._threads[sources] = thread
+            thread.start()
+            begun.append(thread)
+        return begun
+
+    def _work(self) -> None:
+        with closing(self._store):
+            while True:
+                try:
+                    self.tick()
+                except CdcError as error:  # whoever needs the store says so
+                    log.debug("nothing is measured: %s", error)
+                if self._over.wait(_POLL_S):
+                    return
+
+    def _is_due(self, report: Report) -> bool:
+        """Return whether *report* is of a changefeed that may have something at its source, which nobody measures."""
+        if report.progress is None or not report.holds_history:
+            return False
+        age_s = report.gauges_age_s
+        return (age_s is None or age_s >= EVERY_S) and time.monotonic() >= self._again_at.get(report.known.name, 0.0)
+
+    def _measure_all(self, feeds: Sequence[ChangefeedRecord]) -> None:
+        for known in feeds:
+            with logged_as(known.name):
+                if self._over.is_set():
+                    return
+                try:
+                    self._measure(known)
+                except FencedError:  # an attempt has begun
+                    continue
+                except BaseException as error:  # a plugin's may be SystemExit
+                    self._again_at[known.name] = time.monotonic() + _AFTER_FAILURE_S
+                    self._complain(known.name, one_line(error))
+                else:
+                    self._complain(known.name, "")
+
+    def _measure(self, known: ChangefeedRecord) -> None:
+        feed = self._resolve(known)
+        progress = None if feed is None else self._store.load(known.name)
+        if feed is None or progress is None or not self._store.claim_gauges(known.name, known.epoch, every_s=EVERY_S):
+            return
+        feed = replace(feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch), saved=progress.token)
+        try:
+            with closing(feed.open_history()) as history:
+                gauges = history.metrics()
+        except BaseException as error:
+            raise TerminalError(mask(one_line(error), feed.secrets())) from None
+        self._store.save_gauges(known.name, known.epoch, gauges)
+
+    def _complain(self, name: str, why: str) -> None:
+        """Log *why* it cannot be measured, if that is new."""
+        if why and why != self._complaints.get(name):
+            log.warning("changefeed '%s': what its source retains is not measured now: %s", name, why)
+        self._complaints[name] = why

@@ -1,0 +1,168 @@
+"""What sources retain is measured although no run does it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+
+import pytest
+from cdc_testing.engine import counter_feed, eventually
+from cdc_testing.scripted import Script
+from cdc_testing.stored import DEFINITION, node, progress
+
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine import history_meter
+from cdc_core.engine.history_meter import HistoryMeter
+from cdc_core.errors import ConfigError
+from cdc_core.locality import Locality
+from cdc_core.store.progress import ChangefeedRecord, ProgressStore, store_url
+from cdc_core.store.reports import reports
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ProgressStore:
+    return ProgressStore(store_url(tmp_path / "store"))
+
+
+def directory(store: ProgressStore, name: str) -> Path:
+    found = Path(str(store.shown)).parent / name
+    found.mkdir(exist_ok=True)
+    return found
+
+
+def meter(store: ProgressStore) -> HistoryMeter:
+    def resolve(known: ChangefeedRecord) -> ResolvedChangefeed:
+        return counter_feed(directory(store, known.name), name=known.name)
+
+    return HistoryMeter(store.url, resolve)
+
+
+def save(store: ProgressStore, name: str, source: str = "counter://one") -> None:
+    """Save a step of a run that ends then."""
+    store.register(name, {**DEFINITION, "source": source})
+    epoch = store.begin_attempt(name)
+    store.save(name, epoch, progress())
+    store.save_status(name, epoch, {"phase": "stopped"})
+
+
+def measure(meter: HistoryMeter) -> int:
+    """Return how many sources were asked, when they have answered."""
+    begun = meter.tick()
+    for thread in begun:
+        thread.join(60)
+        assert not thread.is_alive()
+    return len(begun)
+
+
+def retained(store: ProgressStore, name: str = "orders") -> float | None:
+    found = store.find(name)
+    assert found is not None
+    return found.gauges.get("retained_bytes")
+
+
+def test_what_is_retained_for_a_stopped_changefeed_is_measured(
+    store: ProgressStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(store, "orders")
+    assert measure(meter(store)) == 1
+    assert retained(store) == 7.0
+    (directory(store, "orders") / "retained-of-the-source").write_text("67e6")
+    monkeypatch.setattr(history_meter, "EVERY_S", 0.0)
+    began = time.time()
+    measure(meter(store))
+    [found] = reports(store)
+    assert found.gauges == {"retained_bytes": 67e6}
+    assert found.known.measured_at is not None
+    assert found.known.measured_at.timestamp() >= began
+    assert found.tally.saved()["rows"] == 10, "what a run has counted stays"
+
+
+def test_a_minute_belongs_to_the_one_who_begins_to_measure(store: ProgressStore) -> None:
+    save(store, "orders")
+    first, second = meter(store), meter(store)
+    Script(directory(store, "orders")).order("hold-metrics")
+    [thread] = first.tick()
+    eventually((directory(store, "orders") / "hold-metrics.held").exists, what="the first one measures")
+    assert measure(second) == 1
+    assert retained(store) is None, "it was not asked twice"
+    (directory(store, "orders") / "hold-metrics").unlink()
+    thread.join(60)
+    assert retained(store) == 7.0
+    assert measure(second) == 0
+
+
+def test_a_source_that_hangs_delays_no_other_and_is_not_asked_again(
+    store: ProgressStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_meter, "EVERY_S", 0.0)
+    save(store, "orders", "counter://one")
+    save(store, "users", "counter://two")
+    Script(directory(store, "orders")).order("hold-metrics")
+    found = meter(store)
+    hanging, other = found.tick()
+    other.join(60)
+    assert (retained(store, "orders"), retained(store, "users")) == (None, 7.0)
+    [again] = found.tick()
+    again.join(60)
+    assert hanging.is_alive()
+    (directory(store, "orders") / "hold-metrics").unlink()
+    hanging.join(60)
+    assert retained(store, "orders") == 7.0
+
+
+def test_what_cannot_be_measured_keeps_its_value_and_its_age(
+    store: ProgressStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(history_meter, "EVERY_S", 0.0)
+    monkeypatch.setattr(history_meter, "_AFTER_FAILURE_S", 0.0)
+    save(store, "orders")
+    found = meter(store)
+    measure(found)
+    [before] = reports(store)
+    Script(directory(store, "orders")).order("metrics", "RetryableRangefeedError no route to one", times=2)
+    with caplog.at_level(logging.WARNING):
+        measure(found)
+        measure(found)
+    [after] = reports(store)
+    assert (after.gauges, after.known.measured_at) == (before.gauges, before.known.measured_at)
+    why = "what its source retains is not measured now: no route to one"
+    assert caplog.messages == [f"changefeed 'orders': {why}"], "once"
+
+
+def test_another_process_has_its_turn_after_one_that_cannot_measure(store: ProgressStore) -> None:
+    def refuse(known: ChangefeedRecord) -> ResolvedChangefeed:
+        raise ConfigError("PASSWORD is not set")
+
+    save(store, "orders")
+    assert measure(HistoryMeter(store.url, refuse)) == 1
+    assert measure(meter(store)) == 1
+    assert retained(store) == 7.0
+
+
+def test_a_job_that_holds_nothing_any_more_is_not_measured(store: ProgressStore) -> None:
+    store.create_job("orders", DEFINITION, owner="ann", locality=Locality())
+    assert measure(meter(store)) == 0, "nothing is there before the first token"
+    one = store.join(node("one"), lease_s=600)
+    adopted = store.adopt("orders", one)
+    assert adopted is not None
+    store.save("orders", adopted.epoch, progress())
+    store.pause_job("orders", "maintenance")
+    assert measure(meter(store)) == 1
+    store.cancel_job("orders", "not needed")
+    store.settle("orders", one, "stopped")
+    store.settle("orders", one, "reverted")
+    [found] = reports(store)
+    assert (found.state, found.gauges, retained(store)) == ("canceled", {}, 7.0)
+    assert measure(meter(store)) == 0
+
+
+def test_an_attempt_that_begins_meanwhile_is_left_alone(store: ProgressStore, caplog: pytest.LogCaptureFixture) -> None:
+    save(store, "orders")
+    Script(directory(store, "orders")).order("hold-metrics")
+    [thread] = meter(store).tick()
+    eventually((directory(store, "orders") / "hold-metrics.held").exists, what="it is measured")
+    store.begin_attempt("orders")
+    (directory(store, "orders") / "hold-metrics").unlink()
+    thread.join(60)
+    assert (retained(store), caplog.messages) == (None, [])
