@@ -80,6 +80,7 @@ FIRING: dict[str, dict[str, str]] = {
     },
     "CdcHistoryRetained": {f"cdc_changefeed_protected_age_seconds{OF}}}": "86000+60x60"},
     "CdcLogRetained": {f'cdc_changefeed_source_bytes{OF},gauge="retained"}}': "60000000000x60"},
+    "CdcLogNotMeasured": {f"cdc_changefeed_source_age_seconds{OF}}}": "0+60x60"},
     "CdcHistoryNotReleased": {f"cdc_changefeed_unreleased_steps{OF}}}": "0+1x60"},
     "CdcDeadLetters": {f"cdc_changefeed_dead_letters_waiting{OF}}}": "3x60"},
     "CdcStoreUnreadable": {'cdc_store_up{instance="a"}': "0x60"},

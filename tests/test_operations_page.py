@@ -93,13 +93,14 @@ def test_the_page_shows_what_cdc_show_prints() -> None:
         },
         high_water=Timestamp(int(MOMENT.timestamp()) * 10**9),
         saved_at=MOMENT,
+        gauges={"retained_bytes": 2 << 20, "snapshot_age_s": 0, "unconfirmed_bytes": 512 << 10},
+        measured_at=MOMENT,
     )
     totals = {"steps": 9, "rows": 1_234_567, "messages": 1_234_567, "bytes": 36_175_872, "files": 12}
-    gauges = {"source.retained_bytes": 2 << 20, "source.snapshot_age_s": 0, "source.unconfirmed_bytes": 512 << 10}
     status = {"phase": "running", "rows_per_s": 45_000, "waiting_on": "changes", "host": "host-1", "pid": 4711}
     report = Report(
         known=known,
-        progress=Progress(token={}, counters={**totals, **gauges}),
+        progress=Progress(token={}, counters=totals),
         status=SavedStatus(values=status, written_at=MOMENT),
         dead_letters=2,
         now=MOMENT + timedelta(seconds=0.4),

@@ -11,12 +11,12 @@ from cdc_core.cli.job_commands import aligned, job_store, job_store_option
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.store.job_reports import JobReport, job_reports
 from cdc_core.store.job_values import moment
-from cdc_core.telemetry.status import behind_text
+from cdc_core.telemetry.status import behind_text, size_text
 
 __all__ = ["jobs"]
 
 _RECENT = timedelta(hours=12)
-_HEADING = ("name", "state", "node", "owner", "created", "started", "finished", "behind", "status")
+_HEADING = ("name", "state", "node", "owner", "created", "started", "finished", "behind", "retained", "status")
 
 
 @click.command(short_help="List the jobs.")
@@ -55,7 +55,8 @@ def _row(report: JobReport) -> tuple[str, ...]:
     behind = "" if report.behind_s is None else behind_text(report.behind_s)
     times = [_shown(moment(seconds)) for seconds in (job.created, job.started, job.finished)]
     status = report.running_status or job.reason or ""
-    return (job.name, job.state, job.node or "", job.owner, *times, behind, " ".join(status.split()))
+    retained = "" if report.retained_bytes is None else size_text(report.retained_bytes)
+    return (job.name, report.state, job.node or "", job.owner, *times, behind, retained, " ".join(status.split()))
 
 
 def _shown(at: datetime | None) -> str:

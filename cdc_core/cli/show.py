@@ -63,7 +63,7 @@ def report_lines(report: Report) -> Iterator[str]:
     if job is None:
         yield f"changefeed '{shown['name']}': {_state(report, shown)}"
     else:
-        reason = "" if job["state"] == "running" or job["reason"] is None else f": {job['reason']}"
+        reason = "" if job["state"] in ("running", "retrying") or job["reason"] is None else f": {job['reason']}"
         yield f"job '{shown['name']}': {job['state']}{' on node ' + job['node'] if job['node'] else ''}{reason}"
     rows = [
         *(() if job is None else _job(report, shown, job)),
@@ -81,6 +81,7 @@ def report_lines(report: Report) -> Iterator[str]:
         ("dead letters", shown["dead_letters"] and f"{shown['dead_letters']:,}"),
         ("source's history", _history(report, shown)),
         ("source says", shown["notice"]),
+        ("retrying", report.retrying.reason if report.job is None and report.retrying is not None else None),
         ("waiting for", _waiting(shown)),
         ("error", shown["error"]),
     ]
@@ -116,7 +117,7 @@ def _state(report: Report, shown: dict[str, Any]) -> str:
     if status is None:
         return "has never run" if report.state == "new" else "no run has saved its status"
     if report.is_alive:
-        return f"{shown['phase']} {where}"
+        return f"{shown['phase'] if report.retrying is None else 'retrying'} {where}"
     if status.values.get("phase") not in ENDINGS:
         return f"not heard from since {shown_moment(status.written_at)}, then {shown['phase']} {where}"
     return f"{shown['phase']} at {shown_moment(status.written_at)} {where}"
@@ -139,9 +140,9 @@ def _shard(shown: dict[str, Any]) -> str:
 
 
 def _high_water(report: Report) -> str:
-    if report.behind_s is None:
-        return ""
-    return f"{shown_moment(report.known.high_water.to_datetime())} ({behind_text(report.behind_s)} behind)"
+    mark = report.known.high_water
+    shown = shown_moment(mark.to_datetime()) if mark else "none yet"
+    return shown if report.behind_s is None else f"{shown} ({behind_text(report.behind_s)} behind)"
 
 
 def _held_back(report: Report) -> str:
@@ -161,7 +162,8 @@ def _delivered(shown: dict[str, Any]) -> str:
 
 def _history(report: Report, shown: dict[str, Any]) -> str:
     gauges = [_gauge(name, value) for name, value in report.gauges.items()]
-    failed = shown["releases_failed"]
+    failed, age_s = shown["releases_failed"], report.stale_gauges_age_s
+    gauges += [] if age_s is None else [f"as measured {behind_text(age_s)} ago"]
     return ", ".join([*gauges, *([f"not released at the last {failed:,} steps"] if failed else [])])
 
 
@@ -173,6 +175,8 @@ def _gauge(name: str, value: float) -> str:
 
 
 def _waiting(shown: dict[str, Any]) -> str:
+    if shown["retrying"] is not None:  # which says the rest
+        return shown["waiting_on"] or ""
     at = shown["next_attempt_at"]
     retry = "" if at is None else f"next attempt at {shown_moment(datetime.fromisoformat(at))}"
     return "; ".join(filter(None, (shown["waiting_on"], shown["waiting_for"], retry)))

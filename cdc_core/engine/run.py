@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -144,7 +145,9 @@ class Run:
         try:
             with ThreadPoolExecutor(1, thread_name_prefix=f"opening Spark for {self._feed.name}") as pool:
                 self._say(phase="starting Spark")
-                opening = self._opening = pool.submit(self._host.hold, self._feed.name, self._feed.modules)
+                opening = self._opening = pool.submit(
+                    copy_context().run, self._host.hold, self._feed.name, self._feed.modules
+                )
                 try:
                     self._check_and_prepare()
                 except BaseException:  # a refusal does not wait for Spark
@@ -224,6 +227,7 @@ class Run:
         return self._await_resumption()
 
     def _await_resumption(self) -> bool:
+        self._status.set(retrying=None)
         self._host.let_go(self._feed.name)  # the pause may be long: release the memory
         self._opening = None
         return self._pausing.wait(self._epoch)
@@ -252,7 +256,7 @@ class Run:
         if not wait_s:
             log.info("changefeed '%s': %s", self._feed.name, text)
             return False
-        self._status.count_retry(cause_of(reason))
+        self._status.count_retry(cause_of(reason), text)
         if self._events is not None:
             self._events.retried(cause_of(reason), text, wait_s)
         log.warning("changefeed '%s': %s%s; next attempt in %.1f s", self._feed.name, text, self._patience.note, wait_s)
@@ -379,6 +383,8 @@ class Run:
             local=self._host.is_local,
             count_dead_letters=self._dead_letters.look,
             silent_since=self.status.source_silent_since,
+            retrying=self.status.retrying,
+            start=config.start,
         )
         saved = SavedProgress(self._feed.name, self._store, config.run_dir)
         asked = [of(self._feed.name, self._store, config.run_dir) for of in (RescanRequests, TraceRequests)]
@@ -438,7 +444,7 @@ class Run:
         """Show for good how the run ended."""
         reason = None if error is None else mask(one_line(error), self._feed.secrets())
         self._status.forget_tasks()
-        self._status.set(phase=phase, error=reason)
+        self._status.set(phase=phase, error=reason, retrying=None)
         if self._events is not None:
             self._events.ended(phase, error, reason)
         self._status.keep_now()

@@ -6,11 +6,14 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from cdc_core.engine.status_record import StatusRecord
 from cdc_core.errors import CdcError
+from cdc_core.store.liveness import retried_by
 from cdc_core.store.progress import ProgressStore
+from cdc_core.telemetry.retrying import Retrying
 from cdc_core.telemetry.status import Status
 from cdc_core.timestamp import Timestamp
 
@@ -43,10 +46,14 @@ class RunStatus:
         return self._record is not None
 
     def continue_from(self, high_water: Timestamp) -> None:
-        """Start from what is saved, the high-water mark and the retries so far, without telling anyone."""
+        """Start from what is saved, without telling anyone: the high-water mark, and the retries so far.
+
+        What a run that died was retrying, this one retries until it saves a step.
+        """
         before = self._store.status(self._name)
         retries: Mapping[str, int] = {} if before is None else before.values.get("retries", {})
-        self.now = replace(self.now, high_water=high_water, retries=retries)
+        retrying = retried_by(before, now=datetime.now(UTC))
+        self.now = replace(self.now, high_water=high_water, retries=retries, retrying=retrying)
 
     def keep(self, epoch: int) -> None:
         """Keep the status in the store, under *epoch*."""
@@ -68,11 +75,13 @@ class RunStatus:
             except Exception as error:
                 raise WatchError(error) from error
 
-    def count_retry(self, cause: str) -> None:
+    def count_retry(self, cause: str, error: str) -> None:
+        """Count the failure of an attempt. *error* is masked."""
         counts, since = self.now.retries, self.now.source_silent_since
         if cause == "source" and since is None:
             since = time.time()
-        self.set(retries={**counts, cause: counts.get(cause, 0) + 1}, source_silent_since=since)
+        retrying = Retrying.after(self.now.retrying, error)
+        self.set(retries={**counts, cause: counts.get(cause, 0) + 1}, source_silent_since=since, retrying=retrying)
 
     def forget_tasks(self) -> None:
         """Show no task any more."""

@@ -61,6 +61,7 @@ def _values(status: Status) -> dict[str, Any]:
         "notice": status.notice,
         "scan": None if scan is None else {"done": scan.done, "total": scan.total, "unit": scan.unit},
         "next_attempt_at": at,
+        "retrying": None if status.retrying is None else status.retrying.to_json(),
         "retries": dict(status.retries),
         "source_silent_since": status.source_silent_since,
         "host": socket.gethostname(),

@@ -14,10 +14,12 @@ from cdc_core.engine.slow_log import SlowCalls
 from cdc_core.engine.source_notice import NoticeLog
 from cdc_core.masking import mask
 from cdc_core.options import format_duration
+from cdc_core.rangefeed import Token
 from cdc_core.scan_progress import ScanProgress
 from cdc_core.store.progress import Progress
 from cdc_core.telemetry import metrics
 from cdc_core.telemetry.activity import SLICE, Activities, Activity
+from cdc_core.telemetry.retrying import Retrying
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, STORE
 from cdc_core.telemetry.tally import Tally
 
@@ -48,6 +50,7 @@ class StatusSampler:
 
     Tasks on the driver's host are visible in *run_dir*; *local* says that there are no others. *count_dead_letters* is
     called when there are new ones. *silent_since* is since when the source does not answer, by `time.time()`.
+    *retrying* is what had failed when the attempt began, at the token *start*.
     """
 
     def __init__(
@@ -58,8 +61,12 @@ class StatusSampler:
         local: bool,
         count_dead_letters: Callable[[], int],
         silent_since: float | None = None,
+        retrying: Retrying | None = None,
+        start: Token | None = None,
     ) -> None:
         self._silent_since = silent_since
+        self._retrying, self._start = retrying, start
+        self._repeated_at = 0.0
         self._owners = {
             SOURCE: feed.rangefeed.owner,
             ENCODE: feed.encoder.owner,
@@ -90,10 +97,13 @@ class StatusSampler:
         """Return what the status says of *progress* and of the tasks at work."""
         now = time.monotonic()
         tally = progress.tally
+        if not self._samples and progress.token != self._start:  # saved before anybody looked
+            self._retrying = None
         self._note(now, tally)
         self.repeat_warnings()
         tasks = self._look_at_tasks()
         self._look_for_silence(tasks)
+        waiting = self._waiting(now, tasks, scanning=scan is not None)
         refused = tally.value(metrics.DEAD_LETTERS)
         if refused != self._refused:
             self._refused, self._dead_letters = refused, self._count_dead_letters()
@@ -109,7 +119,8 @@ class StatusSampler:
             "source_silent_since": self._silent_since,
             "notice": self._notices.look(),
             "shares": self._shares(tasks),
-            **self._waiting(now, tasks, scanning=scan is not None),
+            **waiting,
+            "retrying": self._retrying,
         }
 
     def repeat_warnings(self) -> None:
@@ -130,7 +141,7 @@ class StatusSampler:
         if self._samples:
             before = self._samples[-1]
             if sample.steps != before.steps:
-                self._silent_since = None
+                self._silent_since = self._retrying = None
             if sample.rows != before.rows:
                 self._quiet_since, self._empty_step = now, False
             elif sample.steps != before.steps:
@@ -186,6 +197,9 @@ class StatusSampler:
         stuck = [task for task in tasks if task.for_s >= _STUCK_S]
         task = max(stuck, key=lambda task: (task.repeat is not None, task.for_s), default=None)
         repeat = None if task is None else task.repeat
+        if repeat is not None and repeat.next_at != self._repeated_at:
+            self._repeated_at = repeat.next_at
+            self._retrying = Retrying.after(self._retrying, mask(repeat.reason, self._secrets))
         return {
             "waiting_on": None if task is None else self._owners[task.stage],
             "waiting_on_s": None if task is None else task.for_s,

@@ -19,6 +19,7 @@ from cdc_core.engine.supervisor import Outcome
 from cdc_core.errors import CdcError, from_wire, to_wire
 from cdc_core.masking import mask
 from cdc_core.scan_progress import ScanProgress
+from cdc_core.telemetry.retrying import Retrying
 from cdc_core.telemetry.status import Status
 from cdc_core.timestamp import Timestamp
 
@@ -61,18 +62,20 @@ def status_values(status: Status) -> dict[str, Any]:
         "high_water": str(status.high_water),
         "shares": dict(status.shares),
         "paused_since": None if since is None else since.isoformat(),
+        "retrying": None if status.retrying is None else status.retrying.to_json(),
     }
 
 
 def status_of(values: Mapping[str, Any]) -> Status:
     """Return what `status_values` was given."""
-    scan, since = values["scan"], values["paused_since"]
+    scan, since, retrying = values["scan"], values["paused_since"], values["retrying"]
     return Status(
         **{
             **values,
             "high_water": Timestamp.parse(values["high_water"]),
             "scan": None if scan is None else ScanProgress(**scan),
             "paused_since": None if since is None else datetime.fromisoformat(since),
+            "retrying": None if retrying is None else Retrying.from_json(retrying),
         }
     )
 

@@ -12,6 +12,7 @@ from typing import Protocol, Self
 
 from cdc_core.options import counted
 from cdc_core.scan_progress import ScanProgress
+from cdc_core.telemetry.retrying import Retrying
 from cdc_core.timestamp import Timestamp
 
 __all__ = [
@@ -50,9 +51,10 @@ class Status:
     `waiting_on` is what the changefeed waits for ("changes", "sink 'webhook'"), and `waiting_on_s` is for how long if a
     task is stuck. `waiting_for` is the error that a retry may cure, and `next_attempt_s` is the time until the retry.
     For a paused changefeed `waiting_for` is the error that needs a person, who then runs `resume_command`. `error` is
-    what ended a run that failed. `retries` counts over all runs, by cause, the attempts that failed and were followed
-    by another one. `source_silent_since` is since when, by `time.time()`, the changefeed waits for an answer of the
-    source; None while that answers. `log_name` is the file in the state directory that Spark and its workers print to.
+    what ended a run that failed. `retrying` is what has failed since the last saved step. `retries` counts over all
+    runs, by cause, the attempts that failed and were followed by another one. `source_silent_since` is since when, by
+    `time.time()`, the changefeed waits for an answer of the source; None while that answers. `log_name` is the file in
+    the state directory that Spark and its workers print to.
     """
 
     changefeed: str
@@ -75,6 +77,7 @@ class Status:
     resume_command: str | None = None
     error: str | None = None
     log_name: str = ""
+    retrying: Retrying | None = None
     retries: Mapping[str, int] = field(default_factory=dict)
     source_silent_since: float | None = None
 
@@ -184,11 +187,13 @@ def shares_text(status: Status) -> str:
 
 def is_idle(status: Status) -> bool:
     """Return whether the changefeed only waits for changes."""
-    return status.waiting_for is None and (status.waiting_on or "").startswith("changes")
+    return status.waiting_for is None and status.retrying is None and (status.waiting_on or "").startswith("changes")
 
 
 def waiting_text(status: Status) -> str:
     """Return what the changefeed waits for; empty when it does not wait."""
+    if status.waiting_for is None and status.retrying is not None:
+        return status.retrying.text
     if status.waiting_on is None and status.waiting_for is None:
         return ""
     if status.paused_since is not None:

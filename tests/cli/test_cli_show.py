@@ -175,22 +175,31 @@ def test_a_paused_changefeed_says_why_even_without_a_run(file: Path, store: Prog
 
 
 def test_what_a_run_fails_with_and_waits_for_is_shown(file: Path, store: ProgressStore, capsys: Capture) -> None:
-    run_in(store, phase="waiting to retry", waiting_for="no route", next_attempt_at="2026-01-31T12:30:00+00:00")
-    waiting = "  waiting for       sink 'shelf'; no route; next attempt at 2026-01-31 12:30:00 UTC"
-    assert waiting in shown(file, capsys).splitlines()
+    failed = {"error": "no route", "since": "2026-01-31T12:00:00+00:00", "failures": 1}
+    next_at = "2999-01-31T12:30:00+00:00"
+    run_in(store, phase="waiting to retry", waiting_for="no route", next_attempt_at=next_at, retrying=failed)
+    lines = shown(file, capsys).splitlines()
+    assert lines[0] == "changefeed 'orders': retrying on here (process 7)"
+    assert lines[-2:] == [
+        "  retrying          since 2026-01-31 12:00:00 UTC, after 1 failure: no route; next attempt at 2999-01-31"
+        " 12:30:00 UTC",
+        "  waiting for       sink 'shelf'",
+    ]
     run_in(store, phase="failed", error="table t was truncated")
     assert "  error             table t was truncated" in shown(file, capsys).splitlines()
 
 
 def test_one_without_any_run_has_no_numbers(file: Path, store: ProgressStore, capsys: Capture) -> None:
     store.register("orders", DEFINITION)
-    assert shown(file, capsys) == (
+    assert re.sub(r"\d+\.\d s", "0.0 s", shown(file, capsys)) == (
         "changefeed 'orders': has never run\n"
         "  source            paper://user:***@desk/db: t, u\n"
         "  sink              shelf://room (json)\n"
+        "  high-water mark   none yet (0.0 s behind)\n"
     )
     found = as_json(file, capsys)
-    assert (found["state"], found["high_water"], found["behind_s"], found["heard_at"]) == ("new", None, None, None)
+    assert (found["state"], found["high_water"], found["gauges"], found["heard_at"]) == ("new", None, {}, None)
+    assert 0 <= found["behind_s"] < 3600
 
 
 def test_without_a_name_every_changefeed_of_the_store_is_shown(

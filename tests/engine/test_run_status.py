@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from cdc_testing.engine import stop_runs
 from cdc_testing.thread_host import ThreadEngine
 
+from cdc_core import Timestamp
+from cdc_core.engine.run_status import RunStatus
+from cdc_core.store.reports import Report, reports
 from cdc_core.telemetry import metrics
+from cdc_core.telemetry.retrying import Retrying
 from cdc_core.telemetry.status import Status, status_line
 
 STEPS: dict[str, Any] = {"total": 2000, "rows_per_step": 500}
@@ -100,6 +105,71 @@ def test_a_sink_that_is_down_is_named_with_its_error_and_the_next_attempt(engine
     assert engine.run(**STEPS) == 0
     waiting = next(status for status in engine.statuses if status.phase == "waiting to retry")
     assert re.search("retry, sink 'journal': the server says 503; next attempt in [01] s$", status_line(waiting))
+
+
+def saved(engine: ThreadEngine) -> Report:
+    """Return what others see of the run."""
+    [found] = reports(engine.store)
+    return found
+
+
+def test_a_changefeed_that_fails_says_so_until_a_step_is_saved_again(
+    engine: ThreadEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cdc_core.engine.status_record._LEAST_S", 0.0)
+    engine.script.order("advance", "RetryableRangefeedError no route to db:5432", times=3)
+    before: list[Report] = []
+    after: list[Report] = []
+
+    def watch(status: Status) -> None:
+        if status.retries:
+            (before if not status.rows else after).append(saved(engine))
+
+    assert engine.run(watch=watch, **STEPS) == 0
+    assert {found.state for found in before} == {"retrying"}
+    found = [each.retrying for each in before if each.retrying is not None]
+    assert {each.error for each in found} == {"no route to db:5432"}
+    assert len({each.since for each in found}) == 1
+    failures = [each.failures for each in found]
+    assert failures == sorted(failures)
+    assert set(failures) == {1, 2, 3}
+    assert "running" in {each.status.values["phase"] for each in before if each.status is not None}, "in an attempt too"
+    assert {each.state for each in after} == {"running"}
+    last = saved(engine)
+    assert (last.state, last.retrying) == ("complete", None)
+
+
+def test_a_step_that_is_repeated_by_its_sink_is_retried(engine: ThreadEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cdc_core.engine.status_record._LEAST_S", 0.0)
+    engine.script.order("repeat-emit", "503 of the server")
+    seen: list[Report] = []
+
+    def watch(status: Status) -> None:
+        if status.waiting_for is not None:
+            seen.append(saved(engine))
+            (engine.directory / "repeat-emit").unlink(missing_ok=True)
+
+    assert engine.run(watch=watch, **STEPS) == 0
+    [first, *_] = seen
+    assert first.state == "retrying"
+    assert first.retrying is not None
+    assert (first.retrying.error, first.retrying.failures) == ("503 of the server", 1)
+    assert engine.statuses[-1].retrying is None
+
+
+def test_what_a_run_that_died_was_retrying_the_next_one_retries(engine: ThreadEngine) -> None:
+    assert engine.run(**STEPS) == 0
+    epoch = engine.store.begin_attempt("t")
+    died = Retrying(error="no route to db:5432", since=datetime(2026, 1, 31, tzinfo=UTC), failures=7)
+    for phase, kept in (("running", died), ("stopped", None)):
+        engine.store.save_status("t", epoch, {"phase": phase, "retrying": died.to_json()})
+        status = RunStatus("t", engine.store, log_name="", watch=None)
+        status.continue_from(Timestamp())
+        assert status.now.retrying == kept
+    status.count_retry("sink", "503")
+    status.count_retry("sink", "504")
+    assert status.now.retrying is not None
+    assert (status.now.retrying.error, status.now.retrying.failures) == ("504", 2)
 
 
 def test_what_the_source_says_is_shown_and_logged_when_it_begins_and_ends(

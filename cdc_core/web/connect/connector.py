@@ -89,7 +89,10 @@ class Connector:
 
     def _state(self, state: str | None) -> dict[str, Any]:
         found = {"state": state or self.state, "worker_id": self.job.node or "", "version": VERSION}
-        return {**found, "trace": self.job.reason or "the job has failed"} if self.state == "FAILED" else found
+        if self.state == "FAILED":
+            return {**found, "trace": self.job.reason or "the job has failed"}
+        retrying = self.report.retrying
+        return found if retrying is None or self.report.state != "retrying" else {**found, "trace": retrying.text}
 
 
 def find_connector(deployment: Deployment, name: str, *, missing: str = "Connector {} not found") -> Connector:

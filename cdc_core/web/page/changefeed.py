@@ -183,7 +183,7 @@ def changefeed_view(
 def _doing(report: Report) -> str:
     """Return what is done for a job, or what it waits for; empty while it runs, as the strip says more then."""
     text = "" if report.job is None else report.job.running_status
-    return "" if text.startswith("running") else text
+    return "" if text.startswith(("running", "retrying")) else text
 
 
 def _stations(report: Report, measured: Measurement) -> list[Station]:
@@ -224,7 +224,7 @@ def _delivered(report: Report) -> str:
 
 def _oldest(report: Report) -> str:
     """Return for how long at most a row has waited for delivery: none is older than the high-water mark."""
-    return age_text(report.behind_s) if report.state not in ("succeeded", "complete", "canceled") else UNKNOWN
+    return age_text(report.behind_s)
 
 
 def _readings(report: Report, measured: Measurement) -> list[Reading]:
@@ -253,9 +253,15 @@ def _readings(report: Report, measured: Measurement) -> list[Reading]:
             chart="retained",
             title="Retained log",
             value=bytes_text(measured.retained_bytes),
-            detail="kept at the source for this changefeed",
+            detail=_retained_detail(report),
         ),
     ]
+
+
+def _retained_detail(report: Report) -> str:
+    """Return what the size is of, and how old it is when it could not be measured now."""
+    age_s = report.stale_gauges_age_s
+    return "kept at the source for this changefeed" if age_s is None else f"as measured {age_text(age_s)} ago"
 
 
 def _facts(report: Report) -> Iterator[Fact]:
@@ -268,7 +274,7 @@ def _facts(report: Report) -> Iterator[Fact]:
         yield Fact(name="locality", value=str(job.locality) or "any")
     elif status:
         yield Fact(name="process", value=f"{status.get('host')}, {status.get('pid')}")
-    yield Fact(name="attempts", value=number_text(known.epoch))
+    yield Fact(name="epoch", value=number_text(known.epoch))
     yield Fact(name="steps", value=number_text(tally.value(metrics.STEPS)))
     yield Fact(name="rows", value=number_text(tally.value(metrics.ROWS)))
     yield Fact(name="repeated", value=number_text(tally.value(metrics.ROWS_REPEATED)))

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from cdc_core.store.reports import Report
 from cdc_core.telemetry import metrics
+from cdc_core.telemetry.source_gauges import RETAINED
 from cdc_core.telemetry.stages import STAGES
 
 __all__ = ["Measurement", "Moment", "measure", "moment_of", "quantile"]
 
-_RETAINED = "retained_bytes"
 _PERCENTILES = (0.5, 0.95, 0.99)
 
 
@@ -55,7 +55,7 @@ def moment_of(report: Report) -> Moment:
         stages={stage: tally.value(metrics.STAGE_SECONDS, stage) for stage in STAGES},
         latency_counts=tuple(latency.counts),
         lag_s=report.behind_s,
-        retained_bytes=report.gauges.get(_RETAINED),
+        retained_bytes=report.gauges.get(RETAINED),
     )
 
 

@@ -18,9 +18,6 @@ from cdc_core.web.page.texts import UNKNOWN, age_text, number_text, rate_text
 
 __all__ = ["FeedRow", "Filter", "Overview", "Tally", "overview"]
 
-_LAGGING = frozenset({"running", "waiting", "pause-requested", "paused", "silent", "failed", "stopped", "unknown"})
-"""States in which more is to be delivered, so that a lag means something."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
@@ -101,11 +98,7 @@ def overview(snapshot: Snapshot, nodes: Sequence[NodeRecord], chosen: Filter) ->
     rows = [_row(report, snapshot.measured[report.known.name]) for report in snapshot.reports]
     counts = {tone: sum(row.tone == tone for row in rows) for tone in _LABELS}
     counts[""] = len(rows)
-    lags = [
-        (report.behind_s, report.known.name)
-        for report in snapshot.reports
-        if report.behind_s is not None and report.state in _LAGGING
-    ]
+    lags = [(report.behind_s, report.known.name) for report in snapshot.reports if report.behind_s is not None]
     worst, name = max(lags, default=(None, ""))
     rates = [point.rows_per_s or 0.0 for point in snapshot.measured.values()]
     return Overview(
@@ -131,7 +124,7 @@ def _row(report: Report, measured: Measurement) -> FeedRow:
         state=report.state,
         tone=tone_of(report),
         note=note_of(report),
-        lag=age_text(report.behind_s) if report.state in _LAGGING else UNKNOWN,
+        lag=age_text(report.behind_s),
         rate=rate_text(measured.rows_per_s) if report.is_alive else UNKNOWN,
         rows=number_text(report.tally.value(ROWS)),
         source=sources[0] + (f" and {len(sources) - 1} more" if len(sources) > 1 else ""),

@@ -12,6 +12,7 @@ Tone = Literal["good", "busy", "rest", "warn", "bad"]
 
 _TONES: dict[str, Tone] = {
     "running": "good",
+    "retrying": "warn",
     "new": "busy",
     "pause-requested": "busy",
     "cancel-requested": "busy",
@@ -31,6 +32,7 @@ ACTIONS = ("pause", "resume", "restart", "cancel")
 """What people may ask for, in the order of the buttons."""
 _POSSIBLE: dict[str, tuple[str, ...]] = {
     "running": ("pause", "restart", "cancel"),
+    "retrying": ("pause", "restart", "cancel"),
     "pause-requested": ("resume", "cancel"),
     "paused": ("resume", "cancel"),
     "failed": ("resume", "cancel"),
@@ -40,13 +42,9 @@ _POSSIBLE: dict[str, tuple[str, ...]] = {
 
 
 def tone_of(report: Report) -> Tone:
-    """Return how urgent the state is: a running changefeed that retries, or that no node runs, is not well."""
+    """Return how urgent the state is: a running changefeed that no node runs is not well."""
     tone = _TONES.get(report.state, "warn")
-    if tone != "good":
-        return tone
-    if report.is_alive:
-        return "warn" if report.status is not None and report.status.values.get("waiting_for") else "good"
-    return "busy"
+    return "busy" if tone == "good" and not report.is_alive else tone
 
 
 def actions_of(report: Report) -> tuple[str, ...]:
@@ -59,10 +57,12 @@ def actions_of(report: Report) -> tuple[str, ...]:
 def note_of(report: Report) -> str:
     """Return in one line what a person should know beside the state; mostly nothing."""
     status = {} if report.status is None else report.status.values
+    if report.state == "retrying" and report.retrying is not None:
+        return report.retrying.text
     if report.job is not None and report.state not in ("running", "succeeded", "canceled"):
         return report.job.job.reason or ""
     if report.known.paused is not None:
         return report.known.paused.reason
     if report.is_alive:
-        return str(status.get("waiting_for") or status.get("notice") or "")
+        return str(status.get("notice") or "")
     return str(status.get("error") or "") if report.state == "failed" else ""

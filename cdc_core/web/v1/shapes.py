@@ -9,7 +9,7 @@ from cdc_core.web.shapes import TEXT, any_object, array, nullable, record, ref
 
 __all__ = ["SHAPES"]
 
-_JOB_STATES = list(FOLLOWING)
+_JOB_STATES = [*FOLLOWING, "retrying"]
 SHAPES: dict[str, Schema] = {
     "Event": {
         **record(
@@ -37,6 +37,9 @@ SHAPES: dict[str, Schema] = {
                 "format": TEXT,
                 "high_water": nullable("string"),
                 "behind_s": nullable("number"),
+                "gauges": any_object(),
+                "gauges_at": nullable("string"),
+                "retrying": nullable("object"),
                 "dead_letters": {"type": "integer"},
                 "epoch": {"type": "integer"},
                 "job": any_object(),

@@ -26,7 +26,7 @@ def test_jobs_are_listed_with_what_is_done_for_them(store: ProgressStore, capsys
     ended(store, "failed", "c", "the slot\nis lost")
     store.create_job("d", DEFINITION, owner="bob", locality=Locality.parse("region=eu"))
     lines = done(capsys, "jobs").splitlines()
-    assert lines[0].split() == ["name", "state", "node", "owner", "created", "started", "finished", "status"]
+    assert lines[0].split() == ["name", "state", "node", "owner", "created", "started", "behind", "status"]
     assert [line.split()[:2] for line in lines[1:]] == [
         ["a", "running"],
         ["b", "pause-requested"],
@@ -44,7 +44,7 @@ def test_jobs_are_listed_with_what_is_done_for_them(store: ProgressStore, capsys
     assert shown["a"]["running_status"] == "running: resolved=1.0000000003"
     assert shown["a"]["node"] == "one"
     assert shown["c"]["reason"] == "the slot\nis lost"
-    assert shown["c"]["finished"] is not None
+    assert shown["c"]["finished"] is None, "it keeps its position"
 
 
 def test_a_job_that_was_taken_over_shows_nothing_of_its_previous_run(store: ProgressStore, capsys: Capture) -> None:
@@ -87,14 +87,16 @@ def test_a_job_waits_for_a_node_that_can_run_it(store: ProgressStore, capsys: Ca
 
 def test_a_job_is_shown_with_its_history(store: ProgressStore, capsys: Capture) -> None:
     created(store, locality="region=eu")
-    save(store, "orders", waiting_for="no route to db:5432")
+    failed = {"error": "no route to db:5432", "since": "2026-01-31T12:00:00+00:00", "failures": 2}
+    save(store, "orders", waiting_for="no route to db:5432", retrying=failed)
     lines = done(capsys, "show", "orders").splitlines()
     assert lines[:6] == [
-        "job 'orders': running on node one",
-        "  status            running: resolved=1.0000000003; retrying: no route to db:5432",
+        "job 'orders': retrying on node one",
+        "  status            retrying since 2026-01-31 12:00:00 UTC, after 2 failures: no route to db:5432; an attempt"
+        " is running",
         "  owner             ann",
         "  locality          region=eu",
-        "  last run          running on here (process 7)",
+        "  last run          retrying on here (process 7)",
         "  source            postgresql://user:***@host:5432/shop: public.orders, public.users",
     ]
     assert lines[-2].startswith("  history           ")
