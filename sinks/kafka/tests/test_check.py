@@ -14,7 +14,7 @@ from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows, table_name
 from cdc_testing.shared_servers import SecuredKafka
 
-from cdc_core import ConfigError
+from cdc_core import ConfigError, TerminalSinkError, Timestamp
 
 _LIMIT_S = 120.0
 
@@ -31,6 +31,7 @@ def complaint(
             kafka.at(address).destination(options, **changes).check()
         assert time.monotonic() - started < _LIMIT_S
         text = str(refused.value)
+        assert refused.value.repairable is ("cannot connect" in text)
         out, err = capfd.readouterr()
         assert out + err == ""
         for secret in (KAFKA_PASSWORD, "wrong-password"):
@@ -131,6 +132,30 @@ def test_a_wrong_password(mechanism: str, secured_broker: SecuredKafka, complain
     assert text.startswith(f"sink 'kafka' cannot connect to {secured_broker.address('SASL_PLAINTEXT')}: ")
     assert "Authentication failed" in text
     assert text.endswith("check the sasl options")
+
+
+def test_a_password_that_was_rotated_and_a_certificate_that_expired_may_be_repaired(
+    secured_broker: SecuredKafka, kafka: KafkaRig
+) -> None:
+    given = [
+        (secured_broker.address("SASL_PLAINTEXT"), sasl("SCRAM-SHA-256", sasl_password="wrong-password")),
+        (secured_broker.address("SASL_SSL"), sasl("PLAIN", tls_enabled=True)),
+        (
+            secured_broker.address("MTLS"),
+            {"tls_enabled": "true", "ca_cert": secured_broker.certificates.ca.read_text()},
+        ),
+    ]
+    for address, options in given:
+        sink = kafka.at(address).sink({**options, "create_kafka_topics": "off", "flush_timeout": "3s"})
+        sink.emit(rows([1]))
+        with pytest.raises(TerminalSinkError, match=r"no message was acknowledged .*(?i:auth|certificate)") as refused:
+            sink.flush()
+        assert refused.value.repairable
+    address, options = given[0]
+    marks = kafka.at(address).resolved_sink({**options, "create_kafka_topics": "off"})
+    with pytest.raises(TerminalSinkError, match=r"did not return the partitions .*(?i:auth)") as refused:
+        marks.emit_resolved(Timestamp(5))
+    assert refused.value.repairable
 
 
 def test_a_broker_that_demands_authentication(secured_broker: SecuredKafka, complaint: Callable[..., str]) -> None:

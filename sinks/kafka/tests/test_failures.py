@@ -12,8 +12,10 @@ from cdc_sink_kafka.ordered_producer import OrderedProducer
 from cdc_sink_kafka.producer_config import client_properties, producer_properties
 from confluent_kafka import KafkaError, Producer
 
-from cdc_core import RetryableSinkError, TerminalSinkError, parse_options
+from cdc_core import CdcError, RetryableSinkError, TerminalSinkError, parse_options
+from cdc_core.errors import is_outage
 
+TOKEN = "Failed to acquire SASL OAUTHBEARER token: "
 GAP = "ProduceRequest for orders [3] with {} message(s) failed: Broker: {} (broker 1 PID{{Id:0,Epoch:0}}, base seq 5)"
 
 
@@ -39,12 +41,76 @@ def test_the_fatal_error_of_a_client_contains_the_reason() -> None:
         (KafkaError._UNKNOWN_TOPIC, RetryableSinkError),
         (KafkaError.UNKNOWN_PRODUCER_ID, RetryableSinkError),
         (KafkaError._FATAL, RetryableSinkError),
+        (KafkaError.SASL_AUTHENTICATION_FAILED, TerminalSinkError),
     ],
 )
 def test_only_failures_that_may_pass_are_retried(code: int, kind: type) -> None:
+    assert type(error_of(code)) is kind
+
+
+REPAIRABLE = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError.SECURITY_DISABLED,
+    KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    KafkaError._AUTHENTICATION,
+    KafkaError._SSL,
+}
+COUNTED = {KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART}
+
+
+def test_each_code_of_the_client_is_repairable_counted_an_outage_or_final() -> None:
+    codes = {
+        code
+        for name in dir(KafkaError)
+        if name.lstrip("_").isupper() and isinstance(code := getattr(KafkaError, name), int)
+    }
+    assert len(codes) > 100
+    errors = {code: error_of(code) for code in codes}
+    assert {code for code, error in errors.items() if error.repairable} == REPAIRABLE
+    retried = {code for code, error in errors.items() if isinstance(error, RetryableSinkError)}
+    assert {code for code in retried if not is_outage(errors[code])} == COUNTED
+    assert {type(errors[code]) for code in codes - retried} == {TerminalSinkError}
+
+
+def error_of(code: int) -> CdcError:
     error = KafkaError(code)
-    failure = Failure(code=error.code(), reason=error.str(), topic="orders")
-    assert type(sink_error(failure, "it failed")) is kind
+    return sink_error(Failure(code=error.code(), reason=error.str(), topic="orders"), "it failed")
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "repairable"),
+    [
+        (KafkaError._AUTHENTICATION, "SASL authentication error: Authentication failed", True),
+        (KafkaError._SSL, "SSL handshake failed: certificate verify failed", True),
+        (
+            KafkaError._TRANSPORT,
+            "Receive failed: SSL routines::tlsv13 alert certificate required: SSL alert number 116",
+            True,
+        ),
+        (KafkaError._AUTHENTICATION, "SASL authentication error: request timed out", False),
+        (KafkaError._AUTHENTICATION, f"{TOKEN}Failed to connect to h port 443: Could not connect to server", False),
+        (KafkaError._AUTHENTICATION, f"{TOKEN}Could not resolve host: idp", False),
+        (KafkaError._AUTHENTICATION, f'{TOKEN}{{"error":"invalid_client"}}', True),
+        (KafkaError._TRANSPORT, "Connect to ipv4#127.0.0.1:1 failed: Connection refused", False),
+        (KafkaError._RESOLVE, "Failed to resolve 'nohost:9092'", False),
+    ],
+)
+def test_brokers_that_refuse_connections_are_told_from_those_out_of_reach(
+    code: int, text: str, repairable: bool
+) -> None:
+    log = ClientLog()
+    assert is_outage(log.failure("no answer"))
+    log._on_error(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    log._on_error(KafkaError(code, text))
+    error = log.failure("no answer")
+    assert str(error).startswith(f"no answer: {plain(text)}")
+    assert error.repairable is repairable
+    assert is_outage(error) is not repairable
+    log.forget()
+    assert is_outage(log.failure("no answer"))
 
 
 def test_only_a_message_refused_for_its_content_is_a_bad_row() -> None:

@@ -15,8 +15,9 @@ from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows
 from cdc_testing.shared_servers import SecuredKafka
 
-from cdc_core import ConfigError
+from cdc_core import ConfigError, RetryableSinkError, TerminalSinkError
 
+QUICK = {"create_kafka_topics": "off", "flush_timeout": "3s"}
 SECRET = "a secret + of many / characters"
 
 
@@ -98,3 +99,25 @@ def test_the_check_reports_a_wrong_client_secret(
     assert text.endswith("check the sasl options")
     assert "wrong-secret" not in text
     assert "\n" not in text
+
+
+def test_a_client_secret_that_was_rotated_may_be_repaired(
+    secured_broker: SecuredKafka, provider: IdentityProvider, kafka: KafkaRig
+) -> None:
+    given = {**options(provider, "wrong-secret"), **QUICK}
+    sink = kafka.at(secured_broker.address("SASL_PLAINTEXT")).sink(given)
+    sink.emit(rows([1]))
+    with pytest.raises(TerminalSinkError, match="token") as refused:
+        sink.flush()
+    assert refused.value.repairable
+
+
+def test_a_provider_of_tokens_that_is_out_of_reach_is_an_outage(
+    secured_broker: SecuredKafka, provider: IdentityProvider, kafka: KafkaRig
+) -> None:
+    given = {**options(provider), **QUICK, "sasl_token_url": "http://127.0.0.1:9/token"}
+    sink = kafka.at(secured_broker.address("SASL_PLAINTEXT")).sink(given)
+    sink.emit(rows([1]))
+    with pytest.raises(RetryableSinkError, match="token") as failed:
+        sink.flush()
+    assert failed.value.outage

@@ -53,6 +53,7 @@ def test_a_topic_without_the_right_to_write_stops_the_changefeed(
     sink.emit(rows(range(100)))
     with pytest.raises(TerminalSinkError) as refused:
         sink.flush()
+    assert refused.value.repairable
     assert re.fullmatch(
         rf"\d+ messages? (?:was|were) not delivered to Kafka .*, the first to topic '{kafka.topic}': Broker: Topic"
         r" authorization failed; grant the user the rights Describe and Write on the topic",
@@ -66,8 +67,11 @@ def test_the_check_reports_a_topic_without_the_right_to_describe(
     destination = kafka.at(secured_broker.bootstrap_servers).destination()
     destination.prepare()
     deny(kafka.topic, AclOperation.DESCRIBE)
-    with pytest.raises(ConfigError, match=f"topic '{kafka.topic}' cannot be looked up: .*[Aa]uthorization failed"):
-        destination.check()
+    expected = f"topic '{kafka.topic}' cannot be looked up: .*[Aa]uthorization failed"
+    for ask in (destination.check, destination.prepare):
+        with pytest.raises(ConfigError, match=expected) as refused:
+            ask()
+        assert refused.value.repairable
 
 
 def test_a_topic_without_the_right_to_describe_stops_the_resolved_marks(
@@ -77,6 +81,7 @@ def test_a_topic_without_the_right_to_describe_stops_the_resolved_marks(
     deny(kafka.topic, AclOperation.DESCRIBE)
     with pytest.raises(TerminalSinkError) as refused:
         sink.emit_resolved(Timestamp(5))
+    assert refused.value.repairable
     assert str(refused.value) == (
         f"topic '{kafka.topic}' cannot be looked up: Broker: Topic authorization failed; grant the user the rights"
         " Describe and Write on the topic"

@@ -82,7 +82,7 @@ class Administrator:
                 )
             self._create(missing, validate_only=True)
         except RetryableSinkError as error:
-            raise ConfigError(f"sink 'kafka' cannot be checked: {error}") from None
+            raise ConfigError(f"sink 'kafka' cannot be checked: {error}", repairable=True) from None
 
     def check_creation(self, topic: str) -> None:
         """Return when the settings of new topics are valid, as far as they do not depend on the name.
@@ -93,7 +93,7 @@ class Administrator:
             return
         error = self._creation_errors([topic], validate_only=True).get(topic)
         if error is not None and error.code() in _RETRYABLE:
-            raise ConfigError(f"sink 'kafka' cannot be checked: {plain(error.str())}")
+            raise ConfigError(f"sink 'kafka' cannot be checked: {plain(error.str())}", repairable=True)
         if error is not None and error.code() not in _ABOUT_THE_NAME:
             raise ConfigError(
                 "sink 'kafka': topics cannot be created with these topic_partitions, topic_replication_factor and"
@@ -116,7 +116,7 @@ class Administrator:
     def admit(self, topic: str) -> str | None:
         """Return when *topic* exists, or brokers create it on demand; or why it can never be written, as a predicate.
 
-        Raises: RetryableSinkError for every error that may pass.
+        Raises: RetryableSinkError for every error that may pass; TerminalSinkError for brokers that refuse the user.
         """
         found = self._described_for_writing(topic)
         if isinstance(found, KafkaError) and found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -126,11 +126,11 @@ class Administrator:
                 return "does not exist, and create_kafka_topics is off"
             error = self._creation_errors([topic], validate_only=False).get(topic)
             if error is not None:
-                return _reason(error, topic)
+                return self._reason(error, topic)
             self._await_listed([topic])
             found = self._described_for_writing(topic)
         if isinstance(found, KafkaError):
-            return _reason(found, topic)
+            return self._reason(found, topic)
         rights = found.authorized_operations
         if rights and not any(right in rights for right in _MAY_WRITE):
             return "may not be written by the user"
@@ -202,12 +202,15 @@ class Administrator:
             probe[0].poll(0)
             for code, remedy in hopeless.items():
                 if code in self._log.codes:
-                    raise ConfigError(f"sink 'kafka' cannot connect to {brokers}: {self._log.trouble()}; {remedy}")
+                    raise ConfigError(
+                        f"sink 'kafka' cannot connect to {brokers}: {self._log.trouble()}; {remedy}", repairable=True
+                    )
             if time.monotonic() > deadline:
                 reason = self._log.trouble() or reason
                 raise ConfigError(
                     f"sink 'kafka' cannot connect to {brokers}: {reason}; check the address, tls_enabled, and that the"
-                    " brokers run"
+                    " brokers run",
+                    repairable=True,
                 )
 
     def _missing(self, topics: Sequence[str]) -> list[str]:
@@ -267,10 +270,23 @@ class Administrator:
         }
 
     def _refusal(self, error: KafkaError, what: str) -> CdcError:
-        text = f"{what}: {plain(error.str())}"
+        text, code = f"{what}: {plain(error.str())}", error.code()
+        refused = code in _ABOUT_THE_NAME and code != KafkaError.TOPIC_EXCEPTION
         if self._running:
-            return TerminalSinkError(text) if error.code() in _ABOUT_THE_NAME else RetryableSinkError(text)
-        return RetryableSinkError(text) if error.code() in _RETRYABLE else ConfigError(text)
+            return TerminalSinkError(text, repairable=refused) if code in _ABOUT_THE_NAME else self._unanswered(text)
+        if code in _RETRYABLE:
+            return RetryableSinkError(text, repairable=True)
+        return ConfigError(text, repairable=refused)
+
+    def _reason(self, error: KafkaError, topic: str) -> str:
+        """Return why *topic* can never be written. Raises: as `admit` for an *error* that says nothing of it."""
+        if error.code() not in _ABOUT_THE_NAME:
+            raise self._unanswered(f"topic '{topic}' cannot be looked up or created: {plain(error.str())}")
+        return f"{_ABOUT_THE_NAME[error.code()]}: {plain(error.str())}"
+
+    def _unanswered(self, text: str) -> CdcError:
+        self._admin.poll(0)
+        return self._log.failure(text)
 
 
 def _error_of(future: Future[Any]) -> KafkaError | None:
@@ -280,10 +296,3 @@ def _error_of(future: Future[Any]) -> KafkaError | None:
         found: KafkaError = error.args[0]
         return found
     return None
-
-
-def _reason(error: KafkaError, topic: str) -> str:
-    """Return why *topic* can never be written. Raises: RetryableSinkError for an *error* that says nothing of it."""
-    if error.code() not in _ABOUT_THE_NAME:
-        raise RetryableSinkError(f"topic '{topic}' cannot be looked up or created: {plain(error.str())}")
-    return f"{_ABOUT_THE_NAME[error.code()]}: {plain(error.str())}"

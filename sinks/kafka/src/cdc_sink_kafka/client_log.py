@@ -8,6 +8,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
+from cdc_core import RetryableSinkError, TerminalSinkError
+from cdc_sink_kafka.failures import refusal_remedy
+
 __all__ = ["ClientLog", "plain"]
 
 log = logging.getLogger(__name__)
@@ -49,9 +52,15 @@ class ClientLog:
         """Return the most informative error of a connection so far, or an empty text."""
         return next((self._troubles[code] for code in _BY_VALUE if code in self._troubles), "")
 
-    def last_trouble(self) -> str:
-        """Return `trouble` as the end of a sentence."""
-        return f": {self.trouble()}" if self._troubles else ""
+    def failure(self, text: str) -> RetryableSinkError | TerminalSinkError:
+        """Return the error for brokers that do not answer, as *text* says: whether they refuse the connection."""
+        for code in (code for code in _BY_VALUE if code in self._troubles):
+            trouble = self._troubles[code]
+            remedy = refusal_remedy(code, trouble)
+            if remedy is None:
+                return RetryableSinkError(f"{text}: {trouble}")
+            return TerminalSinkError(f"{text}: {trouble}; {remedy}", repairable=True)
+        return RetryableSinkError(text)
 
     def forget(self) -> None:
         """Forget the errors: the connections work again."""

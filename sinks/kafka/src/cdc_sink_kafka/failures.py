@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, Message
 
 from cdc_core import CdcError, RefusedRowsError, RetryableSinkError, TerminalSinkError
 
-__all__ = ["Failure", "refused_rows", "sink_error"]
+__all__ = ["Failure", "refusal_remedy", "refused_rows", "sink_error"]
 
 _TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE)
 _CONSEQUENCES = frozenset(
@@ -22,20 +22,32 @@ _CONSEQUENCES = frozenset(
         KafkaError._INVALID_DIFFERENT_RECORD,
     }
 )
-_REMEDIES = {
+_SASL = "check the sasl options"
+_REPAIRS = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant the user the rights Describe and Write on the topic",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "grant the user IdempotentWrite on the cluster, or Write on the topic",
+    KafkaError.POLICY_VIOLATION: "check the broker's policies",
+    KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT: "raise the topic's message format",
+    KafkaError.SECURITY_DISABLED: "enable security on the broker",
+    KafkaError.SASL_AUTHENTICATION_FAILED: _SASL,
+    KafkaError._AUTHENTICATION: _SASL,
+    KafkaError._SSL: "check ca_cert, client_cert and the names in the brokers' certificates",
+}
+"""What someone repairs elsewhere: the same message is accepted after that."""
+_REMEDIES = {
+    **_REPAIRS,
     KafkaError.TOPIC_EXCEPTION: "choose another topic",
     KafkaError.INVALID_RECORD: (
         "a topic with cleanup.policy=compact takes no message without a key, such as a resolved mark: change that"
         " setting, or remove the option resolved"
     ),
-    KafkaError.POLICY_VIOLATION: "check the broker's policies",
     KafkaError.UNSUPPORTED_COMPRESSION_TYPE: "choose another Compression in kafka_sink_config",
-    KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT: "raise the topic's message format",
     KafkaError.INVALID_REQUIRED_ACKS: "choose another RequiredAcks in kafka_sink_config",
-    KafkaError.SECURITY_DISABLED: "enable security on the broker",
 }
+_ALERT = re.compile(r"SSL alert number (?!80\b)")
+"""TLS 1.3 refuses a client certificate after the handshake. Number 80 is an internal error."""
+_PASSES = re.compile(r"timed out|could(n't| not) (connect|resolve)|failed to connect|connection|empty reply", re.I)
+"""What is no refusal: a broker that is slow, a provider of tokens that is out of reach or busy."""
 _NO_TOPIC = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)
 _REFUSED_BATCH = re.compile(r"ProduceRequest for (\S+) \[(\d+)\] with (\d+) message\(s\) failed: (.*?)(?: \(broker|$)")
 
@@ -91,12 +103,22 @@ def sink_error(failure: Failure, what: str) -> CdcError:
     if failure.no_topic:
         return RetryableSinkError(
             f"{what}: topic '{failure.topic}' or one of its partitions does not exist; create it, or set"
-            " create_kafka_topics to explicit"
+            " create_kafka_topics to explicit",
+            outage=False,
         )
     remedy = _REMEDIES.get(failure.code)
     if remedy is not None:
-        return TerminalSinkError(f"{what}: {failure.reason}; {remedy}")
+        return TerminalSinkError(f"{what}: {failure.reason}; {remedy}", repairable=failure.code in _REPAIRS)
     return RetryableSinkError(f"{what}: {failure.reason}")
+
+
+def refusal_remedy(code: int, reason: str) -> str | None:
+    """Return the remedy for a connection that a broker refuses, None for one that may succeed later."""
+    if _PASSES.search(reason):
+        return None
+    if _ALERT.search(reason):
+        code = KafkaError._SSL
+    return _REPAIRS.get(code)
 
 
 def refused_rows(failure: Failure) -> RefusedRowsError | None:

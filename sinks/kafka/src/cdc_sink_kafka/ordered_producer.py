@@ -61,6 +61,11 @@ class OrderedProducer:
         """The client, for reading metadata."""
         return self._producer
 
+    def no_answer(self, text: str) -> CdcError:
+        """Return the error for a request that brokers do not answer, as *text* says."""
+        self._guarded("poll", 0)
+        return self._log.failure(text)
+
     def following(self, row: TracedRow) -> Callable[[KafkaError | None, Message], None]:
         """Return the callback of the message of *row*: `callback` of a message of `send`, or of `send_each`."""
         return self._reports.following(row)
@@ -188,11 +193,11 @@ class OrderedProducer:
             before, left = left, len(self._producer)
             if left < before:
                 since = time.monotonic()
+                self._log.forget()
             elif time.monotonic() > since + self._stall_s:
                 self._fail(
-                    RetryableSinkError(
+                    self._log.failure(
                         f"no message was acknowledged by Kafka for {self._stall_s:g} s, {left} are waiting"
-                        f"{self._log.last_trouble()}"
                     )
                 )
             elif self._watch is not None and time.monotonic() > since + _SLOW_S:

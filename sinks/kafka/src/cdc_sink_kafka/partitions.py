@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
 from cdc_core import RetryableSinkError
 from cdc_sink_kafka.failures import Failure, sink_error
+from cdc_sink_kafka.ordered_producer import OrderedProducer
 
 __all__ = ["Partitions"]
 
@@ -23,9 +24,9 @@ _FRESH_S = 2.0
 class Partitions:
     """Looks up the partitions of topics. After that *client* can write to them."""
 
-    def __init__(self, client: Producer, *, watch: Callable[[], None] | None = None) -> None:
+    def __init__(self, producer: OrderedProducer, *, watch: Callable[[], None] | None = None) -> None:
         """*watch* is called again and again while a topic is missing, and may raise a CdcError."""
-        self._client = client
+        self._producer = producer
         self._watch = watch
         self._all: dict[str, list[int]] = {}
         self._read_at = float("-inf")
@@ -36,7 +37,8 @@ class Partitions:
 
         The answer is of this moment; for more than a few topics it may be two seconds old. A topic that the broker
         creates on demand is created. Raises: RetryableSinkError when the brokers do not answer or a topic is not
-        created; TerminalSinkError when the user may not see a topic, and what *watch* raises.
+        created; TerminalSinkError when they refuse the connection or the user may not see a topic, and what *watch*
+        raises.
         """
         found: dict[str, list[int]] = {}
         if len(topics) > _FEW:
@@ -52,18 +54,22 @@ class Partitions:
                 failure = Failure(code=self._unseen.code(), reason=self._unseen.str(), topic=topic)
                 raise sink_error(failure, f"topic '{topic}' cannot be looked up")
             if time.monotonic() > deadline:
-                raise RetryableSinkError(f"topic '{topic}' does not exist, and was not created in {_LIMIT_S:g} s")
+                raise RetryableSinkError(
+                    f"topic '{topic}' does not exist, and was not created in {_LIMIT_S:g} s", outage=False
+                )
             if self._watch is not None:
                 self._watch()
-            self._client.poll(_WAIT_S)
+            self._producer.client.poll(_WAIT_S)
         return found
 
     def _ask(self, topic: str | None) -> dict[str, list[int]]:
         try:
-            metadata = self._client.list_topics(topic, timeout=_LIMIT_S)
+            metadata = self._producer.client.list_topics(topic, timeout=_LIMIT_S)
         except KafkaException as error:
             reason = error.args[0].str()
-            raise RetryableSinkError(f"the brokers did not return the partitions of the topics: {reason}") from None
+            raise self._producer.no_answer(
+                f"the brokers did not return the partitions of the topics: {reason}"
+            ) from None
         about = metadata.topics.get(topic) if topic is not None else None
         self._unseen = None if about is None else about.error
         return {name: sorted(found.partitions) for name, found in metadata.topics.items()}

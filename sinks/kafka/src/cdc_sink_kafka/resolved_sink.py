@@ -37,7 +37,9 @@ class KafkaResolvedSink(ResolvedSink):
             with self._settings.administrator(running=True) as administrator:
                 administrator.prepare(sorted(new))
         except TerminalSinkError as error:
-            raise TerminalSinkError(f"a resolved mark cannot be written: {error}") from None
+            raise TerminalSinkError(
+                f"a resolved mark cannot be written: {error}", repairable=error.repairable
+            ) from None
         self._topics.add(new, seen=False)
         self._routed |= new
 
@@ -47,7 +49,7 @@ class KafkaResolvedSink(ResolvedSink):
             raise TerminalSinkError("the Kafka sink is closed")
         if self._producer is None or self._partitions is None:
             self._producer = self._settings.open_producer(explain=self._topics.explain, watch=self._topics.check)
-            self._partitions = Partitions(self._producer.client, watch=self._topics.check)
+            self._partitions = Partitions(self._producer, watch=self._topics.check)
         self._topics.check()
         headers = self._settings.headers().of_mark(timestamp)
         names = [*self._settings.topic_names, *sorted(self._routed)]

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from confluent_kafka import Uuid
 
 from cdc_core import CdcError, TerminalSinkError
+from cdc_core.remedies import RUN_AGAIN
 from cdc_sink_kafka.admin import Administrator
 from cdc_sink_kafka.clients import Settings
 from cdc_sink_kafka.failures import Failure
@@ -65,7 +66,7 @@ class WatchedTopics:
                     else "was deleted while the changefeed was running, and the rows in it are gone"
                 )
                 raise TerminalSinkError(
-                    f"topic '{missing}' {happened}. Create the topic, then run the changefeed again to continue without"
+                    f"topic '{missing}' {happened}. Create the topic, then {RUN_AGAIN} to continue without"
                     f" them. {_ALL_AGAIN}"
                 )
             time.sleep(_ASK_S)
@@ -101,6 +102,6 @@ class WatchedTopics:
             elif found not in (self._ids[topic], _NO_ID):
                 raise TerminalSinkError(
                     f"topic '{topic}' was deleted and created again while the changefeed was running, and the rows in"
-                    f" the old one are gone. Run the changefeed again to continue without them. {_ALL_AGAIN}"
+                    f" the old one are gone. {RUN_AGAIN.capitalize()} to continue without them. {_ALL_AGAIN}"
                 )
         return missing
