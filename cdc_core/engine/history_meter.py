@@ -115,6 +115,7 @@ class HistoryMeter:
             with closing(feed.open_history()) as history:
                 gauges = history.metrics()
         except BaseException as error:
+            self._store.require_newest(known.name, known.epoch)  # an attempt that begins ends old connections
             raise TerminalError(mask(one_line(error), feed.secrets())) from None
         self._store.save_gauges(known.name, known.epoch, gauges)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from cdc_core.errors import CdcError, RetryableError
 from cdc_core.rangefeed import RangefeedContext, Token
-from cdc_core.shards.calls import on_each
+from cdc_core.shards.calls import on_all, on_each
 from cdc_core.shards.shard import Shard, shards_of
 from cdc_core.shards.token import ShardedToken
 from cdc_core.source_history import SourceHistory
@@ -64,13 +64,11 @@ class ShardedHistory(SourceHistory):
     def metrics(self) -> Mapping[str, float]:
         """Return the greatest value of each gauge: of the source that needs attention first.
 
-        Raises, without `release`: the error of a source when none can be reached.
+        Raises, without `release`: the error of a source, as nobody knows what that one retains.
         """
         if not self._released:
-            found = on_each(self._shards, lambda shard: self._histories[shard.index].metrics())
-            self._metrics = {index: each for index, each in enumerate(found) if not isinstance(each, CdcError)}
-            if not self._metrics:
-                raise next(error for error in found if isinstance(error, CdcError))
+            found = on_all(self._shards, lambda shard: self._histories[shard.index].metrics())
+            self._metrics = dict(enumerate(found))
         names = {name for gauges in self._metrics.values() for name in gauges}
         return {
             name: max(gauges[name] for gauges in self._metrics.values() if name in gauges) for name in sorted(names)

@@ -27,6 +27,8 @@ class Server(SourceHistory):
         self.released.setdefault(self.context.uri, []).append(token["at"])
 
     def metrics(self) -> Mapping[str, float]:
+        if self.context.uri in self.errors:
+            raise self.errors[self.context.uri]
         return {"retained_bytes": 10.0 * self.released[self.context.uri][-1]}
 
     def notice(self) -> str | None:
@@ -53,6 +55,14 @@ def test_each_source_releases_its_own_and_the_greatest_gauge_is_shown(history: S
     assert history.notice() is None
     history.release(token(3, 2))
     assert history.notice() == "source x://a/d: a long transaction"
+
+
+def test_what_sources_retain_is_measured_without_a_release(history: ShardedHistory) -> None:
+    Server.released = {SOURCES[0]: [5], SOURCES[1]: [2]}
+    assert history.metrics() == {"retained_bytes": 50.0}
+    Server.errors = {SOURCES[0]: RetryableRangefeedError("no answer")}
+    with pytest.raises(RetryableRangefeedError, match="source x://a/d: no answer"):
+        history.metrics()
 
 
 def test_a_source_that_failed_and_is_left_out_then_counts_once(history: ShardedHistory) -> None:
