@@ -28,7 +28,7 @@ class Retrying:
     def after(cls, before: Self | None, error: str) -> Self:
         """Return what is retried when *error* comes after *before*."""
         if before is None:
-            return cls(error=error, since=datetime.now(UTC))
+            return cls(error=error, since=datetime.now(UTC).replace(microsecond=0))
         return cls(error=error, since=before.since, failures=before.failures + 1)
 
     @property

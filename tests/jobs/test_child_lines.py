@@ -11,6 +11,7 @@ from cdc_core.engine.supervisor import Outcome
 from cdc_core.errors import ConfigError, RetryableSinkError
 from cdc_core.jobs.child_lines import Lines, line, outcome_of, outcome_values, status_of, status_values
 from cdc_core.scan_progress import ScanProgress
+from cdc_core.telemetry.retrying import Retrying
 from cdc_core.telemetry.status import Status
 from cdc_core.timestamp import Timestamp
 
@@ -29,6 +30,7 @@ STATUSES = [
         paused_since=datetime(2026, 1, 31, tzinfo=UTC),
         next_attempt_s=3.0,
         notice="old",
+        retrying=Retrying.after(None, "no route"),
     ),
 ]
 

@@ -14,7 +14,8 @@ from rich.console import Console
 
 from cdc_core import ScanProgress, Timestamp
 from cdc_core.cli.status_block import StatusBlock
-from cdc_core.telemetry.status import Status, StatusLog, status_line
+from cdc_core.telemetry.retrying import Retrying
+from cdc_core.telemetry.status import Status, StatusLog, is_idle, status_line
 
 RUNNING = Status(
     changefeed="orders",
@@ -192,3 +193,12 @@ def test_the_block_says_all_of_it_too() -> None:
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     for text in ("3 rows in the dead letters", "source 50%, sink 50%", "waiting for changes"):
         assert text in shown
+
+
+def test_what_retries_is_told_in_the_line_also_while_an_attempt_runs() -> None:
+    since = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    retrying = Retrying(error="no route to host", since=since, failures=3)
+    status = Status(changefeed="orders", phase="running", waiting_on="changes", retrying=retrying)
+    text = "retrying since 2026-01-31 12:00:00 UTC, after 3 failures: no route to host; an attempt is running"
+    assert status_line(status) == f"changefeed 'orders': running, {text}"
+    assert not is_idle(status)
