@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import copy_context
 from typing import Any
 
 import pyarrow as pa
@@ -101,7 +102,9 @@ class ThreadQuery:
         self._stopped = threading.Event()
         self._in_step = threading.Lock()
         self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._work, name=f"query of {config.feed.name}", daemon=True)
+        self._thread = threading.Thread(
+            target=copy_context().run, args=[self._work], name=f"query of {config.feed.name}", daemon=True
+        )
         self._thread.start()
 
     @property

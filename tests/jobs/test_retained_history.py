@@ -64,6 +64,7 @@ def test_the_log_of_a_paused_job_and_of_a_stopped_run_is_measured(
             )
             nodes["one"].terminate()
             nodes["one"].wait()
+            assert " INFO changefeed 'job': scan: reading" in nodes["one"].log(), "lines of plugins name it too"
             sql.execute("SELECT pg_logical_emit_message(false, 'test', repeat('x', %s))", [WRITTEN])
             server = subprocess.Popen(
                 [*module, "serve", "--store", store, "--listen", f"127.0.0.1:{other}"], env=ENVIRON
