@@ -64,7 +64,8 @@ def _content(path: Path, place: str) -> str:
     try:
         return path.read_text(encoding="utf-8").rstrip("\r\n")
     except OSError as error:
-        raise ConfigError(f"{place} needs the file '{path}', which cannot be read: {error.strerror}") from error
+        text = f"{place} needs the file '{path}', which cannot be read: {error.strerror}"
+        raise ConfigError(text, repairable=True) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{place} needs the file '{path}', which is not UTF-8 text") from error
 

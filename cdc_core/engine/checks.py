@@ -153,7 +153,8 @@ def check_dead_letters(feed: ResolvedChangefeed, schemas: Sequence[TableSchema])
         check_sink(feed.dead_letter, letters)
         check_encoder(feed.dead_letter, letters)
     except ConfigError as error:
-        raise ConfigError(f"changefeed '{feed.name}', option 'dead_letter': {error}") from error
+        text = f"changefeed '{feed.name}', option 'dead_letter': {error}"
+        raise ConfigError(text, repairable=error.repairable) from error
 
 
 def prepare_sink(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:

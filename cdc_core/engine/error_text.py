@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.query_host import QueryHostError
-from cdc_core.errors import CdcError, RetryableRangefeedError, RetryableSinkError
+from cdc_core.errors import (
+    CdcError,
+    RetryableRangefeedError,
+    RetryableSinkError,
+    TerminalRangefeedError,
+    TerminalSinkError,
+)
 
 __all__ = ["cause_of", "one_line", "owner_of"]
+
+_OF_SOURCE = (RetryableRangefeedError, TerminalRangefeedError)
+_OF_SINK = (RetryableSinkError, TerminalSinkError)
 
 
 def one_line(error: BaseException) -> str:
@@ -18,15 +27,15 @@ def one_line(error: BaseException) -> str:
 
 def cause_of(error: Exception) -> str:
     """Return where *error* comes from, in one of the words that `RETRIES` lists."""
-    if isinstance(error, RetryableRangefeedError):
+    if isinstance(error, _OF_SOURCE):
         return "source"
-    if isinstance(error, RetryableSinkError):
+    if isinstance(error, _OF_SINK):
         return "sink"
     return "spark" if isinstance(error, QueryHostError) else "other"
 
 
 def owner_of(error: Exception, feed: ResolvedChangefeed) -> str | None:
     """Return the component that *error* comes from, as messages name it, or None when the error does not say."""
-    if isinstance(error, RetryableRangefeedError):
+    if isinstance(error, _OF_SOURCE):
         return feed.rangefeed.owner
-    return feed.sink.owner if isinstance(error, RetryableSinkError) else None
+    return feed.sink.owner if isinstance(error, _OF_SINK) else None

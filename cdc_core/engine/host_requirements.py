@@ -161,7 +161,7 @@ def _written(owner: str, directory: Path, *, name: str, create: bool) -> Probe:
         text = f"{owner}: no file can be written to the directory {directory} to see whether all hosts share it"
         if create:  # it could before
             raise RetryableError(f"{text}: {error.strerror}") from error
-        raise ConfigError(f"{text}: {error.strerror}; grant the driver write permission") from error
+        raise ConfigError(f"{text}: {error.strerror}; grant the driver write permission", repairable=True) from error
     return Probe(owner=owner, directory=str(directory), file=str(place / name))
 
 

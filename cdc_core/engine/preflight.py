@@ -58,7 +58,7 @@ def _check(config: AttemptConfig) -> None:
     except FencedError:
         raise
     except CdcError as error:
-        raise ConfigError(f"{here()}, unlike the driver: {error}") from error
+        raise ConfigError(f"{here()}, unlike the driver: {error}", repairable=error.repairable) from error
 
 
 def _check_destination(feed: ResolvedChangefeed) -> None:

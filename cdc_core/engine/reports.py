@@ -65,13 +65,14 @@ def complete_step(reports: Sequence[SliceReport | None]) -> Sequence[SliceReport
 def joined_failures(failures: Sequence[str]) -> str:
     """Return the *failures* of a step's slices, texts of MaskedErrors, as one. The decisive one comes first.
 
-    That is the first that no retry can cure, otherwise the one that asks for the longest wait.
+    That is the first that no retry can cure, otherwise one that someone repairs elsewhere, otherwise the one that asks
+    for the longest wait.
     """
 
-    def wait_s(text: str) -> float:
+    def weight(text: str) -> tuple[int, float]:
         error = from_wire(text)
         if isinstance(error, RetryableError):
-            return error.retry_after_s or 0.0
-        return 0.0 if error is None else float("inf")
+            return 0, error.retry_after_s or 0.0
+        return (0 if error is None else 1 if error.repairable else 2), 0.0
 
-    return "\n".join(sorted(failures, key=wait_s, reverse=True))
+    return "\n".join(sorted(failures, key=weight, reverse=True))

@@ -193,18 +193,20 @@ def _executors(session: SparkSession) -> set[str]:
 
 def _refuse(answers: list[Answer]) -> None:
     """Raise a ConfigError with the problems of *answers*, if there are any; one that is no ConfigError goes first."""
-    problems = set()
+    problems, repairable = set(), True
     for each in answers:
         error = from_wire(each.problem)
         if isinstance(error, FencedError | RetryableError):
             raise error
         if error is not None:
             problems.add(str(error))
+            repairable &= error.repairable
         elif each.problem:
             problems.add(f"executor {each.executor} on host {each.host}: {each.problem.splitlines()[-1]}")
+            repairable = False
     if problems:
         more = f"; and {len(problems) - _MOST_SHOWN} more" if len(problems) > _MOST_SHOWN else ""
-        raise ConfigError("; ".join(sorted(problems)[:_MOST_SHOWN]) + more)
+        raise ConfigError("; ".join(sorted(problems)[:_MOST_SHOWN]) + more, repairable=repairable)
 
 
 def _problem(text: str) -> Exception:

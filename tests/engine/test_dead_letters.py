@@ -18,6 +18,7 @@ from cdc_core import Changefeed, Timestamp
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.dead_letters import row_of
+from cdc_core.engine.checks import check_dead_letters
 from cdc_core.engine.dead_letter_log import DeadLetterLog
 from cdc_core.errors import BadRowError, ConfigError, RefusedRowsError, RetryableSinkError, TerminalError
 from cdc_core.plugins.host import PluginHost
@@ -136,6 +137,18 @@ def test_dead_letters_that_cannot_be_written_now_hold_the_step_back(rig: Rig, mo
     assert not engine.high_water
     rig.complete()
     assert rig.waiting() == [(17, "encode")]
+
+
+def test_what_is_wrong_with_the_place_of_the_dead_letters_may_be_repaired(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise ConfigError("the password is wrong", repairable=True)
+
+    monkeypatch.setattr("cdc_core.engine.checks.check_sink", refuse)
+    with pytest.raises(ConfigError, match="option 'dead_letter': the password is wrong") as refused:
+        check_dead_letters(rig.feed(), ())
+    assert refused.value.repairable
 
 
 def test_a_row_that_even_the_dead_letters_do_not_take_ends_the_changefeed(

@@ -10,8 +10,9 @@ from cdc_testing.local_engine import resolved_feed
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.host_requirements import HostRequirements, Probe, host_requirements
-from cdc_core.engine.preflight import answer
-from cdc_core.errors import CdcError, ConfigError, FencedError, RetryableError, from_wire
+from cdc_core.engine.preflight import Answer, answer
+from cdc_core.errors import CdcError, ConfigError, FencedError, RetryableError, from_wire, to_wire
+from cdc_core.spark.executors import _refuse
 from cdc_core.store.progress import ProgressStore, store_url
 
 
@@ -154,3 +155,21 @@ def test_a_file_system_that_does_not_answer_is_asked_again(tmp_path: Path) -> No
     unanswered = Probe(owner="sink 'shelf'", directory=str(tmp_path), file=str(tmp_path / ("x" * 300)))
     with pytest.raises(RetryableError, match=r"cannot see whether there is a file .*x: File name too long"):
         HostRequirements(probes=(unanswered,)).require()
+
+
+@pytest.mark.parametrize("repairable", [False, True])
+def test_what_an_executor_finds_may_be_repaired(
+    repairable: bool, feed: ResolvedChangefeed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise ConfigError("the password is wrong", repairable=repairable)
+
+    monkeypatch.setattr("cdc_core.engine.preflight._check_destination", refuse)
+    found = problem(feed, tmp_path)
+    assert found is not None
+    assert "unlike the driver: the password is wrong" in str(found)
+    assert found.repairable is repairable
+    answers = [Answer(executor=name, host="b", problem=to_wire(found)) for name in ("1", "2")]
+    with pytest.raises(ConfigError, match="the password is wrong") as refused:
+        _refuse(answers)
+    assert refused.value.repairable is repairable

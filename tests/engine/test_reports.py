@@ -54,7 +54,9 @@ def test_of_several_failures_the_one_that_no_retry_cures_decides() -> None:
     short = to_wire(RetryableSinkError("a"))
     long = to_wire(RetryableSinkError("b", retry_after_s=60))
     terminal = to_wire(TerminalSinkError("c"))
-    assert isinstance(from_wire(joined_failures([short, long, terminal])), TerminalSinkError)
+    repairable = to_wire(TerminalSinkError("d", repairable=True))
+    assert str(from_wire(joined_failures([short, long, repairable, terminal]))) == "c"
+    assert str(from_wire(joined_failures([short, long, repairable]))) == "d"
     assert str(from_wire(joined_failures([short, long, short]))) == "b"
     assert str(from_wire(joined_failures(["unknown", short]))) == "a"
 

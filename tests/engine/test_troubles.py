@@ -147,20 +147,21 @@ def test_an_error_that_no_retry_cures_ends_the_run_with_its_sentence(
 
 
 @pytest.mark.parametrize(
-    ("order", "text"),
+    ("order", "text", "owner"),
     [
-        ("flush", "TerminalSinkError the password is wrong: correct it"),
-        ("advance", "TerminalRangefeedError the certificate has expired: renew it"),
-        ("read", "ConfigError bucket 'x' is gone: create it"),
+        ("flush", "TerminalSinkError the password is wrong: correct it", "sink"),
+        ("advance", "TerminalRangefeedError the certificate has expired: renew it", "rangefeed"),
+        ("read", "ConfigError bucket 'x' is gone: create it", "None"),
     ],
 )
 def test_what_someone_repairs_elsewhere_is_waited_for_once_something_is_delivered(
-    order: str, text: str, engine: ThreadEngine
+    order: str, text: str, owner: str, engine: ThreadEngine
 ) -> None:
     orders = Orders(engine, ("flush", "OSError out of order"), (order, f"{text} repairable"))
     assert engine.run(before_step=orders, **STEPS) == 0
     assert orders.obeyed
-    assert text.partition(" ")[2] in [status.waiting_for for status in engine.statuses]
+    waits = {status.waiting_for: str(status.waiting_on) for status in engine.statuses}
+    assert waits[text.partition(" ")[2]].startswith(owner)
     assert engine.journal.faults(total=STEPS["total"]) == []
 
 
