@@ -104,7 +104,7 @@ class Definitions:
                 feed = self._resolved(name, known)
             return pin(feed, self._settings.place) if to_run else feed
         except BaseException as error:  # a plugin's may be SystemExit: it must not affect other jobs
-            raise TerminalError(one_line(error)) from error
+            raise TerminalError(one_line(error), repairable=getattr(error, "repairable", False)) from error
 
     def _resolved(self, name: str, known: ChangefeedRecord | None) -> ResolvedChangefeed:
         if known is None:
@@ -137,7 +137,8 @@ class Definitions:
         except RetryableError as error:
             raise RetryableError(mask(one_line(error), feed.secrets())) from error
         except BaseException as error:  # a plugin's may be SystemExit
-            raise TerminalError(mask(one_line(error), feed.secrets())) from error
+            text = mask(one_line(error), feed.secrets())
+            raise TerminalError(text, repairable=getattr(error, "repairable", False)) from error
 
     def _require(self, kind: str, name: str, distribution: str, version: str) -> None:
         """Return when this node has the plugin in that version or a newer one. Raises: ConfigError."""
