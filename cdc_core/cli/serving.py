@@ -85,6 +85,7 @@ def serving(
         deployment = Deployment(opened, plugins, environ=os.environ, keep_secret=session.add_secrets)
         app = application(all_endpoints(watched.samples, watched.problem), deployment, access)
         meter = HistoryMeter(store, lambda known: deployment.feed(known.name, known.definition))
-        with WebServer(app, access) as server, meter if node is None else nullcontext():  # a node has its own
+        with WebServer(app, access) as server:
             log.info("this server is at %s", server.url)
-            yield server.url
+            with meter if node is None else nullcontext():  # a node has its own
+                yield server.url

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -33,12 +34,14 @@ class CliSession:
         self._logs = False
         self.console = Console(stderr=True)
         self._secrets: frozenset[str] = frozenset()
+        self._adding = threading.Lock()
         self._filter = MaskingFilter()
 
     def add_secrets(self, secrets: Iterable[str]) -> None:
-        """Mask *secrets* from now on."""
-        self._secrets |= frozenset(secrets)
-        self._filter.add(self._secrets)
+        """Mask *secrets* from now on. Called in any thread."""
+        with self._adding:
+            self._secrets |= frozenset(secrets)
+            self._filter.add(self._secrets)
 
     def masked(self, text: str) -> str:
         return mask(text, self._secrets)

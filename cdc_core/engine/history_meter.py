@@ -43,7 +43,7 @@ class HistoryMeter:
         self._store = ProgressStore(url)
         self._resolve = resolve
         self._over = threading.Event()
-        self._threads: dict[Sequence[str], threading.Thread] = {}
+        self._threads: dict[Sequence[str], tuple[threading.Thread, float]] = {}
         self._complaints: dict[str, str] = {}
         self._again_at: dict[str, float] = {}
 
@@ -64,24 +64,25 @@ class HistoryMeter:
                 due.setdefault(tuple(report.known.sources), []).append(report.known)
         begun = []
         for sources, feeds in due.items():
-            known = self._threads.get(sources)
-            if known is not None and known.is_alive():
+            before, since = self._threads.get(sources, (None, 0.0))
+            if before is not None and before.is_alive():
+                if time.monotonic() - since >= EVERY_S:
+                    for known in feeds:
+                        self._complain(known.name, "its source does not answer")
                 continue
             thread = threading.Thread(target=self._measure_all, args=[feeds], name="history of a source", daemon=True)
-            self._threads[sources] = thread
+            self._threads[sources] = thread, time.monotonic()
             thread.start()
             begun.append(thread)
         return begun
 
     def _work(self) -> None:
         with closing(self._store):
-            while True:
+            while not self._over.wait(_POLL_S):  # at first too: what begins to run now measures by itself
                 try:
                     self.tick()
                 except CdcError as error:  # whoever needs the store says so
                     log.debug("nothing is measured: %s", error)
-                if self._over.wait(_POLL_S):
-                    return
 
     def _is_due(self, report: Report) -> bool:
         """Return whether *report* is of a changefeed that may have something at its source, which nobody measures."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,14 +40,16 @@ class Deployment:
         self.started = datetime.now(UTC)
         self._keep_secret = keep_secret
         self._secrets: frozenset[str] = frozenset()
+        self._adding = threading.Lock()
         self.add_secrets(uri_secrets(store.url))
 
     def add_secrets(self, secrets: Iterable[str]) -> None:
         """Mask *secrets* from now on."""
         forms = secret_forms(secrets)
-        if not forms <= self._secrets:
-            self._secrets |= forms
-            self._keep_secret(forms)
+        with self._adding:
+            if not forms <= self._secrets:
+                self._secrets |= forms
+                self._keep_secret(forms)
 
     def feed(self, name: str, definition: Mapping[str, Any]) -> ResolvedChangefeed:
         """Return the changefeed that a definition in the store describes, as it would run here. Raises: ConfigError."""

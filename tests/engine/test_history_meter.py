@@ -93,7 +93,7 @@ def test_a_minute_belongs_to_the_one_who_begins_to_measure(store: ProgressStore)
 
 
 def test_a_source_that_hangs_delays_no_other_and_is_not_asked_again(
-    store: ProgressStore, monkeypatch: pytest.MonkeyPatch
+    store: ProgressStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(history_meter, "EVERY_S", 0.0)
     save(store, "orders", "counter://one")
@@ -106,6 +106,9 @@ def test_a_source_that_hangs_delays_no_other_and_is_not_asked_again(
     [again] = found.tick()
     again.join(60)
     assert hanging.is_alive()
+    assert caplog.messages == [
+        "changefeed 'orders': what its source retains is not measured now: its source does not answer"
+    ]
     (directory(store, "orders") / "hold-metrics").unlink()
     hanging.join(60)
     assert retained(store, "orders") == 7.0
