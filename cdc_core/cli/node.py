@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import signal
+import itertools
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import click
@@ -18,6 +15,7 @@ from cdc_core.cli.otlp import exporting_metrics, otlp_option
 from cdc_core.cli.run import make_state_directory, state_of
 from cdc_core.cli.serving import listen_options, serving
 from cdc_core.cli.session import CliSession, debug_option, log_format_option
+from cdc_core.cli.stop_signals import stop_signals
 from cdc_core.errors import ConfigError
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.masking import secret_forms, uri_secrets
@@ -60,11 +58,12 @@ def node(session: CliSession, /, listen: str | None, metrics: str | None, otlp: 
     plugins = PluginHost.load()
     running = Node(settings, host, plugins, keep_secret=session.add_secrets)
     view = NodeView(name=settings.name, samples=running.counts.samples)
+    told = itertools.count()
     with (
         serving_metrics(metrics, settings.store, node=view),
         exporting_metrics(session, otlp, settings.store, node=view),
         serving(session, listen, given, store=settings.store, plugins=plugins, node=view),
-        _drained_by_signals(running),
+        stop_signals(lambda: running.abandon() if next(told) else running.drain()),
     ):
         running.run()
     return 0
@@ -82,20 +81,3 @@ def _settings(given: dict[str, Any]) -> NodeSettings:
     if not all(spark) or not all(spark.values()):
         raise ConfigError("--spark takes a setting as key=value, such as --spark spark.driver.memory=2g")
     return parse_options(NodeSettings, values | {"spark": spark}, owner="cdc node")
-
-
-@contextmanager
-def _drained_by_signals(running: Any) -> Iterator[None]:
-    """Drain the node at the first SIGINT or SIGTERM, abandon its running steps at the second."""
-    told: list[int] = []
-
-    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        (running.abandon if told else running.drain)()
-        told.append(number)
-
-    saved = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in saved.items():
-            signal.signal(number, handler)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from types import FrameType
+import queue
 from typing import Any
 
 import click
@@ -12,6 +10,7 @@ import click
 from cdc_core.cli.job_commands import job_store, job_store_option
 from cdc_core.cli.serving import DEFAULT_ADDRESS, listen_options, serving
 from cdc_core.cli.session import CliSession, debug_option, log_format_option
+from cdc_core.cli.stop_signals import stop_signals
 from cdc_core.plugins.host import PluginHost
 
 __all__ = ["serve"]
@@ -35,20 +34,7 @@ def serve(session: CliSession, /, store: str | None, listen: str, **given: Any) 
         job_store(session, store, create=True) as opened,
         serving(session, listen, given, store=opened.url, plugins=PluginHost.load()),
     ):
-        _wait_for_signal()
+        told: queue.SimpleQueue[None] = queue.SimpleQueue()
+        with stop_signals(lambda: told.put(None)):
+            told.get()
     return 0
-
-
-def _wait_for_signal() -> None:
-    """Return at the first SIGINT or SIGTERM."""
-    told = threading.Event()
-
-    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        told.set()
-
-    saved = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        told.wait()
-    finally:
-        for number, handler in saved.items():
-            signal.signal(number, handler)

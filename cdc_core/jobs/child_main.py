@@ -111,7 +111,7 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     node = _Node(orders, reports)
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: node.stop.set())
     feed = ResolvedChangefeed.from_json(node.job["feed"])
     secrets = feed.secrets() | secret_forms(uri_secrets(node.job["store"]))

@@ -16,6 +16,7 @@ from cdc_testing.distributions import install
 
 from cdc_core import Timestamp
 from cdc_core.cli.main import main
+from cdc_core.cli.stop_signals import STOP_SIGNALS, stop_signals
 from cdc_core.engine.orders import Orders
 from cdc_core.errors import ConfigError, TerminalRangefeedError
 from cdc_core.telemetry.status import Status
@@ -146,7 +147,7 @@ def test_logs_of_a_run_are_masked(
     assert "hunter2" not in shown
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize("number", STOP_SIGNALS, ids=lambda number: number.name)
 def test_a_signal_stops_every_run_and_a_second_one_abandons_them(
     file: Path, engine: Callable[[Run], None], number: int
 ) -> None:
@@ -164,10 +165,10 @@ def test_a_signal_stops_every_run_and_a_second_one_abandons_them(
         return "abandoned"
 
     engine(run)
-    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    before = [signal.getsignal(each) for each in STOP_SIGNALS]
     assert main(["run", str(file)]) == 130
     assert sorted(stopped) == ["items", "orders"]
-    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+    assert [signal.getsignal(each) for each in STOP_SIGNALS] == before
 
 
 def test_a_changefeed_that_fails_leaves_the_others_alone(
@@ -240,3 +241,14 @@ def test_a_published_pipeline_runs_by_its_name(
     assert main(["run", "acme-orders"]) == 0
     assert got["feed"].name == "orders"
     assert got["state_dir"] == tmp_path / ".cdc"
+
+
+def test_what_is_ignored_stays_ignored() -> None:
+    told: list[None] = []
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as `nohup` does
+    try:
+        with stop_signals(lambda: told.append(None)):
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert told == []
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -1,0 +1,31 @@
+"""The signals that ask a command to stop: Ctrl-C, the end of a service, and the end of a terminal."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+__all__ = ["STOP_SIGNALS", "stop_signals"]
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def stop_signals(stop: Callable[[], object]) -> Iterator[None]:
+    """Call *stop*, which takes no lock, at each of the signals during the block. Main thread only.
+
+    What is ignored stays ignored, such as SIGHUP under `nohup`.
+    """
+
+    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        stop()
+
+    heard = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    saved = {number: signal.signal(number, handle) for number in heard}
+    try:
+        yield
+    finally:
+        for number, handler in saved.items():
+            signal.signal(number, handler)
