@@ -40,6 +40,15 @@ def refusal(uri: str, *tables: str, **more: Any) -> str:
         check(uri, *tables, **more)
     text = str(caught.value)
     assert "\n" not in text
+    elsewhere = (
+        "cannot connect",
+        "may not",
+        "row-level security",
+        "does not own",
+        "WAL senders",
+        "free replication slots",
+    )
+    assert caught.value.repairable is any(words in text for words in elsewhere)
     return text
 
 

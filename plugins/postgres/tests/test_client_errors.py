@@ -8,7 +8,8 @@ from cdc_rangefeed_postgres.client_errors import text_of, translated
 from cdc_testing.postgres import Sql
 from psycopg.conninfo import make_conninfo
 
-from cdc_core import RetryableRangefeedError, TerminalRangefeedError
+from cdc_core import CdcError, RetryableRangefeedError, TerminalRangefeedError
+from cdc_core.errors import is_outage
 
 
 def server_error(state: str, text: str) -> psycopg.Error:
@@ -53,8 +54,70 @@ def test_a_failure_that_may_be_due_to_what_is_read_is_retryable_and_no_outage(er
 )
 def test_a_privilege_or_login_error_is_terminal_with_a_remedy(state: str, remedy: str) -> None:
     expected = rf"^PostgreSQL failed while reading the log: denied\. {remedy}$"
-    with pytest.raises(TerminalRangefeedError, match=expected), translated("reading the log", mask):
+    with pytest.raises(TerminalRangefeedError, match=expected) as raised, translated("reading the log", mask):
         raise server_error(state, "denied")
+    assert raised.value.repairable
+
+
+def test_each_state_of_the_server_is_repairable_an_outage_counted_or_final() -> None:
+    found = (getattr(cls, "sqlstate", None) for cls in vars(psycopg.errors).values() if isinstance(cls, type))
+    states = sorted(state for state in found if isinstance(state, str))
+    assert len(states) > 200
+    errors = {}
+    for state in states:
+        with pytest.raises(CdcError) as raised, translated("reading the log", mask):
+            raise server_error(state, "it failed")
+        errors[state] = raised.value
+    repairable = {state for state, error in errors.items() if error.repairable}
+    assert repairable == {"42501", "3D000", "25006", *(state for state in states if state.startswith("28"))}
+    final = {state for state, error in errors.items() if isinstance(error, TerminalRangefeedError)}
+    assert final - repairable == {"0A000", "22P06"}
+    outages = {state for state, error in errors.items() if is_outage(error)}
+    assert {state[:2] for state in outages} == {"08", "25", "40", "53", "55", "57", "58"}
+
+
+FAILED = 'connection to server at "db" (10.0.0.1), port 5432 failed: '
+
+
+@pytest.mark.parametrize(
+    ("text", "repairable"),
+    [
+        ('FATAL:  password authentication failed for user "cdc"', True),
+        ('FATAL:  certificate authentication failed for user "cdc"', True),
+        ('FATAL:  no pg_hba.conf entry for host "::1", user "cdc", database "db", no encryption', True),
+        ('FATAL:  pg_hba.conf rejects connection for host "::1", user "cdc", database "db", SSL encryption', True),
+        ('FATAL:  role "cdc" is not permitted to log in', True),
+        ('FATAL:  permission denied for database "db"', True),
+        ("FATAL:  connection requires a valid client certificate", True),
+        ("fe_sendauth: no password supplied", True),
+        ("SSL error: certificate verify failed", True),
+        ("SSL error: sslv3 alert certificate expired", True),
+        ("SSL error: ssl/tls alert certificate revoked", True),
+        ("SSL error: tlsv1 alert unknown ca", True),
+        ('server certificate for "a" does not match host name "db"', True),
+        ("server does not support SSL, but SSL was required", True),
+        ('root certificate file "/ca.pem" does not exist', True),
+        ('could not read certificate file "/c.pem": no start line', True),
+        ('private key file "/k.pem" has group or world access', True),
+        ("Connection refused", False),
+        ("timeout expired", False),
+        ("SSL error: unexpected eof while reading", False),
+        ("SSL error: tlsv1 alert internal error", False),
+        ("server closed the connection unexpectedly", False),
+        ("FATAL:  the database system is starting up", False),
+        ("FATAL:  sorry, too many clients already", False),
+    ],
+)
+def test_a_connection_that_is_refused_is_told_from_one_that_fails(text: str, repairable: bool) -> None:
+    for error in (
+        psycopg.OperationalError(FAILED + text),
+        OperationalError(f"IO: [libpq] Failed to connect: {FAILED}{text}", status_code=10),
+    ):
+        with pytest.raises(CdcError) as raised, translated("connecting", mask):
+            raise error
+        assert raised.value.repairable is repairable
+        assert is_outage(raised.value) is not repairable
+        assert isinstance(raised.value, TerminalRangefeedError) is repairable
 
 
 @pytest.mark.parametrize("text", ["out of memory", "string buffer exceeds maximum allowed length (1073741823 bytes)"])
@@ -82,8 +145,10 @@ def test_a_login_that_the_server_refuses_is_terminal(database: str, sql: Sql) ->
     for refused, name in ((uri, "outsider"), (make_conninfo(database, dbname="nowhere"), "nowhere")):
         with pytest.raises(TerminalRangefeedError, match=rf'"{name}".*\. {LOGIN}$'), translated("connecting", mask):
             psycopg.connect(refused)
-        with pytest.raises(TerminalRangefeedError, match=rf'"{name}".*\. {LOGIN}$'), translated("connecting", mask):
+        expected = rf'"{name}".*\. {LOGIN}$'
+        with pytest.raises(TerminalRangefeedError, match=expected) as raised, translated("connecting", mask):
             adbc.connect(refused)
+        assert raised.value.repairable
 
 
 def test_a_refused_login_is_an_outage_while_another_host_is_out_of_reach(database: str, sql: Sql) -> None:

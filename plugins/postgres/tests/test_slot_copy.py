@@ -21,13 +21,22 @@ from cdc_rangefeed_postgres import log_slice, slot_copy
 from cdc_rangefeed_postgres.connection import Server
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.lsn import lsn_text
+from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_rangefeed_postgres.reader import PostgresReader
 from cdc_rangefeed_postgres.slot_copy import SlotCopy
 from cdc_testing.feeding import Feed, feed_of
 from cdc_testing.postgres import Sql, no_free_slot
 from cdc_testing.runs import eventually
 
-from cdc_core import HistoryLostError, RetryableRangefeedError, RowBatch, Slice, SpanMark, TerminalRangefeedError
+from cdc_core import (
+    ConfigError,
+    HistoryLostError,
+    RetryableRangefeedError,
+    RowBatch,
+    Slice,
+    SpanMark,
+    TerminalRangefeedError,
+)
 
 ThreadsAhead = Callable[[], set[threading.Thread]]
 KB, MB = 1 << 10, 1 << 20
@@ -218,6 +227,7 @@ def test_a_lost_connection_is_an_outage_and_another_attempt_reads_on(database: s
 _READ = """
 import pickle, sys
 from cdc_rangefeed_postgres import log_slice
+from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_rangefeed_postgres.reader import PostgresReader
 from cdc_rangefeed_postgres.slot_copy import SlotCopy
 context, slice_ = pickle.load(sys.stdin.buffer)
@@ -289,14 +299,48 @@ def test_a_role_that_may_not_copy_slots_reads_the_slot_itself(
 
 
 @pytest.mark.usefixtures("small", "table")
+def test_a_password_that_was_rotated_and_a_right_that_was_revoked_may_be_repaired(
+    postgres_server: EmbeddedPostgres, database: str, sql: Sql
+) -> None:
+    sql.execute("CREATE ROLE reader LOGIN REPLICATION PASSWORD 'secret'")
+    try:
+        with behind(database, "t") as feed:
+            sql.execute("INSERT INTO t SELECT g, 0, 'x' FROM generate_series(1, 10) g")
+            slice_ = slice_of(feed)
+            uri = postgres_server.uri(sql.info.dbname, user="reader", password="secret")
+
+            def refusal() -> TerminalRangefeedError:
+                with closing(PostgresReader(replace(feed.context, uri=uri))) as reader:
+                    with pytest.raises(TerminalRangefeedError) as refused:
+                        list(reader.read(slice_))
+                    return refused.value
+
+            for change, said in (
+                ("ALTER ROLE reader NOREPLICATION", "permission denied to use replication slots"),
+                ("ALTER ROLE reader PASSWORD 'another'", "password authentication failed"),
+            ):
+                sql.execute(change)
+                error = refusal()
+                assert said in str(error)
+                assert error.repairable
+            with pytest.raises(ConfigError, match="password authentication failed") as refused:
+                PostgresRangefeed(replace(feed.context, uri=uri)).check()
+            assert refused.value.repairable
+    finally:
+        sql.execute("DROP ROLE reader")
+
+
+@pytest.mark.usefixtures("small", "table")
 def test_a_slot_that_was_moved_or_dropped_is_lost_history(database: str, sql: Sql) -> None:
     with behind(database, "t", "u") as feed:
         write(database, sql)
         slice_ = slice_of(feed)
         name, end = slice_.payload.slot.name, lsn_text(slice_.payload.end)
         sql.execute("SELECT pg_replication_slot_advance(%s, %s)", [name, end])
-        with pytest.raises(HistoryLostError, match=f"replication slot {name} was moved to {end} by another program"):
+        expected = f"replication slot {name} was moved to {end} by another program"
+        with pytest.raises(HistoryLostError, match=expected) as lost:
             list(feed.reader.read(slice_))
+        assert not lost.value.repairable
         sql.execute("SELECT pg_drop_replication_slot(%s)", [name])
         with pytest.raises(HistoryLostError, match=f"replication slot {name} no longer exists"):
             list(feed.reader.read(slice_))
@@ -321,6 +365,7 @@ def test_behind_an_open_transaction_intervals_grow_with_what_is_decoded_again(da
 _WAIT = """
 import pickle, sys, threading
 from cdc_core import RowBatch
+from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_rangefeed_postgres.reader import PostgresReader
 from cdc_rangefeed_postgres.slot_copy import SlotCopy
 def resident():

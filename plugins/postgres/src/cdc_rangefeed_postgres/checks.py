@@ -83,7 +83,9 @@ def check_server(connection: Connection, *, slot: bool, publication: bool, scan:
     assert row is not None
     role, replication, _, _ = row
     if not replication:
-        raise ConfigError(f"role {role} may not use replication. Run ALTER ROLE {quoted(role)} REPLICATION;")
+        raise ConfigError(
+            f"role {role} may not use replication. Run ALTER ROLE {quoted(role)} REPLICATION;", repairable=True
+        )
     if publication:
         check_publisher(connection)
     row = connection.execute(_SLOTS).fetchone()
@@ -93,7 +95,8 @@ def check_server(connection: Connection, *, slot: bool, publication: bool, scan:
     if slots + needed > max_slots:
         raise ConfigError(
             f"the server has {max_slots - slots} free replication slots, but the changefeed needs {needed}. Run ALTER "
-            f"SYSTEM SET max_replication_slots = {max_slots + 10}; and restart the server, or drop unused slots"
+            f"SYSTEM SET max_replication_slots = {max_slots + 10}; and restart the server, or drop unused slots",
+            repairable=True,
         )
     if slots + needed == max_slots:
         log.info(
@@ -105,7 +108,8 @@ def check_server(connection: Connection, *, slot: bool, publication: bool, scan:
     if scan and senders + 1 > max_senders:
         raise ConfigError(
             f"all {max_senders} WAL senders of the server are in use, but the initial scan needs one. Run ALTER SYSTEM "
-            f"SET max_wal_senders = {max_senders + 10}; and restart the server"
+            f"SET max_wal_senders = {max_senders + 10}; and restart the server",
+            repairable=True,
         )
 
 
@@ -122,7 +126,8 @@ def check_publisher(connection: Connection) -> None:
     if not create:
         raise ConfigError(
             f"role {role} may not create a publication in database {database}. Run GRANT CREATE ON DATABASE "
-            f"{quoted(database)} TO {quoted(role)};"
+            f"{quoted(database)} TO {quoted(role)};",
+            repairable=True,
         )
 
 
@@ -255,7 +260,8 @@ def _check_privileges(connection: Connection, table: Table, *, publication: bool
         schema = quoted(table.present.schema)
         raise ConfigError(
             f"role {role} may not use schema {table.present.schema}. Run GRANT USAGE ON SCHEMA {schema} TO "
-            f"{quoted(role)};"
+            f"{quoted(role)};",
+            repairable=True,
         )
     unreadable = connection.execute(
         "SELECT DISTINCT oid::bigint FROM unnest(%s::oid[]) AS t(oid) "
@@ -266,17 +272,20 @@ def _check_privileges(connection: Connection, table: Table, *, publication: bool
         by_oid = {leaf.oid: leaf.sql for leaf in table.leaves} | {table.oid: table.sql}
         names = ", ".join(by_oid[oid] for (oid,) in unreadable)
         raise ConfigError(
-            f"role {role} may not read table {table.name}. Run GRANT SELECT ON {names} TO {quoted(role)};"
+            f"role {role} may not read table {table.name}. Run GRANT SELECT ON {names} TO {quoted(role)};",
+            repairable=True,
         )
     if table.row_security:
         raise ConfigError(
             f"table {table.name} has row-level security, which would hide rows from role {role}. Run ALTER ROLE "
-            f"{quoted(role)} BYPASSRLS;"
+            f"{quoted(role)} BYPASSRLS;",
+            repairable=True,
         )
     if publication and not owns:
         raise ConfigError(
             f"role {role} does not own table {table.name}, and only the owner can publish a table. Run GRANT "
-            f"{quoted(owner)} TO {quoted(role)};"
+            f"{quoted(owner)} TO {quoted(role)};",
+            repairable=True,
         )
 
 

@@ -12,7 +12,7 @@ from adbc_driver_manager import Error as AdbcError
 
 from cdc_core import START_OVER, CdcError, RetryableRangefeedError, TerminalRangefeedError
 
-__all__ = ["ClientError", "sqlstate", "text_of", "translated"]
+__all__ = ["ClientError", "is_refused", "sqlstate", "text_of", "translated"]
 
 ClientError = (psycopg.Error, AdbcError)
 
@@ -22,11 +22,16 @@ _PRIVILEGE = "42501"
 _LIMIT = "54000"
 _LOGIN = ("28", "3D000")
 _REFUSED_LOGIN = re.compile(
-    r"password authentication failed|no pg_hba\.conf entry|is not permitted to log in"
-    r"|FATAL:  (?:role|database) \".*\" does not exist"
+    r"authentication failed|no pg_hba\.conf entry|pg_hba\.conf rejects|is not permitted to log in|no password supplied"
+    r"|FATAL:  (?:role|database) \".*\" does not exist|FATAL:  permission denied|valid client certificate"
 )
 """Clients give no SQLSTATE when they cannot connect, only the server's text. In another language it is an outage."""
-_TERMINAL = ("0A000", "22P06", "25006")
+_REFUSED_TLS = re.compile(
+    r"certificate verify failed|SSL error: .*alert (?!internal error)|does not match host name|does not support SSL"
+    r"|certificate file|private key file"
+)
+_READ_ONLY = "25006"
+_TERMINAL = ("0A000", "22P06", _READ_ONLY)
 _OUTAGE = ("08", "25", "40", "53", "55", "57", "58")
 """SQLSTATE classes: connections, states of transactions, conflicts, resources, locks, interventions, the system."""
 _ADBC_OUTAGE = (AdbcStatusCode.IO, AdbcStatusCode.CANCELLED, AdbcStatusCode.TIMEOUT)
@@ -64,7 +69,8 @@ def translated(doing: str, mask: Callable[[str], str]) -> Iterator[None]:
     """Turn client errors inside the block into errors of cdc_core; *doing* names the block's work in the message.
 
     A lost connection, a server that is full or shutting down, and a busy object are outages. Every unknown error is
-    retryable, but no outage. A missing privilege and a refused login are terminal.
+    retryable, but no outage. A missing privilege, a refused login or certificate and a server that is read-only are
+    terminal, and someone can repair them there.
     """
     try:
         yield
@@ -76,21 +82,26 @@ def _translate(error: BaseException, doing: str, mask: Callable[[str], str]) -> 
     state = sqlstate(error)
     text = mask(f"PostgreSQL failed while {doing}: {text_of(error)}")
     if state == _PRIVILEGE:
-        return TerminalRangefeedError(f"{text}. Run `cdc check` to see which privilege is missing, and grant it")
+        return TerminalRangefeedError(
+            f"{text}. Run `cdc check` to see which privilege is missing, and grant it", repairable=True
+        )
     if state == _LIMIT and "enlarge string buffer" in str(error):
         return TerminalRangefeedError(
             f"{text}. A row takes more than the 1 GB that PostgreSQL can send. Make the row smaller. {START_OVER}"
         )
-    if state.startswith(_LOGIN) or (not state and _is_refused_login(str(error))):
-        return TerminalRangefeedError(f"{text}. Fix the source URI or the login settings of the server")
+    if is_refused(error):
+        remedy = "the certificates" if _REFUSED_TLS.search(str(error)) else "the login settings of the server"
+        return TerminalRangefeedError(f"{text}. Fix the source URI or {remedy}", repairable=True)
     if state.startswith(_TERMINAL):
-        return TerminalRangefeedError(text)
+        return TerminalRangefeedError(text, repairable=state == _READ_ONLY)
     if state:
         return RetryableRangefeedError(text, outage=state.startswith(_OUTAGE))
     return RetryableRangefeedError(text, outage=getattr(error, "status_code", AdbcStatusCode.IO) in _ADBC_OUTAGE)
 
 
-def _is_refused_login(text: str) -> bool:
-    """Return whether every host refused the login, with TLS and without: one that is out of reach may accept it."""
-    attempts = [line for line in text.splitlines() if " failed: " in line] or [text]
-    return all(_REFUSED_LOGIN.search(attempt) for attempt in attempts)
+def is_refused(error: BaseException) -> bool:
+    """Return whether every host refused the login or a certificate: one that is out of reach may accept them."""
+    if state := sqlstate(error):
+        return state.startswith(_LOGIN)
+    attempts = [line for line in str(error).splitlines() if " failed: " in line] or [str(error)]
+    return all(_REFUSED_LOGIN.search(attempt) or _REFUSED_TLS.search(attempt) for attempt in attempts)

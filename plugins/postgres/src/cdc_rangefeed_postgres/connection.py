@@ -156,7 +156,8 @@ class Server:
             return self.connect("check")
         except ClientError as error:
             raise ConfigError(
-                self.mask(f"cannot connect to PostgreSQL at {self.place}: {text_of(error)}. Fix the source URI")
+                self.mask(f"cannot connect to PostgreSQL at {self.place}: {text_of(error)}. Fix the source URI"),
+                repairable=True,
             ) from None
 
     def _first(self, connect: Callable[[str], T]) -> T:

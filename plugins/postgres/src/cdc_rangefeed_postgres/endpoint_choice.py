@@ -8,7 +8,7 @@ from contextlib import closing, nullcontext
 
 from cdc_core import ConfigError, HistoryLostError, RangefeedContext, RetryableRangefeedError
 from cdc_rangefeed_postgres.checks import check_server, check_version
-from cdc_rangefeed_postgres.client_errors import ClientError, text_of
+from cdc_rangefeed_postgres.client_errors import ClientError, is_refused, text_of
 from cdc_rangefeed_postgres.connection import Connection, KeptConnection, Server
 from cdc_rangefeed_postgres.endpoints import closer_first
 from cdc_rangefeed_postgres.primary import Primary
@@ -20,6 +20,7 @@ __all__ = ["EndpointChoice"]
 log = logging.getLogger(__name__)
 
 _UNREACHABLE = "cannot connect: "
+_REFUSED = "it refuses the connection: "
 _SYSTEM = "SELECT system_identifier, current_database()::text FROM pg_control_system()"
 _IS_COPY = """
 SELECT FROM pg_replication_slots s
@@ -70,6 +71,7 @@ class EndpointChoice:
         """Return the endpoint that has the slot of the changefeed: *known* as long as it has it, otherwise another one.
 
         Another one has it when it is a standby that was promoted and to which the slot had been synchronised.
+        If none has it, and *known* answers or refuses the connection, it is *known*: using it shows what is wrong.
         Raises: HistoryLostError, or RetryableRangefeedError when *known* cannot be reached and no other one has it.
         """
         endpoints = self._server.endpoints
@@ -155,7 +157,7 @@ class EndpointChoice:
         try:
             connection = self._server.connect_to(endpoint, "check")
         except ClientError as error:
-            return _UNREACHABLE + self._server.mask(text_of(error))
+            return (_REFUSED if is_refused(error) else _UNREACHABLE) + self._server.mask(text_of(error))
         with closing(connection):
             state = self._slot.state(connection)
             if state is None:

@@ -227,6 +227,9 @@ def _is_fit(connection: Connection, publication: Publication, table: Table, *, d
     except ConfigError as error:
         if first:
             entry = exclusion(table.name.schema, table.name.table)
-            raise ConfigError(f"{str(error).rstrip(';.')}; or exclude the table: add '{entry}' to 'tables'") from None
+            raise ConfigError(
+                f"{str(error).rstrip(';.')}; or exclude the table: add '{entry}' to 'tables'",
+                repairable=error.repairable,
+            ) from None
         return False
     return True

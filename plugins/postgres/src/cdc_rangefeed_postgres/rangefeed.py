@@ -90,7 +90,8 @@ class PostgresRangefeed(Rangefeed):
             log_large_values(connection, tables, unchanged_toast=self.context.options.unchanged_toast)
         except ClientError as error:
             raise ConfigError(
-                self._server.mask(f"the check of PostgreSQL at {self._server.place} failed: {text_of(error)}")
+                self._server.mask(f"the check of PostgreSQL at {self._server.place} failed: {text_of(error)}"),
+                repairable=True,
             ) from None
         finally:
             connection.close()
@@ -201,10 +202,11 @@ class PostgresRangefeed(Rangefeed):
         try:
             server.use(self._chosen(self.context.saved, all_checked=True))
         except (RetryableRangefeedError, HistoryLostError) as error:
-            raise ConfigError(str(error)) from None
+            raise ConfigError(str(error), repairable=isinstance(error, RetryableRangefeedError)) from None
         except ClientError as error:
             raise ConfigError(
-                server.mask(f"cannot connect to PostgreSQL at {server.place}: {text_of(error)}. Fix the source URI")
+                server.mask(f"cannot connect to PostgreSQL at {server.place}: {text_of(error)}. Fix the source URI"),
+                repairable=True,
             ) from None
 
     def _drop(self, *, everywhere: bool = True) -> None:

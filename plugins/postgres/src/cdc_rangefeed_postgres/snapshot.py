@@ -13,7 +13,6 @@ from typing import Any
 
 import psycopg
 
-from cdc_core import RetryableRangefeedError
 from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate, text_of
 from cdc_rangefeed_postgres.connection import Connection, Server
 from cdc_rangefeed_postgres.lsn import parse_lsn
@@ -99,7 +98,7 @@ class SnapshotMaker:
         """Return the requested snapshot, or None when it does not come within *wait_s*.
 
         Also None when the server had no free slot, or when open transactions took too long; then request another one.
-        Raises: RetryableRangefeedError for any other failure.
+        Raises: any other failure, as `translated` does.
         """
         if self._thread is None:
             return None
@@ -113,12 +112,13 @@ class SnapshotMaker:
             return made
         if sqlstate(failure) == _CANCELLED:
             return None
-        text = self._server.mask(text_of(failure))
         if sqlstate(failure) in _FULL:
             self.full = True
+            text = self._server.mask(text_of(failure))
             log.warning("scan: no snapshot: %s; raise max_replication_slots and max_wal_senders", text)
             return None
-        raise RetryableRangefeedError(f"PostgreSQL failed while taking a snapshot for a scan: {text}") from None
+        with self._server.translated("taking a snapshot for a scan"):
+            raise failure
 
     def close(self) -> None:
         """Cancel the request and release the snapshot that nobody fetched."""
