@@ -28,10 +28,13 @@ _OF_A_JOB = {
     " again, or set nobackfill, and resume the job with `cdc resume NAME`",
 }
 _PHRASES = re.compile("|".join(map(re.escape, _OF_A_JOB)))
+_OPTION = re.compile(r"\bset (\w+) = '(\w+)'")
+"""A remedy that is another value of an option."""
 
 
 def fitting(text: str, name: str, *, job: bool) -> str:
     """Return the message *text* with the commands that people can give about changefeed *name*, perhaps a *job*."""
     if job:
         text = _PHRASES.sub(lambda found: _OF_A_JOB[found.group()], text)
+        text = _OPTION.sub(r"use `cdc alter NAME --set \1=\2` and `cdc resume NAME`", text)
     return re.sub(r"(`cdc [^`]*)\bNAME\b", lambda found: found.group(1) + name, text)

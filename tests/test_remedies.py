@@ -22,7 +22,8 @@ def stop() -> str:
     return str(raised.value)
 
 
-MESSAGES = {"lost history": NEW_SLOT, "read anew": READ_ANEW, "start over": START_OVER, "stop": stop()}
+KEEP = "To leave the rows at the sink and continue, set truncate = 'keep'"
+MESSAGES = {"lost history": NEW_SLOT, "read anew": READ_ANEW, "start over": START_OVER, "stop": stop(), "option": KEEP}
 
 
 def commands(text: str) -> list[list[str]]:
@@ -44,4 +45,6 @@ def test_the_remedy_for_a_job_is_a_command_about_it(message: str) -> None:
 @pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)
 def test_the_remedy_for_a_changefeed_of_a_file_names_it(message: str) -> None:
     told = fitting(message, "orders", job=False)
+    if message == KEEP:
+        assert told == message
     assert [command[1:3] for command in commands(told)] == [["FILE", "orders"]] * len(commands(message))

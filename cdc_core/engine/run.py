@@ -38,6 +38,7 @@ from cdc_core.engine.stop_flag import StopFlag
 from cdc_core.errors import CdcError, ConfigError, FencedError, RetryableError, TerminalError
 from cdc_core.masking import mask
 from cdc_core.rangefeed import Rangefeed, Token
+from cdc_core.remedies import fitting
 from cdc_core.schema import TableSchema
 from cdc_core.store.progress import ProgressStore
 from cdc_core.telemetry.activity import activity_directory
@@ -184,11 +185,16 @@ class Run:
             if final is not None:
                 if not self.steady or self._feed.options.on_error != "pause" or self._job_epoch is not None:
                     raise final
-                if not self._pause(mask(one_line(final), self._feed.secrets()), final):
+                if not self._pause(self._told(final), final):
                     return "stopped"
                 self._patience.reset()
             elif self._wait(reason, self._patience.next_wait_s(reason)):
                 return "stopped"
+
+    def _told(self, error: BaseException) -> str:
+        """Return *error* in one line for people, without secrets."""
+        text = fitting(one_line(error), self._feed.name, job=self._job_epoch is not None)
+        return mask(text, self._feed.secrets())
 
     def _final(self, error: Exception) -> CdcError | None:
         """Return what ends the run after an attempt failed by *error*, None if another one follows. Raises: likewise,
@@ -242,12 +248,12 @@ class Run:
         """Return why no other attempt follows the one that failed; None if one does, or the run is to end anyway."""
         if self._orders.stop.is_set():
             return None
-        reason = mask(one_line(error), self._feed.secrets())
+        reason = self._told(error)
         return self._patience.judge(error, reason, jvm_ended=self._opened and not self._host.is_alive)
 
     def _wait(self, reason: Exception, wait_s: float) -> bool:
         """Wait before the next attempt; return True when told to stop meanwhile."""
-        text = mask(one_line(reason), self._feed.secrets())
+        text = self._told(reason)
         if self._opened and not self._host.is_alive:
             text = f"Spark's JVM is gone: {text}"
         if self._orders.stop.is_set():
@@ -368,7 +374,7 @@ class Run:
         try:
             end()
         except Exception as error:
-            text = mask(one_line(error), self._feed.secrets())
+            text = self._told(error)
             log.warning("changefeed '%s': the clean-up after an attempt failed: %s", self._feed.name, text)
 
     def _check_stop(self) -> None:
@@ -442,7 +448,7 @@ class Run:
 
     def _end(self, phase: str, error: BaseException | None = None) -> None:
         """Show for good how the run ended."""
-        reason = None if error is None else mask(one_line(error), self._feed.secrets())
+        reason = None if error is None else self._told(error)
         self._status.forget_tasks()
         self._status.set(phase=phase, error=reason, retrying=None)
         if self._events is not None:

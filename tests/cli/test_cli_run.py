@@ -142,7 +142,7 @@ def test_logs_of_a_run_are_masked(
     engine(run)
     assert main(["run", str(file)]) == 0
     shown = capsys.readouterr().err
-    assert "ERROR connecting as user:***" in shown
+    assert "ERROR changefeed 'orders': connecting as user:***" in shown
     assert "OSError: no route for ***" in shown
     assert "hunter2" not in shown
 
