@@ -41,7 +41,11 @@ class FlushConfig:
 class RetryConfig:
     """The entries of `Retry`."""
 
-    Max: str = option("3", doc="How often a request is retried before the step fails: a number, or `inf`.")
+    Max: str = option(
+        "3",
+        doc="How often a request is retried before the step fails: a number, or `inf`. An answer that only another"
+        " setting changes is not retried.",
+    )
     Backoff: Duration = option(
         Duration(0.5), doc="Wait before the first retry. Each further wait is twice as long, up to 30 s."
     )
