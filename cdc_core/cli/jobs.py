@@ -56,6 +56,8 @@ def _row(report: JobReport) -> tuple[str, ...]:
     times = [_shown(moment(seconds)) for seconds in (job.created, job.started, job.finished)]
     status = report.running_status or job.reason or ""
     retained = "" if report.retained_bytes is None else size_text(report.retained_bytes)
+    if retained and (age_s := report.known.stale_age_s(report.now)) is not None:
+        retained += f" {behind_text(age_s)} ago"
     return (job.name, report.state, job.node or "", job.owner, *times, behind, retained, " ".join(status.split()))
 
 

@@ -103,6 +103,7 @@ class JobReport:
             "high_water": str(mark) if mark else None,
             "behind_s": self.behind_s,
             "retained_bytes": self.retained_bytes,
+            "retained_at": None if self.retained_bytes is None else _text_of(self.known.measured_at),
             "epoch": job.epoch,
         }
 
@@ -125,5 +126,8 @@ def job_report(store: ProgressStore, job: JobRecord, known: ChangefeedRecord, *,
 
 
 def _text(seconds: float | None) -> str | None:
-    at = moment(seconds)
+    return _text_of(moment(seconds))
+
+
+def _text_of(at: datetime | None) -> str | None:
     return None if at is None else at.isoformat(timespec="seconds")

@@ -20,8 +20,6 @@ from cdc_core.timestamp import Timestamp
 __all__ = ["Report", "protected_since", "report", "reports"]
 
 _TOTALS = (metrics.STEPS, metrics.ROWS, metrics.ROWS_REPEATED, metrics.MESSAGES, metrics.BYTES, metrics.FILES)
-_STALE_S = 150.0
-"""What is measured once a minute is older when it cannot be measured."""
 _SELECTED = ("query", "selections")
 _OF_A_RUN = ("notice", "rows_per_s", "waiting_on", "waiting_for", "next_attempt_at")
 """What a status says of the moment; it means nothing when the run has ended."""
@@ -99,8 +97,7 @@ class Report:
     @property
     def stale_gauges_age_s(self) -> float | None:
         """Their age if that is to be shown: they could not be measured now."""
-        age_s = self.gauges_age_s
-        return age_s if self.gauges and age_s is not None and age_s >= _STALE_S else None
+        return self.known.stale_age_s(self.now) if self.holds_history else None
 
     @property
     def tally(self) -> Tally:

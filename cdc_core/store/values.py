@@ -37,6 +37,8 @@ __all__ = [
     "timestamp_of",
 ]
 
+_STALE_S = 150.0
+"""What is measured once a minute is older when it cannot be measured."""
 Delivered = Mapping[str, Any]
 """An entry of `Flushed.delivered`: the sink's own."""
 
@@ -115,6 +117,11 @@ class ChangefeedRecord:
     @property
     def sources(self) -> Sequence[str]:
         return _sources(self.definition)
+
+    def stale_age_s(self, now: datetime) -> float | None:
+        """Return the age of `gauges` if that is to be shown: they could not be measured now."""
+        age_s = 0.0 if self.measured_at is None else (now - self.measured_at).total_seconds()
+        return age_s if self.gauges and age_s >= _STALE_S else None
 
 
 @dataclass(frozen=True, kw_only=True)

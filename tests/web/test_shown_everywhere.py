@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -152,6 +153,8 @@ def test_what_is_retained_is_shown_with_its_age_when_it_cannot_be_measured_now(
     tally, measured = Tally(), datetime.now(UTC) - timedelta(minutes=12)
     keep_gauges(tally, {"retained_bytes": 67e6}, at=measured.timestamp())
     change(rest, counters=json.dumps(tally.saved()))
+    assert re.search(r"63\.9 MB 12 min \d+ s ago", printed(capsys, "jobs", *store))
+    assert as_json(capsys, "jobs", *store)["retained_at"] == measured.isoformat(timespec="seconds")
     assert "source's history  retained 63.9 MB, as measured 12 min " in printed(capsys, "show", "orders", *store)
     assert "as measured 12 min " in page(rest, "/ui/changefeeds/orders")
     found = rest.get("/v1/jobs/orders")
