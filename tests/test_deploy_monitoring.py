@@ -11,8 +11,12 @@ import pytest
 import yaml
 from cdc_testing.imports import ROOT
 from cdc_testing.promtool import check_expressions, promtool
+from cdc_testing.stored import DEFINITION, progress
 
-from cdc_core.telemetry.metrics import METRICS
+from cdc_core.locality import Locality
+from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core.telemetry.metrics import METRICS, SOURCE_BYTES, STATE, labels_of
+from cdc_core.web.watched import Watched
 
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yaml"
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "dashboard.json").read_text())
@@ -114,3 +118,29 @@ def test_each_alert_fires_for_what_it_is_about_and_no_other_does(tmp_path: Path)
         group["alert_rule_test"] = [{**group["alert_rule_test"][0], "alertname": missing}]
         file.write_text(yaml.safe_dump({**tests, "tests": [group]}))
         assert f"alertname: {missing}" in promtool("test", "rules", file).stderr, missing
+
+
+@pytest.mark.slow
+def test_the_log_of_a_paused_job_is_alerted_on(tmp_path: Path) -> None:
+    store = ProgressStore(store_url(tmp_path))
+    store.create_job("orders", DEFINITION, owner="ann", locality=Locality())
+    store.pause_job("orders", "maintenance")
+    store.save("orders", epoch := store.begin_attempt("orders"), progress())
+    store.save_gauges("orders", epoch, {"retained_bytes": 60e9})
+    series = {}
+    for sample in Watched(store.url).samples():
+        if sample.metric in (SOURCE_BYTES, STATE):
+            labels = zip(labels_of(sample.metric), sample.labels, strict=True)
+            shown = ",".join(f'{name}="{value}"' for name, value in labels)
+            series[f"{sample.metric.name}{{{shown}}}"] = f"{float(sample.value):.0f}x60"
+    case = {"eval_time": "55m", "alertname": "CdcLogRetained", "exp_alerts": []}
+    group = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "alert_rule_test": [case],
+    }
+    file = tmp_path / "tests.yaml"
+    file.write_text(yaml.safe_dump({"rule_files": [str(ALERTS)], "evaluation_interval": "1m", "tests": [group]}))
+    said = promtool("test", "rules", file).stderr
+    assert "alertname: CdcLogRetained" in said, "it fires, which the case does not expect"
+    assert "The source retains 55.88GiB of log for changefeed orders." in said
