@@ -34,6 +34,33 @@ def test_another_node_takes_over_what_a_killed_one_ran(
 
 
 @pytest.mark.slow
+def test_a_pinned_job_goes_on_by_itself_when_the_only_node_of_its_region_is_restarted(
+    postgres_server: EmbeddedPostgres, database: str, tmp_path: Path
+) -> None:
+    files = tmp_path / "files"
+    with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store, spark=False) as nodes:
+        nodes.begin("us", locality="region=us")
+        eu = nodes.start("eu", locality="region=eu")
+        open_bank(database)
+        with Bank(database, pause_s=0.02):
+            nodes.create("bank", database, TABLES, f"file://{files}", locality="region=eu")
+            for restart in range(4):
+                nodes.until_delivering("bank")
+                if restart % 2:
+                    eu.kill()
+                else:
+                    eu.terminate()
+                    assert eu.wait() == 0, eu.log_tail()
+                nodes.until("bank", "waiting")
+                nodes.start("eu", locality="region=eu")
+            nodes.until_delivering("bank")
+        now = clock(database)
+        nodes.eventually("all is resolved", lambda: last_resolved(files) >= now)
+        assert {event.state for event in nodes.store.job_events("bank")} == {"running", "waiting"}
+    assert_faithful(files, database)
+
+
+@pytest.mark.slow
 def test_a_job_outlives_its_nodes(postgres_server: EmbeddedPostgres, database: str, tmp_path: Path) -> None:
     files = tmp_path / "files"
     with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store) as nodes:
