@@ -114,7 +114,7 @@ def run(
             changefeeds=len(feeds),
             locality=locality,
         ) as runner,
-        HistoryMeter(url, lambda known: by_name.get(known.name)),
+        HistoryMeter(url, lambda report: by_name.get(report.known.name)),
         session.status_view() as view,
     ):
         supervisors = []

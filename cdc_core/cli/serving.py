@@ -84,7 +84,7 @@ def serving(
     with closing(ProgressStore(store, alone=True)) as opened, closing(Watched(store, node=node)) as watched:
         deployment = Deployment(opened, plugins, environ=os.environ, keep_secret=session.add_secrets)
         app = application(all_endpoints(watched.samples, watched.problem), deployment, access)
-        meter = HistoryMeter(store, lambda known: deployment.feed(known.name, known.definition))
+        meter = HistoryMeter(store, lambda report: deployment.feed(report.known.name, report.known.definition))
         with WebServer(app, access) as server:
             log.info("this server is at %s", server.url)
             with meter if node is None else nullcontext():  # a node has its own

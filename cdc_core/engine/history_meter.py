@@ -15,7 +15,7 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.error_text import one_line
 from cdc_core.errors import CdcError, FencedError, TerminalError
 from cdc_core.masking import mask
-from cdc_core.store.progress import ChangefeedRecord, ProgressStore
+from cdc_core.store.progress import ProgressStore
 from cdc_core.store.reports import Report, reports
 from cdc_core.telemetry.log_names import logged_as
 
@@ -39,7 +39,7 @@ class HistoryMeter:
     nobody, and is not asked again meanwhile.
     """
 
-    def __init__(self, url: str, resolve: Callable[[ChangefeedRecord], ResolvedChangefeed | None]) -> None:
+    def __init__(self, url: str, resolve: Callable[[Report], ResolvedChangefeed | None]) -> None:
         self._store = ProgressStore(url)
         self._resolve = resolve
         self._over = threading.Event()
@@ -58,17 +58,17 @@ class HistoryMeter:
 
     def tick(self) -> list[threading.Thread]:
         """Begin to measure what is due, and return the threads that do. Raises: CdcError as the store does."""
-        due: dict[Sequence[str], list[ChangefeedRecord]] = {}
+        due: dict[Sequence[str], list[Report]] = {}
         for report in reports(self._store):
             if self._is_due(report):
-                due.setdefault(tuple(report.known.sources), []).append(report.known)
+                due.setdefault(tuple(report.known.sources), []).append(report)
         begun = []
         for sources, feeds in due.items():
             before, since = self._threads.get(sources, (None, 0.0))
             if before is not None and before.is_alive():
                 if time.monotonic() - since >= EVERY_S:
-                    for known in feeds:
-                        self._complain(known.name, "its source does not answer")
+                    for report in feeds:
+                        self._complain(report.known.name, "its source does not answer")
                 continue
             thread = threading.Thread(target=self._measure_all, args=[feeds], name="history of a source", daemon=True)
             self._threads[sources] = thread, time.monotonic()
@@ -91,23 +91,24 @@ class HistoryMeter:
         age_s = report.gauges_age_s
         return (age_s is None or age_s >= EVERY_S) and time.monotonic() >= self._again_at.get(report.known.name, 0.0)
 
-    def _measure_all(self, feeds: Sequence[ChangefeedRecord]) -> None:
-        for known in feeds:
-            with logged_as(known.name):
+    def _measure_all(self, feeds: Sequence[Report]) -> None:
+        for report in feeds:
+            name = report.known.name
+            with logged_as(name):
                 if self._over.is_set():
                     return
                 try:
-                    self._measure(known)
+                    self._measure(report)
                 except FencedError:  # an attempt has begun
                     continue
                 except BaseException as error:  # a plugin's may be SystemExit
-                    self._again_at[known.name] = time.monotonic() + _AFTER_FAILURE_S
-                    self._complain(known.name, one_line(error))
+                    self._again_at[name] = time.monotonic() + _AFTER_FAILURE_S
+                    self._complain(name, one_line(error))
                 else:
-                    self._complain(known.name, "")
+                    self._complain(name, "")
 
-    def _measure(self, known: ChangefeedRecord) -> None:
-        feed = self._resolve(known)
+    def _measure(self, report: Report) -> None:
+        known, feed = report.known, self._resolve(report)
         progress = None if feed is None else self._store.load(known.name)
         if feed is None or progress is None or not self._store.claim_gauges(known.name, known.epoch, every_s=EVERY_S):
             return

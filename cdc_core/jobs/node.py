@@ -37,7 +37,8 @@ from cdc_core.jobs.work import Work
 from cdc_core.options import format_duration
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.job_values import Adoption, JobRecord, NodeRecord, Overview
-from cdc_core.store.progress import ChangefeedRecord, ProgressStore
+from cdc_core.store.progress import ProgressStore
+from cdc_core.store.reports import Report
 
 __all__ = ["Node"]
 
@@ -161,8 +162,11 @@ class Node:
         log.info("node '%s' ran nothing any more when its session ended", self._settings.name)
         return self._join()
 
-    def _resolved(self, known: ChangefeedRecord) -> ResolvedChangefeed:
-        return self._definitions.resolve(known.name, to_run=False)
+    def _resolved(self, report: Report) -> ResolvedChangefeed | None:
+        """Return a changefeed as it would run here. One that this node must not run it must not measure either."""
+        owner = "" if report.job is None else report.job.job.owner
+        may = self._settings.record().takes(owner)
+        return self._definitions.resolve(report.known.name, to_run=False) if may else None
 
     def _work_on(self, lease: Lease) -> bool:
         """Return True when the node is to leave and runs nothing any more, False when the session is not safe."""

@@ -16,8 +16,8 @@ from cdc_core.engine import history_meter
 from cdc_core.engine.history_meter import HistoryMeter
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
-from cdc_core.store.progress import ChangefeedRecord, ProgressStore, store_url
-from cdc_core.store.reports import reports
+from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core.store.reports import Report, reports
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def directory(store: ProgressStore, name: str) -> Path:
 
 
 def meter(store: ProgressStore) -> HistoryMeter:
-    def resolve(known: ChangefeedRecord) -> ResolvedChangefeed:
-        return counter_feed(directory(store, known.name), name=known.name)
+    def resolve(report: Report) -> ResolvedChangefeed:
+        return counter_feed(directory(store, report.known.name), name=report.known.name)
 
     return HistoryMeter(store.url, resolve)
 
@@ -134,11 +134,12 @@ def test_what_cannot_be_measured_keeps_its_value_and_its_age(
 
 
 def test_another_process_has_its_turn_after_one_that_cannot_measure(store: ProgressStore) -> None:
-    def refuse(known: ChangefeedRecord) -> ResolvedChangefeed:
+    def refuse(report: Report) -> ResolvedChangefeed:
         raise ConfigError("PASSWORD is not set")
 
     save(store, "orders")
     assert measure(HistoryMeter(store.url, refuse)) == 1
+    assert measure(HistoryMeter(store.url, lambda _: None)) == 1
     assert measure(meter(store)) == 1
     assert retained(store) == 7.0
 

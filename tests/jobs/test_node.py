@@ -19,8 +19,9 @@ import psutil
 import pytest
 from cdc_testing.bare_nodes import StuckHost, bare_node, bare_settings, create, plugins
 from cdc_testing.engine import eventually
-from cdc_testing.stored import die
+from cdc_testing.stored import die, progress
 
+from cdc_core.engine import history_meter
 from cdc_core.engine.supervisor import Supervisor
 from cdc_core.jobs import node as node_module
 from cdc_core.store.job_values import JobRecord
@@ -97,6 +98,24 @@ def test_a_job_that_no_node_can_run_can_be_cancelled(store: ProgressStore, tmp_p
     assert "the plugin is broken" in reason
     assert reason.endswith("repeat `cdc cancel a`, or leave it there with `cdc drop a --forget-only`")
     assert "(one: it runs no jobs of 'bob')" in (found(store, "b").reason or "")
+
+
+def test_a_node_measures_only_what_it_may_run(
+    store: ProgressStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_meter, "_POLL_S", 0.02)
+    for name, owner in (("a", "bob"), ("b", "ann")):
+        create(store, name, owner=owner)
+        store.pause_job(name, "maintenance")
+        store.save(name, store.begin_attempt(name), progress())
+
+    def is_measured(name: str) -> bool:
+        known = store.find(name)
+        return known is not None and known.measured_at is not None
+
+    with bare_node(bare_settings(store.url, tmp_path / "one", owners="ann"), StuckHost(), plugins()):
+        eventually(partial(is_measured, "b"), what="what its source retains is measured")
+    assert not is_measured("a")
 
 
 def test_a_node_that_can_reverts_what_another_one_cannot(store: ProgressStore, tmp_path: Path) -> None:
