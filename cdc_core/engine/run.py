@@ -15,7 +15,7 @@ from typing import Literal
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import AttemptConfig
-from cdc_core.engine.checks import check_and_prepare, end_of_once
+from cdc_core.engine.checks import check_and_prepare, end_of_once, source_clock
 from cdc_core.engine.completion import all_delivered, drop_history, finish_earlier_run
 from cdc_core.engine.dead_letter_log import DeadLetterLog
 from cdc_core.engine.error_text import cause_of, one_line, owner_of
@@ -32,6 +32,7 @@ from cdc_core.engine.resolved_marks import emit_last_resolved_mark
 from cdc_core.engine.run_events import RunEvents
 from cdc_core.engine.run_status import RunStatus, WatchError
 from cdc_core.engine.saved_progress import SavedProgress, has_advanced, saved_steps
+from cdc_core.engine.source_probe import SourceProbe
 from cdc_core.engine.starting import register, start_token
 from cdc_core.engine.status_sampler import StatusSampler
 from cdc_core.engine.stop_flag import StopFlag
@@ -41,6 +42,7 @@ from cdc_core.rangefeed import Rangefeed, Token
 from cdc_core.remedies import fitting
 from cdc_core.schema import TableSchema
 from cdc_core.store.progress import ProgressStore
+from cdc_core.telemetry import metrics
 from cdc_core.telemetry.activity import activity_directory
 from cdc_core.telemetry.status import Status
 from cdc_core.timestamp import Timestamp
@@ -393,6 +395,7 @@ class Run:
             start=config.start,
         )
         saved = SavedProgress(self._feed.name, self._store, config.run_dir)
+        probe = SourceProbe(lambda: source_clock(config.feed))
         asked = [of(self._feed.name, self._store, config.run_dir) for of in (RescanRequests, TraceRequests)]
         self._status.set(phase="running")
         assert self._events is not None
@@ -404,6 +407,7 @@ class Run:
                 raise query.failure()
             progress = saved.look(until=self._until or self._feed.options.end)
             self._say(**sampler.look(progress, rangefeed.scan_progress(progress.token)))
+            probe.look(progress.tally.value(metrics.STEPS))
             self._events.saved(progress)
             for requests in asked:
                 requests.look()
