@@ -10,6 +10,7 @@ from cdc_core import ConfigError
 from cdc_rangefeed_postgres.catalog import Catalog, Leaf, Table
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.names import quoted, quoted_table
+from cdc_rangefeed_postgres.running_transactions import may_log_running_transactions
 from cdc_rangefeed_postgres.standby import check_standby, is_standby
 
 __all__ = [
@@ -85,6 +86,13 @@ def check_server(connection: Connection, *, slot: bool, publication: bool, scan:
     if not replication:
         raise ConfigError(
             f"role {role} may not use replication. Run ALTER ROLE {quoted(role)} REPLICATION;", repairable=True
+        )
+    if may_log_running_transactions(connection) is False:
+        log.info(
+            "role %s may not execute pg_log_standby_snapshot(), so a busy server may decode some log again at each "
+            "step. Run GRANT EXECUTE ON FUNCTION pg_log_standby_snapshot() TO %s;",
+            role,
+            quoted(role),
         )
     if publication:
         check_publisher(connection)

@@ -166,6 +166,8 @@ def check_newcomer(connection: Connection, publication: Publication, table: Tabl
     check_tables(connection, [table], diff=diff, publication=not publication.given)
     if publication.given:
         publication.require(connection, [table])
+    else:
+        publication.check_owner(connection, altered=True)
 
 
 def log_renamed(tables: Iterable[Table]) -> None:

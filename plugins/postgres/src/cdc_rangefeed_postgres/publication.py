@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -15,7 +16,10 @@ from cdc_rangefeed_postgres.names import object_name, quoted, temporary_title
 
 __all__ = ["Publication"]
 
+log = logging.getLogger(__name__)
+
 _STATE = "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot FROM pg_publication WHERE pubname = %s"
+_OWNED = "SELECT current_user::text, pg_has_role(pubowner, 'USAGE') FROM pg_publication WHERE pubname = %s"
 # Before PostgreSQL 15 there were no column lists and no row filters. This waits for no lock, as pg_publication_tables
 # would behind ALTER TABLE.
 _LISTS = """
@@ -52,9 +56,6 @@ class Publication:
         own, nulls = object_name(changefeed, context.feed_id), context.options.virtual_columns == "null"
         return cls(name=given or own, given=given is not None, own=own, changefeed=changefeed, nulls=nulls)
 
-    def exists(self, connection: Connection) -> bool:
-        return connection.execute("SELECT FROM pg_publication WHERE pubname = %s", [self.name]).fetchone() is not None
-
     def create(self, connection: Connection, tables: Sequence[Table]) -> None:
         """Create the publication of *tables*. Changes of a partition are published under its root's name.
 
@@ -83,6 +84,23 @@ class Publication:
         connection.execute(
             f"ALTER PUBLICATION {name} ADD TABLE {table.sql_only}" + (f" WHERE ({condition})" if where else "")
         )
+
+    def check_owner(self, connection: Connection, *, altered: bool) -> None:
+        """Log when the publication that the changefeed created belongs to another role, which alone may alter it.
+
+        Raises: ConfigError instead when it must be *altered*.
+        """
+        row = connection.execute(_OWNED, [self.own]).fetchone()
+        if self.given or row is None or row[1]:
+            return
+        name, role = quoted(self.own), row[0]
+        text = (
+            f"role {role} does not own publication {self.own}, so it can neither add tables to it nor drop it. Run "
+            f"ALTER PUBLICATION {name} OWNER TO {quoted(role)};"
+        )
+        if altered:
+            raise ConfigError(text, repairable=True)
+        log.info("%s", text)
 
     def drop(self, connection: Connection) -> None:
         """Drop the publication that the changefeed created, if it exists; never one that was made beforehand."""

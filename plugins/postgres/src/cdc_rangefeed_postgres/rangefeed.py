@@ -67,8 +67,9 @@ class PostgresRangefeed(Rangefeed):
             check_version(connection)
             check_row_filter(connection, self.context, slot.publication, endpoint=bool(self._server.used))
             state = slot.state(connection)
-            started = slot.publication.exists(connection) if slot.given else state is not None
-            publication = not slot.publication.given and not started
+            # A first start, also one with a new slot, creates what it needs, and drops before what there is.
+            first = self.context.saved is None or is_intent(self.context.saved)
+            publication = not slot.publication.given and first
             if publication and self._server.used:
                 with closing(self._primary.connect()) as primary:
                     check_publisher(primary)
@@ -76,7 +77,7 @@ class PostgresRangefeed(Rangefeed):
                 connection,
                 slot=not slot.given and state is None,
                 publication=publication and not self._server.used,
-                scan=self.context.initial_scan and not started,
+                scan=self.context.initial_scan and first,
                 failover=slot.failover,
             )
             if state is not None:
@@ -85,7 +86,12 @@ class PostgresRangefeed(Rangefeed):
             for pattern in unmatched(selection, catalog):
                 log.info("'%s' in 'tables' matches no table yet", pattern.text)
             tables = [table for table in catalog.tables.values() if not table.gone]
+            if publication:
+                tables = [replace(table, published=False) for table in tables]
             check_tables(connection, tables, diff=self.context.diff, publication=not slot.publication.given)
+            slot.publication.check_owner(
+                connection, altered=self.context.options.row_filter or not all(table.published for table in tables)
+            )
             require_given(connection, slot, self.context, tables)
             log_large_values(connection, tables, unchanged_toast=self.context.options.unchanged_toast)
         except ClientError as error:

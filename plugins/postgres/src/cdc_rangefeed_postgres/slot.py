@@ -319,9 +319,10 @@ def _oldest_writer(connection: Connection) -> str:
     """Describe the oldest open transaction that has written, for messages."""
     row = connection.execute(
         "SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::int, application_name FROM pg_stat_activity "
-        "WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid() ORDER BY xact_start LIMIT 1"
+        "WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid() ORDER BY age(backend_xid) DESC LIMIT 1"
     ).fetchone()
     if row is not None:
-        return f"oldest: process {row[0]}, {row[1]} s old, application {row[2]!r}"
+        age = "" if row[1] is None else f"{row[1]} s old, "  # only members of its role see that
+        return f"oldest: process {row[0]}, {age}application {row[2]!r}"
     row = connection.execute("SELECT gid FROM pg_prepared_xacts ORDER BY prepared LIMIT 1").fetchone()
     return "none that this role can see" if row is None else f"oldest: prepared transaction {row[0]!r}"
