@@ -13,7 +13,7 @@ from typing import Self
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.error_text import one_line
-from cdc_core.errors import CdcError, FencedError, TerminalError
+from cdc_core.errors import FencedError, TerminalError
 from cdc_core.masking import mask
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.reports import Report, reports
@@ -81,7 +81,7 @@ class HistoryMeter:
             while not self._over.wait(_POLL_S):  # at first too: what begins to run now measures by itself
                 try:
                     self.tick()
-                except CdcError as error:  # whoever needs the store says so
+                except Exception as error:  # of the store, mostly: whoever needs it says so
                     log.debug("nothing is measured: %s", error)
 
     def _is_due(self, report: Report) -> bool:
