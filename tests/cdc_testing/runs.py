@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 import psutil
+from cdc_testing.documented_role import documented
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.processes import kill, name, runs_tasks
 
@@ -69,7 +70,7 @@ class Feed:
         chosen = {"updated": True, "resolved": "0s", "min_checkpoint_frequency": "0s", **(options or {})}
         lines = [
             "[changefeed.test]",
-            f"source = {json.dumps(source)}",
+            f"source = {json.dumps(documented(source) if isinstance(source, str) else [*map(documented, source)])}",
             *([] if format_ is None else [f"format = {_toml(format_)}"]),
             f"tables = [{', '.join(_toml(table) for table in tables)}]" if query is None else f"query = {_toml(query)}",
             f"sink = {_toml(sink or f'file://{self.files}')}",

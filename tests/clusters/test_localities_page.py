@@ -11,6 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from cdc_sink_kafka.demo.java_process import free_port
+from cdc_testing.documented_role import documented
 from cdc_testing.ndjson_rows import delivered
 from cdc_testing.pages import Page
 
@@ -26,7 +27,7 @@ def test_a_pinned_changefeed_runs_in_its_region_only(database: str, tmp_path: Pa
         connection.execute("INSERT INTO vehicles SELECT n, 'rome' FROM generate_series(1, 500) n")
     places = {
         "7077": str(free_port()),
-        "postgresql://user@127.0.0.1:5432/movr": database,
+        "postgresql://user@127.0.0.1:5432/movr": documented(database),
         "/tmp/vehicles": str(tmp_path / "out"),
     }
 
@@ -36,7 +37,7 @@ def test_a_pinned_changefeed_runs_in_its_region_only(database: str, tmp_path: Pa
         return text
 
     toml = ours("".join(PAGE.blocks("toml")))
-    assert database in toml
+    assert documented(database) in toml
     (tmp_path / "feeds.toml").write_text(toml)
     nowhere = toml.replace(AWS, "region=us-east-2,cloud=gcp").replace(AWS.partition(",")[0], "region=eu-west-1")
     assert "region=eu-west-1,cloud=gcp" in nowhere

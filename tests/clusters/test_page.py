@@ -11,6 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from cdc_sink_kafka.demo.java_process import free_port
+from cdc_testing.documented_role import documented
 from cdc_testing.ndjson_rows import delivered
 from cdc_testing.pages import Page
 
@@ -25,7 +26,11 @@ def test_the_cluster_of_the_page_runs_its_changefeed(database: str, tmp_path: Pa
         connection.execute("INSERT INTO orders SELECT n, 'book' FROM generate_series(1, 500) n")
     port = str(free_port())
     toml, *_ = PAGE.blocks("toml")
-    places = {"7077": port, "postgresql://user@127.0.0.1:5432/shop": database, "/tmp/orders": str(tmp_path / "out")}
+    places = {
+        "7077": port,
+        "postgresql://user@127.0.0.1:5432/shop": documented(database),
+        "/tmp/orders": str(tmp_path / "out"),
+    }
     for place, ours in places.items():
         assert place in toml
         toml = toml.replace(place, ours)
