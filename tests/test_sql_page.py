@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from cdc_testing.documented_role import documented
 from cdc_testing.imports import ROOT
 from sqlalchemy import make_url
 
@@ -28,7 +29,7 @@ def source(database: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """The URI of the database, with a reference in place of its password."""
     password = str(make_url(database).password)
     monkeypatch.setenv("PASSWORD", password)
-    return database.replace(password, "${PASSWORD}")
+    return documented(database).replace(password, "${PASSWORD}")
 
 
 def test_the_statements_of_the_page_run(

@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from cdc_testing.documented_role import documented
 from cdc_testing.local_engine import LocalEngine, resolved_feed
 from cdc_testing.pages import Page
 from cdc_testing.postgres import Sql, clock
@@ -37,7 +38,7 @@ def changefeed(database: str, directory: Path, monkeypatch: pytest.MonkeyPatch) 
     """Write shop.toml in *directory*, and run its changefeed, also while the block audits it."""
     sink = f"file://{directory}/out"
     (directory / "shop.toml").write_text(
-        f'[changefeed.orders]\nsource = "{database}"\ntables = ["orders"]\nsink = "{sink}"\n'
+        f'[changefeed.orders]\nsource = "{documented(database)}"\ntables = ["orders"]\nsink = "{sink}"\n'
         "[changefeed.orders.options]\nupdated = true\nresolved = true\n"
     )
     engine = LocalEngine(resolved_feed(database, sink, "orders", name="orders"), directory)

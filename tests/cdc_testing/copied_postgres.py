@@ -9,21 +9,29 @@ from pathlib import Path
 
 from cdc_rangefeed_postgres.demo import account
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.documented_role import OWNER, create_roles
 
 __all__ = ["CopiedPostgres"]
 
 _initialised: dict[Path, Path] = {}
-"""By binaries, a directory in which this process has run `initdb`."""
+"""By binaries, a directory with a server that this process has made, with the roles of tests."""
 
 
 class CopiedPostgres(EmbeddedPostgres):
-    """A server whose first start copies an empty one of this process, with the password and the system identifier."""
+    """A server whose first start copies an empty one of this process, with the password and the system identifier.
+
+    Tests connect as the owner of what they create, and changefeeds as the documented role. Both have the password.
+    """
+
+    def uri(self, database: str = "postgres", *, user: str = OWNER, password: str | None = None) -> str:
+        return super().uri(database, user=user, password=password)
 
     def _initialise(self) -> None:
         if self.binaries not in _initialised:
             directory = account.temporary_directory()
             atexit.register(shutil.rmtree, directory, ignore_errors=True)
-            EmbeddedPostgres(directory, binaries=self.binaries)._initialise()
+            with EmbeddedPostgres(directory, settings={"fsync": "off"}, binaries=self.binaries) as server:
+                create_roles(server.uri(), server.password)
             _initialised[self.binaries] = directory
         self.directory.mkdir(parents=True, exist_ok=True)
         subprocess.run(["cp", "-a", "--reflink=auto", f"{_initialised[self.binaries]}/.", self.directory], check=True)

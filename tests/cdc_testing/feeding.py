@@ -20,6 +20,7 @@ from cdc_rangefeed_postgres.planner import PostgresPlanner
 from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_rangefeed_postgres.reader import PostgresReader
 from cdc_rangefeed_postgres.scan_slice import ScanSlice
+from cdc_testing.documented_role import documented
 
 from cdc_core import Op, RangefeedContext, Rescan, RowBatch, Slice, StepLimit, Timestamp, Token
 from cdc_core.store.values import Progress
@@ -273,7 +274,7 @@ def feed_of(
     settings = RangefeedContext(
         changefeed="test",
         feed_id=feed_id or secrets.token_hex(6),
-        uri=uri,
+        uri=documented(uri),
         tables=tables,
         options=PostgresOptions(**(options or {})),
         parallelism=context.pop("parallelism", 2),

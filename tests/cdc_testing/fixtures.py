@@ -13,6 +13,7 @@ import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing import spark_archive
 from cdc_testing.copied_postgres import CopiedPostgres
+from cdc_testing.documented_role import grant_database
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.versions import UnavailableError, binaries_of
 
@@ -53,13 +54,13 @@ def marks_of_idle_tables() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def postgres_server(marks_of_idle_tables: None) -> Iterator[EmbeddedPostgres]:
     """A PostgreSQL for the whole session. Tests take a `database` of it; those that kill a server start their own."""
-    with EmbeddedPostgres(settings={"fsync": "off", "max_connections": "200"}) as server:
+    with CopiedPostgres(settings={"fsync": "off", "max_connections": "200"}) as server:
         yield server
 
 
 @pytest.fixture
 def database(postgres_server: EmbeddedPostgres) -> Iterator[str]:
-    """URI of a fresh database, dropped with its slots at the end."""
+    """URI of a fresh database for who prepares a test, dropped with its slots at the end. See `documented`."""
     with fresh_database(postgres_server) as uri:
         yield uri
 
@@ -69,7 +70,8 @@ def fresh_database(postgres_server: EmbeddedPostgres) -> Iterator[str]:
     """Yield the URI of a fresh database, dropped with its slots at the end: for what several tests share."""
     name = f"test_{next(_numbers)}"
     with psycopg.connect(postgres_server.uri(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
+        connection.execute(f"CREATE DATABASE {name} OWNER postgres")
+        grant_database(connection, name)
         yield postgres_server.uri(name)
         connection.execute(
             "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity"

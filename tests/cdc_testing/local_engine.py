@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from cdc_testing.documented_role import documented
 
 from cdc_core import Changefeed, ResolvedSink, Sink, SliceReader, Timestamp
 from cdc_core.config.resolve import resolve
@@ -77,7 +78,7 @@ def resolved_feed(
     defaults = {"updated": True, "resolved": True, "min_checkpoint_frequency": 0}
     changefeed = Changefeed(
         name=name,
-        source=source if isinstance(source, str) else tuple(source),
+        source=documented(source) if isinstance(source, str) else tuple(map(documented, source)),
         sink=sink,
         tables=tables,
         query=query,

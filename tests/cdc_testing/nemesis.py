@@ -13,6 +13,7 @@ from typing import Any
 
 from cdc_conformance.simulated import StatementError
 from cdc_testing import nemesis_faults as faults
+from cdc_testing.documented_role import documented
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.nemesis_database import NemesisDatabase
 from cdc_testing.nemesis_engine import nemesis_spark
@@ -142,7 +143,7 @@ class _Player:
             database.create_table(table)
         changefeed = Changefeed(
             name="nemesis",
-            source=database.uri,
+            source=documented(database.uri),
             tables=(*script.tables, *([PATTERN] if script.guests else [])),
             sink=sink,
             format=script.format,

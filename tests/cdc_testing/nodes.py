@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import psutil
+from cdc_testing.documented_role import documented
 from cdc_testing.runs import eventually
 
 from cdc_core.config.definition import changefeed_of
@@ -191,7 +192,7 @@ class Nodes:
         `${NODE_NAME}` in its options is the name of the node that runs it.
         """
         secret = self._directory / f"{name}.source"
-        secret.write_text(source)
+        secret.write_text(documented(source))
         chosen = {"updated": True, "resolved": "0s", "min_checkpoint_frequency": "0s", **options}
         if locality:
             chosen["execution_locality"] = locality

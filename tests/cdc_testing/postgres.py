@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ import psycopg
 
 from cdc_core import Timestamp
 
-__all__ = ["Sql", "another_tablespace", "clock", "documented_role", "no_free_slot", "table_of", "writing"]
+__all__ = ["Sql", "another_tablespace", "clock", "no_free_slot", "table_of", "writing"]
 
 Sql = psycopg.Connection[tuple[Any, ...]]
 
@@ -58,24 +57,6 @@ def table_of(sql: Sql, query: str, *, key: int = 1) -> dict[tuple[Any, ...], dic
     cursor = sql.execute(query)
     names = [column.name for column in cursor.description or ()]
     return {row[:key]: dict(zip(names, row, strict=True)) for row in cursor}
-
-
-@contextmanager
-def documented_role(sql: Sql, *tables: str) -> Iterator[str]:
-    """Yield the URI for a role that has the rights of docs/postgres.md and no others. It is gone at the end."""
-    name, owner, info = f"cdc_{secrets.token_hex(4)}", f"owner_{secrets.token_hex(4)}", sql.info
-    sql.execute(f"CREATE ROLE {owner}")
-    sql.execute(f"CREATE ROLE {name} LOGIN REPLICATION PASSWORD 'secret' IN ROLE {owner}")
-    sql.execute(f"GRANT CREATE ON DATABASE {info.dbname} TO {name}")
-    for table in tables:
-        sql.execute(f"GRANT SELECT ON {table} TO {name}")
-        sql.execute(f"ALTER TABLE {table} OWNER TO {owner}")
-    try:
-        yield f"postgresql://{name}:secret@{info.host}:{info.port}/{info.dbname}"
-    finally:
-        sql.execute(f"REASSIGN OWNED BY {owner}, {name} TO CURRENT_USER")
-        sql.execute(f"DROP OWNED BY {owner}, {name}")
-        sql.execute(f"DROP ROLE {name}, {owner}")
 
 
 @contextmanager

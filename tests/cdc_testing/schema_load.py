@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
-from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_testing.altered_tables import KEYS, AlteredTable, Statement, TypeNames, create, statements_of
+from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.feeding import Feed, feed_of
 from cdc_testing.postgres import Sql, another_tablespace, writing
 from cdc_testing.recorded_tables import Recorder, canonical
@@ -350,7 +350,7 @@ def play(uri: str, *, seed: int, statements: int, events: str | None = None) -> 
 
 
 def main(seed: int, statements: int) -> int:
-    with EmbeddedPostgres(settings={"fsync": "off"}) as server:
+    with CopiedPostgres(settings={"fsync": "off"}) as server:
         report = play(server.uri(), seed=seed, statements=statements)
     for kind, count in sorted(report.altered.items()):
         print(f"{count:6} {kind}")

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import psycopg
 from cdc_rangefeed_postgres.demo import account
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.runs import eventually
 
 __all__ = ["both_hosts", "slot_is_synchronised", "standby_of"]
@@ -43,7 +44,7 @@ def standby_of(primary: EmbeddedPostgres, *, feedback: bool = True) -> Iterator[
             more = {"hot_standby_feedback": "on"} if feedback else {}
             more |= {"sync_replication_slots": "on"} if synchronises else {}
             settings = {"fsync": "off", **_settings(primary), **more}
-            standby = EmbeddedPostgres(directory, settings=settings, binaries=primary.binaries)
+            standby = CopiedPostgres(directory, settings=settings, binaries=primary.binaries)
             sql.execute("SELECT pg_create_physical_replication_slot(%s, true)", [_SLOT])
             _copy(primary, standby)
             with standby:

@@ -15,6 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from cdc_schema_registry import Registry
+from cdc_testing.documented_role import documented
 from cdc_testing.postgres import Sql
 from cdc_testing.runs import eventually
 
@@ -49,14 +50,14 @@ def sql(database: str) -> Iterator[Sql]:
 def test_lines_are_those_of_the_client_of_cockroachdb(
     database: str, sql: Sql, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["watch", "--source", database, "--table", "office_dogs", *ONLY]) == 0
+    assert main(["watch", "--source", documented(database), "--table", "office_dogs", *ONLY]) == 0
     assert capsys.readouterr().out == (
         'table,key,value\noffice_dogs,[1],"{""after"": {""id"": 1, ""name"": ""Petee""}}"\n'
     )
 
 
 def test_json_lines_have_the_messages_themselves(database: str, sql: Sql, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["watch", "--source", database, "--table", "office_dogs", *ONLY, "--json"]
+    command = ["watch", "--source", documented(database), "--table", "office_dogs", *ONLY, "--json"]
     assert main(command) == 0
     value = {"after": {"id": 1, "name": "Petee"}}
     assert json.loads(capsys.readouterr().out) == {"table": "office_dogs", "key": [1], "value": value}
@@ -89,12 +90,22 @@ def test_a_schema_registry_is_only_asked_when_people_look_at_the_messages(
 
     monkeypatch.setattr(Registry, "of", opened)
     registry = "confluent_schema_registry=http://localhost:1"
-    command = ["watch", "--source", database, "--table", "office_dogs", "--format", "avro", "--set", registry]
+    command = [
+        "watch",
+        "--source",
+        documented(database),
+        "--table",
+        "office_dogs",
+        "--format",
+        "avro",
+        "--set",
+        registry,
+    ]
     assert main(command) == 2
     assert "read only: True" in capsys.readouterr().err
     options = {"confluent_schema_registry": "http://localhost:1"}
     with (
-        cdc_core.watch(source=database, tables=["office_dogs"], format="avro", options=options) as rows,
+        cdc_core.watch(source=documented(database), tables=["office_dogs"], format="avro", options=options) as rows,
         pytest.raises(ConfigError, match="read only: False"),
     ):
         next(rows)
@@ -105,7 +116,7 @@ def test_a_changefeed_of_a_file_is_watched_without_its_sink(
 ) -> None:
     file = tmp_path / "shop.toml"
     file.write_text(
-        f'[changefeed.dogs]\nsource = "{database}"\ntables = ["office_dogs"]\nsink = "file://{tmp_path}/out"\n'
+        f'[changefeed.dogs]\nsource = "{documented(database)}"\ntables = ["office_dogs"]\nsink = "file://{tmp_path}/out"\n'
         '[changefeed.dogs.options]\ninitial_scan = "only"\npartition_format = "flat"\n'
     )
     assert main(["watch", str(file)]) == 0
@@ -118,7 +129,7 @@ def test_a_changefeed_of_a_file_needs_no_sink_to_be_watched(
     database: str, sql: Sql, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "shop.toml"
-    file.write_text(f'[changefeed.dogs]\nsource = "{database}"\ntables = ["office_dogs"]\n')
+    file.write_text(f'[changefeed.dogs]\nsource = "{documented(database)}"\ntables = ["office_dogs"]\n')
     assert main(["watch", str(file), *ONLY]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
     for command in ("run", "check", "preview"):
@@ -127,7 +138,7 @@ def test_a_changefeed_of_a_file_needs_no_sink_to_be_watched(
 
 
 def test_an_interrupt_ends_it_and_leaves_nothing(database: str, sql: Sql) -> None:
-    command = [sys.executable, "-m", "cdc_core", "watch", "--source", database, "--table", "office_dogs"]
+    command = [sys.executable, "-m", "cdc_core", "watch", "--source", documented(database), "--table", "office_dogs"]
     options = ("--set", "resolved=true", "--set", "updated=true")
     child = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert child.stdout is not None

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import psycopg
 import pytest
+from cdc_testing.documented_role import ROLE
 
 from cdc_core.cli.main import main
 from cdc_core.config.resolve import resolve
@@ -27,7 +28,7 @@ def uri(database: str) -> str:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE orders (id int PRIMARY KEY)")
         connection.execute("DROP ROLE IF EXISTS archivist")
-        connection.execute(f"CREATE ROLE archivist SUPERUSER LOGIN PASSWORD '{PASSWORD}'")
+        connection.execute(f"CREATE ROLE archivist REPLICATION LOGIN PASSWORD '{PASSWORD}' IN ROLE {ROLE}")
     return f"postgresql://archivist:{quote(PASSWORD, safe='')}@{parts['host']}:{parts['port']}/{parts['dbname']}"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 from cdc_rangefeed_postgres.history import PostgresHistory
+from cdc_testing.documented_role import documented
 from cdc_testing.local_engine import LocalEngine, resolved_feed
 from cdc_testing.postgres import Sql, clock
 
@@ -44,7 +45,7 @@ def sql(database: str) -> Iterator[Sql]:
 @pytest.fixture
 def feed(database: str, sql: Sql, tmp_path: Path) -> Iterator[LocalEngine]:
     """The changefeed of shop.toml after a run, without Spark; its source still needs it to be dropped."""
-    (tmp_path / "shop.toml").write_text(TOML.format(database=database, directory=tmp_path))
+    (tmp_path / "shop.toml").write_text(TOML.format(database=documented(database), directory=tmp_path))
     resolved = resolved_feed(database, f"file://{tmp_path}/out", "orders", name="orders")
     engine = LocalEngine(resolved, tmp_path / ".cdc")
     with closing(engine.store):

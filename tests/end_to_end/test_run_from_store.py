@@ -13,6 +13,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.documented_role import ROLE
 from cdc_testing.files import last_resolved
 from cdc_testing.fixtures import fresh_database
 
@@ -69,7 +70,7 @@ def test_a_run_elsewhere_goes_on_by_the_store_alone(
         connection.execute("CREATE TABLE items (id int PRIMARY KEY, note text)")
         connection.execute("INSERT INTO items SELECT n, 'first' FROM generate_series(1, 100) n")
         connection.execute("DROP ROLE IF EXISTS keeper")
-        connection.execute(f"CREATE ROLE keeper SUPERUSER LOGIN PASSWORD '{PASSWORD}'")
+        connection.execute(f"CREATE ROLE keeper REPLICATION LOGIN PASSWORD '{PASSWORD}' IN ROLE {ROLE}")
         cdc(here, "items.toml", "--state", store)
         assert sorted(delivered(files)) == [(n, "first") for n in range(1, 101)]
         before = last_resolved(files)

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import psycopg
 import pytest
+from cdc_testing.documented_role import ROLE
 from cdc_testing.object_stores import BUCKET, S3_SECRET, SeaweedFS
 from cdc_testing.runs import Feed
 
@@ -22,7 +23,7 @@ def uri(database: str) -> str:
         connection.execute("CREATE TABLE orders (id int PRIMARY KEY)")
         connection.execute("INSERT INTO orders SELECT generate_series(1, 10)")
         connection.execute("DROP ROLE IF EXISTS vaultkeeper")
-        connection.execute(f"CREATE ROLE vaultkeeper SUPERUSER LOGIN PASSWORD '{PASSWORD}'")
+        connection.execute(f"CREATE ROLE vaultkeeper REPLICATION LOGIN PASSWORD '{PASSWORD}' IN ROLE {ROLE}")
     return f"postgresql://vaultkeeper:{quote(PASSWORD, safe='')}@{parts['host']}:{parts['port']}/{parts['dbname']}"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.documented_role import documented
 from cdc_testing.fixtures import fresh_database
 from cdc_testing.local_engine import LocalEngine, resolved_feed
 from cdc_testing.postgres import Sql, clock
@@ -131,7 +132,7 @@ def test_each_shard_has_its_own_slot_and_drop_removes_all(
         assert names[0] != names[1]
         for uri in databases:
             capsys.readouterr()
-            assert main(["drop", uri, "--orphans", "--state", str(tmp_path / "state"), "--yes"]) == 0
+            assert main(["drop", documented(uri), "--orphans", "--state", str(tmp_path / "state"), "--yes"]) == 0
             assert "there are no orphans" in capsys.readouterr().out
     feed = feed.for_attempt(feed_id=known.feed_id, epoch=9)
     with closing(feed.open_rangefeed()) as rangefeed:

@@ -8,6 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.documented_role import documented
 from cdc_testing.fixtures import fresh_database
 from cdc_testing.nodes import Nodes
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.slow
 def test_a_node_runs_what_a_statement_creates(
     postgres_server: EmbeddedPostgres, database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "source").write_text(database)
+    (tmp_path / "source").write_text(documented(database))
 
     def sql(store: str, text: str) -> dict[str, str]:
         source = f"${{file:{tmp_path}/source}}"

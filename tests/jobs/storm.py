@@ -13,9 +13,10 @@ TESTS = Path(__file__).parents[1]
 sys.path[0] = str(TESTS)  # as pytest's `pythonpath` does
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH", "")]))
 
-from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres  # noqa: E402
 from cdc_sink_kafka.demo.servers import KafkaBroker  # noqa: E402
+from cdc_testing.copied_postgres import CopiedPostgres  # noqa: E402
 from cdc_testing.node_storm import EVENTS, Storm  # noqa: E402
+from cdc_testing.versions import binaries_of  # noqa: E402
 
 _SOURCE = {"fsync": "off", "max_connections": "400", "max_replication_slots": "60", "max_wal_senders": "60"}
 """Each job has a slot and may have a temporary copy and a connection that follows the log."""
@@ -33,12 +34,14 @@ def main() -> int:
     parser.add_argument("--directory", type=Path, help="keeps logs and files; default: a temporary one")
     parser.add_argument("--no-kafka", action="store_true", help="files only")
     parser.add_argument("--only", action="append", choices=EVENTS, help="begin with this event; may be repeated")
+    parser.add_argument("--postgres", type=int, metavar="MAJOR", help="version of the source; default: the newest")
     options = parser.parse_args()
+    binaries = None if options.postgres is None else binaries_of(options.postgres)
     with ExitStack() as stack:
         directory = options.directory and options.directory.absolute()
         if directory is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="storm")))
-        source = stack.enter_context(EmbeddedPostgres(settings=_SOURCE))
+        source = stack.enter_context(CopiedPostgres(settings=_SOURCE, binaries=binaries))
         broker = None if options.no_kafka else stack.enter_context(KafkaBroker(settings=_BROKER))
         storm = stack.enter_context(
             Storm(

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.documented_role import documented
 from cdc_testing.fixtures import fresh_database
 from cdc_testing.nodes import Nodes
 from cdc_testing.rest_rig import Rest, serving_rest_at
@@ -34,7 +35,7 @@ def rows(directory: Path) -> set[tuple[int, str]]:
 
 def test_a_changefeed_lives_by_requests_alone(nodes: Nodes, database: str, tmp_path: Path) -> None:
     files, secret = tmp_path / "files", tmp_path / "source"
-    secret.write_text(database)
+    secret.write_text(documented(database))
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE things (id int PRIMARY KEY, v text)")
         connection.execute("CREATE TABLE more (id int PRIMARY KEY, v text)")

@@ -8,6 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.documented_role import documented
 from cdc_testing.fixtures import fresh_database
 from cdc_testing.nodes import Nodes
 
@@ -28,7 +29,7 @@ def test_each_run_scans_the_table_and_succeeds(
     with psycopg.connect(database, autocommit=True) as sql:
         sql.execute("CREATE TABLE orders (id int PRIMARY KEY)")
         sql.execute("INSERT INTO orders SELECT generate_series(1, 5)")
-        (tmp_path / "source").write_text(database)
+        (tmp_path / "source").write_text(documented(database))
         files, file = tmp_path / "files", tmp_path / "shop.toml"
         file.write_text(TOML.format(source=tmp_path / "source", files=files))
         with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store, spark=False) as nodes:

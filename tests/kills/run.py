@@ -16,7 +16,7 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 sys.path.insert(0, str(TESTS))  # as pytest's `pythonpath` does
 
-from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres  # noqa: E402
+from cdc_testing.copied_postgres import CopiedPostgres  # noqa: E402
 from cdc_testing.kill_run import KillRun  # noqa: E402
 from cdc_testing.object_stores import SeaweedFS  # noqa: E402
 
@@ -27,7 +27,7 @@ def main() -> int:
     shutil.rmtree(directory, ignore_errors=True)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
     with ExitStack() as stack:
-        postgres = stack.enter_context(EmbeddedPostgres(settings={"fsync": "off"}))
+        postgres = stack.enter_context(CopiedPostgres(settings={"fsync": "off"}))
         store = stack.enter_context(SeaweedFS()) if options.sink == "s3" else None
         sink = f"file://{directory}/files" if store is None else store.uri(f"kills/{options.seed}")
         run = KillRun(directory, postgres.uri(), sink, store=store, seed=options.seed, spark=not options.without_spark)

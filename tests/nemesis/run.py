@@ -19,8 +19,8 @@ from typing import TypeVar
 TESTS = Path(__file__).parents[1]
 sys.path.insert(0, str(TESTS))  # as pytest's `pythonpath` does
 
-from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres  # noqa: E402
 from cdc_sink_kafka.demo.servers import KafkaBroker, SchemaRegistry  # noqa: E402
+from cdc_testing.copied_postgres import CopiedPostgres  # noqa: E402
 from cdc_testing.engine_bugs import BUGS  # noqa: E402
 from cdc_testing.kept_spark import KeptSpark  # noqa: E402
 from cdc_testing.nemesis import Outcome  # noqa: E402
@@ -127,7 +127,7 @@ def _rig(directory: Path, sink_uri: str | None) -> Iterator[NemesisRig]:
         yield NemesisRig(
             directory,
             spark,
-            postgres=_once(lambda: stack.enter_context(EmbeddedPostgres(settings={"fsync": "off"}))),
+            postgres=_once(lambda: stack.enter_context(CopiedPostgres(settings={"fsync": "off"}))),
             kafka=_once(lambda: stack.enter_context(KafkaBroker())),
             registry=_once(lambda: stack.enter_context(SchemaRegistry())),
             sinks={} if sink_uri is None else {_scheme(sink_uri): sink_uri},

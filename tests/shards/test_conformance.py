@@ -9,7 +9,11 @@ import psycopg
 import pytest
 from cdc_conformance.rangefeeds import CAPABILITIES, RangefeedConformance
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
-from cdc_testing.sharded_postgres import other_shard, two_shards
+from cdc_rangefeed_postgres.options import PostgresOptions
+from cdc_testing.documented_role import documented, grant_database
+from cdc_testing.sharded_postgres import TwoWriters, other_shard, two_shards
+
+from cdc_core import SourceWriterContext
 
 
 @pytest.mark.slow
@@ -30,14 +34,21 @@ class TestShards(RangefeedConformance):
         other = other_shard(database)
         name = other.rpartition("/")[2]
         with psycopg.connect(postgres_server.uri(), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
-            yield database
+            connection.execute(f"CREATE DATABASE {name} OWNER postgres")
+            grant_database(connection, name)
+            yield documented(database)
             slots = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = %s"
             connection.execute(
                 "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", [name]
             )
             connection.execute(slots, [name])
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+    @pytest.fixture
+    def source_writer(self, rangefeed_uri: str, database: str) -> Iterator[TwoWriters]:
+        writer = TwoWriters(SourceWriterContext(uri=database, options=PostgresOptions()))
+        yield writer
+        writer.close()
 
     @pytest.fixture
     def rangefeed_options(self) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ import json
 
 import psycopg
 import pytest
+from cdc_testing.documented_role import documented
 from cdc_testing.kept_spark import KeptSpark
 
 from cdc_core import BadRowError, watch
@@ -18,7 +19,7 @@ def test_a_query_is_watched_through_a_change_of_its_table(database: str, kept_sp
     with psycopg.connect(database, autocommit=True) as sql, kept_spark.lent():
         sql.execute("CREATE TABLE t (id int PRIMARY KEY, n numeric(4,1))")
         sql.execute("INSERT INTO t SELECT g, g FROM generate_series(1, 3) g")
-        with watch(source=database, query=query) as rows:
+        with watch(source=documented(database), query=query) as rows:
             scanned = [json.loads(next(rows).value or b"") for _ in range(2)]
             assert [(row["id"], row["tenth"]) for row in scanned] == [(2, 5), (3, pytest.approx(10 / 3))]
             sql.execute("UPDATE t SET n = 4 WHERE id < 3")

@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from cdc_testing.documented_role import documented
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.pages import Page
 
@@ -26,7 +27,7 @@ def test_the_examples_run(
         connection.execute("INSERT INTO items VALUES (1)")
     (tmp_path / "feeds.toml").write_text(
         "".join(
-            f'[changefeed.{table}]\nsource = "{database}"\ntables = ["public.{table}"]\nsink = "file://{tmp_path}/out"\n'
+            f'[changefeed.{table}]\nsource = "{documented(database)}"\ntables = ["public.{table}"]\nsink = "file://{tmp_path}/out"\n'
             for table in ("orders", "items")
         )
     )
@@ -34,7 +35,7 @@ def test_the_examples_run(
     names: dict[str, Any] = {}
     with kept_spark.lent():
         for number, example in enumerate(PAGE.blocks("python")):
-            text = example.replace("postgresql://user@host:5432/shop", database)
+            text = example.replace("postgresql://user@host:5432/shop", documented(database))
             text = text.replace("/data/out", f"{tmp_path}/{number}").replace("/var/lib/cdc", f"{tmp_path}/state")
             exec(compile(text, f"example {number}", "exec"), names)
             if number == 0:

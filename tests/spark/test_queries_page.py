@@ -12,6 +12,7 @@ import pytest
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.options import JsonOptions
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.documented_role import documented
 from cdc_testing.evaluating import answers, planned
 from cdc_testing.feeding import feed_of
 from cdc_testing.fixtures import fresh_database
@@ -80,6 +81,8 @@ def test_check_and_explain_show_columns_mistakes_and_plans(database: str, tmp_pa
 
 def _cdc(command: str, database: str, directory: Path, query: str) -> subprocess.CompletedProcess[str]:
     file = directory / "check.toml"
-    file.write_text(f"[changefeed.c]\nsource = '{database}'\nquery = '''{query}'''\nsink = 'file://{directory}/out'\n")
+    file.write_text(
+        f"[changefeed.c]\nsource = '{documented(database)}'\nquery = '''{query}'''\nsink = 'file://{directory}/out'\n"
+    )
     process = [sys.executable, "-m", "cdc_core", command, str(file)]
     return subprocess.run(process, capture_output=True, text=True, check=False, timeout=300)

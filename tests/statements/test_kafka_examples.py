@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from cdc_testing.documented_role import documented
 from cdc_testing.kafka_fixtures import Kafka
 from sqlalchemy import make_url
 
@@ -61,7 +62,7 @@ def test_the_examples_of_the_manual_run_or_are_refused_by_name(
 ) -> None:
     monkeypatch.setenv("CDC_STORE", str(tmp_path / "store"))
     monkeypatch.setenv("PASSWORD", str(make_url(database).password))
-    source = database.replace(str(make_url(database).password), "${PASSWORD}")
+    source = documented(database).replace(str(make_url(database).password), "${PASSWORD}")
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(TABLES)
 

@@ -16,6 +16,7 @@ import pytest
 from cdc_conformance.rows import INT8, TEXT, Change, table
 from cdc_conformance.rows import rows as rows_of
 from cdc_schema_registry import Registry
+from cdc_testing.documented_role import documented
 from cdc_testing.kafka_fixtures import Registry as Server
 from cdc_testing.postgres import Sql
 from cdc_testing.runs import eventually
@@ -45,7 +46,7 @@ def previewed(
 ) -> list[Previewed]:
     feed = Changefeed(
         name="orders",
-        source=database,
+        source=documented(database),
         tables=("orders",),
         sink=sink,
         format=format_,
@@ -165,7 +166,7 @@ def test_the_command_prints_messages_and_says_that_nothing_was_sent(
 ) -> None:
     file = tmp_path / "shop.toml"
     file.write_text(
-        f'[changefeed.orders]\nsource = "{database}"\ntables = ["orders"]\nsink = "kafka://u:hush@127.0.0.1:1"\n'
+        f'[changefeed.orders]\nsource = "{documented(database)}"\ntables = ["orders"]\nsink = "kafka://u:hush@127.0.0.1:1"\n'
         '[changefeed.orders.options]\nextra_headers = { team = "hush" }\nheaders_json_column_name = "h"\n'
     )
     assert main(["preview", str(file), "--rows", "1"]) == 0

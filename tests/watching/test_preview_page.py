@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from cdc_testing.documented_role import documented
 from cdc_testing.pages import Page
 
 from cdc_core.cli.main import cdc, main
@@ -35,7 +36,7 @@ def test_the_examples_are_real(
         sql.execute("INSERT INTO orders VALUES (1, 9.9), (2, 1), (3, 5)")
     monkeypatch.chdir(tmp_path)
     Path("shop.toml").write_text(
-        f'[changefeed.orders]\nsource = "{database}"\ntables = ["orders"]\nsink = "kafka://127.0.0.1:1"\n'
+        f'[changefeed.orders]\nsource = "{documented(database)}"\ntables = ["orders"]\nsink = "kafka://127.0.0.1:1"\n'
         '[changefeed.orders.options]\ntopic_prefix = "shop_"\nextra_headers = { team = "billing" }\nupdated = true\n'
     )
     arguments, expected = example("preview")
@@ -43,11 +44,13 @@ def test_the_examples_are_real(
     assert timeless(capsys.readouterr().out).splitlines() == [timeless(line) for line in expected]
 
     _, expected = example("watch")
-    assert main(["watch", "--source", database, "--table", "office_dogs", "--set", "initial_scan=only"]) == 0
+    assert (
+        main(["watch", "--source", documented(database), "--table", "office_dogs", "--set", "initial_scan=only"]) == 0
+    )
     assert capsys.readouterr().out.splitlines() == expected[:2]
 
     (code,) = PAGE.blocks("python")
-    exec(code.replace("postgresql://user@host:5432/shop", database), {})
+    exec(code.replace("postgresql://user@host:5432/shop", documented(database)), {})
     assert capsys.readouterr().out.splitlines()[0].startswith("orders b'[1]' b'")
 
 

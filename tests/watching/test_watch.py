@@ -21,6 +21,7 @@ from cdc_encoder_json.encoder import JsonEncoder
 from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_rangefeed_postgres.scan_rounds import ScanRounds
 from cdc_rangefeed_postgres.snapshot import SnapshotMaker
+from cdc_testing.documented_role import documented
 from cdc_testing.imports import loaded_by
 from cdc_testing.postgres import Sql, clock, table_of
 from cdc_testing.runs import eventually
@@ -68,7 +69,7 @@ def state_of(rows: list[WatchedRow]) -> dict[tuple[Any, ...], Any]:
 
 
 def test_messages_are_those_of_a_changefeed_without_a_sink(database: str, sql: Sql) -> None:
-    with watch(source=database, tables=["t"], options={"resolved": True, "updated": True}) as rows:
+    with watch(source=documented(database), tables=["t"], options={"resolved": True, "updated": True}) as rows:
         scanned = [next(rows) for _ in range(3)]
         assert scanned[0].table == "t"
         assert [row.key for row in scanned] == [b"[1]", b"[2]", b"[3]"]
@@ -90,7 +91,7 @@ def test_messages_are_those_of_a_changefeed_without_a_sink(database: str, sql: S
 
 
 def test_a_scan_ends_by_itself_and_leaves_nothing(database: str, sql: Sql) -> None:
-    rows = list(watch(source=database, tables=["t"], options=ONLY))
+    rows = list(watch(source=documented(database), tables=["t"], options=ONLY))
     assert state_of(rows) == {(number,): {"id": number, "v": "a"} for number in (1, 2, 3)}
     nothing_is_left(sql)
 
@@ -98,7 +99,7 @@ def test_a_scan_ends_by_itself_and_leaves_nothing(database: str, sql: Sql) -> No
 def test_an_end_time_ends_it_with_everything_before(database: str, sql: Sql) -> None:
     end = clock(database).wall + 4_000_000_000
     options = {"end_time": str(end), "initial_scan": "no", "resolved": True}
-    rows = watch(source=database, tables=["t"], options=options)
+    rows = watch(source=documented(database), tables=["t"], options=options)
     seen = [next(rows)]
     sql.execute("INSERT INTO t VALUES (9, 'late')")
     in_time = clock(database).wall < end
@@ -110,19 +111,19 @@ def test_an_end_time_ends_it_with_everything_before(database: str, sql: Sql) -> 
 
 def test_a_consumer_that_fails_or_forgets_leaves_nothing(database: str, sql: Sql) -> None:
     def fail() -> None:
-        with watch(source=database, tables=["t"]) as rows:
+        with watch(source=documented(database), tables=["t"]) as rows:
             raise LookupError(next(rows))
 
     with pytest.raises(LookupError):
         fail()
     nothing_is_left(sql)
-    next(watch(source=database, tables=["t"]))
+    next(watch(source=documented(database), tables=["t"]))
     gc.collect()
     nothing_is_left(sql)
 
 
 def test_another_thread_may_close_it(database: str, sql: Sql) -> None:
-    rows = watch(source=database, tables=["t"], options={"initial_scan": "no"})
+    rows = watch(source=documented(database), tables=["t"], options={"initial_scan": "no"})
     seen: list[WatchedRow] = []
     thread = threading.Thread(target=lambda: seen.extend(rows))
     thread.start()
@@ -135,8 +136,8 @@ def test_another_thread_may_close_it(database: str, sql: Sql) -> None:
 
 
 def test_a_killed_process_leaves_nothing(database: str, sql: Sql) -> None:
-    code = f"import cdc_core\nfor row in cdc_core.watch(source={database!r}, tables=['t']): print(row, flush=True)"
-    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    code = "import cdc_core, sys\nfor row in cdc_core.watch(source=sys.argv[1], tables=['t']): print(row, flush=True)"
+    child = subprocess.Popen([sys.executable, "-c", code, documented(database)], stdout=subprocess.PIPE)
     assert child.stdout is not None
     assert b"WatchedRow" in child.stdout.readline()
     assert len(left(sql)) >= 3
@@ -151,14 +152,14 @@ def test_what_a_killed_server_kept_is_dropped_by_the_next_run(database: str, sql
     sql.execute(f"CREATE PUBLICATION {name} FOR TABLE t")
     sql.execute(f"COMMENT ON PUBLICATION {name} IS 'changefeed watch temporary'")
     sql.execute("CREATE PUBLICATION cdc_watch_temporary_ba9876543210 FOR TABLE t")
-    list(watch(source=database, tables=["t"], options=ONLY))
+    list(watch(source=documented(database), tables=["t"], options=ONLY))
     eventually("the end", lambda: left(sql) == ["cdc_watch_temporary_ba9876543210"])
 
 
 def test_runs_do_not_drop_what_others_that_are_alive_have(database: str, sql: Sql) -> None:
-    with watch(source=database, tables=["t"]) as first:
+    with watch(source=documented(database), tables=["t"]) as first:
         next(first)
-        assert len(list(watch(source=database, tables=["t"], options=ONLY))) == 3
+        assert len(list(watch(source=documented(database), tables=["t"], options=ONLY))) == 3
         sql.execute("INSERT INTO t VALUES (4, 'd')")
         assert [next(first).key for _ in range(3)][-1] == b"[4]"
 
@@ -185,7 +186,7 @@ def test_rows_that_move_before_the_snapshot_of_a_scan_are_not_missed(
         request(maker)
 
     monkeypatch.setattr(SnapshotMaker, "request", move_and_request)
-    rows = list(watch(source=database, tables=["t", "p"], options={**ONLY, "full_table_name": True}))
+    rows = list(watch(source=documented(database), tables=["t", "p"], options={**ONLY, "full_table_name": True}))
     assert moved
     for table in ("t", "p"):
         mine = [row for row in rows if (row.table or "").endswith(f".{table}")]
@@ -203,7 +204,7 @@ def test_a_consumer_that_takes_no_rows_holds_back_the_source(database: str, sql:
 
     options = {**ONLY, "fetch_size": "64KB"}
     feed = resolve_without_sink(
-        Changefeed(name="w", source=database, tables=("t",), options=options), PluginHost.load()
+        Changefeed(name="w", source=documented(database), tables=("t",), options=options), PluginHost.load()
     )
     items = TemporaryRun(temporary(feed), evaluation=Counting(), check=lambda _: None).items()
     for number in range(1, 4):
@@ -231,7 +232,11 @@ def test_a_failure_that_a_retry_cures_repeats_the_step(
 
     monkeypatch.setattr(ScanRounds, "use", lose_the_connections)
     options = {**ONLY, "retry_backoff": "10ms"}
-    assert state_of(list(watch(source=database, tables=["t"], options=options))).keys() == {(1,), (2,), (3,)}
+    assert state_of(list(watch(source=documented(database), tables=["t"], options=options))).keys() == {
+        (1,),
+        (2,),
+        (3,),
+    }
     assert failed
 
 
@@ -252,12 +257,12 @@ def test_a_failure_of_the_first_start_or_of_the_encoder_is_retried_and_outages_d
     monkeypatch.setattr(PostgresRangefeed, "start", failing_at_first("start", PostgresRangefeed.start))
     monkeypatch.setattr(JsonEncoder, "encode", failing_at_first("encode", JsonEncoder.encode))
     options = {**ONLY, "retry_backoff": "1ms", "max_attempts": 2}
-    assert len(list(watch(source=database, tables=["t"], options=options))) == 3
+    assert len(list(watch(source=documented(database), tables=["t"], options=options))) == 3
     assert failing == {"start": 0, "encode": 0}
 
 
 def test_a_lost_slot_is_an_error_and_not_a_gap(database: str, sql: Sql) -> None:
-    with watch(source=database, tables=["t"], options={"retry_backoff": "10ms"}) as rows:
+    with watch(source=documented(database), tables=["t"], options={"retry_backoff": "10ms"}) as rows:
         for _ in range(3):
             next(rows)
         sql.execute(
@@ -277,7 +282,7 @@ def test_a_slot_that_was_made_beforehand_is_read_and_stays_where_it_is(database:
         sql.execute("INSERT INTO t VALUES (4, 'd')")
         before = sql.execute("SELECT confirmed_flush_lsn FROM pg_replication_slots").fetchall()
         options = {"slot_name": "mine", "publication_name": "mine", "initial_scan": "no"}
-        with watch(source=database, tables=["t"], options=options) as rows:
+        with watch(source=documented(database), tables=["t"], options=options) as rows:
             assert next(rows).key == b"[4]"
             sql.execute("INSERT INTO t VALUES (5, 'e')")
             assert next(rows).key == b"[5]"
@@ -286,7 +291,7 @@ def test_a_slot_that_was_made_beforehand_is_read_and_stays_where_it_is(database:
             "2020-01-01T00:00:00Z": "that replication slot mine has,",
         }
         for cursor, words in cursors.items():
-            early = watch(source=database, tables=["t"], options=options | {"cursor": cursor})
+            early = watch(source=documented(database), tables=["t"], options=options | {"cursor": cursor})
             with early, pytest.raises(ConfigError, match=words):
                 next(early)
         eventually("the end of the copy", lambda: sorted(left(sql)) == ["mine", "mine"])
@@ -298,13 +303,13 @@ def test_a_slot_that_was_made_beforehand_is_read_and_stays_where_it_is(database:
 def test_the_sink_of_a_changefeed_is_checked_and_not_used(database: str, sql: Sql) -> None:
     feed = Changefeed(
         name="orders",
-        source=database,
+        source=documented(database),
         tables=("t",),
         sink="kafka://localhost:1",
         options={**ONLY, "topic_prefix": "shop_"},
     )
     assert [row.table for row in watch(feed)] == ["t"] * 3
-    wrong = Changefeed(name="orders", source=database, tables=("t",), sink="kafka://localhost:1?colour=red")
+    wrong = Changefeed(name="orders", source=documented(database), tables=("t",), sink="kafka://localhost:1?colour=red")
     with pytest.raises(OptionError, match="colour"):
         watch(wrong)
 
@@ -318,17 +323,17 @@ def refused(text: str) -> Iterator[None]:
 def test_what_cannot_be_watched_is_said_at_once(database: str, sql: Sql) -> None:
     with refused("needs a changefeed, or a source"):
         watch()
-    feed = Changefeed(name="a", source=database, tables=("t",))
+    feed = Changefeed(name="a", source=documented(database), tables=("t",))
     with refused("not both"):
-        watch(feed, source=database)
+        watch(feed, source=documented(database))
     with refused("needs messages, which encoder 'parquet' does not write"):
-        watch(source=database, tables=["t"], format="parquet", options=ONLY)
+        watch(source=documented(database), tables=["t"], format="parquet", options=ONLY)
     with refused("no table 'absent'|absent"):
-        next(watch(source=database, tables=["absent"]))
+        next(watch(source=documented(database), tables=["absent"]))
     sql.execute("CREATE SCHEMA other")
     sql.execute("CREATE TABLE other.t (id int PRIMARY KEY)")
     with refused("could not be told apart; set the option full_table_name"):
-        next(watch(source=database, tables=["public.t", "other.t"]))
+        next(watch(source=documented(database), tables=["public.t", "other.t"]))
     assert left(sql) == []
 
 
@@ -358,7 +363,7 @@ def test_a_watch_that_was_never_started_reads_nothing() -> None:
 def test_a_section_masks_what_is_watched_without_spark(database: str, sql: Sql) -> None:
     sections = {"t": {"columns": {"include": ["id", "v"]}, "mask": {"v": "hash"}}}
     options = {**ONLY, "mask_key": "a-key-of-many-characters"}
-    changefeed = Changefeed(name="c", source=database, tables=("t",), table=sections, options=options)
+    changefeed = Changefeed(name="c", source=documented(database), tables=("t",), table=sections, options=options)
     with watch(changefeed) as rows:
         found = [json.loads(row.value)["after"] for row in rows]
     digest = hmac.new(b"a-key-of-many-characters", b"a", "sha256").hexdigest()

@@ -11,6 +11,7 @@ import pytest
 from cdc_testing import scripted
 from cdc_testing.browsing import Browser
 from cdc_testing.components import plugin, source_of
+from cdc_testing.documented_role import documented
 from cdc_testing.local_engine import LocalEngine
 from cdc_testing.page_rig import HOSTILE, deployment, served
 from cdc_testing.scripted import Script
@@ -136,7 +137,7 @@ def test_a_preview_shows_messages_and_leaves_nothing_behind(
         connection.execute("CREATE TABLE shelf (id int PRIMARY KEY, label text)")
         connection.execute("INSERT INTO shelf VALUES (1, %s), (2, 'plain')", [HOSTILE])
     [password] = uri_secrets(database)
-    source, out = database.replace(password, "${DB}"), tmp_path / "out"
+    source, out = documented(database).replace(password, "${DB}"), tmp_path / "out"
     with served(deployment(store, plugins, DB=password)) as server:
         browser = Browser(server.address.port)
         values = {"name": "shelf", "source": source, "tables": "public.shelf", "sink": f"file://{out}"}

@@ -15,6 +15,7 @@ import psutil
 import psycopg
 import pytest
 from cdc_testing.browsing import Browser
+from cdc_testing.documented_role import documented
 from cdc_testing.rest_rig import ENVIRON, Rest, config, rest_plugins, serving_rest
 from cdc_testing.runs import eventually
 from cdc_testing.scripted import Script
@@ -162,7 +163,7 @@ def test_messages_of_a_query_are_shown_as_others_are(database: str, tmp_path: Pa
         connection.execute("CREATE TABLE orders (id int PRIMARY KEY, amount int)")
         connection.execute("INSERT INTO orders VALUES (1, 4), (2, 0), (3, -1), (4, 5)")
     [password] = uri_secrets(database)
-    wanted = {"connector.class": "cdc.Changefeed", "source": database.replace(password, "${DB}")}
+    wanted = {"connector.class": "cdc.Changefeed", "source": documented(database).replace(password, "${DB}")}
     wanted |= {"sink": "kafka://127.0.0.1:1", "extra_headers.by": "${DB}"}
     query = "SELECT id, 100 / amount AS share FROM orders WHERE amount >= 0"
     with serving_rest(tmp_path / "store", plugins=PluginHost.load(), DB=password) as rest:

@@ -15,6 +15,7 @@ from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_testing.copied_postgres import CopiedPostgres
+from cdc_testing.documented_role import ROLE, documented
 from cdc_testing.postgres import Sql
 
 from cdc_core import ConfigError, RangefeedContext
@@ -22,7 +23,12 @@ from cdc_core import ConfigError, RangefeedContext
 
 def context_of(uri: str, *tables: str, **more: Any) -> RangefeedContext:
     return RangefeedContext(
-        changefeed="orders", feed_id="00aa11bb22cc", uri=uri, tables=tables, options=PostgresOptions(), **more
+        changefeed="orders",
+        feed_id="00aa11bb22cc",
+        uri=documented(uri),
+        tables=tables,
+        options=PostgresOptions(),
+        **more,
     )
 
 
@@ -134,6 +140,7 @@ def test_replication_slots_and_wal_senders_must_be_free(caplog: pytest.LogCaptur
     settings = {"fsync": "off", "max_replication_slots": "1", "max_wal_senders": "0"}
     with CopiedPostgres(settings=settings) as server, psycopg.connect(server.uri(), autocommit=True) as sql:
         sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
+        sql.execute(f"GRANT EXECUTE ON FUNCTION pg_log_standby_snapshot() TO {ROLE}")
         assert refusal(server.uri(), "t") == (
             "the server has 1 free replication slots, but the changefeed needs 2. Run ALTER SYSTEM SET "
             "max_replication_slots = 11; and restart the server, or drop unused slots"

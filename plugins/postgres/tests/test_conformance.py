@@ -10,9 +10,14 @@ import psycopg
 import pytest
 from cdc_conformance.rangefeeds import CAPABILITIES, RangefeedConformance
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_rangefeed_postgres.options import PostgresOptions
+from cdc_rangefeed_postgres.writer import PostgresWriter
+from cdc_testing.documented_role import documented
 from cdc_testing.postgres import Sql
 from psycopg import sql as text
 from psycopg.conninfo import conninfo_to_dict
+
+from cdc_core import SourceWriterContext
 
 
 class ClosedDatabase:
@@ -46,7 +51,13 @@ class TestPostgres(RangefeedConformance):
 
     @pytest.fixture
     def rangefeed_uri(self, database: str) -> str:
-        return database
+        return documented(database)
+
+    @pytest.fixture
+    def source_writer(self, database: str) -> Iterator[PostgresWriter]:
+        writer = PostgresWriter(SourceWriterContext(uri=database, options=PostgresOptions()))
+        yield writer
+        writer.close()
 
     @pytest.fixture
     def rangefeed_options(self) -> Mapping[str, Any]:

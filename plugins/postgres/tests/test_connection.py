@@ -18,6 +18,7 @@ from cdc_rangefeed_postgres.planner import PostgresPlanner
 from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_rangefeed_postgres.reader import PostgresReader
 from cdc_testing.copied_postgres import CopiedPostgres
+from cdc_testing.documented_role import ROLE, documented
 from cdc_testing.feeding import feed_of
 from cdc_testing.postgres import Sql
 
@@ -36,7 +37,7 @@ LIMIT = StepLimit(rows=1000, bytes=1 << 20)
 
 def context_of(uri: str) -> RangefeedContext:
     return RangefeedContext(
-        changefeed="orders", feed_id="00aa11bb22cc", uri=uri, tables=("t",), options=PostgresOptions()
+        changefeed="orders", feed_id="00aa11bb22cc", uri=documented(uri), tables=("t",), options=PostgresOptions()
     )
 
 
@@ -167,16 +168,16 @@ def test_a_changefeed_continues_after_a_crash_of_the_server() -> None:
 def test_a_revoked_privilege_is_terminal(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
     sql.execute("INSERT INTO t VALUES (1)")
-    sql.execute("CREATE ROLE reader LOGIN SUPERUSER PASSWORD 'x'")
+    sql.execute(f"CREATE ROLE reader LOGIN REPLICATION PASSWORD 'x' IN ROLE {ROLE}")
     uri = f"postgresql://reader:x@{database.split('@')[1]}"
     try:
         with feed_of(database, "t") as admin, feed_of(uri, "t", feed_id=admin.context.feed_id) as feed:
             feed.start()
             slices = feed.plan_scan()
-            sql.execute("ALTER ROLE reader NOSUPERUSER REPLICATION")
+            sql.execute(f"REVOKE {ROLE} FROM reader")
             with pytest.raises(TerminalRangefeedError, match=r"permission denied for table t\. Run `cdc check`"):
                 list(feed.reader.read(slices[0]))
-            sql.execute("ALTER ROLE reader SUPERUSER")
+            sql.execute(f"GRANT {ROLE} TO reader")
     finally:
         sql.execute("DROP OWNED BY reader")
         sql.execute("DROP ROLE reader")
@@ -186,7 +187,7 @@ def test_no_secret_is_in_errors_reprs_logs_or_tokens(database: str, sql: Sql, ca
     caplog.set_level(logging.DEBUG)
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
     sql.execute("INSERT INTO t VALUES (1)")
-    sql.execute(f"CREATE ROLE keeper LOGIN SUPERUSER PASSWORD '{SECRET}'")
+    sql.execute(f"CREATE ROLE keeper LOGIN REPLICATION PASSWORD '{SECRET}' IN ROLE {ROLE}")
     place = database.split("@")[1]
     uri = f"postgresql://keeper:{quote(SECRET, safe='')}@{place}"
     seen: list[str] = []

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from cdc_testing.documented_role import documented
 from cdc_testing.feeding import Feed, feed_of
 from cdc_testing.postgres import Sql
 
@@ -23,7 +24,9 @@ def table(sql: Sql) -> None:
 @pytest.fixture
 def file(tmp_path: Path, database: str) -> Path:
     path = tmp_path / "shop.toml"
-    path.write_text(f'[changefeed.test]\nsource = "{database}"\ntables = ["t"]\nsink = "file://{tmp_path}/out"\n')
+    path.write_text(
+        f'[changefeed.test]\nsource = "{documented(database)}"\ntables = ["t"]\nsink = "file://{tmp_path}/out"\n'
+    )
     return path
 
 
@@ -35,7 +38,8 @@ def store(tmp_path: Path) -> ProgressStore:
 @pytest.fixture
 def feed(database: str, store: ProgressStore) -> Iterator[Feed]:
     """A changefeed that was started and stopped, and that the store knows."""
-    known = store.register("test", {"source": database, "tables": ["t"], "sink": "file:///out", "format": "json"})
+    definition = {"source": documented(database), "tables": ["t"], "sink": "file:///out", "format": "json"}
+    known = store.register("test", definition)
     with feed_of(database, "t", feed_id=known.feed_id) as feed:
         store.save("test", store.begin_attempt("test"), Progress(token=feed.start()))
         feed.close()
@@ -71,7 +75,7 @@ def test_slots_and_publications_of_changefeeds_are_listed_and_no_others(database
     assert mine.retained_bytes >= 0
     assert not mine.active
     sql.execute("SELECT pg_drop_replication_slot('other')")
-    with psycopg.connect(database, application_name=f"cdc/test/{feed.context.feed_id}/planner"):
+    with psycopg.connect(documented(database), application_name=f"cdc/test/{feed.context.feed_id}/planner"):
         assert listed(feed)[2].active, "a slot is free between two steps"
 
 
@@ -90,7 +94,7 @@ def test_a_store_is_cleaned_when_the_server_is_gone(
     file: Path, store: ProgressStore, database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gone = "postgresql://u@127.0.0.1:1/d"
-    file.write_text(file.read_text().replace(database, gone))
+    file.write_text(file.read_text().replace(documented(database), gone))
     store.register("test", {"source": gone, "tables": ["t"], "sink": "file:///out", "format": "json"})
     assert main(["drop", str(file), "--yes"]) == 1
     assert "use --forget-only if the source no longer exists" in capsys.readouterr().err
@@ -109,12 +113,12 @@ def test_orphans_are_dropped_except_those_in_use(
     alike = "cdc_orders_202401011200"
     sql.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [alike])
     known = f"cdc_test_{feed.context.feed_id}"
-    with psycopg.connect(database, application_name="cdc/busy/aaaaaaaaaaaa/reader"):
-        assert main(["drop", "--orphans", database, "--state", str(tmp_path / ".cdc"), "--yes"]) == 0
+    with psycopg.connect(documented(database), application_name="cdc/busy/aaaaaaaaaaaa/reader"):
+        assert main(["drop", "--orphans", documented(database), "--state", str(tmp_path / ".cdc"), "--yes"]) == 0
     assert remaining(sql) == sorted([used, alike, known, known])
     shown = capsys.readouterr().out
     assert f"  in use, stays: {used} (replication slot of changefeed 'busy', retains " in shown
     assert "  dropped: cdc_lost_bbbbbbbbbbbb (replication slot and publication of changefeed 'Lost', retains " in shown
     assert f"  perhaps of another program, stays without --only {alike}: {alike} (replication slot" in shown
-    assert main(["drop", "--orphans", database, "--only", used, "--only", alike, "--yes"]) == 0
+    assert main(["drop", "--orphans", documented(database), "--only", used, "--only", alike, "--yes"]) == 0
     assert remaining(sql) == [known, known]
