@@ -127,6 +127,7 @@ def is_retrying(rest: Rest, capsys: Capture, text: str, at: str | None) -> None:
     for path in ("/ui", "/ui/changefeeds/orders"):
         assert '<span class="state warn">retrying</span>' in page(rest, path)
         assert text in page(rest, path)
+    assert not re.search(r'class="station \w+ good"', page(rest, "/ui/changefeeds/orders"))
     status = rest.get("/connectors/orders/status")
     for each in (status["connector"], *status["tasks"]):
         assert (each["state"], each["trace"]) == ("RUNNING", text)

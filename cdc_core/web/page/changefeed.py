@@ -206,7 +206,7 @@ def _stations(report: Report, measured: Measurement) -> list[Station]:
                 place=place,
                 share=share_text(measured.shares[stage]) if stage in measured.shares else UNKNOWN,
                 waits=waiting,
-                tone="warn" if waiting and waiting_for else "good" if status else "rest",
+                tone="warn" if waiting and waiting_for else "good" if status and report.retrying is None else "rest",
             )
         )
     return stations
