@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.documented_role import OWNER
 from cdc_testing.fixtures import fresh_database
 from cdc_testing.nodes import Nodes
-from cdc_testing.postgres import documented_role
 
 from cdc_core.store.reports import Report, reports
 from cdc_core.telemetry import metrics
@@ -22,17 +23,16 @@ def test_a_job_retries_until_a_step_is_saved_also_while_attempts_run(
 ) -> None:
     with psycopg.connect(database, autocommit=True) as sql:
         sql.execute("CREATE TABLE orders (id int PRIMARY KEY)")
-        with (
-            documented_role(sql, "orders") as uri,
-            fresh_database(postgres_server) as store,
-            Nodes(tmp_path / "nodes", store, spark=False) as nodes,
-        ):
-            role = psycopg.conninfo.conninfo_to_dict(uri)["user"]
+        sql.execute("CREATE ROLE forgetful LOGIN REPLICATION PASSWORD 'secret'")
+        sql.execute(f"GRANT {OWNER} TO forgetful")
+        sql.execute(f"GRANT CREATE ON DATABASE {sql.info.dbname} TO forgetful")
+        uri = re.sub("//[^@]*@", "//forgetful:secret@", database)
+        with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store, spark=False) as nodes:
             seen: list[Report] = []
 
             def change(password: str) -> None:
-                sql.execute(f"ALTER ROLE {role} PASSWORD '{password}'")
-                sql.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", [role])
+                sql.execute(f"ALTER ROLE forgetful PASSWORD '{password}'")
+                sql.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'forgetful'")
 
             def until(what: str, condition: Callable[[Report], bool]) -> Report:
                 """Return what is seen when *condition* holds; `seen` has all that was seen before."""
