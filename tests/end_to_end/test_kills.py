@@ -53,39 +53,26 @@ def finish(kept_spark: KeptSpark) -> Finish:
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_when_the_driver_is_killed_during_the_initial_scan(
+def test_nothing_is_lost_when_the_driver_is_killed_during_the_initial_scan_and_while_it_follows_the_log(
     database: str, tmp_path: Path, finish: Finish
 ) -> None:
     chance = random.Random(1)
     open_bank(database, filler=30_000)
     with Feed(tmp_path, database, TABLES, options=SMALL_STEPS) as feed, Bank(database):
-        for _ in range(2):
-            feed.start()
-            target = files(feed) + chance.randint(1, 12)
-            feed.until("more files", lambda target=target: files(feed) >= target)  # type: ignore[misc]
-            feed.until("a step that is saved", lambda: scanned(feed) > 0)
-            feed.kill_driver()
+        feed.start()
+        target = chance.randint(1, 12)
+        feed.until("files", lambda: files(feed) >= target)
+        feed.until("a step that is saved", lambda: scanned(feed) > 0)
+        feed.kill_driver()
+        feed.start()
+        feed.until("a resolved mark", lambda: bool(last_resolved(feed.files)))
+        more = files(feed) + chance.randint(1, 10)
+        feed.until("more files", lambda: files(feed) >= more)
+        feed.kill_driver()
     finish(feed, database)
     begins = [tuple(map(int, found)) for found in re.findall(r"scan begins at (\d+) of (\d+)", feed.log())]
     assert begins[0][0] == 0
     assert any(0 < done < total for done, total in begins[1:]), begins
-
-
-@pytest.mark.slow
-def test_nothing_is_lost_when_the_driver_is_killed_while_it_follows_the_log(
-    database: str, tmp_path: Path, finish: Finish
-) -> None:
-    chance = random.Random(2)
-    open_bank(database)
-    with Feed(tmp_path, database, TABLES) as feed, Bank(database):
-        for _ in range(2):
-            feed.start()
-            before = last_resolved(feed.files)
-            feed.until("a resolved mark", lambda before=before: last_resolved(feed.files) > before)  # type: ignore[misc]
-            target = files(feed) + chance.randint(1, 10)
-            feed.until("more files", lambda target=target: files(feed) >= target)  # type: ignore[misc]
-            feed.kill_driver()
-    finish(feed, database)
 
 
 @pytest.mark.slow

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import psycopg
 import pytest
-from benchmarks.processes import Usage, watched
 from cdc_testing.kafka_fixtures import Kafka
 from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.peaks import peaks, peaks_of_scan_and_log
 from cdc_testing.runs import Feed
 
 from cdc_core.delivery.dead_letters import row_of
@@ -32,17 +31,6 @@ def lines(directory: Path) -> list[dict[str, Any]]:
     """Return `after` of every line of the files, in the order of their names."""
     paths = sorted(directory.rglob("*.ndjson"), key=lambda path: path.name)
     return [json.loads(line)["after"] for path in paths for line in path.read_text().splitlines()]
-
-
-def peaks(feed: Feed) -> dict[str, int]:
-    """Run to the end and return the largest process of each role, in bytes."""
-    feed.start("--once")
-    assert feed.process is not None
-    with watched(feed.process.pid, every_s=0.1) as usage:
-        assert feed.wait() == 0, feed.log_tail()
-    found: dict[str, int] = Usage.peak_by_role(usage)
-    sys.stderr.write(f"{ {role: peak // MB for role, peak in found.items()} }\n")
-    return found
 
 
 @pytest.mark.parametrize("format_", ["json", "parquet"])
@@ -93,16 +81,14 @@ def test_unchanged_values_are_looked_up_within_bounded_memory(database: str, tmp
         with Feed(tmp_path, database, ["items"], format_="avro", options={"unchanged_toast": "lookup"}) as feed:
             for number in range(count):
                 connection.execute("INSERT INTO items VALUES (%s, 1, %b)", [number, bytes_of(size)])
-            scan = peaks(feed)
-            connection.execute("UPDATE items SET n = 2")
-            log = peaks(feed)
+            found = peaks_of_scan_and_log(feed, connection, database, "UPDATE items SET n = 2")
     sizes = sorted(path.stat().st_size for path in feed.files.rglob("*.avro"))
     assert sum(sizes) > 2 * count * size
-    assert max(*scan.values(), *log.values()) < 700 * MB
+    assert max(found.values()) < 700 * MB
 
 
 def test_kafka_refuses_a_large_row_by_name_and_its_dead_letter_has_it_whole(
-    database: str, tmp_path: Path, kafka_broker: Kafka, topic_prefix: str
+    database: str, tmp_path: Path, kept_spark: KeptSpark, kafka_broker: Kafka, topic_prefix: str
 ) -> None:
     size = 150 * MB
     sink = f"kafka://{kafka_broker.bootstrap_servers}?topic_prefix={topic_prefix}"
@@ -110,8 +96,7 @@ def test_kafka_refuses_a_large_row_by_name_and_its_dead_letter_has_it_whole(
         connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, n bigint, body bytea)")
         connection.execute("INSERT INTO items VALUES (1, 1, '\\x01'), (2, 2, %b), (3, 3, '\\x03')", [bytes_of(size)])
         with Feed(tmp_path, database, ["items"], sink=sink) as feed:
-            feed.start("--once")
-            assert feed.wait() == 1
+            assert feed._run_here(kept_spark, "--once") == 1
         said = feed.log().splitlines()[-1]
         assert "the row of table public.items with key {'id': 2}, updated " in said
         assert "was refused by sink 'kafka' (stage sink): " in said

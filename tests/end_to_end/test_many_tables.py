@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
-import signal
-import sys
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
 import pytest
-from benchmarks.processes import watched
-from cdc_testing.files import last_resolved
 from cdc_testing.kept_spark import KeptSpark
-from cdc_testing.postgres import clock
+from cdc_testing.peaks import peaks, peaks_of_scan_and_log
 from cdc_testing.runs import Feed
 
 pytestmark = pytest.mark.slow
@@ -24,21 +18,6 @@ MB = 1_000_000
 TABLES = 2000
 COLUMNS = 1600
 ROWS = 1_000_000
-
-
-def peaks(feed: Feed, work: Callable[[], None] | None = None) -> dict[str, int]:
-    """Run to the end, or while *work* is done, and return the largest process of each role, in bytes."""
-    started = time.monotonic()
-    feed.start(*(["--once"] if work is None else []))
-    assert feed.process is not None
-    with watched(feed.process.pid, every_s=0.1) as usage:
-        if work is not None:
-            work()
-            feed.process.send_signal(signal.SIGTERM)
-        assert feed.wait() == 0, feed.log_tail()
-    found = usage.peak_by_role()
-    sys.stderr.write(f"{time.monotonic() - started:.1f} s { {role: peak // MB for role, peak in found.items()} }\n")
-    return found
 
 
 def delivered(feed: Feed) -> Counter[str]:
@@ -56,15 +35,13 @@ def test_a_transaction_over_two_thousand_tables(database: str, tmp_path: Path) -
                 " EXECUTE format('INSERT INTO items_%s VALUES (1, %s), (2, %s)', n, n, n); END LOOP; END $$"
             )
         with Feed(tmp_path, database, ["public.*"]) as feed:
-            scan = peaks(feed)
-            assert delivered(feed).total() == 2 * TABLES
-            connection.execute(
+            change = (
                 f"DO $$ BEGIN FOR n IN 0..{TABLES - 1} LOOP"
                 " EXECUTE format('UPDATE items_%s SET n = -n WHERE id = 1', n); END LOOP; END $$"
             )
-            log = peaks(feed)
+            found = peaks_of_scan_and_log(feed, connection, database, change)
     assert delivered(feed).total() == 3 * TABLES
-    assert max(*scan.values(), *log.values()) < 700 * MB
+    assert max(found.values()) < 700 * MB
 
 
 def test_a_table_with_as_many_columns_as_there_can_be(database: str, tmp_path: Path) -> None:
@@ -76,14 +53,7 @@ def test_a_table_with_as_many_columns_as_there_can_be(database: str, tmp_path: P
             " FROM generate_series(1, 1000) n"
         )
         with Feed(tmp_path, database, ["items"]) as feed:
-
-            def update() -> None:
-                feed.until("the scan", lambda: bool(last_resolved(feed.files)))
-                connection.execute("UPDATE items SET column_7 = -column_7")
-                now = clock(database)
-                feed.until("the updated rows", lambda: last_resolved(feed.files) >= now)
-
-            found = peaks(feed, update)
+            found = peaks_of_scan_and_log(feed, connection, database, "UPDATE items SET column_7 = -column_7")
     rows = [
         json.loads(line)["after"]
         for path in sorted(feed.files.rglob("*.ndjson"), key=lambda path: path.name)
