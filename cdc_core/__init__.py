@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from cdc_core.rangefeed import Rangefeed, RangefeedContext, Token
     from cdc_core.readback.reader import ChangeReader
     from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
+    from cdc_core.remedies import LIST_AGAIN, RUN_AGAIN
     from cdc_core.resolved_sink import Covered, ResolvedSink
     from cdc_core.restriction import Comparison, Restriction
     from cdc_core.rows import Op, RowBatch, shown_key
@@ -98,8 +99,10 @@ if TYPE_CHECKING:
 __all__ = [
     "EVENTS_TYPE",
     "EVENT_TYPE",
+    "LIST_AGAIN",
     "MB",
     "METADATA_MEMBER",
+    "RUN_AGAIN",
     "SOURCE_MEMBERS",
     "START_OVER",
     "UNAVAILABLE_MEMBER",
@@ -250,6 +253,7 @@ _NAMES = {
     "cdc_core.rangefeed": "Rangefeed RangefeedContext Token",
     "cdc_core.readback.reader": "ChangeReader",
     "cdc_core.registrations": "EncoderRegistration RangefeedRegistration SinkRegistration",
+    "cdc_core.remedies": "LIST_AGAIN RUN_AGAIN",
     "cdc_core.resolved_sink": "Covered ResolvedSink",
     "cdc_core.restriction": "Comparison Restriction",
     "cdc_core.rows": "Op RowBatch shown_key",

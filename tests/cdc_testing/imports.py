@@ -14,6 +14,7 @@ __all__ = ["LAYERS", "ROOT", "core_violations", "cycles", "imported_by", "loaded
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS: tuple[tuple[str, ...], ...] = (
+    ("remedies",),
     ("timestamp", "span", "locality", "schema", "errors", "masking"),
     ("frontier", "rows", "uris", "schema_change", "placement"),
     ("option_values",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdc_core.remedies import LIST_AGAIN, RUN_AGAIN
+from cdc_core import LIST_AGAIN, RUN_AGAIN
 
 __all__ = ["NEW_SLOT", "READ_ANEW", "START_AGAIN"]
 

@@ -7,8 +7,7 @@ from collections.abc import Collection
 
 from confluent_kafka import Uuid
 
-from cdc_core import CdcError, TerminalSinkError
-from cdc_core.remedies import RUN_AGAIN
+from cdc_core import RUN_AGAIN, CdcError, TerminalSinkError
 from cdc_sink_kafka.admin import Administrator
 from cdc_sink_kafka.clients import Settings
 from cdc_sink_kafka.failures import Failure
