@@ -150,8 +150,9 @@ class UnplannedSchemaError(RestartError):
         schema: dict[str, Any] | None = None,
         retry_after_s: float | None = None,
         outage: bool = True,
+        repairable: bool = False,
     ) -> None:
-        super().__init__(message, retry_after_s=retry_after_s, outage=outage)
+        super().__init__(message, retry_after_s=retry_after_s, outage=outage, repairable=repairable)
         self.schema = schema or {}
 
 

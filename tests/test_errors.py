@@ -39,6 +39,16 @@ def test_the_wait_crosses_too() -> None:
     assert waiting.retry_after_s == 2.5
 
 
+@pytest.mark.parametrize("repairable", [False, True])
+@pytest.mark.parametrize("cls", CLASSES)
+def test_what_someone_repairs_elsewhere_crosses_too(cls: type[CdcError], repairable: bool) -> None:
+    error = cls("it failed")
+    error.repairable = repairable
+    back = from_wire(to_wire(error))
+    assert back is not None
+    assert back.repairable is repairable
+
+
 def test_an_error_of_a_plugins_own_class_arrives_as_the_one_that_it_is_derived_from() -> None:
     class FullShelfError(RetryableSinkError):
         pass

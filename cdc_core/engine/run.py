@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +31,7 @@ from cdc_core.engine.requests import RescanRequests, TraceRequests
 from cdc_core.engine.resolved_marks import emit_last_resolved_mark
 from cdc_core.engine.run_events import RunEvents
 from cdc_core.engine.run_status import RunStatus, WatchError
-from cdc_core.engine.saved_progress import SavedProgress, has_advanced, saved_steps
+from cdc_core.engine.saved_progress import SavedProgress, delivered, has_advanced
 from cdc_core.engine.source_probe import SourceProbe
 from cdc_core.engine.starting import register, start_token
 from cdc_core.engine.status_sampler import StatusSampler
@@ -91,6 +91,7 @@ class Run:
         self._warm = False
         self.steady = False
         self._from: Token | None = None
+        self._before: tuple[float, Timestamp] | None = None
         self._epoch = 0
         self._events: RunEvents | None = None
         command = resume_command or f"cdc resume FILE {feed.name}"
@@ -208,13 +209,23 @@ class Run:
         self._queries.learn(error)
         if not self.steady and not repairable:
             self._patience.refuse_to_begin(error, opened=self._opened)
-        if has_advanced(self._feed.name, self._store, since=self._from):
+        if repairable:
+            advanced = self._from is not None and self._delivered() != self._before
+        else:
+            advanced = has_advanced(self._feed.name, self._store, since=self._from)
+        if advanced:
             self._patience.reset()
         return self._judge(error)
 
     def _may_be_repaired(self, error: Exception) -> bool:
         """Return whether *error* is due to a later change elsewhere: the changefeed has delivered something before."""
-        return isinstance(error, CdcError) and error.repairable and saved_steps(self._feed.name, self._store) > 0
+        return isinstance(error, CdcError) and error.repairable and any(self._delivered() or [True])
+
+    def _delivered(self) -> tuple[float, Timestamp] | None:
+        """Return what was ever delivered, as `delivered` does; None while the store is out of reach."""
+        with suppress(RetryableError):
+            return delivered(self._feed.name, self._store)
+        return None
 
     def _pause(self, reason: str, error: CdcError) -> bool:
         """Pause the changefeed for *error*; return True when it was resumed, False when told to stop before."""
@@ -301,7 +312,8 @@ class Run:
                 self._warm = True
             rangefeed = feed.open_rangefeed()
             cleanup.callback(self._quietly, rangefeed.close)
-            token = self._from = start_token(feed, self._store, rangefeed)
+            token, self._before = start_token(feed, self._store, rangefeed), self._delivered()
+            self._from = token
             moved = self._store.was_moved(feed.name)
             self._predecessors.await_calls(feed, scans=rangefeed.scan_progress(token) is not None, moved=moved)
             if moved:

@@ -17,7 +17,7 @@ from cdc_core.timestamp import Timestamp
 if TYPE_CHECKING:
     from cdc_core.store.progress import Progress, ProgressStore
 
-__all__ = ["Saved", "SavedFlag", "SavedProgress", "has_advanced", "saved_steps"]
+__all__ = ["Saved", "SavedFlag", "SavedProgress", "delivered", "has_advanced", "saved_steps"]
 
 _LOAD_S = 1.0
 """Progress is loaded this often at most, however often it is saved."""
@@ -86,6 +86,15 @@ def has_advanced(name: str, store: ProgressStore, *, since: Token | None) -> boo
         progress = store.load(name)
         return since is not None and progress is not None and progress.token != since
     return False
+
+
+def delivered(name: str, store: ProgressStore) -> tuple[float, Timestamp]:
+    """Return how many rows were ever delivered, and the last mark. Raises: RetryableError.
+
+    A source may save steps without rows, for example to begin a scan, and more of them in each attempt.
+    """
+    progress = store.load(name)
+    return (0.0, Timestamp()) if progress is None else (progress.tally.value(metrics.ROWS), progress.emitted)
 
 
 def saved_steps(name: str, store: ProgressStore) -> float:

@@ -148,6 +148,28 @@ def test_one_refused_row_among_many(
     assert "422: the key [4711] is refused" in letter["error"]
 
 
+def test_a_password_that_is_refused_ends_a_first_run_and_is_waited_for_later(
+    database: str, tmp_path: Path, kept_spark: KeptSpark, webhook_server: WebhookServer
+) -> None:
+    path = webhook_server.new_path()
+    wrong = {"status": 401, "text": "wrong password"}
+    chosen = options(webhook_server, resolved=False)
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, n int)")
+        connection.execute("INSERT INTO items VALUES (1, 1)")
+        with Feed(tmp_path, database, ["items"], sink=webhook_server.uri(path), options=chosen) as feed:
+            with webhook_server.failing(wrong):
+                assert feed._run_here(kept_spark, "--once") == 1
+            assert "answer 401: wrong password. Check webhook_auth_header" in feed.log().splitlines()[-1]
+            feed.once(kept_spark)
+            connection.execute("INSERT INTO items VALUES (2, 2)")
+            with webhook_server.failing(wrong, wrong):
+                feed.once(kept_spark)
+    assert "(failure 2 of this step for this reason; " in feed.log()
+    assert [row["after"]["id"] for row in items(webhook_server, path)] == [1, 2]
+    assert len(webhook_server.requests(path)) == 5
+
+
 def test_an_initial_scan_is_sent_as_csv(
     database: str, tmp_path: Path, kept_spark: KeptSpark, webhook_server: WebhookServer
 ) -> None:

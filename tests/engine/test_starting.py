@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 from cdc_testing.components import encoder, host, rangefeed, sink
+from cdc_testing.stored import DEFINITION
 
-from cdc_core import Changefeed, ConfigError, Rangefeed, TableName, TableSchema, Token
+from cdc_core import Changefeed, ConfigError, Rangefeed, TableName, TableSchema, Timestamp, Token
 from cdc_core.config.resolve import resolve
+from cdc_core.engine.saved_progress import delivered
 from cdc_core.engine.starting import register, start_token
-from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core.store.progress import Progress, ProgressStore, store_url
 
 
 class Growing(Rangefeed):
@@ -47,3 +49,16 @@ def test_a_table_that_joins_is_checked_like_those_at_the_first_start(tmp_path: P
         saved = store.load("orders")
         assert saved is not None
         assert saved.token == {"tables": 1}
+
+
+def test_steps_without_rows_and_marks_deliver_nothing(tmp_path: Path) -> None:
+    with closing(ProgressStore(store_url(tmp_path))) as store:
+        store.register("orders", DEFINITION)
+        epoch = store.begin_attempt("orders")
+        assert not any(delivered("orders", store))
+        store.save("orders", epoch, Progress(token={"n": 1}, counters={"steps": 3}))
+        assert not any(delivered("orders", store)), "an initial scan has begun, and no more"
+        store.save_emitted("orders", epoch, Timestamp(5))
+        assert any(delivered("orders", store))
+        store.save("orders", epoch, Progress(token={"n": 2}, counters={"steps": 4, "rows": 1}))
+        assert delivered("orders", store) == (1, Timestamp(5))
