@@ -14,10 +14,11 @@ import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.audit import replay
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.documented_role import ROLE
 from cdc_testing.files import last_resolved
 from cdc_testing.fixtures import fresh_database
 from cdc_testing.nodes import Nodes
-from cdc_testing.postgres import Sql, clock, documented_role
+from cdc_testing.postgres import Sql, clock
 
 from cdc_core.cli.main import main
 
@@ -137,16 +138,13 @@ def test_a_job_waits_for_the_password_that_was_changed(
 ) -> None:
     with psycopg.connect(database, autocommit=True) as sql:
         sql.execute("CREATE TABLE orders (id int PRIMARY KEY)")
-        with (
-            documented_role(sql, "orders") as uri,
-            fresh_database(postgres_server) as store,
-            Nodes(tmp_path / "nodes", store, spark=False) as nodes,
-        ):
-            role = psycopg.conninfo.conninfo_to_dict(uri)["user"]
+        sql.execute(f"CREATE ROLE mislaid LOGIN REPLICATION PASSWORD 'secret' IN ROLE {ROLE}")
+        uri = re.sub("//[^@]*@", "//mislaid:secret@", database)
+        with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store, spark=False) as nodes:
 
             def change(password: str) -> None:
-                sql.execute(f"ALTER ROLE {role} PASSWORD '{password}'")
-                sql.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", [role])
+                sql.execute(f"ALTER ROLE mislaid PASSWORD '{password}'")
+                sql.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'mislaid'")
 
             nodes.begin("one")
             nodes.create("orders", uri, ["public.orders"], f"file://{tmp_path / 'files'}")
