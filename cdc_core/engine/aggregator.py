@@ -32,8 +32,10 @@ from cdc_core.engine.reports import SliceReport
 from cdc_core.engine.row_limit import refusal_of, refused_row
 from cdc_core.engine.time_range import EVERYTHING, TimeRange
 from cdc_core.errors import ContractError, RetryableError, to_wire
+from cdc_core.options import counted
 from cdc_core.rangefeed import Token
 from cdc_core.rows import RowBatch
+from cdc_core.schema import TableName
 from cdc_core.sink import Sink, SliceInfo
 from cdc_core.slice_reader import SliceReader, SpanMark
 from cdc_core.step_planner import Slice
@@ -48,9 +50,12 @@ __all__ = ["ReaderDiedError", "read_slice", "write_slice"]
 class ReaderDiedError(MaskedError):
     """The rows of a slice ended without its end. Another attempt of the same task repairs it."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows: int = 0, table: TableName | None = None) -> None:
+        where = "before its first row" if table is None else f"after {counted(rows, 'row')}, the last of table {table}"
         error = RetryableError(
-            "the process that read a slice died before the slice's end; the step is repeated", outage=False
+            f"the process that read a slice died {where}; the step is repeated. If the kernel has killed it for its"
+            " memory, give the host more, or lower max_row_bytes",
+            outage=False,
         )
         super().__init__(f"{error} {to_wire(error)}")
 
@@ -160,12 +165,12 @@ def write_slice(
     started = time.monotonic()
     info: SliceInfo | None = None
     end: dict[str, object] | None = None
-    rows, again = 0, task_attempt > 0
+    rows, table, again = 0, None, task_attempt > 0
     followed: FollowedChanges | None = None
     for kind, value in waited_for(unpack(batches)):
         if isinstance(value, RowBatch):
             _require_inside(info, end)
-            rows += len(value)
+            rows, table = rows + len(value), value.schema.name
             for part in (value,) if routing is None else routing.parted(value):
                 if isinstance(part, BadRow):
                     bad_rows.add(part)
@@ -208,7 +213,7 @@ def write_slice(
         elif kind == FAILED:
             raise MaskedError(value["error"])
     if info is None or end is None:
-        raise ReaderDiedError
+        raise ReaderDiedError(rows, table)
     if followed is not None:
         tell(followed.so_far())
     flushed = delivery.flush()
