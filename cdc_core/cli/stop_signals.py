@@ -16,13 +16,14 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def stop_signals(stop: Callable[[], object]) -> Iterator[None]:
     """Call *stop*, which takes no lock, at each of the signals during the block. Main thread only.
 
-    What is ignored stays ignored, such as SIGHUP under `nohup`.
+    SIGHUP stays ignored where it is, as under `nohup`.
     """
 
     def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         stop()
 
-    heard = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    deaf = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    heard = [number for number in STOP_SIGNALS if not (deaf and number == signal.SIGHUP)]
     saved = {number: signal.signal(number, handle) for number in heard}
     try:
         yield

@@ -243,7 +243,7 @@ def test_a_published_pipeline_runs_by_its_name(
     assert got["state_dir"] == tmp_path / ".cdc"
 
 
-def test_what_is_ignored_stays_ignored() -> None:
+def test_a_run_outlives_its_terminal_under_nohup() -> None:
     told: list[None] = []
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as `nohup` does
     try:
