@@ -32,20 +32,23 @@ pytest_plugins = [
 settings.register_profile("cdc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("cdc")
 
-_WITH_SPARK = ("tests/spark/", "tests/end_to_end/")
+_TOGETHER = {"not slow": ("tests/spark/", "tests/end_to_end/"), "slow": ("tests/clusters/",)}
+"""By the marker expression of a run, what one process runs, as it keeps a Spark or a cluster whose start is dear.
+
+With slow tests one process would have too much to do with all that keep a Spark.
+"""
 
 
 class ByCost(LoadFileScheduling):
-    """Shares the tests by file, the dearest first. All that keep a Spark go to one process, as its start is dear."""
+    """Shares the tests by file, the dearest first, but for those that belong together."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
-        return "spark" if file.startswith(_WITH_SPARK) else file
+        return "together" if file.startswith(_TOGETHER[self.config.option.markexpr]) else file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    """With slow tests one process would have too much to do with Spark: then share by file alone."""
-    return ByCost(config, log) if config.option.markexpr == "not slow" else None
+    return ByCost(config, log) if config.option.markexpr in _TOGETHER else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -54,7 +57,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if section is not None and hasattr(config, "workerinput"):
         of = budgets(section)
         files = [item.nodeid.partition("::")[0] for item in items]
-        together = _WITH_SPARK if section == "fast" else ()
+        together = _TOGETHER[config.option.markexpr]
         first = sorted(dict.fromkeys(files), key=lambda file: (not file.startswith(together), -of.get(file, 0)))
         place = {file: number for number, file in enumerate(first)}
         items.sort(key=lambda item: place[item.nodeid.partition("::")[0]])

@@ -63,8 +63,11 @@ class ClusterKills:
             self._feed.start()
         elif part == "master":
             self._await_step(token)  # its executors are enough
-            token = self._token()
+            executors = [process for worker in self._cluster.workers for process in _executors(worker)]
             self._cluster.master.start()
+            _, alive = psutil.wait_procs(executors, timeout=_LIMIT_S)  # it does not know their application
+            assert not alive, f"executors outlive the master: {alive}"
+            token = self._token()
         elif part == "worker":
             self._await_step(token)  # the other one is enough
             host.start()

@@ -17,15 +17,22 @@ if TYPE_CHECKING:
 __all__ = ["KeptSpark"]
 
 
+_holding: list[KeptSpark] = []
+"""Whose session this process has: it can have one."""
+
+
 class KeptSpark:
     """The session that runs inside `lent` share, with its JVM and Python workers; opened when the first one asks.
+
+    It has these *settings*, and so must the changefeeds have. Of several objects, the last one that was asked has one.
 
     A run still believes that it opens and closes a session of its own; one whose JVM died gets a new one. What a
     session's own settings, start, log or end have to do with needs a run outside `lent`, after `close`. Its log and
     temporary files are in a directory of its own, as those of the run that began it may be gone before the last one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        self.settings = settings or {}
         self._session: SparkSession | None = None
         self._directory: TemporaryDirectory[str] | None = None
 
@@ -42,7 +49,7 @@ class KeptSpark:
 
     def session(self) -> SparkSession:
         """Return the session, for a test that asks Spark itself."""
-        return self._open("test", {})
+        return self._open("test", self.settings)
 
     @property
     def directory(self) -> Path:
@@ -58,7 +65,11 @@ class KeptSpark:
         SparkContext._gateway.proc.kill()
 
     def close(self) -> None:
-        """End the session and its JVM; the next run starts others."""
+        """End the session of this process, also that of another object, and its JVM; the next run starts others."""
+        while _holding:
+            _holding.pop()._end()
+
+    def _end(self) -> None:
         from cdc_core.spark.session import end_jvm
 
         if self._session is not None:
@@ -71,14 +82,14 @@ class KeptSpark:
     def _open(self, name: str, spark: Mapping[str, str], **_: object) -> SparkSession:
         from cdc_core.spark.session import is_alive, open_session
 
-        assert not spark.keys() - {"spark.log.level"}, (
-            "settings need a session of their own, but for what the log tells"
-        )
+        own = {key: value for key, value in spark.items() if key != "spark.log.level"}
+        assert own == self.settings, "settings need a session of their own, but for what the log tells"
         if self._session is None or not is_alive(self._session):
             self.close()
             self._directory = TemporaryDirectory(prefix="cdc-spark-", ignore_cleanup_errors=True)
             with start_of("Spark"):
-                self._session = open_session(name, {}, log_path=self.directory / "spark.log")
+                self._session = open_session(name, self.settings, log_path=self.directory / "spark.log")
+            _holding.append(self)
         return self._session
 
     def _close_dead(self, session: SparkSession) -> None:

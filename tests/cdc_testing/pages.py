@@ -86,3 +86,15 @@ class Page:
             capture_output=True,
             text=True,
         )
+
+    def shell(self, directory: Path, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a script of bash with the commands of this installation in *directory*."""
+        return subprocess.run(
+            ["bash", "-c", script],
+            cwd=directory,
+            env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )

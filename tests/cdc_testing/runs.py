@@ -30,12 +30,19 @@ LIMIT_S = 600.0
 
 
 def eventually(what: str, condition: Callable[[], bool], *, limit_s: float = LIMIT_S, look_s: float = 0.02) -> None:
-    """Return as soon as *condition* holds. Raises: AssertionError saying *what* did not come."""
-    deadline = time.monotonic() + limit_s
+    """Return as soon as *condition* holds. Raises: AssertionError saying *what* did not come.
+
+    Of a condition that is dear to look at, most of the time is left to what it waits for.
+    """
+    began = time.monotonic()
     pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {limit_s:.0f} s for {what}"
-        pause.wait(look_s)
+    while True:
+        looked_at = time.monotonic()
+        if condition():
+            return
+        now = time.monotonic()
+        assert now < began + limit_s, f"waited {limit_s:.0f} s for {what}"
+        pause.wait(max(look_s, 2 * (now - looked_at)))
 
 
 class Feed:
@@ -127,8 +134,17 @@ class Feed:
                 status = self._run_here(spark, *arguments)
         assert status == 0, f"cdc run ended with status {status}\n{self.log_tail()}"
 
-    def during(self, spark: KeptSpark, work: Callable[[], None]) -> None:
-        """Run in this process on *spark*, do *work* in a thread once it runs, then stop it; see that both succeed."""
+    def refusal(self, spark: KeptSpark) -> str:
+        """Run in this process on *spark*, see that it ends with status 2, and return its error."""
+        assert self._run_here(spark, "--once") == 2, self.log_tail()
+        (error,) = [line for line in self.log().splitlines() if line.startswith("error: ")]
+        return error
+
+    def during(self, spark: KeptSpark, work: Callable[[], None], *, status: int = 0) -> None:
+        """Run in this process on *spark*, do *work* in a thread once it runs, then stop it; see that both succeed.
+
+        With another *status*, the run has to end with that by itself.
+        """
         failures: list[BaseException] = []
         before = self.log().count(": running")
 
@@ -146,14 +162,14 @@ class Feed:
         self._here = True
         thread.start()
         try:
-            status = self._run_here(spark)
+            ended = self._run_here(spark)
         finally:
             self._here = False
             thread.join()
             signal.signal(signal.SIGTERM, handler)
         if failures:
             raise failures[0]
-        assert status == 0, f"cdc run ended with status {status}\n{self.log_tail()}"
+        assert ended == status, f"cdc run ended with status {ended}\n{self.log_tail()}"
 
     def stop(self) -> None:
         """Stop cleanly and see that it does."""

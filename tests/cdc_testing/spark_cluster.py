@@ -15,7 +15,6 @@ import tempfile
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import repeat
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -24,14 +23,32 @@ import psutil
 import pyspark
 from cdc_sink_kafka.demo.java_process import free_port
 from cdc_testing.native_server import NativeServer
-from cdc_testing.processes import kill
+from cdc_testing.processes import kill, runs_tasks
 from cdc_testing.runs import eventually
 
-__all__ = ["Master", "SparkCluster", "Worker", "require_namespaces"]
+from cdc_core.spark.class_archive import ClassArchive
 
+__all__ = ["JAVA_OPTIONS", "LOCALITIES", "SECRET", "Master", "SparkCluster", "Worker", "require_namespaces"]
+
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""What costs a JVM the least that lives for a minute."""
+LOCALITIES = ("region=eu", "region=us")
+"""Those of the workers."""
+SECRET = "only-the-cluster-knows-it"
+_PRIVATE = {"spark.authenticate": "true", "spark.authenticate.secret": SECRET}
 _FIRST = 2
 """The last number of the first worker's address."""
-_SPARK_HOME = Path(pyspark.__file__).parent
+
+
+def _home() -> Path:
+    """Return the Spark home that goes with `_java_options`."""
+    archive = ClassArchive.find()
+    return Path(pyspark.__file__).parent if archive is None else archive.home
+
+
+def _java_options() -> str:
+    archive = ClassArchive.find()
+    return JAVA_OPTIONS if archive is None else f"{JAVA_OPTIONS} {archive.java_options()}"
 
 
 def require_namespaces() -> None:
@@ -55,7 +72,12 @@ class _Daemon(NativeServer):
         self.properties.write_text("".join(f"{name} {value}\n" for name, value in conf.items()))
 
     def environment(self) -> Mapping[str, str]:
-        return {"SPARK_HOME": str(_SPARK_HOME), "SPARK_DAEMON_MEMORY": "256m", "SPARK_NO_DAEMONIZE": "1"}
+        return {
+            "SPARK_HOME": str(_home()),
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": _java_options(),
+            "SPARK_NO_DAEMONIZE": "1",
+        }
 
     def kill(self) -> None:
         if self._process is not None:
@@ -64,7 +86,7 @@ class _Daemon(NativeServer):
         super().kill()
 
     def spark_class(self, name: str, host: str, *more: str) -> list[str]:
-        spark_class = str(_SPARK_HOME / "bin" / "spark-class")
+        spark_class = str(_home() / "bin" / "spark-class")
         where = ["--host", host, "--port", str(self.port), "--webui-port", str(self.web_port)]
         return [spark_class, name, *where, "--properties-file", str(self.properties), *more]
 
@@ -93,16 +115,15 @@ class Master(_Daemon):
 class Worker(_Daemon):
     """A worker at *host* which, with its executors, sees an empty directory of its own in place of each of *private*.
 
-    It sees the directory or file `binds[path]` in place of *path*, from its next start on. It is at *locality*.
+    It is at *locality*.
     """
 
     def __init__(
-        self, master: Master, host: str, conf: Mapping[str, str], *, private: Sequence[Path], locality: str = ""
+        self, master: Master, host: str, conf: Mapping[str, str], *, private: Sequence[Path], locality: str
     ) -> None:
         super().__init__(conf)
         self.host = host
         self.locality = locality
-        self.binds: dict[Path, Path] = {}
         self._master = master
         self._private = private
 
@@ -113,7 +134,6 @@ class Worker(_Daemon):
         options = ["--cores", "1", "--memory", "1g", "--work-dir", str(self.directory / "work"), self._master.url]
         worker = ["exec", *self.spark_class("org.apache.spark.deploy.worker.Worker", self.host, *options)]
         mounts = [["mount", "-t", "tmpfs", "tmpfs", str(path)] for path in self._private]
-        mounts += [["mount", "--bind", str(source), str(path)] for path, source in self.binds.items()]
         return _unshared(" && ".join(map(shlex.join, [*mounts, worker])))
 
     def kill(self) -> None:
@@ -130,6 +150,20 @@ class Worker(_Daemon):
         except psutil.NoSuchProcess:
             return []
 
+    @contextmanager
+    def seeing(self, path: Path, source: Path) -> Iterator[None]:
+        """Let the host see *source* in place of *path*. Its Python processes start anew for that, and at the end."""
+        self._mount("mount", "--bind", str(source), str(path))
+        try:
+            yield
+        finally:
+            self._mount("umount", "--lazy", str(path))
+
+    def _mount(self, *command: str) -> None:
+        subprocess.run(["nsenter", "--mount", "--target", str(self.pid), *command], check=True)
+        for process in filter(runs_tasks, self.processes()):
+            kill(process)
+
     def answers(self) -> bool:
         with suppress(OSError, ValueError):
             workers = self._master.state()["workers"]
@@ -138,29 +172,28 @@ class Worker(_Daemon):
 
 
 class SparkCluster:
-    """A master and *workers* workers of one core and 1 GB each, all with the settings *conf*, at these *localities*.
+    """A master and two workers of one core and 1 GB each, at LOCALITIES. Who knows SECRET may use it, encrypted.
 
     All see the directory `shared`. Of `private` each worker sees one of its own, and this process another. `first` is
-    the same for this process and the first worker, and another one for each of the others.
+    the same for this process and the first worker, and another one for the second.
     """
 
-    def __init__(
-        self, *, workers: int = 2, conf: Mapping[str, str] | None = None, localities: Sequence[str] = ()
-    ) -> None:
+    def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="cdc-cluster-"))
         self.shared, self.private, self.first = (self.directory / name for name in ("shared", "private", "first"))
         for directory in (self.shared, self.private, self.first):
             directory.mkdir()
-        self.master = Master(conf or {})
+        conf = {**_PRIVATE, "spark.network.crypto.enabled": "true"}
+        self.master = Master(conf)
         self.workers = [
             Worker(
                 self.master,
                 f"127.0.0.{number}",
-                conf or {},
+                conf,
                 private=[self.private] if number == _FIRST else [self.private, self.first],
                 locality=locality,
             )
-            for number, locality in zip(range(_FIRST, _FIRST + workers), localities or repeat("", workers), strict=True)
+            for number, locality in enumerate(LOCALITIES, start=_FIRST)
         ]
         self._running = ExitStack()
 
@@ -170,9 +203,16 @@ class SparkCluster:
         return {
             "master": self.master.url,
             "spark.driver.host": "127.0.0.1",
+            "spark.driver.extraJavaOptions": _java_options(),
+            "spark.executor.extraJavaOptions": _java_options(),
             "spark.executor.memory": "512m",
-            "spark.authenticate": "false",
+            **_PRIVATE,
         }
+
+    @property
+    def home(self) -> Path:
+        """The Spark home of a driver that has these settings."""
+        return _home()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -202,16 +242,3 @@ class SparkCluster:
         finally:
             if not worker.answers():
                 worker.start()
-
-    @contextmanager
-    def seeing(self, worker: Worker, path: Path, source: Path) -> Iterator[None]:
-        """Let *worker* see *source* in place of *path*. It is started anew for that, and at the end."""
-        worker.binds[path] = source
-        worker.kill()
-        worker.start()
-        try:
-            yield
-        finally:
-            del worker.binds[path]
-            worker.kill()
-            worker.start()

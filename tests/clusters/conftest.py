@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from cdc_conformance.simulated import SimulatedDatabase
+from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.runs import Feed
 from cdc_testing.spark_cluster import SparkCluster, require_namespaces
 
@@ -15,25 +15,44 @@ ROWS = 200
 
 
 @pytest.fixture(scope="session")
-def namespaces() -> None:
+def session_cluster() -> Iterator[SparkCluster]:
     """Skips a test where mount namespaces are not permitted, as in most containers without privileges."""
     try:
         require_namespaces()
     except (OSError, RuntimeError) as error:
         pytest.skip(str(error))
-
-
-@pytest.fixture(scope="module")
-def module_cluster(namespaces: None) -> Iterator[SparkCluster]:
     with SparkCluster() as cluster:
         yield cluster
 
 
+@pytest.fixture(scope="session")
+def session_spark(session_cluster: SparkCluster) -> Iterator[KeptSpark]:
+    up = session_cluster.master.url.removeprefix("spark://")
+    master = {"master": f"spark://127.0.0.1:9,{up}", "spark.executor.instances": "2"}
+    spark = KeptSpark({**session_cluster.settings, **master})
+    yield spark
+    spark.close()
+
+
 @pytest.fixture
-def cluster(module_cluster: SparkCluster) -> SparkCluster:
-    """Two workers with separate disks, free for an application."""
-    module_cluster.await_free()
-    return module_cluster
+def cluster(session_cluster: SparkCluster, monkeypatch: pytest.MonkeyPatch) -> SparkCluster:
+    """Two workers with separate disks."""
+    monkeypatch.setenv("SPARK_HOME", str(session_cluster.home))
+    return session_cluster
+
+
+@pytest.fixture
+def spark(cluster: SparkCluster, session_spark: KeptSpark) -> KeptSpark:
+    """A session with an executor on each worker. It knows of two masters, of which one is down."""
+    return session_spark
+
+
+@pytest.fixture
+def free_cluster(cluster: SparkCluster, session_spark: KeptSpark) -> SparkCluster:
+    """The cluster without any application."""
+    session_spark.close()
+    cluster.await_free()
+    return cluster
 
 
 @pytest.fixture
@@ -57,15 +76,17 @@ def db(cluster: SparkCluster, tmp_path: Path, make_db: Callable[[Path], Simulate
 
 
 @pytest.fixture
-def feed(cluster: SparkCluster, tmp_path: Path) -> Iterator[Callable[..., Feed]]:
-    """Makes a changefeed from a database to a directory on the cluster, in many slices."""
-    with ExitStack() as stack:
+def out(cluster: SparkCluster, tmp_path: Path) -> Path:
+    """A directory that all hosts see."""
+    return cluster.shared / f"{tmp_path.name}.out"
 
-        def make(db: SimulatedDatabase, out: Path, *, spark: dict[str, str] | None = None, **options: object) -> Feed:
-            settings = {**cluster.settings, **(spark or {})}
-            given = {"scan_chunk_rows": 10, **options}
-            return stack.enter_context(
-                Feed(tmp_path, db.uri, ["t"], options=given, spark=settings, sink=f"file://{out}")
-            )
 
-        yield make
+@pytest.fixture
+def feed(spark: KeptSpark, tmp_path: Path) -> Callable[..., Feed]:
+    """Makes a changefeed from a database to a directory, in many slices, for the session on the cluster."""
+
+    def make(db: SimulatedDatabase, out: Path, *, directory: Path = tmp_path, **options: object) -> Feed:
+        given = {"scan_chunk_rows": 10, **options}
+        return Feed(directory, db.uri, ["t"], options=given, spark=spark.settings, sink=f"file://{out}")
+
+    return make

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cdc_testing.spark_cluster import Master
+from cdc_testing.spark_cluster import JAVA_OPTIONS, Master
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +37,7 @@ spark.stop()
 
 def test_the_entrypoint_is_an_executor_for_spark(tmp_path: Path) -> None:
     """The driver is that of a standalone cluster without workers: drivers in Kubernetes speak the same protocol."""
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "JDK_JAVA_OPTIONS": JAVA_OPTIONS}
     with Master({}) as master, (tmp_path / "log").open("wb") as log:
         command = [sys.executable, "-c", DRIVER, master.url]
         driver = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)

@@ -14,6 +14,7 @@ from cdc_testing.bank import TABLES, Bank, assert_faithful, assert_faithful_kafk
 from cdc_testing.cluster_kills import ClusterKills
 from cdc_testing.fixtures import fresh_database
 from cdc_testing.kafka_fixtures import Kafka
+from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.runs import Feed
 from cdc_testing.spark_cluster import SparkCluster
 
@@ -36,8 +37,9 @@ def store(postgres_server: EmbeddedPostgres) -> Iterator[str]:
 
 
 def test_files_are_complete_and_in_order_whatever_is_killed(
-    cluster: SparkCluster, database: str, store: str, tmp_path: Path
+    free_cluster: SparkCluster, database: str, store: str, tmp_path: Path
 ) -> None:
+    cluster = free_cluster
     files = cluster.shared / tmp_path.name
     directory = cluster.private / tmp_path.name
     feed = Feed(
@@ -55,23 +57,31 @@ def test_files_are_complete_and_in_order_whatever_is_killed(
         kills.reach_now()
         feed.stop()
     assert_faithful(files, database)
+    assert "no executor has been there for 20s (executor_wait): the master spark://" in feed.log()
 
 
-def test_topics_are_complete_and_in_order_whatever_is_killed(
-    cluster: SparkCluster, database: str, store: str, kafka_broker: Kafka, topic_prefix: str, tmp_path: Path
+def test_topics_are_complete_and_in_order_when_a_worker_is_killed(
+    cluster: SparkCluster,
+    spark: KeptSpark,
+    database: str,
+    store: str,
+    kafka_broker: Kafka,
+    topic_prefix: str,
+    tmp_path: Path,
 ) -> None:
     servers = kafka_broker.bootstrap_servers
     options = {**OPTIONS, "topic_prefix": topic_prefix, "topic_partitions": 3}
     directory = cluster.private / tmp_path.name
     feed = Feed(
-        directory, database, TABLES, options=options, spark=cluster.settings, sink=f"kafka://{servers}", store=store
+        directory, database, TABLES, options=options, spark=spark.settings, sink=f"kafka://{servers}", store=store
     )
     kills = ClusterKills(cluster, feed, source=database, store=store)
     open_bank(database, filler=4_000)
-    with feed:
+
+    def work() -> None:
         with Bank(database, pause_s=0.02):
-            feed.start()
             kills.kill("worker", during="log")
         kills.reach_now()
-        feed.stop()
+
+    feed.during(spark, work)
     assert_faithful_kafka(servers, database, prefix=topic_prefix)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import psycopg
@@ -14,6 +11,7 @@ from cdc_sink_kafka.demo.java_process import free_port
 from cdc_testing.documented_role import documented
 from cdc_testing.ndjson_rows import delivered
 from cdc_testing.pages import Page
+from cdc_testing.spark_cluster import JAVA_OPTIONS
 
 pytestmark = pytest.mark.slow
 
@@ -48,21 +46,15 @@ def test_a_pinned_changefeed_runs_in_its_region_only(database: str, tmp_path: Pa
         "! cdc run nowhere.toml --once --state nowhere",
     ]
     script = "\n".join(["set -m", "trap 'kill %1 %2 %3' EXIT", "set -e", *commands])
-    done = subprocess.run(
-        ["bash", "-c", script],
-        cwd=tmp_path,
-        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    done = PAGE.shell(tmp_path, script, JDK_JAVA_OPTIONS=JAVA_OPTIONS)
     assert done.returncode == 0, done.stderr + (tmp_path / "master.log").read_text()
     assert sorted(row["key"][0] for row in delivered(tmp_path / "out", "vehicles")) == list(range(1, 501))
     assert "1 executor with " in done.stderr
     assert list((tmp_path / "us").glob("app-*")), "executors run in their worker's directory"
     assert not list((tmp_path / "eu").glob("app-*"))
-    assert "no executor began within 3s (executor_wait)" in done.stderr
+    needs = "every core of a worker, 512m of memory, 1 of resource cdc_cloud_gcp, 1 of resource cdc_region_eu-west-1"
+    assert f"no executor began within 3s (executor_wait): each needs {needs}, and the master" in done.stderr
+    assert "has 2 workers (127.0.0.2: 1 core, 1024 MB, cdc_" in done.stderr
     assert (
         "no worker has cdc_cloud_gcp and cdc_region_eu-west-1, as execution_locality asks; the tiers that"
         in done.stderr

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import psycopg
@@ -14,6 +11,7 @@ from cdc_sink_kafka.demo.java_process import free_port
 from cdc_testing.documented_role import documented
 from cdc_testing.ndjson_rows import delivered
 from cdc_testing.pages import Page
+from cdc_testing.spark_cluster import JAVA_OPTIONS
 
 pytestmark = pytest.mark.slow
 
@@ -40,15 +38,7 @@ def test_the_cluster_of_the_page_runs_its_changefeed(database: str, tmp_path: Pa
     assert kill.startswith("kill")
     script = "\n".join(["set -m", f"trap '{kill}' EXIT", "set -e", *commands[:-1]])
     script = script.replace("7077", port).replace("/tmp/orders", str(tmp_path / "out"))
-    done = subprocess.run(
-        ["bash", "-c", script],
-        cwd=tmp_path,
-        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    done = PAGE.shell(tmp_path, script, JDK_JAVA_OPTIONS=JAVA_OPTIONS)
     assert done.returncode == 0, done.stderr + (tmp_path / "master.log").read_text()
     assert sorted(row["key"][0] for row in delivered(tmp_path / "out", "orders")) == list(range(1, 501))
     assert re.search(r"[12] executors? with 2 task slots", done.stderr), done.stderr

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cdc_conformance.simulated import SimulatedDatabase
+from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.ndjson_rows import delivered
 from cdc_testing.runs import Feed
-from cdc_testing.spark_cluster import SparkCluster
+from cdc_testing.spark_cluster import LOCALITIES, SparkCluster
 
 pytestmark = pytest.mark.slow
 
-REGIONS = ("region=eu", "region=us")
 ROWS, RANGE, ROUNDS = 160, 10, 3
-
-
-@pytest.fixture
-def cluster(namespaces: None) -> Iterator[SparkCluster]:
-    """Two workers in two regions."""
-    with SparkCluster(localities=REGIONS) as cluster:
-        yield cluster
 
 
 @pytest.fixture
 def db(cluster: SparkCluster, tmp_path: Path) -> SimulatedDatabase:
     """A node in each region, both with replicas of all ranges, and the lease of every other range."""
-    db = SimulatedDatabase.create(cluster.shared / tmp_path.name, seed=3, localities=REGIONS)
+    db = SimulatedDatabase.create(cluster.shared / tmp_path.name, seed=3, localities=LOCALITIES)
     db.create_table("t")
     for id_ in range(ROWS):
         db.put("t", id=id_, n=0)
@@ -40,19 +33,19 @@ def db(cluster: SparkCluster, tmp_path: Path) -> SimulatedDatabase:
 
 
 def test_executors_read_near_ranges_and_every_row_arrives_once_and_in_order(
-    cluster: SparkCluster, db: SimulatedDatabase, feed: Callable[..., Feed]
+    spark: KeptSpark, db: SimulatedDatabase, out: Path, feed: Callable[..., Feed]
 ) -> None:
-    out = cluster.shared / "out"
-    running = feed(db, out, spark={"spark.executor.instances": "2"}, scan_chunk_rows=RANGE)
-    running.start()
-    for n in range(1, ROUNDS + 1):
-        running.until("the rows of the round", lambda n=n: len(delivered(out, "t")) >= n * ROWS)
-        with db.transaction() as txn:
-            for id_ in range(ROWS):
-                txn.put("t", id=id_, n=n)
-    running.until("all rows", lambda: len(delivered(out, "t")) >= (ROUNDS + 1) * ROWS)
-    running.stop()
+    running = feed(db, out, scan_chunk_rows=RANGE)
 
+    def work() -> None:
+        for n in range(1, ROUNDS + 1):
+            running.until("the rows of the round", lambda n=n: len(delivered(out, "t")) >= n * ROWS)
+            with db.transaction() as txn:
+                for id_ in range(ROWS):
+                    txn.put("t", id=id_, n=n)
+        running.until("all rows", lambda: len(delivered(out, "t")) >= (ROUNDS + 1) * ROWS)
+
+    running.during(spark, work)
     rows = delivered(out, "t")
     values = {id_: [row["after"]["n"] for row in rows if row["key"] == [id_]] for id_ in range(ROWS)}
     assert values == {id_: list(range(ROUNDS + 1)) for id_ in range(ROWS)}

@@ -3,40 +3,36 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import pytest
 from cdc_conformance.simulated import SimulatedDatabase
+from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.ndjson_rows import delivered
 from cdc_testing.processes import command
 from cdc_testing.runs import Feed
-from cdc_testing.spark_cluster import SparkCluster
+from cdc_testing.spark_cluster import SECRET
 
 pytestmark = pytest.mark.slow
 
 ROWS = 200
-SECRET = "only-the-cluster-knows-it"
-PRIVATE = {"spark.authenticate": "true", "spark.authenticate.secret": SECRET, "spark.network.crypto.enabled": "true"}
-
-
-@pytest.fixture
-def cluster(namespaces: None) -> Iterator[SparkCluster]:
-    """Every connection to its master and workers is authenticated and encrypted."""
-    with SparkCluster(conf=PRIVATE) as cluster:
-        yield cluster
 
 
 def test_an_encrypted_cluster_runs_a_changefeed_and_shows_its_secret_to_no_user_of_the_host(
-    cluster: SparkCluster, db: SimulatedDatabase, feed: Callable[..., Feed]
+    spark: KeptSpark, db: SimulatedDatabase, out: Path, feed: Callable[..., Feed]
 ) -> None:
-    out = cluster.shared / "out"
-    running = feed(db, out, spark={"spark.authenticate": "true", "spark.authenticate.secret": SECRET})
-    running.start()
-    running.until("all rows", lambda: len(delivered(out, "t")) >= ROWS)
-    shown = [command(process) for process in psutil.process_iter()]
+    running = feed(db, out)
+    shown: list[str] = []
+
+    def work() -> None:
+        running.until("all rows", lambda: len(delivered(out, "t")) >= ROWS)
+        shown.extend(map(command, psutil.process_iter()))
+
+    running.during(spark, work)
     assert any("--driver-url spark://" in words for words in shown)
     assert not [words for words in shown if SECRET in words]
-    running.stop()
     assert sorted(row["key"][0] for row in delivered(out, "t")) == list(range(ROWS))
-    assert subprocess.run(["grep", "-rlF", SECRET, running.state], capture_output=True).stdout == b""
+    found = subprocess.run(["grep", "-rlF", SECRET, running.state, spark.directory], capture_output=True)
+    assert found.stdout == b""
