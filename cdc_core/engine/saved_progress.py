@@ -89,12 +89,14 @@ def has_advanced(name: str, store: ProgressStore, *, since: Token | None) -> boo
 
 
 def delivered(name: str, store: ProgressStore) -> tuple[float, Timestamp]:
-    """Return how many rows were ever delivered, and the last mark. Raises: RetryableError.
+    """Return how many rows were ever delivered, and up to where all is resolved. Raises: RetryableError.
 
     A source may save steps without rows, for example to begin a scan, and more of them in each attempt.
     """
     progress = store.load(name)
-    return (0.0, Timestamp()) if progress is None else (progress.tally.value(metrics.ROWS), progress.emitted)
+    return (
+        (0.0, Timestamp()) if progress is None else (progress.tally.value(metrics.ROWS), progress.frontier.high_water)
+    )
 
 
 def saved_steps(name: str, store: ProgressStore) -> float:

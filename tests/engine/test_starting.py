@@ -10,7 +10,7 @@ import pytest
 from cdc_testing.components import encoder, host, rangefeed, sink
 from cdc_testing.stored import DEFINITION
 
-from cdc_core import Changefeed, ConfigError, Rangefeed, TableName, TableSchema, Timestamp, Token
+from cdc_core import Changefeed, ConfigError, Frontier, Rangefeed, Span, TableName, TableSchema, Timestamp, Token
 from cdc_core.config.resolve import resolve
 from cdc_core.engine.saved_progress import delivered
 from cdc_core.engine.starting import register, start_token
@@ -51,14 +51,16 @@ def test_a_table_that_joins_is_checked_like_those_at_the_first_start(tmp_path: P
         assert saved.token == {"tables": 1}
 
 
-def test_steps_without_rows_and_marks_deliver_nothing(tmp_path: Path) -> None:
+def test_what_began_and_resolved_nothing_has_delivered_nothing(tmp_path: Path) -> None:
+    frontier = Frontier([Span("shop.public.orders")])
     with closing(ProgressStore(store_url(tmp_path))) as store:
         store.register("orders", DEFINITION)
         epoch = store.begin_attempt("orders")
         assert not any(delivered("orders", store))
-        store.save("orders", epoch, Progress(token={"n": 1}, counters={"steps": 3}))
+        store.save("orders", epoch, Progress(token={"n": 1}, frontier=frontier, counters={"steps": 3}))
         assert not any(delivered("orders", store)), "an initial scan has begun, and no more"
-        store.save_emitted("orders", epoch, Timestamp(5))
+        store.save("orders", epoch, Progress(token={"n": 2}, frontier=frontier, counters={"steps": 4, "rows": 1}))
         assert any(delivered("orders", store))
-        store.save("orders", epoch, Progress(token={"n": 2}, counters={"steps": 4, "rows": 1}))
-        assert delivered("orders", store) == (1, Timestamp(5))
+        frontier.forward(Span("shop.public.orders"), Timestamp(5))
+        store.save("orders", epoch, Progress(token={"n": 3}, frontier=frontier, counters={"steps": 4}))
+        assert delivered("orders", store) == (0, Timestamp(5)), "a table without rows was read"
