@@ -74,7 +74,7 @@ def rescan(
             progress,
             feed.name,
             by_store=store is not None,
-            only=RESTING if new_slot else {"running", *RESTING},
+            only=RESTING if new_slot else {"running", "waiting", *RESTING},
             remedy=f"pause it first: `cdc pause {feed.name}`" if new_slot else "wait until it is paused",
         )
         feed = require_rescannable(progress, feed, known)

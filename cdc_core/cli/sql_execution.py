@@ -48,7 +48,11 @@ __all__ = ["SqlTarget", "changefeed_to_watch", "execute"]
 
 _LONGEST_LABEL = 22
 """Of a derived label of a schedule, which leaves space for a number."""
-_BECOMES: dict[Verb, JobState] = {"PAUSE": "pause-requested", "RESUME": "running", "CANCEL": "cancel-requested"}
+_FROM: dict[Verb, frozenset[JobState]] = {
+    "PAUSE": frozenset({"running", "waiting"}),
+    "RESUME": RESTING,
+    "CANCEL": frozenset(state for state, after in FOLLOWING.items() if "cancel-requested" in after),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +166,7 @@ def _control(store: ProgressStore, statement: ControlJobs) -> list[tuple[JobReco
     }
     names = statement.jobs
     if names is None:
-        wanted = _BECOMES[statement.verb]
-        names = tuple(job.name for job in store.jobs() if wanted in FOLLOWING[job.state])
+        names = tuple(job.name for job in store.jobs() if job.state in _FROM[statement.verb])
     return [verbs[statement.verb](name) for name in names]
 
 

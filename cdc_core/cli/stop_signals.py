@@ -16,11 +16,16 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def stop_signals(stop: Callable[[], object]) -> Iterator[None]:
     """Call *stop*, which takes no lock, at each of the signals during the block. Main thread only.
 
-    SIGHUP stays ignored where it is, as under `nohup`.
+    SIGHUP stays ignored where it is, as under `nohup`. A terminal that closes sends it twice, by the shell and by the
+    kernel: all of them are one.
     """
+    hung_up: list[int] = []
 
     def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        stop()
+        if number == signal.SIGHUP:
+            hung_up.append(number)
+        if number != signal.SIGHUP or len(hung_up) == 1:
+            stop()
 
     deaf = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     heard = [number for number in STOP_SIGNALS if not (deaf and number == signal.SIGHUP)]

@@ -344,7 +344,10 @@ class Run:
         return slots
 
     def _check_and_prepare(self) -> None:
-        """Return when the changefeed can run. Raises: as the function of that name."""
+        """Return when the changefeed can run. Raises: as the function of that name.
+
+        A check does not tell an outage from a refusal, so one that has run before waits for as long as it lasts.
+        """
 
         def check() -> None:
             check_and_prepare(self._feed, self._store, self._check_executors, self._queries.delivered)
@@ -375,7 +378,7 @@ class Run:
             except Exception as error:
                 if not passes(error):
                     raise
-                if (final := self._judge(error)) is not None:
+                if not self._may_be_repaired(error) and (final := self._judge(error)) is not None:
                     raise final from None
                 self._status.keep(self._epoch)
                 if self._wait(error, self._patience.next_wait_s(error)):

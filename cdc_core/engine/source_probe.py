@@ -17,6 +17,8 @@ _SILENT_S = 60.0
 _EVERY_S = 15.0
 _FAILURES = 3
 """So many failures in a row end the attempt."""
+_AT_ONCE_S = 1.0
+"""A failure within this time is an answer, such as that of a server with too many clients: somebody is there."""
 
 
 class SourceProbe:
@@ -48,7 +50,7 @@ class SourceProbe:
             self._failures += ["no answer"] * _FAILURES
         if len(self._failures) >= _FAILURES:
             raise RetryableRangefeedError(
-                f"nothing was read for {behind_text(now - self._saved_at)}, and the source does not answer on a new"
+                f"no step was saved for {behind_text(now - self._saved_at)}, and the source does not answer on a new"
                 f" connection: {self._failures[-1]}"
             )
         if now >= self._next_at:
@@ -57,10 +59,11 @@ class SourceProbe:
             self._asking.start()
 
     def _probe(self) -> None:
+        began = self._clock()
         try:
             self._ask()
         except Exception as error:
-            if is_outage(error):
+            if is_outage(error) and self._clock() - began >= _AT_ONCE_S:
                 self._failures.append(one_line(error))
                 return
         self._failures.clear()

@@ -11,7 +11,7 @@ from cdc_core.engine.checks import check_dead_letters, check_delivery, check_sin
 from cdc_core.engine.planned_queries import check_query
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
-from cdc_core.store.job_values import FINISHED
+from cdc_core.store.job_values import FINISHED, exists_already
 from cdc_core.store.liveness import is_alive
 from cdc_core.store.progress import ProgressStore
 from cdc_core.telemetry.log_names import logged_as
@@ -62,7 +62,7 @@ def _require_free(store: ProgressStore, name: str) -> None:
     """Return if nothing runs the changefeed. Raises: ConfigError."""
     job = store.find_job(name)
     if job is not None and job.state not in FINISHED:
-        raise ConfigError(f"changefeed '{name}' is a job already ({job.state}); choose another name")
+        raise ConfigError(exists_already(job))
     status = store.status(name)
     if job is None and status is not None and is_alive(status, now=datetime.now(UTC)):
         raise ConfigError(

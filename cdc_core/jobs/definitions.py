@@ -123,14 +123,17 @@ class Definitions:
         Called when no attempt of the job is alive, under an epoch that fences earlier ones. FencedError: session
         *node_id* has not claimed the job any more. Another one may have reverted it, and the name may be a new job's.
         """
-        feed, known, progress = self.resolve(name, to_run=False), self._store.find(name), self._store.load(name)
+        known, progress = self._store.find(name), self._store.load(name)
+        feed = None if progress is None else self.resolve(name, to_run=False)
         job = self._store.find_job(name)  # asked last: if the claim stands, all of the above is of this job
         if known is None or job is None or job.node_id != node_id:
             raise FencedError(f"job '{name}' is reverted by another node")
+        if feed is None or progress is None:
+            return  # what is to be created is saved before
         try:
             rangefeed = feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch).open_rangefeed()
             try:
-                rangefeed.drop(None if progress is None else progress.token)
+                rangefeed.drop(progress.token)
             finally:
                 with suppress(CdcError):
                     rangefeed.close()

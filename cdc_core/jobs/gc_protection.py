@@ -12,7 +12,7 @@ from cdc_core.config.interpolation import interpolate
 from cdc_core.config.resolve import canonical_names
 from cdc_core.errors import ConfigError
 from cdc_core.options import format_duration, option_names, parse_options
-from cdc_core.store.job_values import FOLLOWING, JobRecord
+from cdc_core.store.job_values import FOLLOWING, RESTING, JobRecord
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.reports import protected_since
 from cdc_core.telemetry.status import behind_text
@@ -24,6 +24,8 @@ LOOK_S = 60.0
 WARN_AFTER_S = 86_400.0
 WARN_EVERY_S = 3_600.0
 _OPTION = "gc_protect_expires_after"
+_RESTS = RESTING | {"waiting"}
+"""States in which nobody delivers what is held back. The time counts from their beginning, or from the mark."""
 _REMEDY = "the source cannot collect it; see `cdc show`, and resume or cancel the job"
 
 log = logging.getLogger(__name__)
@@ -55,30 +57,37 @@ class GcProtection:
                 continue
             age_s, most_s = now - since, float("inf")
             try:
-                most_s = expires_after(job, known[job.name].definition)
+                given, most_s = expires_after(job, known[job.name].definition)
+                if not given and age_s > most_s:
+                    age_s = min(age_s, now - self._rests_since(job))
             except ConfigError as error:
                 self._warn(job.name, now, f"cannot be cancelled by {_OPTION}", str(error))
             if age_s > most_s:
-                cancelled += self._cancel(job.name, age_s, most_s)
+                cancelled += self._cancel(job, age_s, most_s)
             elif age_s >= min(WARN_AFTER_S, most_s / 2):
                 end = "" if most_s == float("inf") else f"; otherwise it is cancelled in {behind_text(most_s - age_s)}"
                 what = f"has held back history at its source for {behind_text(age_s)}"
                 self._warn(job.name, now, what, _REMEDY + end)
         return cancelled
 
-    def _cancel(self, name: str, age_s: float, most_s: float) -> list[str]:
+    def _cancel(self, job: JobRecord, age_s: float, most_s: float) -> list[str]:
         """Cancel the job, and return its name if this node did."""
+        name = job.name
         reason = (
             f"it held back history at its source for {behind_text(age_s)}, longer than"
             f" {_OPTION} = {format_duration(most_s)}"
         )
         try:
-            self._store.cancel_job(name, reason)
-        except ConfigError:  # another node was faster, or it has ended
+            self._store.cancel_job(name, reason, only={job.state})
+        except ConfigError:  # another node was faster, someone has resumed it, or it has ended
             return []
         self._store.note_event("history_expired", name, message=reason)
         log.warning("job '%s' is cancelled: %s", name, reason)
         return [name]
+
+    def _rests_since(self, job: JobRecord) -> float:
+        """Return when the state of the job changed last, as far as that is known."""
+        return max((event.at for event in self._store.job_events(job.name)), default=job.created)
 
     def _warn(self, name: str, now: float, what: str, remedy: str) -> None:
         if now - self._warned.get(name, -WARN_EVERY_S) >= WARN_EVERY_S:
@@ -86,20 +95,19 @@ class GcProtection:
             log.warning("job '%s' %s: %s", name, what, remedy)
 
 
-def expires_after(job: JobRecord, definition: Mapping[str, Any]) -> float:
-    """Return for how many seconds the job may hold back history. A job that a node runs has only the limit that its
-    definition, as stored, gives it.
+def expires_after(job: JobRecord, definition: Mapping[str, Any]) -> tuple[bool, float]:
+    """Return whether the job's definition, as stored, limits for how long it may hold back history, and the limit in
+    seconds. The default is about jobs that rest.
 
     Raises: ConfigError when the option cannot be read, such as for a variable that this process lacks.
     """
     owner = f"changefeed '{job.name}'"
     written = definition.get("written", {}).get("options", {})
     given = canonical_names(written, option_names(ChangefeedOptions), owner=owner)
-    if _OPTION not in given and job.node is not None:
-        return float("inf")
     values = {
         name: interpolate(value, place=f"{owner}, option '{name}'", environ=os.environ)
         for name, value in given.items()
         if name == _OPTION
     }
-    return parse_options(ChangefeedOptions, values, owner=owner).gc_protect_expires_after or float("inf")
+    limit = parse_options(ChangefeedOptions, values, owner=owner).gc_protect_expires_after
+    return bool(values), (limit if limit and (values or job.state in _RESTS) else float("inf"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -47,17 +46,9 @@ class Schedules:
                 if not self._store.change_schedule(known, change):
                     continue
             _tell(known, change)
-            self._replace_failed(known, change)
             if change.start is not None:
                 started.append(change.start)
         return started
-
-    def _replace_failed(self, known: ScheduleRecord, change: ScheduleChange) -> None:
-        """Cancel the failed runs of a schedule that goes on: its next run takes their place."""
-        for run in known.runs if change.next_run is not None else ():
-            if run.state == "failed" and run.job in change.ended:
-                with suppress(ConfigError):  # someone has resumed or cancelled it meanwhile
-                    self._store.cancel_job(run.job, f"schedule '{known.name}' runs again; it had failed: {run.reason}")
 
     def create(self, wanted: ScheduleRecord, *, at_once: bool = False) -> ScheduleRecord:
         """Add the schedule and return it. The first run is *at_once*, at its `next_run`, or as its expression says.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -28,6 +28,7 @@ from cdc_core.store.job_values import (
     NodeRecord,
     Overview,
     Pending,
+    exists_already,
     job_event,
     next_state,
 )
@@ -111,11 +112,13 @@ class Jobs(Changefeeds):
         change_job(connection, job, "running", reason=reason, paused_for=None)
         connection.execute(update(job.name).values(paused=None))
 
-    def cancel_job(self, name: str, reason: str) -> JobRecord:
-        """Have the job end for good; a node drops what it holds at its source. Raises: ConfigError after its end."""
+    def cancel_job(self, name: str, reason: str, *, only: Collection[JobState] = tuple(FOLLOWING)) -> JobRecord:
+        """Have the job end for good; a node drops what it holds at its source. Raises: ConfigError after its end, or
+        when its state is not among *only*.
+        """
         with self._transaction() as connection:
             job = known_job(connection, name, locked=True)
-            if "cancel-requested" not in FOLLOWING[job.state]:
+            if job.state not in only or "cancel-requested" not in FOLLOWING[job.state]:
                 raise ConfigError(f"job '{name}' is {job.state} and cannot be cancelled")
             change_job(connection, job, "cancel-requested", reason=reason, finished=None)
             return known_job(connection, name)
@@ -347,7 +350,7 @@ class Jobs(Changefeeds):
     ) -> JobRecord:
         known = found_job(connection, name, locked=True)
         if known is not None and known.state not in FINISHED:
-            raise ConfigError(f"changefeed '{name}' is a job already ({known.state}); choose another name")
+            raise ConfigError(exists_already(known))
         if known is not None and known.state == "revert-failed":
             raise ConfigError(
                 f"job '{name}' has ended, but its source still holds what it created there; drop that with `cdc cancel"

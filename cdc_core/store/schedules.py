@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
+from cdc_core.store.job_rows import all_jobs, change_job
 from cdc_core.store.job_tables import JOBS, DatabaseNow
 from cdc_core.store.job_values import FINISHED
 from cdc_core.store.jobs import Jobs
@@ -97,6 +98,7 @@ class Schedules(Jobs):
                 return False
             connection.execute(sa.delete(SCHEDULE_RUNS).where(SCHEDULE_RUNS.c.job.in_(change.ended)))
             if change.start is not None:
+                self._cancel_failed(connection, known.name)
                 self._create_job(
                     connection,
                     change.start,
@@ -107,6 +109,13 @@ class Schedules(Jobs):
                 )
                 connection.execute(sa.insert(SCHEDULE_RUNS).values(job=change.start, schedule=known.name))
         return True
+
+    def _cancel_failed(self, connection: sa.Connection, schedule: str) -> None:
+        """Cancel the runs of the schedule that have failed: the next one, which begins anew, takes their place."""
+        failed = (JOBS.c.schedule == schedule) & (JOBS.c.state == "failed")
+        for job in all_jobs(connection, [], failed):
+            reason = f"schedule '{schedule}' runs again; it had failed: {job.reason}"
+            change_job(connection, job, "cancel-requested", reason=reason)
 
     def pause_schedule(self, name: str, reason: str) -> None:
         """Start no more jobs; running ones are not affected. Raises: ConfigError when it is unknown, or paused."""

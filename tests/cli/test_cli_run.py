@@ -160,7 +160,7 @@ def test_a_signal_stops_every_run_and_a_second_one_abandons_them(
         assert orders.stop.wait(300)
         stopped.append(feed.name)
         if len(stopped) == 2:
-            os.kill(os.getpid(), number)
+            os.kill(os.getpid(), signal.SIGTERM if number == signal.SIGHUP else number)
         assert orders.abandon.wait(300)
         return "abandoned"
 
@@ -252,3 +252,14 @@ def test_a_run_outlives_its_terminal_under_nohup() -> None:
             assert told == []
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_a_terminal_that_closes_is_one_stop() -> None:
+    """The shell and the kernel both say so."""
+    told: list[None] = []
+    with stop_signals(lambda: told.append(None)):
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert told == [None]
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert told == [None, None]

@@ -32,8 +32,9 @@ def asked(probe: SourceProbe, clock: Clock, *, until_s: float) -> None:
             asking.join(10)
 
 
-def failing(error: Exception) -> Callable[[], object]:
+def failing(error: Exception, clock: Clock, *, after_s: float = 2.0) -> Callable[[], object]:
     def ask() -> object:
+        clock.now += after_s
         raise error
 
     return ask
@@ -56,14 +57,18 @@ def test_a_long_step_of_a_source_that_answers_goes_on() -> None:
 
 def test_a_source_that_does_not_answer_ends_the_attempt() -> None:
     clock = Clock()
-    probe = SourceProbe(failing(RetryableRangefeedError("timeout expired")), clock=clock)
-    with pytest.raises(RetryableRangefeedError, match=r"nothing was read for 1 min 3\d s, .* timeout expired"):
+    probe = SourceProbe(failing(RetryableRangefeedError("timeout expired"), clock), clock=clock)
+    with pytest.raises(RetryableRangefeedError, match=r"no step was saved for 1 min 3\d s, .* timeout expired"):
         asked(probe, clock, until_s=1000)
 
 
-def test_a_refusal_is_an_answer() -> None:
+@pytest.mark.parametrize(
+    ("error", "after_s"),
+    [(ConfigError("the password is wrong"), 2.0), (RetryableRangefeedError("too many clients already"), 0.1)],
+)
+def test_a_refusal_is_an_answer(error: Exception, after_s: float) -> None:
     clock = Clock()
-    asked(SourceProbe(failing(ConfigError("the password is wrong")), clock=clock), clock, until_s=1000)
+    asked(SourceProbe(failing(error, clock, after_s=after_s), clock=clock), clock, until_s=1000)
 
 
 def test_a_question_that_hangs_is_a_failure() -> None:

@@ -77,12 +77,25 @@ def claimed(store: ProgressStore) -> None:
     assert store.adopt("orders", store.join(NODE, lease_s=1_000 * HOUR_S)) is not None
 
 
-def test_by_default_a_job_that_nothing_runs_may_hold_back_four_days(store: ProgressStore) -> None:
-    now = create(store)
+def test_by_default_a_job_that_rests_may_hold_back_four_days_from_then_on(store: ProgressStore) -> None:
+    now = store.clock()
+    create(store, marked_at=now - 500 * HOUR_S)
+    store.await_match("orders", reason="no node")
+    assert GcProtection(store).tick(now) == [], "it was far behind before, and rests only now"
     assert GcProtection(store).tick(now + 95 * HOUR_S) == []
     assert GcProtection(store).tick(now + 97 * HOUR_S) == ["orders"]
     (event,) = store.events(kinds=["history_expired"])
     assert (event.changefeed, event.message) == ("orders", state(store)[1])
+
+
+def test_what_is_resumed_at_that_moment_is_not_cancelled(store: ProgressStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = create(store)
+    store.pause_job("orders", "maintenance")
+    seen = store.overview()
+    store.resume_job("orders")
+    monkeypatch.setattr(store, "overview", lambda: seen)
+    assert GcProtection(store).tick(now + 97 * HOUR_S) == []
+    assert state(store)[0] == "running"
 
 
 @pytest.mark.parametrize("ended", ["paused", "failed"])
@@ -97,14 +110,17 @@ def test_a_job_that_rests_for_an_error_may_hold_back_four_days(
     assert GcProtection(store).tick(now + 97 * HOUR_S) == ["orders"]
 
 
-def test_a_job_that_a_node_runs_has_no_limit_by_default(store: ProgressStore) -> None:
+@pytest.mark.parametrize("claims", [True, False])
+def test_a_running_job_has_no_limit_by_default(store: ProgressStore, claims: bool) -> None:
     now = create(store)
-    claimed(store)
+    if claims:
+        claimed(store)
     assert GcProtection(store).tick(now + 1_000 * HOUR_S) == []
 
 
 def test_without_a_limit_nothing_is_cancelled(store: ProgressStore) -> None:
     now = create(store, gc_protect_expires_after="0s")
+    store.pause_job("orders", "maintenance")
     assert GcProtection(store).tick(now + 1_000 * HOUR_S) == []
 
 
@@ -113,7 +129,7 @@ def test_a_warning_comes_once_an_hour_and_says_when_the_job_is_cancelled(
 ) -> None:
     caplog.set_level(logging.WARNING)
     now = store.clock()
-    create(store, marked_at=now - 30)  # so that no age is a whole number of minutes
+    create(store, marked_at=now - 30, gc_protect_expires_after="4d")  # no age is a whole number of minutes
     protection = GcProtection(store)
     for later_s, warnings in (
         (WARN_AFTER_S - 31, 0),
@@ -159,7 +175,7 @@ def test_the_option_is_parsed_as_everywhere(store: ProgressStore, monkeypatch: p
     monkeypatch.setenv("LONGEST", "1h30m")
     create(store)
     (job,) = store.jobs()
-    assert expires_after(job, definition(gc_protect_expires_after="${LONGEST}")) == 5_400
+    assert expires_after(job, definition(gc_protect_expires_after="${LONGEST}")) == (True, 5_400)
     with pytest.raises(ConfigError, match=r"'gc_protect_expires_after' must be at least 1m"):
         expires_after(job, definition(gc_protect_expires_after="59s"))
 

@@ -48,11 +48,26 @@ def test_whatever_a_source_raises_ends_it_without_secrets(
     store.create_job("t", DEFINITION, owner="ann", locality=Locality())
     definitions = _counting(store, tmp_path)
     one = store.join(node("one"), lease_s=60)
-    store.adopt("t", one)
+    adopted = store.adopt("t", one)
+    assert adopted is not None
+    store.save_intent("t", adopted.epoch, {"slot": "s"})
     reverting = Reverting("t", definitions, node_id=one.node_id)
     reverting.start()
     eventually(lambda: reverting.ended, what="the end")
     assert (reverting.ended, reverting.reason) == ("not reverted", f"{kind.__name__}: cannot log in with ***")
+    store.close()
+
+
+def test_a_job_that_has_created_nothing_needs_no_source_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CounterRangefeed, "drop", lambda *_: pytest.fail("there is nothing to drop"))
+    store = ProgressStore(store_url(tmp_path))
+    store.create_job("t", DEFINITION, owner="ann", locality=Locality())
+    one = store.join(node("one"), lease_s=60)
+    store.adopt("t", one)
+    reverting = Reverting("t", _counting(store, tmp_path), node_id=one.node_id)
+    reverting.start()
+    eventually(lambda: reverting.ended, what="the end")
+    assert reverting.ended == "reverted"
     store.close()
 
 
@@ -67,7 +82,9 @@ def test_a_node_that_was_overtaken_drops_nothing_of_a_new_job_of_the_name(
     for name in ("one", "two"):
         session = store.join(node(name), lease_s=60)
         store.create_job("t", DEFINITION, owner="ann", locality=Locality())
-        store.adopt("t", session)
+        adopted = store.adopt("t", session)
+        assert adopted is not None
+        store.save_intent("t", adopted.epoch, {"slot": "s"})
         if name == "one":
             late = Reverting("t", definitions, node_id=session.node_id)
             store.settle("t", session, "succeeded")  # as the node would that has taken over

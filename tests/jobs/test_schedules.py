@@ -155,13 +155,28 @@ def test_a_failed_run_is_followed_by_what_the_schedule_says(store: ProgressStore
         assert known.next_run is None
         assert job.state == "failed", "a person looks"
         return
-    assert job.state == "cancel-requested", "the next run takes its place"
+    assert job.state == "failed"
     if policy == "retry":
         assert known.next_run is not None
         assert 0 < known.next_run - store.clock() <= RETRY_S
     else:
         assert known.next_run == planned
     assert store.schedules()[0].runs == []
+
+
+def test_the_next_run_takes_the_place_of_one_that_failed(store: ProgressStore) -> None:
+    schedules = create(store, on_execution_failure="reschedule")
+    [name] = schedules.tick()
+    end(store, "failed", "no such table")
+    schedules.tick()
+    make_due(store)
+    assert len(schedules.tick()) == 1
+    job = store.find_job(f"nightly-before-{name[-10:]}")
+    assert job is not None
+    assert (job.state, job.reason) == (
+        "cancel-requested",
+        "schedule 'nightly' runs again; it had failed: no such table",
+    )
 
 
 def test_a_cancelled_run_has_not_failed(store: ProgressStore) -> None:

@@ -147,6 +147,8 @@ def test_a_job_that_failed_keeps_its_position_and_does_what_people_say(store: Pr
     failed = store.find_job("orders")
     assert failed is not None
     assert (failed.state, failed.reason, failed.node_id) == ("failed", "the password is wrong", None)
+    with pytest.raises(ConfigError, match=r"is a job already \(failed\); continue it with `cdc resume orders`"):
+        create(store)
     if goes_on == "cancel":
         assert store.cancel_job("orders", "no longer needed").state == "cancel-requested"
         return
