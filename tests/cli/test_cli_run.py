@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +147,15 @@ def test_logs_of_a_run_are_masked(
     assert "hunter2" not in shown
 
 
+@pytest.fixture
+def with_terminal() -> Iterator[None]:
+    """SIGHUP is heeded, whoever has started the tests."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("with_terminal")
 @pytest.mark.parametrize("number", STOP_SIGNALS, ids=lambda number: number.name)
 def test_a_signal_stops_every_run_and_a_second_one_abandons_them(
     file: Path, engine: Callable[[Run], None], number: int
@@ -254,6 +263,7 @@ def test_a_run_outlives_its_terminal_under_nohup() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
+@pytest.mark.usefixtures("with_terminal")
 def test_a_terminal_that_closes_is_one_stop() -> None:
     """The shell and the kernel both say so."""
     told: list[None] = []
