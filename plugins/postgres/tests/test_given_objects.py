@@ -45,7 +45,7 @@ def given(database: str, *tables: str, **more: Any) -> AbstractContextManager[Fe
 
 
 def remaining(sql: Sql) -> list[str]:
-    slots = "SELECT slot_name::text FROM pg_replication_slots WHERE database = current_database()"
+    slots = "SELECT slot_name::text FROM pg_replication_slots WHERE database = current_database() AND NOT temporary"
     return sorted(row[0] for row in sql.execute(f"{slots} UNION ALL SELECT pubname::text FROM pg_publication"))
 
 

@@ -15,7 +15,7 @@ from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows
 from cdc_testing.shared_servers import SecuredKafka
 
-from cdc_core import ConfigError, RetryableSinkError, TerminalSinkError
+from cdc_core import CdcError, ConfigError, RetryableSinkError, TerminalSinkError
 
 QUICK = {"create_kafka_topics": "off", "flush_timeout": "3s"}
 SECRET = "a secret + of many / characters"
@@ -101,23 +101,30 @@ def test_the_check_reports_a_wrong_client_secret(
     assert "\n" not in text
 
 
+def failure(kafka: KafkaRig, broker: str, given: dict[str, Any]) -> CdcError:
+    """Return what the sink makes of tokens that it cannot get. On a busy machine it hears of that too late at first."""
+    while True:
+        sink = kafka.at(broker).sink(given)
+        sink.emit(rows([1]))
+        with pytest.raises((TerminalSinkError, RetryableSinkError)) as failed:
+            sink.flush()
+        if "token" in str(failed.value):
+            return failed.value
+
+
 def test_a_client_secret_that_was_rotated_may_be_repaired(
     secured_broker: SecuredKafka, provider: IdentityProvider, kafka: KafkaRig
 ) -> None:
     given = {**options(provider, "wrong-secret"), **QUICK}
-    sink = kafka.at(secured_broker.address("SASL_PLAINTEXT")).sink(given)
-    sink.emit(rows([1]))
-    with pytest.raises(TerminalSinkError, match="token") as refused:
-        sink.flush()
-    assert refused.value.repairable
+    refused = failure(kafka, secured_broker.address("SASL_PLAINTEXT"), given)
+    assert isinstance(refused, TerminalSinkError)
+    assert refused.repairable
 
 
 def test_a_provider_of_tokens_that_is_out_of_reach_is_an_outage(
     secured_broker: SecuredKafka, provider: IdentityProvider, kafka: KafkaRig
 ) -> None:
     given = {**options(provider), **QUICK, "sasl_token_url": "http://127.0.0.1:9/token"}
-    sink = kafka.at(secured_broker.address("SASL_PLAINTEXT")).sink(given)
-    sink.emit(rows([1]))
-    with pytest.raises(RetryableSinkError, match="token") as failed:
-        sink.flush()
-    assert failed.value.outage
+    failed = failure(kafka, secured_broker.address("SASL_PLAINTEXT"), given)
+    assert isinstance(failed, RetryableSinkError)
+    assert failed.outage
