@@ -133,7 +133,6 @@ def test_a_changefeed_that_fails_says_so_until_a_step_is_saved_again(
     failures = [each.failures for each in found]
     assert failures == sorted(failures)
     assert set(failures) == {1, 2, 3}
-    assert "running" in {each.status.values["phase"] for each in before if each.status is not None}, "in an attempt too"
     assert {each.state for each in after} == {"running"}
     last = saved(engine)
     assert (last.state, last.retrying) == ("complete", None)
