@@ -310,9 +310,10 @@ class ChangefeedOptions:
     )
     gc_protect_expires_after: Duration = option(
         Duration(4 * 86_400.0),
-        doc="Have nodes cancel a job whose high-water mark is older than this, so that the source need not keep its"
-        " history any longer. By default this is about a job that is paused, has failed, or waits for a node; set, also"
-        " about one that runs. At least 1m; 0s: never. A changefeed of `cdc run` is not a job and is never cancelled.",
+        doc="How old the high-water mark of a job may become before nodes cancel the job, so that its source need not"
+        " keep the history any longer. A value that you set applies to every job. The default applies only while a job"
+        " is paused, has failed or waits for a node, and counts from then on. At least 1m; 0s means no limit. A"
+        " changefeed of `cdc run` is not a job and is never cancelled.",
     )
 
     def __post_init__(self) -> None:

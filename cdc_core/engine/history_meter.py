@@ -31,12 +31,12 @@ _AFTER_FAILURE_S = 3 * EVERY_S
 
 
 class HistoryMeter:
-    """Measures, inside the context, the changefeeds of the store at *url* that nobody has measured for a minute.
+    """Measures the changefeeds in the store at *url* that have not been measured for a minute, inside the context.
 
     Nodes, servers and runs have one each; of the processes of a store, one measures a changefeed at a time. *resolve*
     returns a changefeed as it would run here, or None for one that others measure; it is called in other threads, and
-    what it raises says why this process cannot measure. Each source has a thread of its own, so one that hangs delays
-    nobody, and is not asked again meanwhile.
+    what it raises says why this process cannot measure. Each source has a thread of its own: one that hangs delays no
+    other, and is not asked again until it answers.
     """
 
     def __init__(self, url: str, resolve: Callable[[Report], ResolvedChangefeed | None]) -> None:
@@ -85,7 +85,7 @@ class HistoryMeter:
                     log.debug("nothing is measured: %s", error)
 
     def _is_due(self, report: Report) -> bool:
-        """Return whether *report* is of a changefeed that may have something at its source, which nobody measures."""
+        """Return whether the source may hold history for the changefeed of *report* that was not measured lately."""
         if report.progress is None or not report.holds_history:
             return False
         age_s = report.gauges_age_s

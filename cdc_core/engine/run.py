@@ -210,7 +210,7 @@ class Run:
         if not self.steady and not repairable:
             self._patience.refuse_to_begin(error, opened=self._opened)
         if repairable:
-            advanced = self._from is not None and self._delivered() != self._before
+            advanced = self._from is not None and self._delivered() not in (None, self._before)
         else:
             advanced = has_advanced(self._feed.name, self._store, since=self._from)
         if advanced:
@@ -219,7 +219,10 @@ class Run:
 
     def _may_be_repaired(self, error: Exception) -> bool:
         """Return whether *error* is due to a later change elsewhere: the changefeed has delivered something before."""
-        return isinstance(error, CdcError) and error.repairable and any(self._delivered() or [True])
+        if not (isinstance(error, CdcError) and error.repairable):
+            return False
+        found = self._delivered()
+        return found is None or any(found)
 
     def _delivered(self) -> tuple[float, Timestamp] | None:
         """Return what was ever delivered, as `delivered` does; None while the store is out of reach."""

@@ -1,4 +1,4 @@
-"""Whether a source that delivers nothing is there at all: a connection may stay open though nobody answers on it."""
+"""Detects a source that no longer answers although its connections stay open, as behind a frozen proxy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _AT_ONCE_S = 1.0
 
 
 class SourceProbe:
-    """Asks the source by *ask*, which connects anew, while no step is saved, and gives up when it does not answer.
+    """Calls *ask*, which opens a new connection to the source, while no step is saved; gives up if it gets no answer.
 
     Used by the thread of a run during one attempt. *ask* is called in a thread of its own, one at a time; one that
     does not return for as long as a source may be silent has failed.

@@ -25,7 +25,7 @@ WARN_AFTER_S = 86_400.0
 WARN_EVERY_S = 3_600.0
 _OPTION = "gc_protect_expires_after"
 _RESTS = RESTING | {"waiting"}
-"""States in which nobody delivers what is held back. The time counts from their beginning, or from the mark."""
+"""The states in which nothing is delivered, and to which the default applies."""
 _REMEDY = "the source cannot collect it; see `cdc show`, and resume or cancel the job"
 
 log = logging.getLogger(__name__)
