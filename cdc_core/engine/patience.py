@@ -41,7 +41,7 @@ class _Reason:
 class Patience:
     """Judges the failed attempts of one run. Used by its thread.
 
-    Failures are counted by reason as long as no step is saved: so the step that fails is always the same one, the first
+    Failures are counted by reason as long as nothing is delivered: so the step that fails is always the same one, the first
     after the saved progress. Two errors have the same reason if they differ in numbers alone, and every end of the JVM
     has the same one. Another failure in between changes no count. Outages are never counted, however long they last.
     """
@@ -65,7 +65,7 @@ class Patience:
         """What the log adds to the failure that was judged last: how many times it has come; empty for an outage."""
 
     def reset(self) -> None:
-        """Forget all failures: a step was saved, or a person has resumed the changefeed."""
+        """Forget all failures: rows were delivered, or a person has resumed the changefeed."""
         self._reasons.clear()
         self._wait_s = self._feed.options.retry_backoff
         self._advanced = True
@@ -97,7 +97,7 @@ class Patience:
     def next_wait_s(self, error: Exception) -> float:
         """Return how long to wait after *error*: twice as long as the last time, or as long as the other side asked.
 
-        No time at all if nothing failed, and the attempt has saved a step.
+        No time at all if nothing failed, and the attempt has delivered something.
         """
         advanced, self._advanced = self._advanced, False
         if advanced and isinstance(error, RestartError):

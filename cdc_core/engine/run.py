@@ -31,14 +31,14 @@ from cdc_core.engine.requests import RescanRequests, TraceRequests
 from cdc_core.engine.resolved_marks import emit_last_resolved_mark
 from cdc_core.engine.run_events import RunEvents
 from cdc_core.engine.run_status import RunStatus, WatchError
-from cdc_core.engine.saved_progress import SavedProgress, delivered, has_advanced
+from cdc_core.engine.saved_progress import SavedProgress, delivered
 from cdc_core.engine.source_probe import SourceProbe
 from cdc_core.engine.starting import register, start_token
 from cdc_core.engine.status_sampler import StatusSampler
 from cdc_core.engine.stop_flag import StopFlag
 from cdc_core.errors import CdcError, ConfigError, FencedError, RetryableError, TerminalError
 from cdc_core.masking import mask
-from cdc_core.rangefeed import Rangefeed, Token
+from cdc_core.rangefeed import Rangefeed
 from cdc_core.remedies import fitting
 from cdc_core.schema import TableSchema
 from cdc_core.store.progress import ProgressStore
@@ -90,7 +90,6 @@ class Run:
         self._patience = Patience(feed, host, state_dir)
         self._warm = False
         self.steady = False
-        self._from: Token | None = None
         self._before: tuple[float, Timestamp] | None = None
         self._epoch = 0
         self._events: RunEvents | None = None
@@ -168,7 +167,7 @@ class Run:
 
     def _attempts(self) -> Ending:
         while True:
-            self._from = None
+            self._before = None
             try:
                 if self._status.is_kept and self._orders.pause is not None and not self._pause_as_asked():
                     return "stopped"
@@ -209,11 +208,7 @@ class Run:
         self._queries.learn(error)
         if not self.steady and not repairable:
             self._patience.refuse_to_begin(error, opened=self._opened)
-        if repairable:
-            advanced = self._from is not None and self._delivered() not in (None, self._before)
-        else:
-            advanced = has_advanced(self._feed.name, self._store, since=self._from)
-        if advanced:
+        if self._before is not None and self._delivered() not in (None, self._before):
             self._patience.reset()
         return self._judge(error)
 
@@ -316,7 +311,6 @@ class Run:
             rangefeed = feed.open_rangefeed()
             cleanup.callback(self._quietly, rangefeed.close)
             token, self._before = start_token(feed, self._store, rangefeed), self._delivered()
-            self._from = token
             moved = self._store.was_moved(feed.name)
             self._predecessors.await_calls(feed, scans=rangefeed.scan_progress(token) is not None, moved=moved)
             if moved:

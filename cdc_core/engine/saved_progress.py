@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cdc_core.errors import RetryableError
-from cdc_core.rangefeed import Token
 from cdc_core.telemetry import metrics
 from cdc_core.timestamp import Timestamp
 
 if TYPE_CHECKING:
     from cdc_core.store.progress import Progress, ProgressStore
 
-__all__ = ["Saved", "SavedFlag", "SavedProgress", "delivered", "has_advanced", "saved_steps"]
+__all__ = ["Saved", "SavedFlag", "SavedProgress", "delivered", "saved_steps"]
 
 _LOAD_S = 1.0
 """Progress is loaded this often at most, however often it is saved."""
@@ -78,14 +75,6 @@ class SavedProgress:
             self._seen, self._loaded_at = told, now
         assert self._progress is not None, "the attempt has saved its start"
         return self._progress
-
-
-def has_advanced(name: str, store: ProgressStore, *, since: Token | None) -> bool:
-    """Return whether the attempt that began at *since* has saved a step; False when *store* is out of reach."""
-    with suppress(RetryableError):
-        progress = store.load(name)
-        return since is not None and progress is not None and progress.token != since
-    return False
 
 
 def delivered(name: str, store: ProgressStore) -> tuple[float, Timestamp]:

@@ -6,13 +6,13 @@ What Spark has to deal with is in tests/spark/test_engine_kills.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cdc_testing.engine import stop_runs
-from cdc_testing.scripted import CounterRangefeed
+from cdc_testing.scripted import TABLE, CounterRangefeed, CounterReader
 from cdc_testing.thread_host import ThreadEngine
 
 from cdc_core.engine import fencing
@@ -27,7 +27,11 @@ from cdc_core.errors import (
     TerminalSinkError,
 )
 from cdc_core.options import Duration
+from cdc_core.slice_reader import SpanMark
+from cdc_core.span import Span
+from cdc_core.step_planner import Slice
 from cdc_core.telemetry.status import Status
+from cdc_core.timestamp import Timestamp
 
 STEPS: dict[str, Any] = {"total": 2000, "rows_per_step": 500, "batch_rows": 50}
 FAILURES = 4000
@@ -287,6 +291,27 @@ def test_a_step_that_fails_again_for_the_same_reason_ends_the_run_unless_it_is_a
             TerminalError, match=rf"^the same step failed 3 times in \S+ s for the same reason: {text}$"
         ):
             engine.run(before_step=fail, options=options, **STEPS)
+
+
+def test_steps_without_rows_between_failures_do_not_prolong_them(
+    engine: ThreadEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[int] = []
+
+    def read(self: CounterReader, slice_: Slice) -> Iterator[SpanMark]:
+        """In each attempt, have a step that delivers nothing and resolves nothing, and after it one that fails."""
+        first, last, index, _ = slice_.payload
+        if index == 0:
+            begun.append(first)
+            if len(begun) % 2 == 0:
+                raise ZeroDivisionError("again")
+        yield SpanMark(span=Span(TABLE.name.full), timestamp=Timestamp(last), resolved=False)
+
+    monkeypatch.setattr(CounterReader, "read", read)
+    options = {"max_attempts": 3, "give_up_after": Duration(0.0)}
+    with pytest.raises(TerminalError, match=r"^the same step failed 3 times in \S+ s for the same reason: Zero"):
+        engine.run(options=options, total=20_000, rows_per_step=500)
+    assert begun == [0, 500, 500, 1000, 1000, 1500]
 
 
 def test_a_host_that_dies_is_replaced_and_the_feed_goes_on(engine: ThreadEngine) -> None:
