@@ -139,15 +139,23 @@ class Server:
         keywords: dict[str, Any] = {"replication": "database"} if replication else {}
         conninfo = self._conninfo(endpoint, role)
         connection = psycopg.connect(conninfo, autocommit=True, prepare_threshold=None, **keywords)
-        connection.execute(_NO_TIMEOUTS)
+        try:
+            connection.execute(_NO_TIMEOUTS)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def connect_arrow(self, role: str) -> Any:
         """Return an ADBC connection in autocommit mode. Raises: client errors, not translated."""
         connection = self._first(lambda endpoint: adbc.connect(self._conninfo(endpoint, role), autocommit=True))
-        with connection.cursor() as cursor:
-            cursor.execute(_NO_TIMEOUTS)
-            cursor.fetchall()
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(_NO_TIMEOUTS)
+                cursor.fetchall()
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def connect_checked(self) -> Connection:
