@@ -41,9 +41,9 @@ class _Reason:
 class Patience:
     """Judges the failed attempts of one run. Used by its thread.
 
-    Failures are counted by reason as long as nothing is delivered: so the step that fails is always the same one, the first
-    after the saved progress. Two errors have the same reason if they differ in numbers alone, and every end of the JVM
-    has the same one. Another failure in between changes no count. Outages are never counted, however long they last.
+    Failures are counted by reason until rows are delivered or more is resolved: it is always the same step that fails.
+    Two errors have the same reason if they differ in numbers alone, and every end of the JVM has the same one. Another
+    failure in between changes no count. Outages are never counted, however long they last.
     """
 
     def __init__(
