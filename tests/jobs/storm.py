@@ -16,7 +16,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TESTS), os.environ.
 from cdc_sink_kafka.demo.servers import KafkaBroker  # noqa: E402
 from cdc_testing.copied_postgres import CopiedPostgres  # noqa: E402
 from cdc_testing.node_storm import EVENTS, Storm  # noqa: E402
-from cdc_testing.versions import binaries_of  # noqa: E402
+from cdc_testing.versions import MAJORS, binaries_of  # noqa: E402
 
 _SOURCE = {"fsync": "off", "max_connections": "400", "max_replication_slots": "60", "max_wal_senders": "60"}
 """Each job has a slot and may have a temporary copy and a connection that follows the log."""
@@ -34,7 +34,7 @@ def main() -> int:
     parser.add_argument("--directory", type=Path, help="keeps logs and files; default: a temporary one")
     parser.add_argument("--no-kafka", action="store_true", help="files only")
     parser.add_argument("--only", action="append", choices=EVENTS, help="begin with this event; may be repeated")
-    parser.add_argument("--postgres", type=int, metavar="MAJOR", help="version of the source; default: the newest")
+    parser.add_argument("--postgres", type=int, choices=MAJORS, help="version of the source; default: the newest")
     options = parser.parse_args()
     binaries = None if options.postgres is None else binaries_of(options.postgres)
     with ExitStack() as stack:
