@@ -319,7 +319,7 @@ class Run:
             feed = feed.for_attempt(feed_id=feed.feed_id, epoch=epoch, table_names=tables)
             config = replace(config, feed=feed, start=token)
             if self._once and self._until is None:
-                self._until = end_of_once(feed, self._store)
+                self._until = end_of_once(replace(feed, saved=token), self._store)
             cleanup.callback(self._quietly, self._dead_letters.look)  # the last step may have been saved since
             config = replace(config, plans=self._queries.plans(rangefeed.schemas()))
             query = self._host.start(config, stopped=self._orders.stop.is_set)
@@ -407,7 +407,7 @@ class Run:
             start=config.start,
         )
         saved = SavedProgress(self._feed.name, self._store, config.run_dir)
-        probe = SourceProbe(lambda: source_clock(config.feed))
+        probe = SourceProbe(lambda: source_clock(replace(config.feed, saved=config.start)))
         asked = [of(self._feed.name, self._store, config.run_dir) for of in (RescanRequests, TraceRequests)]
         self._status.set(phase="running")
         assert self._events is not None

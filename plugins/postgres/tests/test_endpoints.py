@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_rangefeed_postgres.planner import PostgresPlanner
 from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.documented_role import ROLE, documented
 from cdc_testing.feeding import Feed, feed_of
@@ -265,6 +268,11 @@ def test_an_endpoint_that_dies_is_named_and_a_new_slot_is_on_the_source(caplog: 
             lost = f"endpoint {place(standby)}, which has replication slot .*--new-slot"
             with pytest.raises(RetryableRangefeedError):
                 feed.step()
+            with (
+                closing(PostgresPlanner(replace(feed.context, saved=feed.saved))) as planner,
+                pytest.raises(RetryableRangefeedError, match="reading the clock"),
+            ):
+                planner.now()
             with pytest.raises(RetryableRangefeedError, match=lost):
                 feed.rangefeed.start(feed.saved, lambda _: None)
             with pytest.raises(ConfigError, match=lost):

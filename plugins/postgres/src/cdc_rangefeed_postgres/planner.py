@@ -96,6 +96,8 @@ class PostgresPlanner(StepPlanner):
         """Where the log ends for a changefeed that ends at a schema boundary, and with which error."""
 
     def now(self) -> Timestamp:
+        if self.context.saved is not None:
+            self._server.use(endpoint_of(self.context.saved))
         with self._server.translated("reading the clock"):
             row: Any = self._connection.open().execute(CLOCK_US).fetchone()
             return Timestamp(row[0] * 1000 + 999)
