@@ -121,7 +121,7 @@ def test_a_source_that_waits_for_room_ends_at_once(threads_ahead: ThreadsAhead) 
     assert threads_ahead() == set()
 
 
-def test_a_thread_that_no_interruption_reaches_is_reported(
+def test_a_thread_that_no_interruption_reaches_is_reported_and_its_source_closed_after_it(
     monkeypatch: pytest.MonkeyPatch, threads_ahead: ThreadsAhead
 ) -> None:
     monkeypatch.setattr(module, "_END_LIMIT_S", 0.0)
@@ -133,10 +133,14 @@ def test_a_thread_that_no_interruption_reaches_is_reported(
 
     batches = read_ahead(source(), max_bytes=100, interrupt=lambda: None)
     next(batches)
-    with pytest.raises(StillReadingError, match="did not answer within 0 s while reading was ended"):
+    with pytest.raises(StillReadingError, match="did not answer within 0 s while reading was ended") as raised:
         close(batches)
+    left: list[bool] = []
+    raised.value.afterwards(lambda: left.append(bool(threads_ahead())))
+    assert not left
     release.set()
-    eventually("the thread to end", lambda: not threads_ahead())
+    eventually("what it read from to be closed", lambda: left)
+    assert left == [False]
 
 
 def close(batches: Iterator[pa.RecordBatch]) -> None:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 
 import pyarrow as pa
 
@@ -20,7 +21,21 @@ _END_LIMIT_S = 10.0
 
 
 class StillReadingError(RetryableRangefeedError):
-    """No interruption reached the thread, so what it reads from is still in use and must not be closed."""
+    """No interruption reached *thread*, so what it reads from is still in use and must not be closed."""
+
+    def __init__(self, thread: threading.Thread) -> None:
+        super().__init__(f"the server did not answer within {_END_LIMIT_S:g} s while reading was ended")
+        self._thread = thread
+
+    def afterwards(self, close: Callable[[], object]) -> None:
+        """Call *close* in another thread once this one has ended, and ignore its error."""
+
+        def wait() -> None:
+            self._thread.join()
+            with suppress(Exception):
+                close()
+
+        threading.Thread(target=wait, name="cdc-read-ahead-end", daemon=True).start()
 
 
 def read_ahead(
@@ -49,7 +64,7 @@ def _end(thread: threading.Thread, interrupt: Callable[[], None]) -> None:
     deadline = time.monotonic() + _END_LIMIT_S
     while thread.is_alive():
         if time.monotonic() > deadline:
-            raise StillReadingError(f"the server did not answer within {_END_LIMIT_S:g} s while reading was ended")
+            raise StillReadingError(thread)
         interrupt()
         thread.join(_INTERRUPT_AGAIN_S)
 

@@ -51,8 +51,8 @@ class PostgresReader(SliceReader):
             with closing(self._read(slice_.payload, connection)) as items:
                 yield from with_null_columns(items, slice_.payload.all_versions)
             finished = True
-        except StillReadingError:
-            del self._connections[role]  # left to the thread that uses it
+        except StillReadingError as error:
+            error.afterwards(self._connections.pop(role).close)
             raise
         finally:
             if not finished:
