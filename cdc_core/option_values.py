@@ -163,7 +163,7 @@ def _parse_moment(value: Any, *, position: bool) -> str:
     try:
         return str(Timestamp.read(text))
     except ValueError:
-        if not position or not text or isinstance(value, bool):
+        if not position or not text or isinstance(value, bool) or Timestamp.is_number(text):
             raise
     return text
 

@@ -9,9 +9,12 @@ from datetime import UTC, datetime, timedelta
 __all__ = ["Timestamp"]
 
 _TEXT = re.compile(r"(\d+)\.(\d{10})")
-_NANOSECONDS = re.compile(r"\d+")
+_NANOSECONDS = re.compile(r"[0-9]+")
 _FRACTION = re.compile(r"[.,](\d{1,9})(?=[Zz+-])")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_CENTURY = range(946_684_800 * 10**9, 4_102_444_800 * 10**9)
+"""Nanoseconds of the years 2000 to 2099."""
+_PER_UNIT = {"seconds": 10**9, "milliseconds": 10**6, "microseconds": 10**3}
 _MAX_WALL = 2**63 - 1
 _MAX_LOGICAL = 2**31 - 1
 
@@ -47,17 +50,23 @@ class Timestamp:
             return False
         return True
 
+    @staticmethod
+    def is_number(text: str) -> bool:
+        """Return whether `read` takes *text* for nanoseconds, or refuses it for its size."""
+        return _NANOSECONDS.fullmatch(text) is not None
+
     @classmethod
     def read(cls, text: str) -> Timestamp:
         """Return the timestamp that a person wrote.
 
-        In ISO 8601 with a time zone, as nanoseconds since 1970 UTC, or in the text form. Raises: ValueError, also after
-        the year 2262, where 64 bits have no more nanoseconds.
+        In ISO 8601 with a time zone, as nanoseconds since 1970 UTC, or in the text form. Raises: ValueError, also for
+        nanoseconds that are not of the years 2000 to 2099, as such a number has another unit, and after the year 2262,
+        where 64 bits have no more nanoseconds.
         """
         if _TEXT.fullmatch(text):
             return cls.parse(text)._in_range()
-        if _NANOSECONDS.fullmatch(text):
-            return cls(int(text))._in_range()
+        if cls.is_number(text):
+            return cls(_nanoseconds(text))
         fraction = _FRACTION.search(text)
         seconds = _FRACTION.sub("", text, count=1)
         try:
@@ -98,3 +107,16 @@ class Timestamp:
     def to_datetime(self) -> datetime:
         """Return the wall part in UTC, cut to microseconds."""
         return _EPOCH + timedelta(microseconds=self.wall // 1000)
+
+
+def _nanoseconds(text: str) -> int:
+    number = int(text) if len(text) <= 19 else _CENTURY.stop
+    if number in _CENTURY:
+        return number
+    for unit, size in _PER_UNIT.items():
+        if number * size in _CENTURY:
+            raise ValueError(f"must be in nanoseconds since 1970, and is in {unit}; write {number * size}")
+    raise ValueError(
+        "must be in nanoseconds since 1970, and no time of the years 2000 to 2099 is this number; write a time with a"
+        " time zone such as 2026-01-31T12:00:00Z"
+    )

@@ -33,9 +33,33 @@ def test_the_text_form_is_recognised_before_it_is_read() -> None:
 
 
 @given(timestamps)
-def test_people_may_write_the_text_form_or_nanoseconds(timestamp: Timestamp) -> None:
+def test_people_may_write_the_text_form(timestamp: Timestamp) -> None:
     assert Timestamp.read(str(timestamp)) == timestamp
-    assert Timestamp.read(str(timestamp.wall)) == Timestamp(timestamp.wall)
+
+
+CENTURY = (946_684_800, 4_102_444_799)
+"""Seconds of the years 2000 to 2099."""
+
+
+@given(st.integers(CENTURY[0] * 10**9, CENTURY[1] * 10**9))
+def test_people_may_write_nanoseconds_of_this_century(wall: int) -> None:
+    assert Timestamp.read(str(wall)) == Timestamp(wall)
+
+
+@given(st.integers(*CENTURY), st.sampled_from([("seconds", 9), ("milliseconds", 6), ("microseconds", 3)]))
+def test_a_number_in_another_unit_is_refused_with_its_nanoseconds(seconds: int, unit: tuple[str, int]) -> None:
+    name, zeros = unit
+    told = rf"^must be in nanoseconds since 1970, and is in {name}; write {seconds}000000000$"
+    with pytest.raises(ValueError, match=told):
+        Timestamp.read(str(seconds * 10 ** (9 - zeros)))
+
+
+@pytest.mark.parametrize("text", ["0", "5", "20260131", "4102444800000000000", "9" * 30, "9" * 5000])
+def test_a_number_that_is_no_time_of_this_century_is_refused(text: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"^must be in nanoseconds since 1970, and no time of the years 2000 to 2099 is"
+    ):
+        Timestamp.read(text)
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ def _check(session: CliSession, feed: ResolvedChangefeed, here: Locality) -> int
             status = max(status, error.exit_status)
         what = " ".join(filter(None, ("" if component is None else component.name, place)))
         click.echo(f"  {part:{width}} {what} … {session.masked(outcome)}")
-        for note in notes:
+        for note in (*notes, *([rarer] if part == "sink" and (rarer := feed.rarer_marks()) else [])):
             click.echo(f"  {'':{width}} note: {session.masked(note)}")
     if feed.options.execution_locality is not None:
         outcome = "ok"

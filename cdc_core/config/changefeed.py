@@ -207,7 +207,8 @@ class ChangefeedOptions:
     )
     resolved: Duration | None = option(
         None,
-        doc="Emit resolved timestamps: whenever progress is saved, or at most once in the given duration.",
+        doc="Emit resolved timestamps: whenever progress is saved, or at most once in the given duration. They are"
+        " never closer together than min_checkpoint_frequency, which is 10s by default for files.",
         flag=True,
     )
     min_checkpoint_frequency: Duration | None = option(
@@ -226,7 +227,7 @@ class ChangefeedOptions:
     end_time: Moment | None = option(
         None,
         doc="Emit everything up to this time, and then end with success. Resolved timestamps do not pass it. Write it"
-        " as 2026-01-31T12:00:00Z, as nanoseconds since 1970, or like a resolved timestamp.",
+        " as 2026-01-31T12:00:00Z, as nanoseconds since 1970, or like a resolved timestamp. Seconds are refused.",
     )
     schema_change_events: Literal["default", "column_changes"] = option(
         "default",

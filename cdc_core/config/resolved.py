@@ -21,7 +21,7 @@ from cdc_core.envelope_shapes import SHAPES
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.locality import Locality
 from cdc_core.masking import masked_uri, secret_forms, uri_secrets
-from cdc_core.options import place_values
+from cdc_core.options import format_duration, place_values
 from cdc_core.placement import PlacementRules
 from cdc_core.queries.event_names import MVCC_COLUMN
 from cdc_core.queries.selection import Selection
@@ -94,6 +94,18 @@ class ResolvedChangefeed:
     """Whether nothing of it may remain: see `RangefeedContext.temporary`."""
     stored: Mapping[str, Any] = field(default_factory=dict)
     """What the progress store keeps beside the identity (see `cdc_core.config.definition`). Holds no secret."""
+
+    def rarer_marks(self) -> str | None:
+        """Return why resolved timestamps are further apart than option `resolved` asks; None when they are not."""
+        wanted, least = self.options.resolved, self.min_checkpoint_frequency_s
+        if not wanted or wanted >= least:
+            return None
+        whose = " by default" if self.options.min_checkpoint_frequency is None else ""
+        return (
+            f"resolved timestamps are at least {format_duration(least)} apart, and not {format_duration(wanted)} as"
+            f" 'resolved' asks, because min_checkpoint_frequency is {format_duration(least)}{whose}; set"
+            f" min_checkpoint_frequency = '{format_duration(wanted)}'"
+        )
 
     def for_attempt(
         self,

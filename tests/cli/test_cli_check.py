@@ -30,6 +30,15 @@ def test_check_says_that_it_asks_no_executor_of_a_cluster(file: Path, capsys: py
     assert last == "  cluster  spark://a:7077 … not asked; cdc run asks each executor before it creates anything"
 
 
+def test_check_notes_marks_that_come_more_rarely_than_asked(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with file.open("a") as toml:
+        toml.write('resolved = "1s"\nmin_checkpoint_frequency = "1m"\n')
+    assert main(["check", str(file)]) == 0
+    *_, sink, note = capsys.readouterr().out.splitlines()
+    assert sink == "  sink     shelf shelf://room … ok"
+    assert note.startswith("           note: resolved timestamps are at least 1m apart, and not 1s as 'resolved' asks,")
+
+
 def test_check_reports_every_part_that_fails_and_exits_with_2(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Script(file.parent).order("check", "ConfigError wal_level is not logical for hunter2")
     Script(file.parent).order("sink-check", "ConfigError the directory is not writable")

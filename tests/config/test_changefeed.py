@@ -99,13 +99,23 @@ def test_a_cursor_is_a_timestamp_or_what_the_source_understands() -> None:
     assert options(cursor="2026-01-31T12:00:00Z").after == Timestamp(1769860800000000000)
     lsn = options(cursor="0/16B3748")
     assert (lsn.cursor, lsn.after) == ("0/16B3748", None)
-    assert options(cursor=5, end_time=6).end == Timestamp(6)
+    now = 1769860800 * 10**9
+    assert options(cursor=now, end_time=now + 1).end == Timestamp(now + 1)
 
 
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
-        ({"cursor": 6, "end_time": 6}, r"'end_time' \(6\.0+\) must be later than 'cursor' \(6\.0+\)"),
+        (
+            {"end_time": 1764361590},
+            "option 'end_time' is 1764361590: must be in nanoseconds since 1970, and is in seconds; write"
+            " 1764361590000000000",
+        ),
+        ({"cursor": "1764361590000"}, "and is in milliseconds; write 1764361590000000000"),
+        (
+            {"cursor": "6.0000000000", "end_time": "6.0000000000"},
+            r"'end_time' \(6\.0+\) must be later than 'cursor' \(6\.0+\)",
+        ),
         ({"cursor": ""}, "option 'cursor' is '': must be a time"),
         ({"end_time": "tomorrow"}, "option 'end_time' is 'tomorrow': must be a time with a time zone such as 2026-"),
         ({"end_time": 1769860800500000000.5}, "must be in quotes, as a number with a point loses digits"),

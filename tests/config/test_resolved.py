@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
+import re
 from typing import Any
 
 import pytest
@@ -338,3 +339,23 @@ def test_timestamps_of_an_enriched_changefeed_require_the_source() -> None:
     wide = encoder(envelopes=frozenset({"wrapped", "enriched"}))
     with pytest.raises(OptionError, match=r"'orders': envelope 'enriched' has 'updated' in its source"):
         resolve(changefeed(options={"envelope": "enriched", "updated": True}), host(rangefeed(), wide, sink()))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"resolved": "1s"}, "at least 10s apart, and not 1s as 'resolved' asks, .* is 10s by default; set .* = '1s'$"),
+        (
+            {"resolved": "1s", "min_checkpoint_frequency": "5s"},
+            "at least 5s apart.* min_checkpoint_frequency is 5s; set",
+        ),
+        ({"resolved": "1s", "min_checkpoint_frequency": "1s"}, None),
+        ({"resolved": "10s"}, None),
+        ({"resolved": True}, None),
+        ({}, None),
+    ],
+)
+def test_marks_that_come_more_rarely_than_asked_are_named(given: dict[str, Any], told: str | None) -> None:
+    found = feed(given, shelf=sink(min_checkpoint_frequency_s=10.0)).rarer_marks()
+    assert (found is None) == (told is None)
+    assert found is None or re.search(told or "", found)
