@@ -50,6 +50,91 @@ def test_sessions_have_the_settings_that_values_are_decoded_from(database: str) 
         assert shown == [("7MB",), ("UTC",), ("postgres",), ("0",), ("cdc/orders/00aa11bb22cc/check",)]
 
 
+ODD_SETTINGS = {
+    "DateStyle": "'SQL, DMY'",
+    "IntervalStyle": "sql_standard",
+    "TimeZone": "'Asia/Kolkata'",
+    "bytea_output": "escape",
+    "extra_float_digits": "-15",
+    "quote_all_identifiers": "on",
+    "search_path": "odd, pg_catalog",
+    "standard_conforming_strings": "off",
+    "array_nulls": "off",
+    "transform_null_equals": "on",
+    "client_encoding": "LATIN1",
+    "client_min_messages": "debug1",
+    "exit_on_error": "on",
+    "row_security": "on",
+    "default_transaction_isolation": "serializable",
+    "default_transaction_read_only": "on",
+    "default_transaction_deferrable": "on",
+    "statement_timeout": "'9ms'",
+    "lock_timeout": "'1ms'",
+    "idle_in_transaction_session_timeout": "'9ms'",
+    "idle_session_timeout": "'900ms'",
+    "enable_tidscan": "off",
+    "enable_indexscan": "off",
+    "jit": "on",
+}
+
+
+def odd_settings(sql: Sql) -> dict[str, str]:
+    """Return the settings that are set above the session; those of newer servers only there."""
+    newer = {"transaction_timeout": "'900ms'"} if sql.info.server_version >= 170000 else {}
+    return ODD_SETTINGS | newer
+
+
+@pytest.mark.parametrize("owner", ["DATABASE {}", "ROLE cdc IN DATABASE {}"])
+def test_no_setting_of_a_role_or_a_database_reaches_a_session(database: str, sql: Sql, owner: str) -> None:
+    shown = ", ".join(f"current_setting('{name}')" for name in odd_settings(sql))
+
+    def session() -> list[Any]:
+        server = Server(context_of(database))
+        with server.connect("check") as connection, server.connect("snapshot", replication=True) as replication:
+            arrow = server.connect_arrow("reader")
+            with arrow, arrow.cursor() as cursor:
+                cursor.execute(f"SELECT {shown}")
+                return [
+                    connection.execute(f"SELECT {shown}").fetchone(),
+                    replication.execute(f"SELECT {shown}").fetchone(),
+                    cursor.fetchone(),
+                ]
+
+    before = session()
+    for name, value in odd_settings(sql).items():
+        sql.execute(f"ALTER {owner.format(sql.info.dbname)} SET {name} = {value}")
+    assert session() == before
+
+
+def test_a_changefeed_delivers_the_same_whatever_its_role_is_set_to(database: str, sql: Sql) -> None:
+    table = 'public."o\\dd\'s"'
+    values = (
+        "'2026-02-03', '2026-02-03 04:05:06.123456+00', '1 year -2 days 03:04:05', 0.1::float8 + 0.2, 1.1, 'é'::bytea,"
+        " 'wörd\\', ARRAY[NULL, 'NULL'], ARRAY['2026-02-03'::date], ROW(1, 'a\\b')::\"o dd\", 'int8'::regtype"
+    )
+    sql.execute('CREATE TYPE "o dd" AS (a int, "B" text)')
+    sql.execute(
+        f"CREATE TABLE {table} (id int PRIMARY KEY, d date, t timestamptz, i interval, f float8, g float4, b bytea,"
+        ' s text, n text[], a date[], c "o dd", r regtype)'
+    )
+    sql.execute(f"INSERT INTO {table} SELECT g, {values} FROM generate_series(1, 300) g")
+    sql.execute(f"ALTER TABLE {table} REPLICA IDENTITY FULL")
+    found = []
+    for _ in range(2):
+        with feed_of(database, table, diff=True) as feed:
+            feed.start()
+            feed.scan()
+            sql.execute(f"UPDATE {table} SET id = id + 1000 WHERE id IN (1, 1001)")
+            sql.execute(f"UPDATE {table} SET id = id - 1000 WHERE id > 1000")
+            feed.catch_up()
+            changes = sorted(feed.changes, key=lambda change: change.key)
+            found.append([(change.op, change.before, change.after) for change in changes])
+        for name, value in odd_settings(sql).items():
+            sql.execute(f"ALTER ROLE cdc IN DATABASE {sql.info.dbname} SET {name} = {value}")
+    assert len(found[0]) == 304
+    assert found[0] == found[1]
+
+
 def test_no_limit_of_the_server_ends_a_session_that_waits(database: str, sql: Sql) -> None:
     names = ("idle_session_timeout", "idle_in_transaction_session_timeout", "statement_timeout")
     for name in names:

@@ -68,7 +68,7 @@ def survey(connection: Connection, oids: Sequence[int]) -> dict[int, tuple[int, 
         found[oid] = (filenode, blocks, density)
     again = filenodes(connection, oids)
     if any(again.get(oid) != filenode for oid, (filenode, _, _) in found.items()):
-        raise RetryableRangefeedError("a table was rewritten while the initial scan was being planned")
+        raise RetryableRangefeedError("a table was rewritten while the initial scan was being planned", outage=False)
     return found
 
 

@@ -33,20 +33,34 @@ _NETWORK = {
 _PLANNED_ONCE = "SET plan_cache_mode = force_generic_plan"
 _NEVER = 1 << 30
 """After so many executions a statement is prepared, unless it is to be prepared at once."""
-# The text forms that the decoders read, and none of the limits that an administrator may have set for interactive
-# sessions. With row_security off, a table that would silently be read in part is an error.
+# Every setting of a role or a database that changes what the server answers to us, or how. In turn: the text forms that
+# the decoders read, how names and literals are written and read, what a transaction may do, the limits for interactive
+# sessions, and plans that read a whole table for each piece of a scan. The ADBC driver learns the types from names that
+# quote_all_identifiers would change. With row_security off, a table that would silently be read in part is an error.
+# lc_monetary stays: it decides what a stored amount of money means.
 _SESSION = {
-    "DateStyle": "ISO",
+    "DateStyle": "ISO,MDY",
     "IntervalStyle": "postgres",
     "TimeZone": "UTC",
     "bytea_output": "hex",
     "extra_float_digits": "1",
-    "statement_timeout": "0",
-    "idle_in_transaction_session_timeout": "0",
-    "row_security": "off",
+    "quote_all_identifiers": "off",
     "search_path": "pg_catalog",
+    "standard_conforming_strings": "on",
+    "array_nulls": "on",
+    "transform_null_equals": "off",
+    "client_min_messages": "warning",
+    "exit_on_error": "off",
+    "row_security": "off",
     "default_transaction_isolation": "read\\ committed",
     "default_transaction_read_only": "off",
+    "default_transaction_deferrable": "off",
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "enable_tidscan": "on",
+    "enable_indexscan": "on",
+    "jit": "off",
 }
 # These settings would end long reads, and sessions that wait. They exist since PostgreSQL 17 and 14, and older versions
 # refuse the connection if they are among the options.

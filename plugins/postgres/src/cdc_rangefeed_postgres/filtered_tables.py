@@ -156,7 +156,9 @@ class RowFilters:
             oid = tables[name].oid
             types = {attribute.name: attribute.type for attribute in attributes[oid]}
             if any(types.get(column) != type_ for column, type_ in found.columns):
-                raise RetryableRangefeedError(f"table {name} was altered while its row filter was set. It is set again")
+                raise RetryableRangefeedError(
+                    f"table {name} was altered while its row filter was set. It is set again", outage=False
+                )
             columns = tuple(column for column, _ in found.columns)
             result[name] = filtered_by(found.where, columns, (codes[oid],), attributes[oid])
         return result

@@ -88,6 +88,7 @@ def read_scan(
                     raise RetryableRangefeedError(
                         "scan: the snapshot of this round is gone; the next round takes a new one",
                         retry_after_s=0.0,
+                        outage=False,
                     ) from None
                 raise
             cursor.execute(f"SET LOCAL lock_timeout = '{int(options.lock_timeout * 1000)}ms'")
@@ -119,9 +120,12 @@ def _read_piece(
         # With the lock held the file cannot change, and the function shows the present file in spite of the snapshot.
         # It is looked up by name: the locked table may be another one, which has taken the name.
         cursor.execute(f"SELECT pg_relation_filenode({sql.Literal(piece.leaf).as_string(None)}::regclass)::bigint")
-        if cursor.fetchone()[0] != piece.filenode:
+        if (filenode := cursor.fetchone()[0]) != piece.filenode:
             raise RetryableRangefeedError(
-                f"table {piece.table} was rewritten during its scan; its scan starts again", retry_after_s=0.0
+                f"table {piece.table} was rewritten during its scan: its file is {filenode}, and was {piece.filenode};"
+                " its scan starts again",
+                retry_after_s=0.0,
+                outage=False,
             )
         blocks = f"l.ctid >= '({piece.first},0)'::tid AND l.ctid < '({piece.end},0)'::tid"
         if piece.where is not None:
