@@ -82,7 +82,7 @@ class Layout:
             "deleted": pa.array(deleted),
         }
         for name, seed in zip(KEY_HASHES, _SEEDS, strict=True):
-            columns[name] = pa.array(hashed(keys, rows=len(rows), seed=seed))
+            columns[name] = pa.array(hashed([_identity(key) for key in keys], rows=len(rows), seed=seed))
         return pa.table(columns)
 
     def _values(self, rows: RowBatch, present: Bools) -> dict[str, pa.Array]:
@@ -120,6 +120,11 @@ def _wide(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_string(type_):
         return pa.large_string()
     return pa.large_binary() if pa.types.is_binary(type_) else type_
+
+
+def _identity(key: pa.Array) -> pa.Array:
+    """Return values that are equal where those of a *key* column are encoded alike: 0.0 and -0.0 are two keys."""
+    return key.cast(pa.string()) if pa.types.is_floating(key.type) else key
 
 
 def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:

@@ -31,12 +31,12 @@ def schema(*values: tuple[str, ColumnType], key: tuple[str, ...] = ("id",)) -> T
 V = schema(("v", TEXT))
 
 
-def rows(*versions: tuple[int, int, Any], of: TableSchema = V, unavailable: tuple[int, ...] = ()) -> RowBatch:
+def rows(*versions: tuple[float, int, Any], of: TableSchema = V, unavailable: tuple[int, ...] = ()) -> RowBatch:
     """Return versions, each with its id, time and value; an Op in place of the value is a delete."""
     ids, times, values = zip(*versions, strict=True)
     gone = [value is Op.DELETE for value in values]
     types = [column.type.arrow for column in of.columns]
-    columns = [pa.array(ids, pa.int64())]
+    columns = [pa.array(ids, types[0])]
     columns += [pa.array([None if value is Op.DELETE else value for value in values], type_) for type_ in types[1:]]
     lacks = [["v"] if place in unavailable else None for place in range(len(ids))]
     return RowBatch.of(
@@ -208,6 +208,18 @@ def test_values_without_a_likeness_in_python_are_compared(tmp_path: Path) -> Non
     assert differing([midnight], [zero], tmp_path / "times", schema=times) == [
         (1, Finding.DIFFERENT, {"d": "24:00:00"})
     ]
+
+
+def test_zero_and_minus_zero_are_two_keys_and_nan_is_one(tmp_path: Path) -> None:
+    columns = (Column(name="id", type=FLOAT), Column(name="v", type=TEXT))
+    floats = TableSchema(name=V.name, version=1, columns=columns, primary_key=("id",))
+    source = rows((-0.0, 6, "a"), (-np.nan, 5, "b"), of=floats)
+    moved = rows((0.0, 5, "a"), (0.0, 6, Op.DELETE), (-0.0, 6, "a"), (np.nan, 5, "b"), of=floats)
+    detached = rows((-0.0, 6, "a"), (0.0, 7, Op.DELETE), (np.nan, 5, "b"), of=floats)
+    for number, delivered in enumerate((moved, detached)):
+        assert differing([source], [delivered], tmp_path / str(number), schema=floats) == []
+    ((key, finding, _),) = differing([source], [moved, rows((0.0, 7, "a"), of=floats)], tmp_path / "x", schema=floats)
+    assert (str(key), finding) == ("0.0", Finding.EXTRA)
 
 
 def test_rows_of_another_key_are_refused() -> None:
