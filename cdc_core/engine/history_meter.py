@@ -45,6 +45,7 @@ class HistoryMeter:
         self._over = threading.Event()
         self._threads: dict[Sequence[str], tuple[threading.Thread, float]] = {}
         self._complaints: dict[str, str] = {}
+        self._notices: dict[str, str | None] = {}
         self._again_at: dict[str, float] = {}
 
     def __enter__(self) -> Self:
@@ -115,11 +116,14 @@ class HistoryMeter:
         feed = replace(feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch), saved=progress.token)
         try:
             with closing(feed.open_history()) as history:
-                gauges = history.metrics()
+                gauges, notice = history.metrics(), history.notice()
         except BaseException as error:
             self._store.require_newest(known.name, known.epoch)  # an attempt that begins ends old connections
             raise TerminalError(mask(one_line(error), feed.secrets())) from None
         self._store.save_gauges(known.name, known.epoch, gauges)
+        if notice is not None and notice != self._notices.get(known.name):
+            log.warning("changefeed '%s': %s", known.name, mask(notice, feed.secrets()))
+        self._notices[known.name] = notice
 
     def _complain(self, name: str, why: str) -> None:
         """Log *why* it cannot be measured, if that is new."""

@@ -65,6 +65,20 @@ def retained(store: ProgressStore, name: str = "orders") -> float | None:
     return found.gauges.get("retained_bytes")
 
 
+def test_what_the_source_of_a_stopped_changefeed_says_is_logged_once(
+    store: ProgressStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(history_meter, "EVERY_S", 0.0)
+    save(store, "orders")
+    measuring = meter(store)
+    measure(measuring)
+    assert not warnings(caplog)
+    (directory(store, "orders") / "notice-of-the-source").write_text("the slot is lost at noon")
+    for _ in range(2):
+        measure(measuring)
+    assert warnings(caplog) == ["changefeed 'orders': the slot is lost at noon"]
+
+
 def test_what_is_retained_for_a_stopped_changefeed_is_measured(
     store: ProgressStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import psycopg
 import pytest
-from cdc_rangefeed_postgres import starting
+from cdc_rangefeed_postgres import slot_use, starting
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_rangefeed_postgres.history import PostgresHistory
 from cdc_rangefeed_postgres.publication import Publication
 from cdc_rangefeed_postgres.running_transactions import log_running_transactions
 from cdc_rangefeed_postgres.slot import Slot
@@ -187,6 +190,45 @@ def test_an_invalidated_slot_is_lost_history() -> None:
             with pytest.raises(
                 HistoryLostError, match=r"was invalidated \(wal_removed\).* Raise max_slot_wal_keep_size"
             ):
+                feed.restart()
+
+
+def test_an_idle_changefeed_keeps_its_slot_and_a_stopped_one_says_when_it_loses_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(slot_use, "_POLL_S", 0.1)
+    settings = {"fsync": "off", "idle_replication_slot_timeout": "2s"}
+    with CopiedPostgres(settings=settings) as server, psycopg.connect(server.uri(), autocommit=True) as sql:
+        sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
+        with feed_of(server.uri(), "t") as feed:
+
+            def lost() -> bool:
+                sql.execute("CHECKPOINT")
+                query = "SELECT invalidation_reason FROM pg_replication_slots WHERE slot_name = %s"
+                return sql.execute(query, [slot_of(feed)]).fetchone() != (None,)
+
+            feed.start()
+            assert "waits for its destination for as long loses its replication slot" in caplog.text
+            feed.catch_up()
+            confirmed = sql.execute("SELECT confirmed_flush_lsn FROM pg_replication_slots").fetchone()
+            began = time.monotonic()
+            while time.monotonic() - began < 3.0:
+                feed.plan()  # no step is carried out, as while the destination is out of reach
+                assert not lost()
+                time.sleep(0.1)
+            assert sql.execute("SELECT confirmed_flush_lsn FROM pg_replication_slots").fetchone() == confirmed
+            feed.close()
+            with closing(PostgresHistory(replace(feed.context, saved=feed.saved))) as stopped:
+                stopped.metrics()
+                assert stopped.notice() is None
+                time.sleep(1.2)
+                stopped.metrics()
+                text = stopped.notice()
+                assert text is not None
+                assert text.startswith(f"replication slot {slot_of(feed)} has not been used since")
+            time.sleep(1.0)
+            assert lost()
+            with pytest.raises(HistoryLostError, match=r"invalidated \(idle_timeout\).* Raise idle_replication_slot_"):
                 feed.restart()
 
 

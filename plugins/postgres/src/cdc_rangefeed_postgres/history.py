@@ -11,6 +11,7 @@ from cdc_rangefeed_postgres.long_transactions import LongTransactions
 from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.primary import Primary
 from cdc_rangefeed_postgres.slot import Slot
+from cdc_rangefeed_postgres.slot_use import unused
 from cdc_rangefeed_postgres.temporary import TemporaryObjects
 from cdc_rangefeed_postgres.token import endpoint_of
 
@@ -63,6 +64,8 @@ class PostgresHistory(SourceHistory):
                 return {}
             retained, unconfirmed, snapshot_age, again, restart = row
             self._notice = self._long_transactions.look(connection, restart=restart, again_bytes=again or 0.0)
+            if self._released is None:  # nothing runs that would keep the slot in use
+                self._notice = self._notice or unused(connection, self._slot)
         return {
             "retained_bytes": retained or 0.0,
             "unconfirmed_bytes": unconfirmed or 0.0,

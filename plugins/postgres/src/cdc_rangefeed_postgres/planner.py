@@ -47,6 +47,7 @@ from cdc_rangefeed_postgres.restricted_scan import Estimates
 from cdc_rangefeed_postgres.scan_plan import ScanPlan
 from cdc_rangefeed_postgres.scan_rounds import ScanRounds
 from cdc_rangefeed_postgres.slot import Slot
+from cdc_rangefeed_postgres.slot_use import SlotUse
 from cdc_rangefeed_postgres.snapshot import CLOCK_US
 from cdc_rangefeed_postgres.token import PostgresToken, Scan, Snapshot, endpoint_of
 from cdc_rangefeed_postgres.truncation import PartitionsTruncatedError, TruncateSearch
@@ -80,6 +81,7 @@ class PostgresPlanner(StepPlanner):
         self._filters = FilterWatch(self._slot.publication)
         self._truncated = TruncateSearch(self._slot)
         self._pacing = Pacing(self._slot.name)
+        self._use = SlotUse(self._slot)
         self._catalog: Catalog | None = None
         self._types: TypeCatalog | None = None
         self._plan: LogPlan | ScanPlan | None = None
@@ -106,6 +108,7 @@ class PostgresPlanner(StepPlanner):
         token = self._at(start)
         with self._server.translated("planning a step"):
             connection = self._connection.open()
+            self._use.keep(connection)
             end = self._advance(connection, token, after=_latest(token, after), limit=limit)
             if end is not None:
                 assert self._plan is not None

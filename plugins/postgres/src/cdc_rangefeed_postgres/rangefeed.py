@@ -35,6 +35,7 @@ from cdc_rangefeed_postgres.primary import Primary
 from cdc_rangefeed_postgres.row_filter import RowFilter, explained
 from cdc_rangefeed_postgres.selection import Selection
 from cdc_rangefeed_postgres.slot import Slot
+from cdc_rangefeed_postgres.slot_use import log_idle_limit
 from cdc_rangefeed_postgres.starting import first_token, require_given, resumed_token
 from cdc_rangefeed_postgres.temporary import TemporaryObjects
 from cdc_rangefeed_postgres.token import PostgresToken, TableState, endpoint_of, is_intent
@@ -82,6 +83,8 @@ class PostgresRangefeed(Rangefeed):
             )
             if state is not None:
                 slot.require_failover(state)
+            if not slot.temporary:
+                log_idle_limit(connection)
             catalog = self._load(connection, followed_before(self.context))
             for pattern in unmatched(selection, catalog):
                 log.info("'%s' in 'tables' matches no table yet", pattern.text)
