@@ -320,8 +320,11 @@ def _changes(
         if code not in (_DROPPED, _GENERATED) and was != _GENERATED and was[_CODE:] != code[_CODE:]:
             retyped = True
             note(ShapeChange.VALUES_CHANGED, f"the type of column {name} was changed")
-    for kind, what in member_changes(before.members, found.members[table.oid]):
-        note(kind, what)
+    if members := list(member_changes(before.members, found.members[table.oid])):
+        of_key = members_of(connection, [table.oid], table.key or before.key)[table.oid]
+        keys = {what for _, what in member_changes(before.members, of_key)}
+        for kind, what in members:
+            note(ShapeChange.KEY_CHANGED if what in keys else kind, f"{what}, in the key" if what in keys else what)
     if rewritten and altered and not retyped:
         note(ShapeChange.VALUES_CHANGED, "ALTER TABLE wrote its rows anew")
     return changes

@@ -20,7 +20,8 @@ __all__ = ["Member", "code_of", "composites_of", "member_changes", "members_of"]
 _USED = """
 WITH RECURSIVE used AS (
     SELECT a.attrelid AS relation, a.atttypid AS type FROM pg_attribute a
-    WHERE a.attrelid = ANY(%s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
+    WHERE a.attrelid = ANY(%(tables)s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
+      AND (%(columns)s::text[] IS NULL OR a.attname = ANY(%(columns)s::text[]))
     UNION
     SELECT u.relation, part.type FROM used u JOIN pg_type t ON t.oid = u.type CROSS JOIN LATERAL (
         SELECT t.typbasetype UNION ALL SELECT t.typelem
@@ -70,17 +71,20 @@ class Member:
         return owner + member + (_DROPPED if self.dropped else code_of(self.name)[:_CODE])
 
 
-def members_of(connection: Connection, tables: Sequence[int]) -> Mapping[int, Sequence[Member]]:
-    """Return, for each of *tables*, the members of all types that its columns consist of."""
+def members_of(
+    connection: Connection, tables: Sequence[int], columns: Sequence[str] | None = None
+) -> Mapping[int, Sequence[Member]]:
+    """Return, for each of *tables*, the members of all types that its columns, or those in *columns*, consist of."""
     found: dict[int, list[Member]] = {oid: [] for oid in tables}
-    for relation, *member in connection.execute(_MEMBERS, [list(tables)]):
+    only = None if columns is None else list(columns)
+    for relation, *member in connection.execute(_MEMBERS, {"tables": list(tables), "columns": only}):
         found[relation].append(Member(*member))
     return found
 
 
 def composites_of(connection: Connection, tables: Sequence[int]) -> tuple[int, ...]:
     """Return the relations that describe the composite types of which the columns of *tables* consist."""
-    return tuple(row[0] for row in connection.execute(_COMPOSITES, [list(tables)]))
+    return tuple(row[0] for row in connection.execute(_COMPOSITES, {"tables": list(tables), "columns": None}))
 
 
 def member_changes(before: str, members: Sequence[Member]) -> Iterator[tuple[ShapeChange, str]]:
