@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from cdc_core import START_OVER, Op, TerminalRangefeedError
 from cdc_rangefeed_postgres.columns import ColumnReader, column_readers
 from cdc_rangefeed_postgres.fields import Fields, Ints, Mask, Messages, walk
+from cdc_rangefeed_postgres.keys import key_forms
 from cdc_rangefeed_postgres.types import TableVersion
 
 __all__ = ["NONE", "Changes", "Tuples", "read_changes"]
@@ -107,7 +108,7 @@ def read_changes(messages: Messages, indices: Ints, version: TableVersion, *, di
     for index in key:
         if len(updated):
             left, right = old.column(index).take(old_of[updated]), new.column(index).take(new_of[updated])
-            moved[updated] |= pc.not_equal(left, right).to_numpy(zero_copy_only=False)
+            moved[updated] |= pc.not_equal(key_forms(left), key_forms(right)).to_numpy(zero_copy_only=False)
 
     each = np.repeat(np.arange(len(indices)), 1 + moved)
     second = np.append(False, each[1:] == each[:-1])

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cdc_core import Op
 from cdc_rangefeed_postgres.fields import Ints, Mask
 
-__all__ = ["Folded", "fold", "key_codes"]
+__all__ = ["Folded", "fold", "key_codes", "key_forms"]
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
@@ -26,8 +27,16 @@ def key_codes(columns: Sequence[pa.Array]) -> Ints:
     return codes
 
 
+def key_forms(column: pa.Array) -> pa.Array:
+    """Return values that are equal where those of a key *column* are one key: 0.0 and -0.0 are two, NaN is one."""
+    if not pa.types.is_floating(column.type):
+        return column
+    one_nan = pc.if_else(pc.is_nan(column), pa.scalar(np.nan, column.type), column)
+    return one_nan.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
+
+
 def _codes(column: pa.Array) -> Ints:
-    codes: Ints = column.dictionary_encode().indices.to_numpy().astype(np.int64)
+    codes: Ints = key_forms(column).dictionary_encode().indices.to_numpy().astype(np.int64)
     return codes
 
 

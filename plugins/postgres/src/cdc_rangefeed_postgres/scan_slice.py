@@ -25,6 +25,7 @@ from cdc_core import (
 from cdc_rangefeed_postgres.blocks import Piece
 from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate, text_of
 from cdc_rangefeed_postgres.connection import Server, stream
+from cdc_rangefeed_postgres.key_identity import key_operators, same_key
 from cdc_rangefeed_postgres.names import quoted
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.partitions import removed_too_early
@@ -191,7 +192,8 @@ def _deletes(
     """Yield a delete for each row of a detached partition whose key the table does not have in another partition."""
     schema = version.schema
     key = schema.primary_key
-    same = " AND ".join(f"t.{quoted(name)} = l.{quoted(name)}" for name in key)
+    operators = key_operators(cursor, str(piece.root))
+    same = " AND ".join(same_key(name, f"t.{quoted(name)}", f"l.{quoted(name)}", operators) for name in key)
     query = (
         f"SELECT {select_list(version, None if diff else key)} FROM ONLY {piece.leaf} AS l "
         f"WHERE {blocks} AND NOT EXISTS (SELECT FROM {piece.root} AS t WHERE {same})"
