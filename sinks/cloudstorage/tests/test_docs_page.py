@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from cdc_sink_cloudstorage import authentication, azure, gcs, s3_problems
+from cdc_sink_cloudstorage import authentication, azure, gcs, s3_problems, store_problem
 from cdc_sink_cloudstorage.destination import CloudStorageDestination
 from cdc_testing.gcs_gate import GcsGate
 from cdc_testing.object_stores import AZURE_ACCOUNT, AZURE_KEY, S3_KEY, S3_SECRET, Azurite, SeaweedFS
@@ -61,7 +61,7 @@ def test_every_example_is_accepted_by_its_store(
 
 
 def test_the_code_has_every_error_of_the_page() -> None:
-    modules = (authentication, azure, gcs, s3_problems)
+    modules = (authentication, azure, gcs, s3_problems, store_problem)
     code = " ".join(Path(module.__file__ or "").read_text() for module in modules)
     code = re.sub(r'"\s+f?"', "", code)
     table = PAGE.partition("## Errors")[2].partition("\n## ")[0]

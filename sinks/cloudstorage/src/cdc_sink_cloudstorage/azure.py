@@ -9,7 +9,7 @@ import io
 import logging
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,7 +27,7 @@ from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.parts import split_parts
 from cdc_sink_cloudstorage.remote import FsspecStore
 from cdc_sink_cloudstorage.store import IN_PROGRESS, Chunk, Staged
-from cdc_sink_cloudstorage.store_problem import StoreProblem
+from cdc_sink_cloudstorage.store_problem import NOT_STORED, NotStoredError, StoreProblem
 from cdc_sink_cloudstorage.temporary_names import TemporaryNames
 
 __all__ = ["AzureStore", "open_azure"]
@@ -158,8 +158,12 @@ class AzureStore(FsspecStore):
 
     def commit(self, path: str, blocks: Sequence[str]) -> None:
         """Make *path* visible: the contents of *blocks*, in order."""
-        work = lambda: self._run(self._blob(path).commit_block_list([BlobBlock(block) for block in blocks]))  # noqa: E731
+        listed = [BlobBlock(block) for block in blocks]
+        work = lambda: _require_azure(self._run(self._blob(path).commit_block_list(listed)))  # noqa: E731
         self._translate_errors(f"{self._shown}/{path}", work)
+
+    def _put(self, path: str, body: bytes) -> None:
+        _require_azure(super()._put(path, body))
 
     def _blob(self, path: str) -> Any:
         fs, root = self._place
@@ -217,7 +221,15 @@ class AzureStore(FsspecStore):
         return None
 
 
+def _require_azure(answer: Mapping[str, Any]) -> None:
+    """Return if *answer* is Azure's, which numbers its answers. Raises: NotStoredError."""
+    if not answer.get("request_id"):
+        raise NotStoredError
+
+
 def _with_response(error: exceptions.HttpResponseError, *, specified: bool) -> StoreProblem:
+    if error.status_code is not None and error.status_code < 300:
+        return NOT_STORED
     named = getattr(error, "error_code", None)
     code = str(getattr(named, "value", named) or error.status_code)
     where = "" if specified else " in the environment"

@@ -22,7 +22,7 @@ from cdc_core import OptionError
 from cdc_sink_cloudstorage.authentication import is_specified
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.remote import FsspecStore
-from cdc_sink_cloudstorage.store_problem import StoreProblem
+from cdc_sink_cloudstorage.store_problem import NotStoredError, StoreProblem
 from cdc_sink_cloudstorage.temporary_names import TemporaryNames
 
 __all__ = ["GcsStore", "open_gcs"]
@@ -48,6 +48,7 @@ def open_gcs(options: CloudStorageOptions) -> Any:
         endpoint_url=endpoint if endpoint is None or "://" in endpoint else f"http://{endpoint}",
         requests_timeout=aiohttp.ClientTimeout(sock_connect=10, sock_read=60),
         use_listings_cache=False,
+        consistency="size",
         skip_instance_cache=True,
     )
 
@@ -89,6 +90,12 @@ class GcsStore(FsspecStore):
         if session is not None:
             asyncio.run_coroutine_threadsafe(session.close(), fs.loop).result(_DISCONNECT_S)
 
+    def _put(self, path: str, body: bytes) -> None:
+        try:
+            super()._put(path, body)
+        except (AssertionError, KeyError, TypeError, json.JSONDecodeError):  # an answer without the size of the object
+            raise NotStoredError from None
+
     def _check(self) -> None:
         bucket, _, prefix = self._place[1].partition("/")
         self._ask("b/{}/o", bucket, prefix=f"{prefix}/" if prefix else "", maxResults=1)
@@ -104,7 +111,12 @@ class GcsStore(FsspecStore):
         """Return the JSON response to one request, without retries: gcsfs itself would retry for half a minute."""
         fs, _ = self._place
         request = getattr(type(fs)._request, "__wrapped__", type(fs)._request)
-        answer: dict[str, Any] = json.loads(self._run(request(fs, "GET", path, *names, **parameters))[3])
+        try:
+            answer = json.loads(self._run(request(fs, "GET", path, *names, **parameters))[3])
+        except json.JSONDecodeError:
+            raise NotStoredError from None
+        if not isinstance(answer, dict):
+            raise NotStoredError
         return answer
 
     def _problem(self, error: BaseException) -> StoreProblem | None:

@@ -13,7 +13,7 @@ from fsspec.core import url_to_fs
 
 from cdc_core import CdcError, ConfigError, RetryableSinkError, TerminalSinkError
 from cdc_sink_cloudstorage.store import Chunk, Staged, Store
-from cdc_sink_cloudstorage.store_problem import StoreProblem, os_problem
+from cdc_sink_cloudstorage.store_problem import NOT_STORED, NotStoredError, StoreProblem, os_problem
 from cdc_sink_cloudstorage.temporary_names import TemporaryNames
 
 __all__ = ["FsspecStore"]
@@ -40,6 +40,7 @@ class _SinglePut(Staged):
 class FsspecStore(Store):
     """Writes each object with one put. An object store shows such an object only when it is whole.
 
+    A status of success says nothing: a proxy may have answered. A store checks that the answer is its own, see `_put`.
     A put is `pipe_file` and never an open file: leaving the `with` block of an open file after an error would publish
     an incomplete object.
     """
@@ -70,7 +71,7 @@ class FsspecStore(Store):
         except ConfigError:
             raise
         except Exception as error:
-            problem = self._problem(error)
+            problem = NOT_STORED if isinstance(error, NotStoredError) else self._problem(error)
             if problem is not None:
                 raise problem.refusal(self._shown) from None
             reason = self._masked(_first_line(error))
@@ -147,12 +148,12 @@ class FsspecStore(Store):
         with contextlib.suppress(FileNotFoundError):  # the first put creates it
             fs.ls(root, detail=False)
 
-    def _put(self, path: str, body: bytes) -> None:
+    def _put(self, path: str, body: bytes) -> Any:
+        """Send *body* and return the client's answer. Raises: NotStoredError for an answer that is not the store's."""
         fs, root = self._place
         if fs.async_impl:
-            self._run(fs._pipe_file(f"{root}/{path}", body))
-        else:
-            fs.pipe_file(f"{root}/{path}", body)
+            return self._run(fs._pipe_file(f"{root}/{path}", body))
+        return fs.pipe_file(f"{root}/{path}", body)
 
     def _translate_errors(self, place: str, action: Callable[[], T]) -> T:
         """Run *action*. Raises: the sink's own errors, which name *place*, instead of the client's.
@@ -164,7 +165,7 @@ class FsspecStore(Store):
         except CdcError:
             raise
         except Exception as error:
-            problem = self._problem(error)
+            problem = NOT_STORED if isinstance(error, NotStoredError) else self._problem(error)
             if problem is None and isinstance(error, OSError):
                 problem = os_problem(error)
             if problem is not None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import hashlib
 import json
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import botocore.session
@@ -20,7 +23,7 @@ from cdc_sink_cloudstorage.parts import PART_BYTES, split_parts
 from cdc_sink_cloudstorage.remote import FsspecStore
 from cdc_sink_cloudstorage.s3_problems import s3_problem
 from cdc_sink_cloudstorage.store import IN_PROGRESS, Chunk, Staged
-from cdc_sink_cloudstorage.store_problem import StoreProblem
+from cdc_sink_cloudstorage.store_problem import NotStoredError, StoreProblem
 from cdc_sink_cloudstorage.temporary_names import TemporaryNames
 
 __all__ = ["S3Store", "open_s3"]
@@ -59,6 +62,9 @@ class S3Store(FsspecStore):
     the uploads that it finds in notes. The key of an upload does not tell which attempt began it: several changefeeds
     may share a root, and a repeated slice uses the names of the slice that it repeats. A writer that dies before it has
     written the note leaves an upload without parts, which costs nothing.
+
+    A file counts as stored when the answer has its checksum, and an upload when the answer names its key. Where the
+    store gives another checksum, as with keys of KMS, it is asked for the size of the object.
     """
 
     def __init__(self, uri: str, options: CloudStorageOptions, *, shown: str, temporary_names: TemporaryNames) -> None:
@@ -78,6 +84,19 @@ class S3Store(FsspecStore):
             super().stage(path, chunks).publish()  # one request instead of six or more
         else:
             super().put(path, chunks)
+
+    def _put(self, path: str, body: bytes) -> None:
+        where = self.location(path)
+        answer = self.call("put_object", **where, Body=body)
+        if not _confirms(answer, body) and not self.holds(where, len(body)):
+            raise NotStoredError
+
+    def holds(self, where: dict[str, str], nbytes: int) -> bool:
+        """Return whether the store has an object of *nbytes* at this bucket and key."""
+        try:
+            return bool(self.call("head_object", **where).get("ContentLength") == nbytes)
+        except FileNotFoundError:
+            return False
 
     def complete(self, path: str, action: Callable[[], None]) -> None:
         """Run *action*, which makes *path* visible. Raises: as `Store`."""
@@ -102,12 +121,15 @@ class S3Store(FsspecStore):
         self._check_storage_class()
         where = self.location(f"{IN_PROGRESS}/check")
         prefix = where["Key"].removesuffix(f"{IN_PROGRESS}/check")
-        self.call("list_objects_v2", Bucket=where["Bucket"], Prefix=prefix, MaxKeys=1)
+        if "IsTruncated" not in self.call("list_objects_v2", Bucket=where["Bucket"], Prefix=prefix, MaxKeys=1):
+            raise NotStoredError
         try:  # a part of an upload that does not exist: needs the permission to write, and writes nothing
             self.call("upload_part", **where, UploadId="0" * 32, PartNumber=1, Body=b"")
         except FileNotFoundError as error:
             if getattr(error.__cause__, "response", {}).get("Error", {}).get("Code") != "NoSuchUpload":
                 raise
+        else:
+            raise NotStoredError
 
     def _check_storage_class(self) -> None:
         wanted = self._options.s3_storage_class
@@ -178,12 +200,12 @@ class _Multipart(Staged):
     def begin(self, chunks: Sequence[Chunk], nbytes: int) -> None:
         """Upload all parts. After a failure, removes what was uploaded as far as possible."""
         self._nbytes = nbytes
-        self._where["UploadId"] = self._store.call("create_multipart_upload", **self._where)["UploadId"]
+        self._where["UploadId"] = _member(self._store.call("create_multipart_upload", **self._where), "UploadId")
         try:
             self._store.write_note(self._note, self._where)
             for number, body in enumerate(split_parts(chunks, nbytes), 1):
                 answer = self._store.call("upload_part", **self._where, PartNumber=number, Body=body)
-                self._parts.append({"PartNumber": number, "ETag": answer["ETag"]})
+                self._parts.append({"PartNumber": number, "ETag": _member(answer, "ETag")})
         except BaseException:
             self.discard()
             raise
@@ -198,17 +220,37 @@ class _Multipart(Staged):
             self._delete_note()
 
     def _complete(self) -> None:
+        where = {name: self._where[name] for name in ("Bucket", "Key")}
         try:
-            self._store.call("complete_multipart_upload", **self._where, MultipartUpload={"Parts": self._parts})
+            answer = self._store.call(
+                "complete_multipart_upload", **self._where, MultipartUpload={"Parts": self._parts}
+            )
         except FileNotFoundError:
             # A client that lost the first response asks again, and some stores then no longer know the upload.
-            where = {name: self._where[name] for name in ("Bucket", "Key")}
-            if self._store.call("head_object", **where)["ContentLength"] != self._nbytes:
+            if not self._store.holds(where, self._nbytes):
                 raise
+            return
+        # The store has compared its parts with those named; its answer names the object.
+        if answer.get("Key") != where["Key"] and not self._store.holds(where, self._nbytes):
+            raise NotStoredError
 
     def _delete_note(self) -> None:
         with contextlib.suppress(Exception):
             self._store.call("delete_object", **self._note)
+
+
+def _confirms(answer: Mapping[str, Any], body: bytes) -> bool:
+    """Return whether *answer* has a checksum of *body*: the CRC that the client sent, or MD5."""
+    if "ChecksumCRC32" in answer:
+        return bool(answer["ChecksumCRC32"] == base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode())
+    return str(answer.get("ETag", "")).strip('"') == hashlib.md5(body, usedforsecurity=False).hexdigest()
+
+
+def _member(answer: Mapping[str, Any], name: str) -> str:
+    """Return what every answer of S3 to this request has. Raises: NotStoredError."""
+    if name not in answer:
+        raise NotStoredError
+    return str(answer[name])
 
 
 def _size(chunks: Sequence[Chunk]) -> int:

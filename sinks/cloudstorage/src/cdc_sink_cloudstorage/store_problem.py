@@ -9,7 +9,7 @@ from typing import Self
 
 from cdc_core import ConfigError, RetryableSinkError, TerminalSinkError
 
-__all__ = ["StoreProblem", "os_problem"]
+__all__ = ["NOT_STORED", "NotStoredError", "StoreProblem", "os_problem"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +46,17 @@ class StoreProblem:
 
     def __str__(self) -> str:
         return f"{self.reason}. {self.remedy}" if self.remedy else self.reason
+
+
+class NotStoredError(Exception):
+    """Something answered that it has taken a file, and the answer is not that of the store."""
+
+
+NOT_STORED = StoreProblem(
+    reason="the answer is one of success, but the store does not hold what was sent",
+    remedy="Check that the endpoint is that of the store, and that no proxy answers in its place",
+    repairable=True,
+)
 
 
 def os_problem(error: OSError) -> StoreProblem:
