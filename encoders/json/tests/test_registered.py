@@ -237,7 +237,7 @@ def test_the_registry_is_asked_once_for_each_schema_of_a_topic(
             encoder.encode(RowBatch.from_ipc(rows.to_ipc()), topic=topic_prefix + topic)
             encoder.encode_resolved(topic_prefix + topic, NOW)
             pickle.loads(pickle.dumps(encoder)).encode(rows, topic=topic_prefix + topic)
-    kinds = [request.partition(" ")[0] for request in proxy.requests]
+    kinds = [request.partition(" ")[0] for request in proxy.requests if not request.endswith(("-key", "-value"))]
     assert (kinds.count("POST"), kinds.count("GET")) == (4, 2)
 
 

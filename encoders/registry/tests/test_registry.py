@@ -7,13 +7,17 @@ import json
 import logging
 import multiprocessing
 import pickle
+import urllib.error
+import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from cdc_schema_registry import Registry
+from cdc_schema_registry import registry as registry_module
 from cdc_schema_registry.address import RegistryAddress
 from cdc_schema_registry.calls import RefusedError, post, translated
 from cdc_sink_kafka.demo.servers import Certificates
@@ -79,7 +83,7 @@ def test_subjects_may_have_any_name(registry: Registry, topic_prefix: str) -> No
         assert latest.schema_id == schema_id
 
 
-def test_a_process_registers_each_schema_of_a_subject_once(registry_proxy: ProxyFactory, topic_prefix: str) -> None:
+def test_each_schema_of_a_subject_is_registered_once(registry_proxy: ProxyFactory, topic_prefix: str) -> None:
     proxy = registry_proxy()
     registry = Registry.of(proxy.url, owner=OWNER)
     for _ in range(3):
@@ -87,7 +91,8 @@ def test_a_process_registers_each_schema_of_a_subject_once(registry_proxy: Proxy
             registry.register(topic_prefix + subject, schema_of("integer"), "JSON")
             pickle.loads(pickle.dumps(registry)).register(topic_prefix + subject, schema_of("integer"), "JSON")
             registry.register(topic_prefix + subject, schema_of("string"), "JSON")
-    assert len(proxy.requests) == 4
+    registrations = [request for request in proxy.requests if request.endswith("/versions")]
+    assert len(registrations) == 4
     assert all(request.startswith("POST /subjects/") for request in proxy.requests)
 
 
@@ -356,3 +361,92 @@ def test_a_forked_process_has_its_own_connections(registry: Registry, topic_pref
 
 def _register(registry: Registry, subject: str, type_: str) -> int:
     return registry.register(subject, schema_of(type_), "JSON")
+
+
+@pytest.fixture
+def verified_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_module, "_VERIFY_S", 0.0)
+    monkeypatch.setattr(registry_module, "_VERIFY_AFTER_OUTAGE_S", 0.0)
+
+
+def forget(url: str, subject: str) -> None:
+    """Delete *subject* for good, as far as the registry does."""
+    for query in ("", "?permanent=true"):
+        request = urllib.request.Request(f"{url}/subjects/{quote(subject, safe='')}{query}", method="DELETE")
+        with suppress(urllib.error.HTTPError):
+            urllib.request.urlopen(request, timeout=30).close()
+
+
+@pytest.mark.usefixtures("verified_always")
+@pytest.mark.parametrize("lost", ["a", "b", "c", "d", "e"])
+def test_a_schema_that_the_registry_lost_is_named_soon(registry: Registry, topic_prefix: str, lost: str) -> None:
+    ids = {name: registry.register(topic_prefix + name, schema_of("integer"), "JSON") for name in "abcde"}
+    registry.verify()
+    forget(registry.address.url, topic_prefix + lost)
+    with pytest.raises(TerminalError) as failed:  # noqa: PT012
+        for _ in range(2):
+            registry.verify()
+    assert not failed.value.repairable
+    assert str(failed.value).startswith(
+        f"schema registry {registry} gave the schema of subject '{topic_prefix}{lost}' the id {ids[lost]} and has none"
+        " now: its schemas were deleted or replaced"
+    )
+    assert "`cdc rescan FILE NAME --all`" in str(failed.value)
+    Registry.of(registry.address.url, owner=OWNER).register(topic_prefix + lost, schema_of("integer"), "JSON")
+
+
+@pytest.mark.usefixtures("verified_always")
+def test_a_schema_that_has_another_id_now_is_named(registry_proxy: ProxyFactory, topic_prefix: str) -> None:
+    proxy = registry_proxy()
+    registry = Registry.of(proxy.url, owner=OWNER)
+    schema_id = registry.register(f"{topic_prefix}a", schema_of("integer"), "JSON")
+    proxy.odd = (200, json.dumps({"id": schema_id + 1, "version": 1}).encode())
+    with pytest.raises(TerminalError, match=f"the id {schema_id} and has it as {schema_id + 1} now"):
+        registry.verify()
+
+
+def test_what_is_registered_is_verified_before_anything_new_is(
+    registry: Registry, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A registry that was emptied would give the id of a lost schema to the new one."""
+    monkeypatch.setattr(registry_module, "_VERIFY_BEFORE_NEW_S", 0.0)
+    registry.register(f"{topic_prefix}a", schema_of("integer"), "JSON")
+    forget(registry.address.url, f"{topic_prefix}a")
+    with pytest.raises(TerminalError, match="consumers cannot decode"):
+        registry.register(f"{topic_prefix}a", schema_of("string"), "JSON")
+    assert registry.latest(f"{topic_prefix}a") is None
+
+
+def test_ids_are_verified_every_ten_seconds_with_few_requests(
+    registry_proxy: ProxyFactory, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = registry_proxy()
+    registry = Registry.of(proxy.url, owner=OWNER)
+    clock = [1e9]
+    monkeypatch.setattr(registry_module.time, "monotonic", lambda: clock[0])
+    for number in range(9):
+        registry.register(f"{topic_prefix}{number}", schema_of("integer"), "JSON")
+    asked = []
+    for second in range(40):
+        clock[0] += second % 2
+        proxy.requests.clear()
+        for _ in range(5):
+            registry.verify()
+        asked.append(len(proxy.requests))
+    assert sorted(set(asked)) == [0, 4]
+    assert sum(asked) == 4 * 2
+
+
+@pytest.mark.usefixtures("verified_always")
+def test_a_registry_that_cannot_be_asked_stops_nothing(
+    registry_proxy: ProxyFactory, topic_prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    proxy = registry_proxy()
+    registry = Registry.of(proxy.url, owner=OWNER)
+    registry.register(f"{topic_prefix}a", schema_of("integer"), "JSON")
+    for failure in (500, 403):
+        proxy.failure = failure
+        registry.verify()
+    assert [message.startswith("cannot verify the ids of schemas: ") for message in caplog.messages] == [True, True]
+    proxy.failure = None
+    registry.verify()

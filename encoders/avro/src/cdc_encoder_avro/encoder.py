@@ -101,6 +101,7 @@ class AvroEncoder(Encoder):
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         keyed = self.keyed(rows)
+        self._registry.verify()
         headers = self._headers_of(rows.schema, topic)
         key = self._key(rows)
         keys = joined([headers.key, *(key if keyed is rows else self._key(keyed))], len(rows))
@@ -115,6 +116,7 @@ class AvroEncoder(Encoder):
         payload = string_bytes(str(timestamp), branch=1)
         if self._files:
             return AvroBody.whole(text, payload, codec=self._options.avro_codec)
+        self._registry.verify()
         return frame_one(payload, self._registered(self._subject(topic, "value"), text))
 
     def open_body(self, topic: str) -> FileBody:
@@ -141,7 +143,7 @@ class AvroEncoder(Encoder):
         return self.context.output == "files"
 
     def _registered(self, subject: str, schema: str) -> int:
-        """Return the id of *schema*. Each process asks the registry once."""
+        """Return the id of *schema*. The registry is asked once."""
         return self._registry.register(subject, schema, "AVRO")
 
     def _subject(self, topic: str, part: str) -> str:

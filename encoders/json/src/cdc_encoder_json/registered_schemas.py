@@ -67,19 +67,21 @@ class RegisteredSchemas:
 
         Its schema is the newest schema of the topic's rows, which allows resolved marks too.
         """
+        self._registry.verify()
         schema_id = self._resolved_ids.get(topic)
         if schema_id is None:
             subject = f"{topic}-value"
             latest = self._registry.latest(subject)
             if latest is not None and allows_resolved(latest.schema, self._envelope):
-                schema_id = latest.schema_id
+                text = latest.schema
             else:
-                schema_id = self._registry.register(subject, resolved_schema(self._envelope), "JSON")
-            self._resolved_ids[topic] = schema_id
+                text = resolved_schema(self._envelope)
+            schema_id = self._resolved_ids[topic] = self._registry.register(subject, text, "JSON")
         return frame_one(payload, schema_id)
 
     def _ids_of(self, schema: TableSchema, topic: str) -> tuple[int, int | None]:
         """Return the ids of the schemas of keys and values; 0 for keys that have none."""
+        self._registry.verify()
         known = self._ids.get((topic, schema.name))
         if known is None or (known[0] is not schema and known[0] != schema):
             value = value_schema(schema, self._envelope)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Literal
 from urllib.parse import quote
 
-from cdc_core import CdcError, ConfigError, RetryableError, TerminalError
+from cdc_core import RUN_AGAIN, CdcError, ConfigError, RetryableError, TerminalError
 from cdc_schema_registry.address import RegistryAddress
 from cdc_schema_registry.calls import (
     NO_LEVEL,
@@ -28,13 +31,16 @@ SchemaType = Literal["AVRO", "JSON"]
 """The names of schema languages in registries."""
 _INCOMPATIBLE, _INVALID = 409, 422
 
-_ids: dict[tuple[RegistryAddress, str, SchemaType, str], int] = {}
-"""The ids of schemas that this process has registered. They never change, so entries are never removed."""
+_VERIFY_S = 10.0
+_VERIFY_BEFORE_NEW_S = 1.0
+_VERIFY_AFTER_OUTAGE_S = 30.0
+_VERIFIED_AT_ONCE = 4
 _provisional: dict[tuple[RegistryAddress, str, SchemaType, str], int] = {}
 """The ids of schemas that are not registered, for messages that are only shown: counted down from the last one."""
 _LAST_ID = 2**31 - 1
 _texts: dict[tuple[RegistryAddress, int], str] = {}
 """The schemas that this process has looked up by id."""
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +53,20 @@ class RegisteredSchema:
     schema_type: str
 
 
+@dataclass(slots=True)
+class _Registered:
+    """The ids of registered schemas, by subject, type and text: those first that were verified least recently."""
+
+    ids: dict[tuple[str, SchemaType, str], int] = field(default_factory=dict)
+    verified_at: float = 0.0
+
+    def __reduce__(self) -> tuple[type[_Registered], tuple[dict[tuple[str, SchemaType, str], int]]]:
+        return _Registered, (self.ids,)  # another process has another clock
+
+
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """The registry at an address. Picklable. Connections and ids are shared by the whole process.
+    """The registry at an address. Picklable. Connections are shared by the whole process, ids belong to this object.
 
     Two texts are two schemas, so callers write schemas in one canonical form. Messages show no credentials.
 
@@ -59,6 +76,7 @@ class Registry:
     address: RegistryAddress
     read_only: bool = False
     """Whether nothing is registered: `register` returns the id that a schema has, otherwise a provisional one."""
+    _registered: _Registered = field(default_factory=_Registered, compare=False, repr=False)
 
     @classmethod
     def of(cls, text: str, *, owner: str, read_only: bool = False) -> Registry:
@@ -71,20 +89,51 @@ class Registry:
     def register(self, subject: str, schema: str, schema_type: SchemaType) -> int:
         """Register *schema* in *subject* and return its id.
 
-        Each process sends one request for each pair; other calls are a look-up in a dict. The error of a refused schema
-        contains the reason, the new schema and the registered schema.
+        It sends one request for each pair; other calls are a look-up in a dict. The error of a refused schema contains
+        the reason, the new schema and the registered schema.
         """
-        known = (self.address, subject, schema_type, schema)
         if self.read_only:
-            return self._present_id(known)
-        schema_id = _ids.get(known)
+            return self._present_id(subject, schema_type, schema)
+        ids = self._registered.ids
+        schema_id = ids.get((subject, schema_type, schema))
         if schema_id is None:
+            self.verify(every_s=_VERIFY_BEFORE_NEW_S)
             try:
                 answer = post(self.address, in_subject(subject, "/versions"), _body(schema, schema_type), id=int)
-                schema_id = _ids[known] = answer["id"]
             except Exception as error:
                 raise self._refused(subject, schema, schema_type, error, checking=False) from None
+            self._registered.verified_at = self._registered.verified_at if ids else time.monotonic()
+            schema_id = ids[subject, schema_type, schema] = answer["id"]
         return schema_id
+
+    def verify(self, *, every_s: float | None = None) -> None:
+        """Return when the registry still knows what was registered by the ids that it gave. For every batch and mark.
+
+        It asks once in *every_s* at most, by default ten seconds, and for a few schemas at a time, in turn. A registry
+        that cannot be asked is logged. Raises: TerminalError.
+        """
+        registered, now = self._registered, time.monotonic()
+        if self.read_only or now < registered.verified_at + (_VERIFY_S if every_s is None else every_s):
+            return
+        registered.verified_at = now
+        for known in list(islice(registered.ids, _VERIFIED_AT_ONCE)):
+            subject, schema_type, schema = known
+            schema_id = registered.ids[known] = registered.ids.pop(known)
+            try:
+                present = self._find(subject, schema, schema_type)
+            except Exception as error:
+                reason = translated(self.address, f"subject '{subject}'", error, checking=False)
+                log.warning("cannot verify the ids of schemas: %s", reason)
+                registered.verified_at += _VERIFY_AFTER_OUTAGE_S
+                return
+            if present != schema_id:
+                now_there = "has none" if present is None else f"has it as {present}"
+                raise TerminalError(
+                    f"schema registry {self} gave the schema of subject '{subject}' the id {schema_id} and {now_there} "
+                    "now: its schemas were deleted or replaced, and consumers cannot decode the messages with their "
+                    f"ids. Restore them, or {RUN_AGAIN} to register the schemas again. To have all rows again with the "
+                    "new ids, ask for them before that with `cdc rescan FILE NAME --all`"
+                )
 
     def schema(self, schema_id: int) -> str:
         """Return the text of the schema with an id, for decoders. Each process sends one request for each id.
@@ -118,7 +167,7 @@ class Registry:
         Raises: ConfigError when the registry is unreachable, rejects the credentials, or would refuse the schema.
         """
         try:
-            if self._is_registered(subject, schema, schema_type):
+            if self._find(subject, schema, schema_type) is not None:  # such a schema is never refused
                 return
             reason = self._conflict(subject, schema, schema_type)
         except Exception as error:
@@ -142,26 +191,26 @@ class Registry:
     def __str__(self) -> str:
         return str(self.address)
 
-    def _present_id(self, known: tuple[RegistryAddress, str, SchemaType, str]) -> int:
+    def _present_id(self, subject: str, schema_type: SchemaType, schema: str) -> int:
         """Return the id that a schema has. One without gets a provisional id, which only this process knows."""
-        _, subject, schema_type, schema = known
-        if (schema_id := _ids.get(known) or _provisional.get(known)) is not None:
+        ids, known = self._registered.ids, (self.address, subject, schema_type, schema)
+        if (schema_id := ids.get(known[1:]) or _provisional.get(known)) is not None:
             return schema_id
         try:
-            found = _or_none(lambda: post(self.address, in_subject(subject), _body(schema, schema_type), id=int))
+            present = self._find(subject, schema, schema_type)
         except Exception as error:
             raise self._refused(subject, schema, schema_type, error, checking=False) from None
-        if found is not None:
-            _ids[known] = found["id"]
-            return _ids[known]
+        if present is not None:
+            ids[known[1:]] = present
+            return present
         _provisional[known] = _LAST_ID - len(_provisional)
         _texts[self.address, _provisional[known]] = schema
         return _provisional[known]
 
-    def _is_registered(self, subject: str, schema: str, schema_type: SchemaType) -> bool:
-        """Return whether *schema* is a version of *subject*. Such a schema is never refused."""
+    def _find(self, subject: str, schema: str, schema_type: SchemaType) -> int | None:
+        """Return the id that *schema* has in *subject* now, None when it has none. Raises: what the client raises."""
         found = _or_none(lambda: post(self.address, in_subject(subject), _body(schema, schema_type), id=int))
-        return found is not None
+        return None if found is None else int(found["id"])
 
     def _conflict(self, subject: str, schema: str, schema_type: SchemaType) -> str | None:
         """Return why *schema* cannot be the next version of *subject*; None when it can."""
