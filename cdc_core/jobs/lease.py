@@ -41,6 +41,7 @@ class Lease:
         self._store = store
         self._lease_s = lease_s
         self._heartbeat_s = heartbeat_s
+        self._was_unsafe = False
         sent = lease_clock()
         self.node = store.join(node, lease_s=lease_s, former=former)
         self.until = sent + lease_s
@@ -55,8 +56,12 @@ class Lease:
 
     @property
     def is_safe(self) -> bool:
-        """Whether there is time left to end what runs: a third of the lease."""
-        return self.left_s > self._lease_s / 3
+        """Whether there is time left to end what runs: a third of the lease. Once it is False, it remains so.
+
+        A renewal may come late, when what runs is being ended already: then the node must join again.
+        """
+        self._was_unsafe = self._was_unsafe or self.left_s <= self._lease_s / 3
+        return not self._was_unsafe
 
     @contextmanager
     def guarding(self, extend: Callable[[float], None], abandon: Callable[[], None]) -> Iterator[None]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -10,17 +12,23 @@ from cdc_testing.bare_nodes import StuckHost, bare_node, bare_settings, plugins
 from cdc_testing.engine import eventually
 from cdc_testing.stored import node
 
+from cdc_core.errors import RetryableError
 from cdc_core.jobs.child_lines import lease_clock
 from cdc_core.jobs.lease import Lease
+from cdc_core.store.job_values import NodeRecord
 from cdc_core.store.opening import open_engine, store_url
 from cdc_core.store.progress import ProgressStore
 
 LOST = "has not heard from the store: it ends what it runs before others take its jobs over"
 
 
+AGAIN = "ran nothing any more when its session ended"
+
+
 def test_a_store_that_does_not_answer_holds_no_end_up(
     database: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     store = ProgressStore(database)
     store.open()
     engine = open_engine(database)
@@ -30,6 +38,7 @@ def test_a_store_that_does_not_answer_holds_no_end_up(
             with engine.begin() as connection:  # renewals and polls wait for this lock, for 30 s
                 connection.execute(sa.text("LOCK TABLE cdc_nodes IN ACCESS EXCLUSIVE MODE"))
                 eventually(lambda: LOST in caplog.text, what="the end", within_s=25)
+            eventually(lambda: AGAIN in caplog.text, what="the next session", within_s=60)
     finally:
         engine.dispose()
         store.close()
@@ -48,4 +57,25 @@ def test_what_runs_goes_on_while_the_session_does(tmp_path: Path) -> None:
         eventually(lambda: abandoned, what="the end")
     assert abandoned[0] <= 0
     assert told[-1] < lease_clock()
+    lease.end(leave=False)
+
+
+def test_a_renewal_that_comes_late_does_not_take_back_that_all_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ProgressStore(store_url(tmp_path))
+    renew = store.renew
+    abandoned = threading.Event()
+
+    def late(node_id: str, **session: Any) -> NodeRecord | None:
+        if not abandoned.is_set():
+            raise RetryableError("out of reach")
+        return renew(node_id, **session)
+
+    monkeypatch.setattr(store, "renew", late)
+    lease = Lease(store, node("one"), lease_s=3, heartbeat_s=0.05)
+    with lease.guarding(lambda _: None, abandoned.set):
+        assert abandoned.wait(60)
+        eventually(lambda: lease.left_s > 2 or lease.left_s < 0, what="a late renewal")
+        assert not lease.is_safe
     lease.end(leave=False)
