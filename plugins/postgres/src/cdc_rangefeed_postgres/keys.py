@@ -52,17 +52,24 @@ class Folded:
     replaced: Mask
     """Which of them are another row than the one that had the key before the transaction, and is deleted in it."""
 
+    def between(self, start: int, end: int) -> Folded:
+        """Return the rows from *start* (inclusive) to *end* (exclusive)."""
+        part = slice(*np.searchsorted(self.rows, [start, end]))
+        return Folded(self.rows[part], self.firsts[part], self.ops[part], self.replaced[part])
 
-def fold(columns: Sequence[pa.Array], transactions: Ints, ops: npt.NDArray[np.uint8]) -> Folded | None:
-    """Fold rows with the given keys, transactions (rising) and ops; None when no row changes."""
+
+def fold(columns: Sequence[pa.Array], transactions: Ints, ops: npt.NDArray[np.uint8]) -> Folded:
+    """Fold rows with the given keys, transactions (rising) and ops."""
+    every = np.arange(len(ops))
+    unfolded = Folded(every, every, ops, np.zeros(len(ops), np.bool_))
     if len(ops) == 0 or _are_distinct(columns, transactions):
-        return None
+        return unfolded
     codes = key_codes(columns)
     writes = transactions * (int(codes.max()) + 1) + codes
     order = np.argsort(writes, kind="stable")
     changes = writes[order][1:] != writes[order][:-1]
     if changes.all():
-        return None
+        return unfolded
     lasts = order[np.append(changes, True)]
     firsts = order[np.append(True, changes)]
     deleted = np.logical_or.reduceat(ops[order] == Op.DELETE, np.flatnonzero(np.append(True, changes)))

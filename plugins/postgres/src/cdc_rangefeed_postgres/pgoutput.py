@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import chain, groupby
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +12,12 @@ import pyarrow as pa
 from cdc_core import ContractError, Op, RowBatch, TableSchema, Timestamp
 from cdc_rangefeed_postgres.changes import NONE, Changes, Tuples, read_changes
 from cdc_rangefeed_postgres.completion import Lookup, completed
-from cdc_rangefeed_postgres.fields import Ints, Mask, Messages
-from cdc_rangefeed_postgres.keys import fold
+from cdc_rangefeed_postgres.fields import Ints, Messages
+from cdc_rangefeed_postgres.joined_versions import folded_versions
+from cdc_rangefeed_postgres.keys import Folded
 from cdc_rangefeed_postgres.relation_tracker import RelationTracker
 from cdc_rangefeed_postgres.scan_values import has_key_texts
-from cdc_rangefeed_postgres.toast import fill_from_earlier, require_keys, unavailable_of
+from cdc_rangefeed_postgres.toast import unavailable_of
 from cdc_rangefeed_postgres.transactions import Stamps, TransactionClock
 from cdc_rangefeed_postgres.truncation import Truncate, note_tables
 from cdc_rangefeed_postgres.types import TableVersion
@@ -92,9 +94,14 @@ class LogDecoder:
         kept = stamps.kept[stamps.transactions]
         self._note_truncated(log, np.flatnonzero(kept & (log.kinds == _TRUNCATE)))
         rows = np.flatnonzero(kept & np.isin(log.kinds, _ROW_KINDS))
-        for version, indices in self._tracker.groups(log, rows):
-            changes = read_changes(log, indices, version, diff=self._diff)
-            whole, wanted = self._batch(changes, stamps)
+        tables = groupby(self._tracker.groups(log, rows), key=lambda group: group[0].schema.name)
+        parts = (
+            (read_changes(log, indices, version, diff=self._diff) for version, indices in groups)
+            for _, groups in tables
+        )
+        folded_parts = chain.from_iterable(folded_versions(part, stamps.transactions) for part in parts)
+        for changes, folded in folded_parts:
+            version, whole, wanted = changes.version, self._batch(changes, folded, stamps), folded.replaced
             if self._lookup_in is None or version.schema.name.qualified in self._lookup_in:
                 wanted = np.ones(len(whole), np.bool_)
             elif not has_key_texts(whole.schema):
@@ -110,16 +117,8 @@ class LogDecoder:
                         batch, version, wanted=here, lookup=self._lookup, target_bytes=self._target_bytes
                     )
 
-    def _batch(self, changes: Changes, stamps: Stamps) -> tuple[RowBatch, Mask]:
-        """Return the rows of *changes*, and those whose unavailable values a consumer would take from another row."""
-        require_keys(changes)
-        rows, ops, before = np.arange(len(changes.ops)), changes.ops, changes.before
-        folded = fold(changes.keys, stamps.transactions[changes.messages], ops)
-        if folded is not None:
-            rows, ops, before = folded.rows, folded.ops, before[folded.firsts]
-        replaced = np.zeros(len(rows), np.bool_) if folded is None else folded.replaced
-        fill_from_earlier(changes)
-
+    def _batch(self, changes: Changes, folded: Folded, stamps: Stamps) -> RowBatch:
+        rows, ops = folded.rows, folded.ops
         schema = changes.version.schema
         transactions = stamps.transactions[changes.messages[rows]]
         wall, logical = stamps.wall[transactions], pa.array(stamps.logical[transactions].astype(np.int32))
@@ -127,17 +126,16 @@ class LogDecoder:
         if self._mvcc:
             mvcc = RowBatch.timestamps(pa.array(stamps.commit[transactions]), pa.array(np.zeros(len(rows), np.int32)))
         key = [column if len(rows) == len(column) else column.take(pa.array(rows)) for column in changes.keys]
-        batch = RowBatch.of(
+        return RowBatch.of(
             schema,
             op=pa.array(ops),
             updated=RowBatch.timestamps(pa.array(wall), logical),
             mvcc=mvcc,
             key=RowBatch.struct(schema.key_type, key),
             after=_images(schema, changes.new, np.where(ops == Op.DELETE, NONE, changes.after[rows])),
-            before=_images(schema, changes.old, before) if self._diff else None,
+            before=_images(schema, changes.old, changes.before[folded.firsts]) if self._diff else None,
             unavailable=unavailable_of(changes, rows),
         )
-        return batch, replaced
 
     def _slices(self, batch: RowBatch) -> Iterator[RowBatch]:
         if len(batch):
@@ -158,7 +156,7 @@ def _images(schema: TableSchema, tuples: Tuples, which: Ints) -> pa.StructArray:
     """Return the tuples *which* as a column `after` or `before`; null for NONE."""
     columns = [tuples.column(index) for index in range(len(schema.columns))]
     none = which == NONE
-    if len(which) == len(tuples) and not none.any():
+    if np.array_equal(which, np.arange(len(tuples))):
         return RowBatch.struct(schema.after_type, columns)
     place = pa.array(which, mask=none)
     return RowBatch.struct(schema.after_type, [column.take(place) for column in columns], mask=pa.array(none))
