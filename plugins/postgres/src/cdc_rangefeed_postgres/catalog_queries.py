@@ -48,9 +48,21 @@ SELECT current_database()::text, c.oid::bigint, n.nspname::text, c.relname::text
                                            l.relreplident, t.joined) ORDER BY l.oid)
           FROM tree t JOIN pg_class l ON l.oid = t.relid
           JOIN pg_namespace ln ON ln.oid = l.relnamespace WHERE l.relkind <> 'p') END,
-       (SELECT json_agg(json_build_array(e.enumtypid::bigint, e.enumlabel) ORDER BY e.enumtypid, e.enumsortorder)
-        FROM pg_enum e WHERE e.enumtypid IN (SELECT a.atttypid FROM pg_attribute a
-                                             WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)),
+       (WITH RECURSIVE used AS (
+            SELECT a.atttypid AS type FROM pg_attribute a
+            WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
+            UNION SELECT part.type FROM used u JOIN pg_type t ON t.oid = u.type CROSS JOIN LATERAL (
+                SELECT t.typbasetype UNION ALL SELECT t.typelem
+                UNION ALL SELECT a.atttypid FROM pg_attribute a
+                          WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped) AS part(type)
+            WHERE part.type >= 16384)
+        SELECT json_agg(json_build_array(m.owner::bigint, m.name) ORDER BY m.owner, m.place) FROM (
+            SELECT e.enumtypid, e.enumlabel, e.enumsortorder FROM pg_enum e
+            WHERE e.enumtypid IN (SELECT a.atttypid FROM pg_attribute a
+                                  WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
+            UNION ALL
+            SELECT a.attrelid, a.attname, a.attnum FROM used u JOIN pg_type t ON t.oid = u.type
+            JOIN pg_attribute a ON a.attrelid = t.typrelid AND a.attnum > 0) AS m(owner, name, place)),
        -- What was altered and altered back looks as before, but rows in between had another shape or key.
        (SELECT json_agg(a.xmin::text ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0),
        c.xmin::text

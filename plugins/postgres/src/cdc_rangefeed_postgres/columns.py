@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from cdc_core import START_OVER, ColumnType, Kind, TableName, TerminalRangefeedError
+from cdc_rangefeed_postgres.attributes import UnknownAttributesError
 from cdc_rangefeed_postgres.binary import decode_binary
 from cdc_rangefeed_postgres.datetime_limits import OutOfRangeError
 from cdc_rangefeed_postgres.fields import Fields
 from cdc_rangefeed_postgres.nested import json_texts
+from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.text import decode_text
-from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog
+from cdc_rangefeed_postgres.types import GONE, PgColumn, TableVersion, TypeCatalog
 
 __all__ = ["ColumnReader", "column_readers"]
 
@@ -47,12 +49,23 @@ class ColumnReader:
                 f"table {self.table}, column {self.column.name!r}: changefeeds do not support {err}. Change the value."
                 f" {START_OVER}"
             ) from err
+        except UnknownAttributesError as err:
+            raise TerminalRangefeedError(
+                f"table {self.table}, column {self.column.name!r}: type {err} lost and got attributes while rows were"
+                f" written, and the log does not say which ones a row has. {READ_ANEW}"
+            ) from err
         except pa.ArrowInvalid as err:
             raise TerminalRangefeedError(
                 f"table {self.table}, column {self.column.name!r}: a text is not UTF-8. Use a UTF8 database"
             ) from err
 
     def _from_texts(self, texts: pa.StringArray) -> pa.Array:
+        gone = self.types[self.column.oid]
+        if gone.typtype == GONE and len(texts) > texts.null_count:
+            raise TerminalRangefeedError(
+                f"table {self.table}, column {self.column.name!r}: its values in the log have the type {gone.name}, or"
+                f" a domain over it, which was dropped before the changefeed had seen it. {READ_ANEW}"
+            )
         if self.type_.kind in (Kind.ARRAY, Kind.COMPOSITE):
             return json_texts(texts, self.column.oid, self.types)
         return decode_text(texts, self.type_)

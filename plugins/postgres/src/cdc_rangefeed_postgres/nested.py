@@ -8,16 +8,18 @@ a composite are sorted by name. Lower bounds of arrays (`[0:1]={…}`) are left 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import Decimal
+from functools import cache, partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_core import Kind
+from cdc_rangefeed_postgres.attributes import places
 from cdc_rangefeed_postgres.datetimes import json_date, json_timestamp
-from cdc_rangefeed_postgres.types import PgColumn, TypeCatalog, column_type
+from cdc_rangefeed_postgres.types import PgColumn, TypeCatalog, TypeInfo, column_type
 
 __all__ = ["ToJson", "json_texts", "to_json"]
 
@@ -59,7 +61,7 @@ def to_json(oid: int, catalog: TypeCatalog) -> ToJson:
     if info.element:
         return _array(to_json(info.element, catalog), info.delimiter)
     if info.typtype == "c":
-        return _composite([(name, to_json(field, catalog)) for name, field, _ in info.fields], info.numbers)
+        return _composite(info, [to_json(field, catalog) for _, field, _ in info.fields])
     type_ = column_type(PgColumn("", oid), catalog)
     if type_.kind is Kind.FLOAT:
         return _float32 if type_.bits == 32 else _float64
@@ -95,24 +97,22 @@ def _array(element: ToJson, delimiter: str) -> ToJson:
     return convert
 
 
-def _composite(fields: list[tuple[str, ToJson]], numbers: Sequence[int]) -> ToJson:
-    """*numbers* has the place of each field among all that the type has ever had.
-
-    The log can have rows from before an attribute was added or dropped. These have as many fields as there were then.
-    """
-    names = [f"{quoted(name)}: " for name, _ in fields]
-    order = sorted(range(len(fields)), key=lambda index: fields[index][0])
+def _composite(info: TypeInfo, fields: list[ToJson]) -> ToJson:
+    """The log can have rows with the attributes that the type had when they were written."""
+    order = sorted(range(len(fields)), key=lambda index: info.fields[index][0])
+    parts = [(f"{quoted(info.fields[index][0])}: ", index, fields[index]) for index in order]
+    places_of = cache(partial(places, info))
 
     def convert(text: str) -> str:
         values = _record(text)
-        if len(values) != len(fields):
-            values = [values[number - 1] if number <= len(values) else None for number in numbers]
-        return "{" + ", ".join(names[index] + _field(values[index], fields[index][1]) for index in order) + "}"
+        at = places_of(len(values))
+        return "{" + ", ".join(name + _field(values, at[index], field) for name, index, field in parts) + "}"
 
     return convert
 
 
-def _field(value: str | None, convert: ToJson) -> str:
+def _field(values: list[str | None], place: int | None, convert: ToJson) -> str:
+    value = None if place is None else values[place]
     return "null" if value is None else convert(value)
 
 

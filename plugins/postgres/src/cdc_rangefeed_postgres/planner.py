@@ -83,7 +83,7 @@ class PostgresPlanner(StepPlanner):
         self._pacing = Pacing(self._slot.name)
         self._use = SlotUse(self._slot)
         self._catalog: Catalog | None = None
-        self._types: TypeCatalog | None = None
+        self._types = TypeCatalog()
         self._plan: LogPlan | ScanPlan | None = None
         self._first_log_step = True
         self._commit_times: bool | None = None
@@ -261,11 +261,13 @@ class PostgresPlanner(StepPlanner):
     def _refresh(self, connection: Connection, start: PostgresToken) -> Catalog:
         """Read the catalog again, and types before it: what is altered in between is then found before it is used."""
         known, selection = self._catalog, self._newcomers.selection
-        types = None if known is None else present_types(connection, known)
-        catalog = load_watched(connection, self._slot, start, selection, diff=self.context.diff, known=known)
-        self._types = types if catalog is known else present_types(connection, catalog)
-        self._catalog = catalog
-        return catalog
+        while True:
+            types = self._types if known is None else present_types(connection, known)
+            catalog = load_watched(connection, self._slot, start, selection, diff=self.context.diff, known=known)
+            if catalog is known:
+                self._types, self._catalog = types, catalog
+                return catalog
+            known = catalog
 
     def _noted(self, connection: Connection, start: PostgresToken, catalog: Catalog) -> PostgresToken:
         """Return *start* with *catalog*. If it is a new one, tables have its shapes in the log from now on."""
@@ -284,11 +286,15 @@ class PostgresPlanner(StepPlanner):
         settled = start.lsn >= start.settled
         if end > start.lsn and (not settled or self._first_log_step):
             found = find_relations(self._server, connection, self._slot, start=start.lsn, end=end)
-            versions = Versions.of_log(connection, catalog, start.tables, found, settled=settled, types=self._types)
+            versions = Versions.of_log(
+                connection, catalog, start.tables, found, settled=settled, types=self._types, past=start.types
+            )
             self._first_log_step = False
         else:
             versions = Versions.of_catalog(connection, catalog, start.tables, self._types)
-        token = replace(start, lsn=end, tables=versions.states, again=start.again if end < start.again else 0)
+        types = self._types.types if end >= start.settled else {**self._types.types, **start.types}
+        again = start.again if end < start.again else 0
+        token = replace(start, lsn=end, tables=versions.states, types=types, again=again)
         if versions.passing:
             changes, rules = passing_keys(versions.passing), self.context.schema_changes
             token = with_changes(connection, catalog, token, rules, changes, resolved=self._resolved)

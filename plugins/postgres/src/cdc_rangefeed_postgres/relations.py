@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from cdc_rangefeed_postgres.connection import Connection, Server
 from cdc_rangefeed_postgres.lost_history import explained
@@ -24,6 +25,9 @@ class Relation:
     replica_identity: str
     """pg_class.relreplident: d, n, f or i."""
     columns: tuple[PgColumn, ...]
+    types: Mapping[int, str] = field(default_factory=dict, compare=False)
+    """The types that are announced with it, by oid: `schema.name`, of a domain that of the type under it. Only from
+    `find_relations`."""
 
     @property
     def shape(self) -> tuple[tuple[str, int, int], ...]:
@@ -65,17 +69,22 @@ def find_relations(
             SELECT data FROM (
                 SELECT ord, data, get_byte(data, 0) AS kind, lead(get_byte(data, 0)) OVER (ORDER BY ord) AS next
                 FROM {log.peek(end, binary=False)} WITH ORDINALITY AS m(lsn, xid, data, ord)
-                WHERE get_byte(data, 0) IN (66, 82)
-            ) AS f WHERE kind = 82 OR next = 82 ORDER BY ord"""
+                WHERE get_byte(data, 0) IN (66, 82, 89)
+            ) AS f WHERE kind <> 66 OR next <> 66 ORDER BY ord"""
         messages = connection.execute(query).fetchall()
     found = []
     inside, beyond = True, False
+    types: dict[int, str] = {}
     for (data,) in messages:
         if data[0] == ord("B"):
             final_lsn = int.from_bytes(data[1:9], "big")
             inside, beyond = final_lsn >= start, final_lsn >= end
+        elif data[0] == ord("Y"):
+            schema, position = _string(data, 5)
+            types[int.from_bytes(data[1:5], "big")] = f"{schema or 'pg_catalog'}.{_string(data, position)[0]}"
         elif not beyond:
-            found.append((relation_columns(data), inside))
+            found.append((replace(relation_columns(data), types=types), inside))
+            types = {}
     return found
 
 

@@ -27,7 +27,7 @@ from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.snapshot import CLOCK_US
 from cdc_rangefeed_postgres.temporary import TemporaryObjects
 from cdc_rangefeed_postgres.token import PostgresToken, Scan, TableState, intent
-from cdc_rangefeed_postgres.versions import first_states
+from cdc_rangefeed_postgres.versions import first_states, present_types
 from cdc_rangefeed_postgres.watched_tables import load_watched
 
 __all__ = ["first_token", "require_given", "resumed_token"]
@@ -118,6 +118,7 @@ def first_token(
         tables=states,
         catalog=catalog.fingerprint,
         settled=parse_lsn(row[0]),
+        types=present_types(connection, catalog).types,
         scan=scan,
     )
 
@@ -191,8 +192,9 @@ def _with_tables(
     present = load().tables
     added = [present[table.name.qualified] for table in added if table.name.qualified in present]
     names = sorted(table.name.qualified for table in added)
-    first = first_states(connection, Catalog({name: present[name] for name in names}, ""))
-    layouts = with_layouts(connection, Catalog({name: present[name] for name in names}, ""), first)
+    new = Catalog({name: present[name] for name in names}, "")
+    layouts = with_layouts(connection, new, first_states(connection, new))
+    types = {**present_types(connection, new).types, **saved.types}
     states = kept | _filtered(layouts, filtered)
     scanned = [table for table in added if _is_scanned(table.name.qualified, context, selection)]
     parts = first_parts(scanned, survey(connection, [leaf.oid for table in scanned for leaf in table.leaves]))
@@ -202,7 +204,7 @@ def _with_tables(
         scan = scan.with_parts(parts, instead_of=left | {part.oid for part in parts})
     log.info("tables added: %s; removed: %s", ", ".join(names) or "none", ", ".join(sorted(removed)) or "none")
     row: Any = connection.execute(_NEWEST).fetchone()
-    return replace(saved, tables=states, settled=parse_lsn(row[0]), scan=scan)
+    return replace(saved, tables=states, settled=parse_lsn(row[0]), types=types, scan=scan)
 
 
 def _refiltered(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from cdc_core import Timestamp, Token
 from cdc_rangefeed_postgres.filtered import Filtered, PastFilter
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
+from cdc_rangefeed_postgres.types import TypeInfo
 
 __all__ = ["Layout", "Part", "PostgresToken", "Scan", "Snapshot", "TableState", "endpoint_of", "intent", "is_intent"]
 
@@ -194,6 +195,8 @@ class PostgresToken:
     """Fingerprint of the catalog rows of the watched tables, as last seen."""
     settled: int
     """Before this LSN, tables in the log may have shapes other than the catalog's."""
+    types: Mapping[int, TypeInfo] = field(default_factory=dict)
+    """The types of columns by oid, as rows after `lsn` can have them: at `settled` the catalog's take their place."""
     scan: Scan | None = None
     endpoint: str = ""
     """Where the slot is: the place of an endpoint, "" for the source."""
@@ -229,6 +232,8 @@ class PostgresToken:
         more: Token = {"endpoint": self.endpoint} if self.endpoint else {}
         if self.since is not None:
             more["since"] = lsn_text(self.since)
+        if self.types:
+            more["types"] = [info.to_json() for info in self.types.values()]
         if self.again:
             more["again"] = lsn_text(self.again)
         if self.left:
@@ -257,6 +262,7 @@ class PostgresToken:
             scan=None if token["scan"] is None else _scan_from_json(token["scan"], list(tables)),
             endpoint=endpoint_of(token),
             since=parse_lsn(token["since"]) if "since" in token else None,
+            types={info.oid: info for info in map(TypeInfo.from_json, token.get("types", ()))},
             again=parse_lsn(token.get("again", "0/0")),
             left=parse_lsn(token.get("left", "0/0")),
         )

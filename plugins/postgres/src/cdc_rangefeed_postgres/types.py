@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
 
 from cdc_core import Column, ColumnType, Kind, TableName, TableSchema
 from cdc_rangefeed_postgres.builtin_types import BUILTIN, BUILTIN_ARRAYS, with_modifier
 
-__all__ = ["PgColumn", "TableVersion", "TypeCatalog", "TypeInfo", "binary_safe", "column_type"]
+__all__ = ["GONE", "PgColumn", "TableVersion", "TypeCatalog", "TypeInfo", "binary_safe", "column_type"]
 
 _BINARY_KINDS = {
     Kind.BOOL,
@@ -26,6 +27,8 @@ _BINARY_KINDS = {
 }
 _BINARY_TEXTS = {25, 1043, 1042, 19, 26}
 """text, varchar, bpchar, name, oid"""
+GONE = ""
+"""`TypeInfo.typtype` of a type that was dropped and of which nothing is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,21 @@ class TypeInfo:
     """Composites: (name, oid, typmod) of each attribute that is not dropped, in their order."""
     numbers: tuple[int, ...] = ()
     """Composites: the number of each of these attributes, which counts those that were dropped."""
+    attributes: int = 0
+    """Composites: how many attributes the type has ever had."""
+    before: tuple[tuple[int, ...], int] | None = None
+    """Composites: `numbers` and `attributes` of the oldest rows, when the rows can be older than a change of these."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the values that differ from their defaults."""
+        values = {part.name: (getattr(self, part.name), part.default) for part in fields(self)}
+        return {name: value for name, (value, default) in values.items() if value != default}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        fields = tuple((name, oid, typmod) for name, oid, typmod in value.get("fields", ()))
+        labels, numbers = tuple(value.get("labels", ())), tuple(value.get("numbers", ()))
+        return cls(**{**value, "labels": labels, "fields": fields, "numbers": numbers})
 
     def references(self) -> Iterator[int]:
         """Yield the types that this one consists of."""

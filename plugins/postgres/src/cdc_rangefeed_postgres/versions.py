@@ -14,7 +14,7 @@ from cdc_rangefeed_postgres.relations import Relation, shape
 from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.token import TableState
 from cdc_rangefeed_postgres.type_queries import load_types
-from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog, column_type
+from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog, TypeInfo, column_type
 
 __all__ = ["Versions", "first_states", "first_version", "present_types", "schemas_of"]
 
@@ -64,13 +64,14 @@ class Versions:
         *,
         settled: bool,
         types: TypeCatalog | None = None,
+        past: Mapping[int, TypeInfo],
     ) -> Versions:
         """Return the versions that *relations* announce in a step's log.
 
         The flag of each says whether it lies inside the step. Of the messages before the step, only the last one of
         each table counts: transactions inside may rely on it. A table that no message announces has the catalog's
         shape, so without messages the result is that of `of_catalog`. *settled*: tables in the step have the catalog's
-        shapes.
+        shapes. If not, their types can be those of the *past*: see `PostgresToken.types`.
         """
         lists: dict[str, list[TableVersion]] = {name: [] for name in states}
         after, passing = dict(states), {}
@@ -80,7 +81,9 @@ class Versions:
         announced = [column for relation, _ in relations if relation.relid in by_oid for column in relation.columns]
         announced += _nulls(catalog)
         announced += [column for columns in shown.values() for column in columns]
-        types = _types(connection, announced, types)
+        names = {oid: type_ for relation, _ in relations for oid, type_ in relation.types.items()}
+        oids = {column.oid for column in announced}
+        types = load_types(connection, oids, types, {} if settled else past, names)
         before = {relation.relid: (relation, False) for relation, inside in relations if not inside}
         for relation, inside in [*before.values(), *(found for found in relations if found[1])]:
             table = by_oid.get(relation.relid)
