@@ -23,8 +23,8 @@ __all__ = ["TableLookup"]
 
 _ALTERED = ("42703", "42P01", "42883")
 """No such column, table, or function for the type that a column has now."""
-_NOT_OF_TYPE = ("22P02", "42501", "42704")
-"""The type of a key column no longer has a value, cannot be used by the role, or is gone."""
+_NOT_OF_TYPE = ("22P02", "42501", "42704", "42883")
+"""The type of a key column no longer has a value, cannot be used by the role, is gone, or has no such operator."""
 _LOOKUP_KEYS = 1000
 _ORDINAL = '"cdc ord"'
 _TEXTS_AND_BYTES = (17, 25, 1043)
