@@ -77,7 +77,9 @@ def _lose(uri: str, last: int) -> None:
         connection.execute(f"ALTER PUBLICATION {row[0]} SET (publish = '')".encode())
         for statement in _LOST:
             connection.execute(statement.encode(), {"last": last})
-        connection.execute(f"ALTER PUBLICATION {row[0]} SET (publish = 'insert, update, delete, truncate')".encode())
+        # Other generated columns hide from the changefeed that changes were left out.
+        restored = "publish = 'insert, update, delete, truncate', publish_generated_columns = none"
+        connection.execute(f"ALTER PUBLICATION {row[0]} SET ({restored})".encode())
 
 
 def _audit(directory: Path) -> _Audit:

@@ -331,7 +331,7 @@ def test_a_dropped_publication_is_terminal(database: str, sql: Sql) -> None:
     [
         ("SET (publish = 'insert')", "does not publish update and delete and truncate"),
         ("SET (publish_via_partition_root = false)", "publishes changes of partitions under the names"),
-        ("SET TABLE t WHERE (id > 1)", "its row filter in publication .* was altered"),
+        ("SET TABLE t WHERE (id > 1)", "the entry in publication .* was made anew"),
     ],
 )
 def test_an_own_publication_that_somebody_alters_is_terminal(

@@ -68,6 +68,8 @@ class Table:
     indexes: tuple[tuple[bool, bool, bool, tuple[str, ...], int], ...]
     """(primary, replica identity, not deferrable, columns, oid of the constraint or else of the index)."""
     partitions: tuple[Leaf, ...]
+    publishing: tuple[str, ...] = ()
+    """What publishes it: see `cdc_rangefeed_postgres.publication_changes`."""
     nulls: bool = False
     """Whether columns that are not in the log are null in every row, instead of left out."""
     renamed: TableName | None = None

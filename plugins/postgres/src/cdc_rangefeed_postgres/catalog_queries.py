@@ -22,8 +22,17 @@ SELECT current_database()::text, c.oid::bigint, n.nspname::text, c.relname::text
        c.relpersistence::text, c.relreplident::text,
        CASE WHEN c.relispartition THEN pg_partition_root(c.oid)::bigint END,
        row_security_active(c.oid),
-       EXISTS (SELECT FROM pg_publication p WHERE p.pubname = %(publication)s AND (p.puballtables OR EXISTS (
-           SELECT FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = c.oid){schemas})),
+       -- pg_depend has the transaction that put the table into its schema, pg_shdepend the one that set the owner.
+       (SELECT json_build_array(
+            concat(p.oid, ' ', p.xmin),
+            concat(p.pubowner, ' ', to_jsonb(p) ->> 'pubgencols', ' ', (
+                SELECT o.xmin FROM pg_shdepend o JOIN pg_database d ON d.oid = o.dbid
+                WHERE d.datname = current_database() AND o.classid = 'pg_publication'::regclass AND o.objid = p.oid
+                  AND o.deptype = 'o')),
+            CASE WHEN p.puballtables THEN 'all' END,
+            (SELECT concat(r.oid, ' ', r.xmin) FROM pg_publication_rel r
+             WHERE r.prpubid = p.oid AND r.prrelid = c.oid){schemas})
+        FROM pg_publication p WHERE p.pubname = %(publication)s),
        coalesce((SELECT to_jsonb(p) ->> 'pubgencols' = 's' FROM pg_publication p WHERE p.pubname = %(publication)s),
                 current_setting('server_version_num')::int >= 180000),
        (SELECT json_agg(json_build_array(a.attname, a.atttypid::bigint, a.atttypmod, a.attnotnull, a.attgenerated)
@@ -68,8 +77,11 @@ SELECT current_database()::text, c.oid::bigint, n.nspname::text, c.relname::text
        c.xmin::text
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 """
-_SCHEMAS = """ OR EXISTS (
-           SELECT FROM pg_publication_namespace s WHERE s.pnpubid = p.oid AND s.pnnspid = c.relnamespace)"""
+_SCHEMAS = """,
+            (SELECT concat(s.oid, ' ', s.xmin, ' ', d.xmin) FROM pg_publication_namespace s, pg_depend d
+             WHERE s.pnpubid = p.oid AND s.pnnspid = c.relnamespace
+               AND d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.objsubid = 0
+               AND d.refclassid = 'pg_namespace'::regclass AND d.refobjid = c.relnamespace)"""
 _SCHEMAS_SINCE = 150000
 _BY_OID = _TABLES + "WHERE c.oid = ANY(%(oids)s::oid[]) ORDER BY n.nspname, c.relname"
 _BY_NAME = (
@@ -164,13 +176,14 @@ def _table(
     identity: str,
     root: int | None,
     row_security: bool,
-    published: bool,
+    publishing: list[str | None] | None,
     stored_columns: bool,
     columns: list[list[Any]] | None,
     indexes: list[list[Any]] | None,
     leaves: list[list[Any]] | None,
     *_compared: object,
 ) -> Table:
+    facts = tuple(fact for fact in publishing or () if fact is not None)
     return Table(
         oid=oid,
         name=TableName(database, schema, name),
@@ -179,7 +192,8 @@ def _table(
         identity=identity,
         root=root,
         row_security=row_security,
-        published=published,
+        published=len(facts) > 2,  # there is an entry
+        publishing=facts,
         stored_columns=stored_columns,
         all_columns=tuple(CatalogColumn(*column) for column in columns or ()),
         indexes=tuple(

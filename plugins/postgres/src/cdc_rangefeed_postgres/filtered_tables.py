@@ -20,6 +20,7 @@ from cdc_rangefeed_postgres.filter_watch import compared, is_known, with_filters
 from cdc_rangefeed_postgres.filtered import NO_FILTER, Filtered, PastFilter
 from cdc_rangefeed_postgres.log_position import newest
 from cdc_rangefeed_postgres.publication import Publication
+from cdc_rangefeed_postgres.publication_changes import uncompared
 from cdc_rangefeed_postgres.row_filter import RowFilter, row_filter
 from cdc_rangefeed_postgres.standby import is_standby
 from cdc_rangefeed_postgres.token import PostgresToken, TableState
@@ -128,6 +129,7 @@ class RowFilters:
             saved = compared(connection, self._publication, catalog, saved)
         except TerminalRangefeedError:
             return saved, set()
+        saved = uncompared(saved, wanted)
         with publishing() as publisher:
             with publisher.transaction():
                 for name, found in wanted.items():

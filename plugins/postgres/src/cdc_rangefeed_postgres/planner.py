@@ -41,6 +41,7 @@ from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.pacing import Pacing
 from cdc_rangefeed_postgres.partitions import with_present_partitions
 from cdc_rangefeed_postgres.primary import Primary
+from cdc_rangefeed_postgres.publication_changes import compared
 from cdc_rangefeed_postgres.relations import find_relations
 from cdc_rangefeed_postgres.rescans import check_rescan, with_rescans
 from cdc_rangefeed_postgres.restricted_scan import Estimates
@@ -273,7 +274,8 @@ class PostgresPlanner(StepPlanner):
         """Return *start* with *catalog*. If it is a new one, tables have its shapes in the log from now on."""
         if catalog.fingerprint == start.catalog:
             return start
-        return replace(start, catalog=catalog.fingerprint, settled=max(start.settled, newest(connection)))
+        settled = max(start.settled, newest(connection))
+        return compared(replace(start, catalog=catalog.fingerprint, settled=settled), catalog)
 
     # along the log
 

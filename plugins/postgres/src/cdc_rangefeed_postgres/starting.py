@@ -22,6 +22,7 @@ from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
 from cdc_rangefeed_postgres.members import log_renamed
 from cdc_rangefeed_postgres.moving import begun
 from cdc_rangefeed_postgres.primary import Primary
+from cdc_rangefeed_postgres.publication_changes import compared, require_unaltered
 from cdc_rangefeed_postgres.selection import Selection, choice
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.snapshot import CLOCK_US
@@ -147,12 +148,15 @@ def resumed_token(
         slot.release(connection, saved.lsn, released=None, last_record=0)
         saved = begun(saved)
     catalog, selection = load(), Selection.parse(context.tables)
+    require_unaltered(slot.publication, catalog, saved)
     saved = _refiltered(connection, slot, context, catalog, saved, save, primary)
     if {name: table.oid for name, table in catalog.tables.items()} != {
         name: state.oid for name, state in saved.tables.items()
     }:
         saved = _with_tables(connection, slot, context, selection, saved, load, primary)
-    log_renamed(load_watched(connection, slot, saved, selection, diff=False).tables.values())
+    present = load_watched(connection, slot, saved, selection, diff=False)
+    log_renamed(present.tables.values())
+    saved = compared(saved, present)
     if saved.scan is None:
         return saved
     log.info("scan: resumed at block %d of %d", saved.scan.done, saved.scan.total)

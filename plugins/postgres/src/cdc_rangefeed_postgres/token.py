@@ -141,6 +141,8 @@ class TableState:
     """The last one that was removed, as long as changes of before may be left."""
     truncated: tuple[str, ...] = ()
     """The partitions whose TRUNCATE ended the changefeed, until the user has said how to continue."""
+    published: tuple[str, ...] = ()
+    """What published it when it was last compared, see `Table.publishing`. Empty: not known yet."""
     left_out: int = 0
     """From which LSN on a move has left changes out, so that a consumer may lack large values; 0 after a scan."""
 
@@ -161,6 +163,8 @@ class TableState:
             value["past_filter"] = self.past_filter.to_json()
         if self.truncated:
             value["truncated"] = list(self.truncated)
+        if self.published:
+            value["published"] = list(self.published)
         if self.left_out:
             value["left_out"] = lsn_text(self.left_out)
         return value
@@ -178,6 +182,7 @@ class TableState:
             filtered=None if filtered is None else Filtered.from_json(filtered),
             past_filter=None if past is None else PastFilter.from_json(past),
             truncated=tuple(value.get("truncated", ())),
+            published=tuple(value.get("published", ())),
             left_out=parse_lsn(value.get("left_out", "0/0")),
         )
 

@@ -129,6 +129,7 @@ def first_states(connection: Connection, catalog: Catalog) -> dict[str, TableSta
             version=1,
             shape=_shape_of(version),
             leaves=tuple(leaf.oid for leaf in table.partitions),
+            published=table.publishing,
         )
     return states
 

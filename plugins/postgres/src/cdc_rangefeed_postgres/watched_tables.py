@@ -10,6 +10,7 @@ from cdc_rangefeed_postgres.catalog_queries import load_again
 from cdc_rangefeed_postgres.checks import check_key, check_logged
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.members import dropped, followed, log_renamed
+from cdc_rangefeed_postgres.publication_changes import require_unaltered
 from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.selection import Selection
 from cdc_rangefeed_postgres.slot import Slot
@@ -75,4 +76,5 @@ def load_watched(
             raise TerminalRangefeedError(
                 f"{str(error).rstrip(';.')}. Changes since it was altered may be lost. {READ_ANEW}"
             ) from None
+        require_unaltered(publication, catalog, token)
     return catalog
