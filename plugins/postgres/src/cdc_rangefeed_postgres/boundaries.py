@@ -39,6 +39,7 @@ from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.partitions import Removed, joined_codes, without_attached_again
 from cdc_rangefeed_postgres.token import Layout, PostgresToken, Scan, TableState
 from cdc_rangefeed_postgres.truncation import Truncate, note_partitions
+from cdc_rangefeed_postgres.unlogged import require_always_logged
 from cdc_rangefeed_postgres.value_types import Member, code_of, member_changes, members_of
 
 __all__ = [
@@ -140,6 +141,7 @@ def with_schema_changes(
         return token
     tables = [catalog.tables[name] for name in token.tables]
     states, changes, anew = dict(token.tables), [], {}
+    unaltered: list[tuple[Leaf, int]] = []
     truncated = {name: [] if catalog.tables[name].gone else list(was.truncated) for name, was in token.tables.items()}
     with _one_moment(connection):
         found = _Present.of(connection, tables)
@@ -150,14 +152,17 @@ def with_schema_changes(
                 changes += _changes(connection, table, state.layout, before, found)
                 truncated[name] += _emptied(table, state.layout, before, found)
                 anew[name] = _written_anew(table, state.layout, before, found)
+                if found.altered(table, len(found.attributes[table.oid])) == state.layout.altered:
+                    unaltered += anew[name]
             changes += _key_changes(table, state)
             state = without_attached_again(table, state, removed=removed)
             states[name] = replace(state, layout=found.layout(table, state), truncated=())
-    asked = [leaf for leaves in anew.values() for leaf in leaves] if truncate == "stop" else []
-    in_log = set(search(asked)) if asked else set()
+    partitions = [leaf for name, leaves in anew.items() if catalog.tables[name].kind == "p" for leaf in leaves]
+    in_log = set(search(partitions)) if partitions and truncate == "stop" else set()
     for name, leaves in anew.items():
         truncated[name] += [leaf.qualified for leaf, _ in leaves if leaf in in_log]
     note_partitions({name: tuple(dict.fromkeys(names)) for name, names in truncated.items() if names}, truncate)
+    require_always_logged(connection, unaltered, search)
     if states == token.tables:
         return token
     return with_changes(connection, catalog, replace(token, tables=states), rules, changes, resolved=resolved)
@@ -344,8 +349,8 @@ def _emptied(table: Table, before: Layout, files: Mapping[int, int], found: _Pre
 
 
 def _written_anew(table: Table, before: Layout, files: Mapping[int, int], found: _Present) -> list[tuple[Leaf, int]]:
-    """Return the partitions of *table* that no ALTER TABLE, but VACUUM FULL or TRUNCATE gave a new file, with it."""
-    if table.kind != "p" or found.altered(table, len(before.columns) // (2 * _CODE)) != before.altered:
+    """Return the leaves of *table* that have rows and a new file, with it, for which no column was altered."""
+    if found.altered(table, len(before.columns) // (2 * _CODE)) != before.altered:
         return []
     now = {leaf: found.files.get(leaf.oid, (0, True)) for leaf in table.leaves if leaf.oid in files}
     return [(leaf, file) for leaf, (file, unknown) in now.items() if file != files[leaf.oid] and not unknown]
