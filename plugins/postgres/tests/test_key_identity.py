@@ -97,7 +97,8 @@ def forms(sql: Sql) -> dict[str, tuple[str, str, str]]:
         sql.execute(f"CREATE DOMAIN {schema}.order_no AS bigint")
         sql.execute(f"CREATE TYPE {schema}.mood AS ENUM ('well', 'ill')")
     sql.execute("CREATE TYPE app.money AS (amount numeric)")
-    for name, base in {"amounts": "numeric[]", "wallet": "app.money", "span": "numrange", "feeling": "app.mood"}.items():
+    bases = {"amounts": "numeric[]", "wallet": "app.money", "span": "numrange", "feeling": "app.mood"}
+    for name, base in bases.items():
         sql.execute(f"CREATE DOMAIN app.{name} AS {base}")
     # One of its own, for which pg_catalog has no operator.
     sql.execute("CREATE TYPE app.label")
