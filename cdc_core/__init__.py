@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from cdc_core.rangefeed import Rangefeed, RangefeedContext, Token
     from cdc_core.readback.reader import ChangeReader
     from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
-    from cdc_core.remedies import LIST_AGAIN, RUN_AGAIN
+    from cdc_core.remedies import ALL_AGAIN, LIST_AGAIN, RUN_AGAIN
     from cdc_core.resolved_sink import Covered, ResolvedSink
     from cdc_core.restriction import Comparison, Restriction
     from cdc_core.rows import Op, RowBatch, shown_key
@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from cdc_core.watching.watch import watch
 
 __all__ = [
+    "ALL_AGAIN",
     "EVENTS_TYPE",
     "EVENT_TYPE",
     "LIST_AGAIN",
@@ -253,7 +254,7 @@ _NAMES = {
     "cdc_core.rangefeed": "Rangefeed RangefeedContext Token",
     "cdc_core.readback.reader": "ChangeReader",
     "cdc_core.registrations": "EncoderRegistration RangefeedRegistration SinkRegistration",
-    "cdc_core.remedies": "LIST_AGAIN RUN_AGAIN",
+    "cdc_core.remedies": "ALL_AGAIN LIST_AGAIN RUN_AGAIN",
     "cdc_core.resolved_sink": "Covered ResolvedSink",
     "cdc_core.restriction": "Comparison Restriction",
     "cdc_core.rows": "Op RowBatch shown_key",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from cdc_core.messages import MessageBatch
@@ -34,6 +35,15 @@ class Destination(ABC):
         Called once a run, after `check` and before any slice. What an earlier run prepared is there already. By default
         nothing needs to be created. Raises: ConfigError, RetryableSinkError.
         """
+
+    def identities(self, topics: Collection[str] = ()) -> Mapping[str, str | None]:  # noqa: ARG002
+        """Return what tells each place that holds rows from another one of the same name; None if it does not exist.
+
+        By its name in messages, such as "topic 'orders'". *topics* are those that a query has given to rows so far. The
+        changefeed ends with an error when one has changed since it was asked before. Leave out what cannot be told now.
+        By default there is nothing to tell.
+        """
+        return {}
 
     def local_directory(self) -> Path | None:
         """Return the directory of this host's file system in which the sink writes; by default None: there is no such.

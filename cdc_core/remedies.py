@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["CONTINUE_WITH_POLICY", "LIST_AGAIN", "RUN_AGAIN", "RUN_ANOTHER", "fitting"]
+__all__ = ["ALL_AGAIN", "CONTINUE_WITH_POLICY", "LIST_AGAIN", "RUN_AGAIN", "RUN_ANOTHER", "fitting"]
 
 RUN_AGAIN = "run the changefeed again"
 RUN_ANOTHER = "run a changefeed under another name"
+ALL_AGAIN = "To have all rows there again, ask for them before that with `cdc rescan FILE NAME --all`"
 LIST_AGAIN = "run once without it in 'tables', and then list it again"
 CONTINUE_WITH_POLICY = (
     "run with schema_change_policy = 'backfill' to emit the rows of the table again, or with 'nobackfill'"

@@ -24,6 +24,7 @@ from cdc_core.engine.fencing import RunLock
 from cdc_core.engine.orders import Orders, Stopped
 from cdc_core.engine.patience import FINAL, Patience
 from cdc_core.engine.pausing import Pausing
+from cdc_core.engine.places import compare_places, keep_places
 from cdc_core.engine.planned_queries import PlannedQueries
 from cdc_core.engine.predecessors import Predecessors
 from cdc_core.engine.query_host import Query, QueryHost, QueryHostError
@@ -324,7 +325,12 @@ class Run:
             config = replace(config, plans=self._queries.plans(rangefeed.schemas()))
             query = self._host.start(config, stopped=self._orders.stop.is_set)
             cleanup.callback(self._quietly, query.stop)
-            yield config, query, rangefeed
+            try:
+                yield config, query, rangefeed
+            except TerminalError as error:
+                if not error.repairable and not isinstance(error, FencedError):
+                    self._quietly(lambda: keep_places(feed, self._store))
+                raise
 
     def _hold(self) -> int:
         """Return how many slices may be read at a time, once Spark is there."""
@@ -453,6 +459,7 @@ class Run:
         query.stop()
         if not flag.acknowledged:
             return "abandoned" if self._orders.abandon.is_set() else "given up"
+        compare_places(config.feed, self._store)
         emit_last_resolved_mark(config.feed, self._store)
         progress = self._store.load(self._feed.name)
         if progress is not None:

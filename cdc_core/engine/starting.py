@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.checks import check_and_prepare_sink
+from cdc_core.engine.places import compare_places
 from cdc_core.frontier import Frontier
 from cdc_core.rangefeed import Rangefeed, Token
 from cdc_core.span import Span
@@ -29,7 +30,7 @@ def register(feed: ResolvedChangefeed, store: ProgressStore, *, epoch: int | Non
 def start_token(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Rangefeed) -> Token:
     """Return the token that attempt `feed.epoch` starts from. Everything that its query relies on is saved.
 
-    Raises: FencedError; whatever the rangefeed raises.
+    Raises: FencedError; TerminalError when the destination lost what was delivered; whatever the rangefeed raises.
     """
     name = feed.name
     progress = store.load(name)
@@ -48,6 +49,10 @@ def start_token(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Range
     if progress is None:
         progress = Progress(token=token, frontier=Frontier(spans), latest=Timestamp(), counters={})
     store.save(name, feed.epoch, replace(progress, token=token, frontier=progress.frontier.watching(spans)))
+    compare_places(
+        feed.for_attempt(feed_id=feed.feed_id, epoch=feed.epoch, table_names=[schema.name for schema in schemas]),
+        store,
+    )
     if chosen:
         waiting = {table: wanted for table, wanted in chosen.items() if table not in feed.tables}
         store.choose_initial_scans(name, feed.epoch, waiting)

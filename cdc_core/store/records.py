@@ -83,5 +83,5 @@ def turn_away(connection: sa.Connection, name: str, *, counters: str | None) -> 
     """Delete what was delivered to the previous sink: no record at another sink may mention it."""
     if counters is not None and Tally(json.loads(counters)).value(metrics.STEPS):
         _note_gap(connection, name)
-    connection.execute(update(name).values(emitted=None))
+    connection.execute(update(name).values(emitted=None, places=None))
     connection.execute(sa.delete(UNRECORDED).where(UNRECORDED.c.name == name))

@@ -96,6 +96,17 @@ class SavedProgress(Database):
         """Save *mark* as the last one that was emitted to this sink. Raises: FencedError."""
         self._write(name, epoch, emitted=str(mark))
 
+    def places(self, name: str) -> dict[str, str]:
+        """Return what each place at the destination was when that was saved last, by its name in messages."""
+        with self._transaction(reading=True) as connection:
+            saved = connection.execute(sa.select(CHANGEFEEDS.c.places).where(CHANGEFEEDS.c.name == name)).scalar()
+        found: dict[str, str] = {} if saved is None else json.loads(saved)
+        return found
+
+    def save_places(self, name: str, epoch: int, places: Mapping[str, str]) -> None:
+        """Save what each place at the destination is, for `places`. Raises: FencedError."""
+        self._write(name, epoch, places=dump(places))
+
     def save_intent(self, name: str, epoch: int, token: Token) -> None:
         """Save *token* alone. Raises: FencedError, as `save` does."""
         self._write(name, epoch, token=dump(token))

@@ -22,7 +22,7 @@ __all__ = [
     "update",
 ]
 
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 """Version of the tables below: the newest of those in migrations/versions."""
 
 METADATA = sa.MetaData()
@@ -47,6 +47,7 @@ CHANGEFEEDS = sa.Table(
     sa.Column("recorded", sa.Text),
     sa.Column("emitted", sa.Text),
     sa.Column("initial_scans", sa.Text),
+    sa.Column("places", sa.Text),
 )
 UNRECORDED = sa.Table(
     "cdc_delivered",

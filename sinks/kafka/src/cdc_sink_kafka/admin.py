@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection, Uuid
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclOperation
 from confluent_kafka.admin._config import ConfigResource
@@ -22,7 +22,10 @@ from cdc_sink_kafka.closing import release
 from cdc_sink_kafka.options import KafkaOptions
 from cdc_sink_kafka.producer_config import flat
 
-__all__ = ["Administrator"]
+__all__ = ["NO_ID", "Administrator"]
+
+NO_ID = str(Uuid(0, 0))
+"""What brokers without topic ids report."""
 
 _LIMIT_S = 10.0
 _CHECK_LIMIT_S = 5.0
@@ -152,7 +155,7 @@ class Administrator:
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str | None]:
         """Return the id of each of *topics*, None for one that does not exist. Leaves out what Kafka cannot tell now.
 
-        All topics of brokers without such ids have the same one.
+        All topics of brokers without such ids have NO_ID.
         """
         return {
             topic: None if isinstance(found, KafkaError) else str(found.topic_id)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
 
 from cdc_core import ConfigError, Destination, MessageBatch, RowBatch, SinkContext, TableName, TableSchema
+from cdc_sink_kafka.admin import NO_ID
 from cdc_sink_kafka.clients import Settings
 from cdc_sink_kafka.tombstones import deleted_rows, with_tombstones
 
@@ -41,6 +43,13 @@ class KafkaDestination(Destination):
         """Create the missing topics, if `create_kafka_topics` is explicit."""
         with self._settings.administrator() as administrator:
             administrator.prepare(self._settings.topic_names)
+
+    def identities(self, topics: Collection[str] = ()) -> Mapping[str, str | None]:
+        """Return the ids of the topics, as far as the brokers tell them."""
+        names = {*self._settings.topic_names, *map(self._settings.topics.routed, topics)}
+        with self._settings.administrator() as administrator:
+            found = administrator.topic_ids(sorted(names))
+        return {f"topic '{topic}'": identity for topic, identity in found.items() if identity != NO_ID}
 
     def topic(self, table: TableName) -> str:
         """Return the topic of *table*: prefix and name, or `topic_name`, escaped as CockroachDB does."""

@@ -5,21 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 
-from confluent_kafka import Uuid
-
-from cdc_core import RUN_AGAIN, CdcError, TerminalSinkError
-from cdc_sink_kafka.admin import Administrator
+from cdc_core import ALL_AGAIN, RUN_AGAIN, CdcError, TerminalSinkError
+from cdc_sink_kafka.admin import NO_ID, Administrator
 from cdc_sink_kafka.clients import Settings
 from cdc_sink_kafka.failures import Failure
 
 __all__ = ["WatchedTopics"]
 
-_ALL_AGAIN = "To have all rows there again, ask for them before that with `cdc rescan FILE NAME --all`"
 _EVERY_S = 1.0
 _SURE_AFTER_S = 4.0
 _ASK_S = 0.5
-_NO_ID = str(Uuid(0, 0))
-"""What brokers without topic ids report."""
 
 
 class WatchedTopics:
@@ -66,7 +61,7 @@ class WatchedTopics:
                 )
                 raise TerminalSinkError(
                     f"topic '{missing}' {happened}. Create the topic, then {RUN_AGAIN} to continue without"
-                    f" them. {_ALL_AGAIN}"
+                    f" them. {ALL_AGAIN}"
                 )
             time.sleep(_ASK_S)
         self._next = time.monotonic() + _EVERY_S
@@ -96,11 +91,11 @@ class WatchedTopics:
             if found is None:
                 if topic in self._ids or not self._may_be_missing:
                     missing = topic
-            elif self._ids.setdefault(topic, found) == _NO_ID:
+            elif self._ids.setdefault(topic, found) == NO_ID:
                 self._ids[topic] = found
-            elif found not in (self._ids[topic], _NO_ID):
+            elif found not in (self._ids[topic], NO_ID):
                 raise TerminalSinkError(
                     f"topic '{topic}' was deleted and created again while the changefeed was running, and the rows in"
-                    f" the old one are gone. {RUN_AGAIN.capitalize()} to continue without them. {_ALL_AGAIN}"
+                    f" the old one are gone. {RUN_AGAIN.capitalize()} to continue without them. {ALL_AGAIN}"
                 )
         return missing
