@@ -23,7 +23,7 @@ def places(info: TypeInfo, count: int) -> tuple[int | None, ...]:
     Raises: UnknownAttributesError when that depends on the order in which attributes were added and dropped.
     """
     now = info.numbers or tuple(range(1, len(info.fields) + 1))
-    if info.before is None and count == len(now):
+    if not info.mixed and count == len(now):
         return tuple(range(count))
     found = set(_ways(now, info.attributes or max(now, default=0), *(info.before or ((), 0)), count))
     if not now:

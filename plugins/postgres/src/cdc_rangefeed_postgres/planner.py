@@ -266,7 +266,7 @@ class PostgresPlanner(StepPlanner):
             types = self._types if known is None else present_types(connection, known)
             catalog = load_watched(connection, self._slot, start, selection, diff=self.context.diff, known=known)
             if catalog is known:
-                self._types, self._catalog = types, catalog
+                self._types, self._catalog = types.following(start.types), catalog
                 return catalog
             known = catalog
 

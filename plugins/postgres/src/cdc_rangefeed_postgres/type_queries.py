@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -59,11 +58,7 @@ def load_types(
             )
         for oid in missing - types.keys():
             types[oid] = past.get(oid) or _announced(connection, oid, announced.get(oid, f"with oid {oid}"))
-    for oid in types.keys() & past.keys():
-        info, was = types[oid], past[oid]
-        if was.typtype == "c" and (was.numbers, was.attributes) != (info.numbers, info.attributes):
-            types[oid] = replace(info, before=(was.numbers, was.attributes))
-    return TypeCatalog(dict(sorted(types.items())))
+    return TypeCatalog(dict(sorted(types.items()))).following(past, mixed=True)
 
 
 def _announced(connection: Connection, oid: int, name: str) -> TypeInfo:

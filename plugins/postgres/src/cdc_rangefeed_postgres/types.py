@@ -57,7 +57,9 @@ class TypeInfo:
     attributes: int = 0
     """Composites: how many attributes the type has ever had."""
     before: tuple[tuple[int, ...], int] | None = None
-    """Composites: `numbers` and `attributes` of the oldest rows, when the rows can be older than a change of these."""
+    """Composites: `numbers` and `attributes` before they last changed. Transactions that were open then have them."""
+    mixed: bool = False
+    """Composites: whether any row can be from `before`. If not, one with as many values as attributes is not."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the values that differ from their defaults."""
@@ -67,8 +69,9 @@ class TypeInfo:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         fields = tuple((name, oid, typmod) for name, oid, typmod in value.get("fields", ()))
-        labels, numbers = tuple(value.get("labels", ())), tuple(value.get("numbers", ()))
-        return cls(**{**value, "labels": labels, "fields": fields, "numbers": numbers})
+        labels, numbers, before = tuple(value.get("labels", ())), tuple(value.get("numbers", ())), value.get("before")
+        before = before and (tuple(before[0]), before[1])
+        return cls(**{**value, "labels": labels, "fields": fields, "numbers": numbers, "before": before})
 
     def references(self) -> Iterator[int]:
         """Yield the types that this one consists of."""
@@ -119,6 +122,17 @@ class TypeCatalog:
             name, _, _ = BUILTIN[oid]
             return TypeInfo(oid=oid, name=name, typtype="b")
         return self.types[oid]
+
+    def following(self, past: Mapping[int, TypeInfo], *, mixed: bool = False) -> TypeCatalog:
+        """Return these types with their `before`, when the types of the *past* were before them."""
+        types = dict(self.types)
+        for oid in types.keys() & past.keys():
+            info, was = types[oid], past[oid]
+            if (was.numbers, was.attributes) != (info.numbers, info.attributes):
+                types[oid] = replace(info, before=(was.numbers, was.attributes), mixed=mixed)
+            elif was.before is not None:
+                types[oid] = replace(info, before=was.before)
+        return TypeCatalog(types)
 
     def base(self, oid: int, typmod: int = -1) -> tuple[TypeInfo, int]:
         """Return the type under all domains, and its modifiers."""
