@@ -60,11 +60,12 @@ class TopicNames:
     @property
     def remedy(self) -> str:
         """What gives two tables of one name different topics, for messages."""
-        if self.pattern is None:
+        if self.pattern is None and not self.full_table_name:
             return "set the option full_table_name"
-        missing = next(
-            (name for name in ("table", "schema") if name not in topic_placeholders(self.pattern)), "database"
-        )
+        known = _PLACEHOLDERS if self.pattern is None else topic_placeholders(self.pattern)
+        missing = next((name for name in ("table", "schema") if name not in known), None)
+        if missing is None:
+            return "set the option topic to a pattern such as {schema}-{table}"
         return f"write {{{missing}}} into the option topic"
 
     def of_rows(self, rows: RowBatch) -> str:
@@ -77,7 +78,8 @@ class TopicNames:
         if self.pattern is not None:
             parts = {part: getattr(name, part) for part in _PLACEHOLDERS}
             return self.prefix + self.pattern.format_map(parts)
-        return self.prefix + (name.full if self.full_table_name else name.table)
+        full = f"{name.database}.{name.schema}.{name.table}"
+        return self.prefix + (full if self.full_table_name else name.table)
 
 
 def topic_placeholders(pattern: str) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -121,26 +122,54 @@ class Column:
     nullable: bool = True
 
 
+_QUOTED = re.compile(r'[."]')
+_FIRST = re.compile(r'(?:"((?:[^"]|"")*)"|([^.]*))\.')
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class TableName:
-    """Where a table lives: `database`, `schema` and `table`, unquoted."""
+    """Where a table lives: `database`, `schema` and `table`, unquoted.
+
+    Its texts are unambiguous: a database or a schema with a dot or a quotation mark is in quotation marks there, as in
+    SQL, and all that follows the dot after it is the name of the table.
+    """
 
     database: str
     schema: str
     table: str
 
+    @classmethod
+    def parse(cls, text: str, *, database: str | None = None) -> Self:
+        """Return the name whose `full` is *text*, or whose `qualified` is, in *database*."""
+        if database is None:
+            database, text = _first_part(text)
+        return cls(database, *_first_part(text))
+
     @property
     def full(self) -> str:
-        """`database.schema.table`: what the option full_table_name puts into topics, and what spans are named by."""
-        return f"{self.database}.{self.schema}.{self.table}"
+        """`database.schema.table`: what spans are named by."""
+        return f"{_part(self.database)}.{self.qualified}"
 
     @property
     def qualified(self) -> str:
-        """`schema.table`: how errors and logs name a table."""
-        return f"{self.schema}.{self.table}"
+        """`schema.table`: by what a source knows a table, and how errors and logs name it."""
+        return f"{_part(self.schema)}.{self.table}"
 
     def __str__(self) -> str:
         return self.qualified
+
+
+def _part(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"' if _QUOTED.search(name) else name
+
+
+def _first_part(text: str) -> tuple[str, str]:
+    """Return the name before the first dot of a text, and what follows it."""
+    found = _FIRST.match(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not the name of a table")
+    name = found[2] if found[1] is None else found[1].replace('""', '"')
+    return name, text[found.end() :]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,8 @@ import pickle
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cdc_core import Column, ColumnType, Kind, TableName, TableSchema
 
@@ -67,6 +69,21 @@ def test_every_kind_has_an_arrow_type(kind: Kind) -> None:
 )
 def test_numbers_take_their_width_and_decimals_stay_text(kind: Kind, bits: int | None, arrow: pa.DataType) -> None:
     assert ColumnType(kind=kind, source="x", bits=bits).arrow == arrow
+
+
+NAMES = st.builds(TableName, *[st.text('ab."', min_size=1, max_size=4)] * 3)
+
+
+@given(NAMES, NAMES)
+def test_two_tables_never_have_one_text(one: TableName, other: TableName) -> None:
+    assert (one.full == other.full) == (one == other)
+    assert (one.qualified == other.qualified) == ((one.schema, one.table) == (other.schema, other.table))
+    assert TableName.parse(one.full) == TableName.parse(one.qualified, database=one.database) == one
+
+
+def test_only_a_schema_or_a_database_with_a_dot_is_in_quotes() -> None:
+    assert TableName("my shop", "Pub-lic", 'or."ders').full == 'my shop.Pub-lic.or."ders'
+    assert TableName("shop.eu", 'a."b', "c").full == '"shop.eu"."a.""b".c'
 
 
 def test_table_names_have_a_full_and_a_qualified_form() -> None:

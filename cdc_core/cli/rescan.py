@@ -18,6 +18,7 @@ from cdc_core.jobs.rescanning import require_rescannable
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import did_you_mean
 from cdc_core.schema import TableSchema
+from cdc_core.sql_names import meant_tables
 from cdc_core.step_planner import Rescan
 from cdc_core.store.job_values import RESTING
 from cdc_core.store.progress import ProgressStore
@@ -114,11 +115,10 @@ def _name_and_table(words: Sequence[str], *, everything: bool, named: bool) -> t
 
 def _found(schemas: Sequence[TableSchema], text: str) -> str:
     """Return the full name of the watched table that *text* names. Raises: ConfigError."""
-    plain = text.replace('"', "")
-    forms = {form: schema.name.full for schema in schemas for form in (schema.name.full, schema.name.qualified)}
-    short = {schema.name.table: schema.name.full for schema in schemas}
-    found = forms.get(plain) or short.get(plain)
-    if found is None:
-        watched = [schema.name.qualified if "." in plain else schema.name.table for schema in schemas]
-        raise ConfigError(f"the changefeed has no table '{text}'{did_you_mean(plain, watched)}")
-    return found
+    found = meant_tables(text, (schema.name for schema in schemas))
+    if not found:
+        watched = [schema.name.qualified if "." in text else schema.name.table for schema in schemas]
+        raise ConfigError(f"the changefeed has no table '{text}'{did_you_mean(text, watched)}")
+    if len(found) > 1:
+        raise ConfigError(f"table '{text}' may be {' or '.join(map(str, found))}; write one of these names")
+    return found[0].full

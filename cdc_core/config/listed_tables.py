@@ -12,10 +12,10 @@ from typing import Self
 
 from cdc_core.errors import ConfigError
 from cdc_core.queries.selection import Selection
+from cdc_core.sql_names import name_parts
 
 __all__ = ["is_matched", "namesakes", "watches"]
 
-_PART = re.compile(r'"((?:[^"]|"")+)"|([^".\s]+)')
 _WILD = {"*": ".*", "?": "."}
 
 
@@ -31,13 +31,13 @@ class _Entry:
     @classmethod
     def parse(cls, written: str) -> Self:
         excludes, text = written.strip().startswith("!"), written.strip().removeprefix("!").strip()
-        matches = list(_PART.finditer(text))
-        parts = [match[1].replace('""', '"') if match[1] is not None else match[2].lower() for match in matches]
-        wild = [{} if match[2] is None else _WILD for match in matches]
+        found = name_parts(text)
+        wild = [{} if quoted else _WILD for _, quoted in found or ()]
+        parts = tuple(part for part, _ in found or ())
         return cls(
             excludes=excludes,
             pattern=any(set(part) & set(each) for part, each in zip(parts, wild, strict=True)),
-            parts=tuple(parts) if ".".join(match[0] for match in matches) == text else None,
+            parts=None if found is None else parts,
             regexes=tuple(
                 "".join(each.get(letter) or re.escape(letter) for letter in part)
                 for part, each in zip(parts, wild, strict=True)

@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from cdc_core.messages import TopicNames
 from cdc_core.schema import TableName
+from cdc_core.sql_names import name_parts
 from cdc_core.uris import split_parameters
 
 __all__ = ["topics_of"]
@@ -16,7 +17,9 @@ __all__ = ["topics_of"]
 def topics_of(definition: Mapping[str, Any]) -> list[str] | None:
     """Return the topics by the options about them; None where patterns decide which tables there are."""
     written, tables = definition.get("written", definition), definition["tables"]
-    if any("*" in table or "?" in table or table.startswith("!") for table in tables):
+    listed = [name_parts(table) or [] for table in tables]
+    wild = any({"*", "?"} & {*part} for parts in listed for part, quoted in parts if not quoted)
+    if wild or any(table.startswith("!") for table in tables):
         return None
     parameters = split_parameters(written["sink"], owner="the sink")[1]
     options = {name.lower(): value for name, value in {**written.get("options", {}), **parameters}.items()}
@@ -29,10 +32,5 @@ def topics_of(definition: Mapping[str, Any]) -> list[str] | None:
     )
     source = definition["source"]
     database = unquote(urlsplit(source if isinstance(source, str) else source[0]).path.strip("/"))
-    names = [_name(database, table) for table in tables]
+    names = [TableName(database, *["public", *(part for part, _ in parts)][-2:]) for parts in listed if parts]
     return list(dict.fromkeys(map(topics.of, names)))
-
-
-def _name(database: str, table: str) -> TableName:
-    *_, schema, name = ["public", *(part.strip('"') for part in table.split("."))]
-    return TableName(database=database, schema=schema, table=name)

@@ -357,7 +357,7 @@ class _Binder:
         if name in self._names:
             return name
         if not reference.quoted:
-            same = [known for known in self._names if known.lower() == name]
+            same = [known for known in self._names if known.lower() == name.lower()]
             if len(same) == 1:
                 return same[0]
         text, hint = self._query.text, did_you_mean(name, self._names)

@@ -18,6 +18,7 @@ from cdc_core.queries.functions import NO_PARENTHESES, RANDOM, refused_function
 from cdc_core.queries.names import folded
 from cdc_core.queries.query import Fragment, Reference
 from cdc_core.queries.refusals import refusal
+from cdc_core.sql_names import fold
 
 __all__ = ["Expressions", "is_name", "is_quoted"]
 
@@ -227,7 +228,7 @@ class Expressions:
         parts: Sequence[exp.Identifier],
         start: int,
     ) -> Reference:
-        words = [part.name if part.args.get("quoted") else part.name.lower() for part in parts]
+        words = [part.name if part.args.get("quoted") else fold(part.name) for part in parts]
         places = [place_of(self.text, start, part, what=self._what) for part in parts]
         return Reference(
             kind=kind,

@@ -9,6 +9,7 @@ from itertools import pairwise
 from sqlglot.tokenizer_core import Token, TokenType
 
 from cdc_core.queries.dialect import tokens_of
+from cdc_core.sql_names import fold
 
 __all__ = ["called_names", "folded", "listed"]
 
@@ -18,7 +19,7 @@ _QUOTE = '"'
 
 def folded(token: Token) -> str:
     """Return the name that *token* is, in lower case unless it is in quotes, as in PostgreSQL."""
-    return token.text if token.token_type is TokenType.IDENTIFIER else token.text.lower()
+    return token.text if token.token_type is TokenType.IDENTIFIER else fold(token.text)
 
 
 def listed(parts: Iterable[str]) -> str:

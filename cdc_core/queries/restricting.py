@@ -21,6 +21,7 @@ from cdc_core.queries.event_names import MVCC_COLUMN
 from cdc_core.queries.query import Query
 from cdc_core.restriction import Comparison, Restriction
 from cdc_core.schema import Column, Kind, TableSchema
+from cdc_core.sql_names import fold
 
 __all__ = ["parts_of_condition", "restriction_of"]
 
@@ -138,13 +139,13 @@ def _column(node: exp.Expr, query: Query, schema: TableSchema) -> Column | None:
     node = node.unnest()
     if not isinstance(node, exp.Column) or not all(isinstance(part, exp.Identifier) for part in node.parts):
         return None
-    *qualifier, name = (part.name if part.args.get("quoted") else part.name.lower() for part in node.parts)
+    *qualifier, name = (part.name if part.args.get("quoted") else fold(part.name) for part in node.parts)
     quoted = node.parts[-1].args.get("quoted")
     if (qualifier and tuple(qualifier) not in query.names) or (not quoted and name == MVCC_COLUMN):
         return None
     names = [column.name for column in schema.columns]
     if name not in names:
-        name = next(known for known in names if known.lower() == name)
+        name = next(known for known in names if known.lower() == name.lower())
     return schema.column(name)
 
 

@@ -22,6 +22,7 @@ from cdc_core.queries.names import folded, listed
 from cdc_core.queries.query import Item, Query, SqlFunction
 from cdc_core.queries.refusals import refusal
 from cdc_core.queries.sql_functions import parse_functions
+from cdc_core.sql_names import fold
 
 __all__ = ["parse_query"]
 
@@ -204,7 +205,7 @@ class _Parser:
         """Return the name of an expression without AS: that of its column or its function; `` for any other."""
         if isinstance(tree, exp.Column | exp.Dot):
             identifier = tree.parts[-1]
-            return str(identifier.name if identifier.args.get("quoted") else identifier.name.lower())
+            return str(identifier.name if identifier.args.get("quoted") else fold(identifier.name))
         if isinstance(tree, exp.Cast):
             return self._given_name(tree.this, first, last)
         call = isinstance(tree, exp.Func) and self._tokens[first + 1].token_type is TokenType.L_PAREN

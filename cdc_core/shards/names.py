@@ -105,7 +105,5 @@ def _column(name: str, column: Column | None) -> str:
 
 def _replaced(full: str, databases: Mapping[str, str]) -> str:
     """Return the full name of a table with another database, if *databases* has one for it."""
-    for old, new in databases.items():
-        if full.startswith(f"{old}."):
-            return new + full[len(old) :]
-    return full
+    name = TableName.parse(full)
+    return replace(name, database=databases.get(name.database, name.database)).full

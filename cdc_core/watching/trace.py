@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
 from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
+from cdc_core.schema import TableName
+from cdc_core.sql_names import meant_tables
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 from cdc_core.store.reports import report
 from cdc_core.telemetry.status import behind_text, shown_moment
@@ -179,14 +181,9 @@ def traced_table(store: ProgressStore, name: str, table: str | None) -> str | No
     progress = store.load(name)
     if table is None or progress is None:
         return table
-    watched = {span.table for span, _ in progress.frontier}
-    known = {form for full in watched for form in _forms(full)}
-    plain = table.replace('"', "")
-    if watched and plain not in known:
-        raise ConfigError(f"changefeed '{name}' has no table '{table}'{did_you_mean(plain, known)}")
-    return plain
-
-
-def _forms(full: str) -> Iterator[str]:
-    parts = full.split(".", 2)
-    return (".".join(parts[start:]) for start in range(len(parts)))
+    watched = [TableName.parse(full) for full in {span.table for span, _ in progress.frontier}]
+    found = meant_tables(table, watched)
+    if watched and not found:
+        known = [form for each in watched for form in (each.full, each.qualified, each.table)]
+        raise ConfigError(f"changefeed '{name}' has no table '{table}'{did_you_mean(table, known)}")
+    return found[0].full if len(found) == 1 else table

@@ -55,6 +55,26 @@ def test_tables_that_would_share_a_topic_are_refused_unless_they_get_full_names(
     check_sink(resolve(apart, plugins), schemas)
 
 
+@pytest.mark.parametrize("options", [{"full_table_name": True}, {"topic": "{schema}.{table}"}])
+def test_tables_whose_parts_make_one_topic_are_refused_with_what_helps(options: dict[str, Any]) -> None:
+    schemas = [
+        TableSchema(name=TableName("shop", schema, table), version=1, columns=(), primary_key=())
+        for schema, table in (("a.b", "c"), ("a", "b.c"))
+    ]
+    plugins = host(rangefeed(), encoder(), sink(destination="cdc_testing.components:SilentDestination"))
+    tables = ('"a.b".c', 'a."b.c"')
+    shared = Changefeed(name="f", source="paper://desk/shop", tables=tables, sink="shelf://room", options=options)
+    told = (
+        r'^tables "a\.b"\.c and a\.b\.c would share .*; set the option topic to a pattern such as \{schema\}-\{table\}'
+    )
+    with pytest.raises(ConfigError, match=told):
+        check_sink(resolve(shared, plugins), schemas)
+    apart = Changefeed(
+        name="f", source="paper://desk/shop", tables=tables, sink="shelf://room", options={"topic": "{schema}-{table}"}
+    )
+    check_sink(resolve(apart, plugins), schemas)
+
+
 @pytest.mark.parametrize("topic", ["all", "{schema}.{table}", "{table}"])
 def test_tables_share_a_topic_where_its_pattern_has_no_placeholder(topic: str) -> None:
     schemas = [

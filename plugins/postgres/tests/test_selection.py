@@ -17,10 +17,20 @@ from cdc_core import ConfigError
         ('"Shop"."Or.ders"', ("Shop", "Or.ders")),
         ('"a""b".c', ('a"b', "c")),
         (" shop.orders ", ("shop", "orders")),
+        ("ŻÓŁW.STRAßE_İ", ("ŻÓŁw", "straße_İ")),
     ],
 )
 def test_table_names_are_read_as_in_sql(text: str, name: tuple[str, str]) -> None:
     assert Selection.parse([text]).names == (name,)
+
+
+def test_a_dot_in_a_name_does_not_make_two_tables_one() -> None:
+    selection = Selection.parse(['"a.b".c', 'a."b.c"'])
+    assert selection.names == (("a.b", "c"), ("a", "b.c"))
+    assert [name for name in ('"a.b".c', "a.b.c", "a.b", '"a.b.c"') if selection.lists(name)] == ['"a.b".c', "a.b.c"]
+    matching = Selection.parse(['"a.b".*', '!"a.b"."c.d"'])
+    assert [name for name in ('"a.b".c', "a.b.c", '"a.b".c.d') if matching.wants(name)] == ['"a.b".c']
+    assert choice({'a."b.c"': True, '"a.b".c': False}, '"a.b".c') is False
 
 
 def test_an_empty_list_of_tables_is_refused() -> None:

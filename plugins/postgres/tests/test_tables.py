@@ -183,6 +183,48 @@ def test_unusual_names_of_tables_and_columns(database: str, sql: Sql) -> None:
         ]
 
 
+@pytest.mark.parametrize(
+    "listed",
+    [('"a.b".c', 'a."b.c"', '"x.y"', "ŻÓŁW", '"żółw"'), ('"a.b".*', "a.*", "public.*")],
+    ids=["names", "patterns"],
+)
+def test_tables_whose_names_have_dots_are_told_apart(database: str, sql: Sql, listed: tuple[str, ...]) -> None:
+    names = {
+        '"a.b".c': '"a.b".c',
+        "a.b.c": 'a."b.c"',
+        "public.x.y": '"x.y"',
+        "public.ŻÓŁw": "ŻÓŁW",
+        "public.żółw": "żółw",
+    }
+    sql.execute('CREATE SCHEMA "a.b"; CREATE SCHEMA a')
+    for number, name in enumerate(names.values()):
+        sql.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, n int)")
+        sql.execute(f"INSERT INTO {name} VALUES (1, {number})")
+
+    def agree() -> None:
+        feed.catch_up()
+        assert {name: feed.rows(name) for name in names} == {
+            name: table_of(sql, f"TABLE {text}") for name, text in names.items()
+        }
+
+    with feed_of(database, *listed) as feed:
+        feed.start()
+        assert {schema.name.qualified for schema in feed.rangefeed.schemas()} == names.keys()
+        feed.scan()
+        agree()
+        for number, name in enumerate(names.values()):
+            sql.execute(f"UPDATE {name} SET n = n + 10")
+            sql.execute(f"INSERT INTO {name} VALUES (2, {number})")
+        agree()
+        sql.execute('ALTER TABLE a."b.c" RENAME TO moved; ALTER TABLE "a.b".c ADD COLUMN v int DEFAULT 7')
+        names["a.b.c"] = "a.moved"
+        sql.execute('INSERT INTO a.moved VALUES (3); INSERT INTO "a.b".c VALUES (3)')
+        agree()
+        feed.restart()
+        sql.execute('UPDATE a.moved SET n = 5; DELETE FROM "a.b".c WHERE id = 1')
+        agree()
+
+
 def test_a_child_table_by_inheritance_is_not_part_of_its_parent(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
     sql.execute("CREATE TABLE child (extra int) INHERITS (t)")

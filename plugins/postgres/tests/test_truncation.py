@@ -144,7 +144,7 @@ def test_an_access_method_that_is_set_for_an_empty_partition_looks_like_truncate
 def test_a_truncated_partition_is_found_in_the_log_after_its_statistics_were_gathered(
     database: str, sql: Sql, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sql.execute('CREATE TABLE "p, 2" PARTITION OF p FOR VALUES FROM (9000) TO (9999)')
+    sql.execute('CREATE TABLE "p, public.p0, 2" PARTITION OF p FOR VALUES FROM (9000) TO (9999)')
     with feed_of(database, "p") as feed:
         feed.start()
         feed.catch_up()
@@ -152,7 +152,7 @@ def test_a_truncated_partition_is_found_in_the_log_after_its_statistics_were_gat
         sql.execute("VACUUM (FULL, ANALYZE) p")
         feed.catch_up()
         assert warnings(caplog) == []
-        for truncated, shown in (("p1", "p1"), ('"p, 2"', "p, 2")):
+        for truncated, shown in (("p1", "p1"), ('"p, public.p0, 2"', r"p, public\.p0, 2")):
             sql.execute(f"TRUNCATE {truncated}; ANALYZE p")
             sql.execute("VACUUM FULL p0")
             sql.execute("ANALYZE p")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cdc_core import TableName
-from cdc_rangefeed_postgres.names import quoted_table
+from cdc_rangefeed_postgres.names import qualified, quoted_table
 
 __all__ = ["Catalog", "CatalogColumn", "Leaf", "Table"]
 
@@ -38,7 +38,7 @@ class Leaf:
 
     @property
     def qualified(self) -> str:
-        return f"{self.schema}.{self.name}"
+        return qualified(self.schema, self.name)
 
     @property
     def sql(self) -> str:

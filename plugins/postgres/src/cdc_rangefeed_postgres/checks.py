@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from cdc_core import ConfigError
 from cdc_rangefeed_postgres.catalog import Catalog, Leaf, Table
 from cdc_rangefeed_postgres.connection import Connection
-from cdc_rangefeed_postgres.names import quoted, quoted_table
+from cdc_rangefeed_postgres.names import qualified, quoted, quoted_table
 from cdc_rangefeed_postgres.running_transactions import may_log_running_transactions
 from cdc_rangefeed_postgres.standby import check_standby, is_standby
 
@@ -143,9 +143,10 @@ def require_tables(connection: Connection, catalog: Catalog, names: Sequence[tup
     """Return the tables *names*, in that order. Raises: ConfigError for one that does not exist."""
     found = []
     for schema, name in names:
-        table = catalog.tables.get(f"{schema}.{name}")
+        table = catalog.tables.get(qualified(schema, name))
         if table is None:
-            raise ConfigError(f"table {schema}.{name} does not exist{_suggestion(connection, schema, name)}")
+            text = qualified(schema, name)
+            raise ConfigError(f"table {text} does not exist{_suggestion(connection, schema, name)}")
         found.append(table)
     return found
 

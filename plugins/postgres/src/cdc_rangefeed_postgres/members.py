@@ -10,11 +10,12 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from cdc_core import ConfigError, RangefeedContext, TableName, TerminalRangefeedError
+from cdc_core import ConfigError, RangefeedContext, TableName
 from cdc_rangefeed_postgres.catalog import Catalog, Table
 from cdc_rangefeed_postgres.catalog_queries import load_tables
 from cdc_rangefeed_postgres.checks import check_tables, require_tables
 from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.names import qualified
 from cdc_rangefeed_postgres.publication import Publication
 from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.selection import Pattern, Selection, exclusion
@@ -53,7 +54,7 @@ ORDER BY n.nspname, c.relname
 
 
 def find_tables(connection: Connection, selection: Selection) -> dict[str, int]:
-    """Return the oids of the tables that are listed or match, by `schema.table`, as they are called now."""
+    """Return the oids of the tables that are listed or match, by `qualified` name, as they are called now."""
     parameters = {
         "schemas": [schema for schema, _ in selection.names],
         "names": [name for _, name in selection.names],
@@ -62,7 +63,7 @@ def find_tables(connection: Connection, selection: Selection) -> dict[str, int]:
         "not_in": [pattern.schema for pattern in selection.exclusions],
         "not_like": [pattern.table for pattern in selection.exclusions],
     }
-    return {f"{schema}.{name}": oid for oid, schema, name in connection.execute(_FIND, parameters)}
+    return {qualified(schema, name): oid for oid, schema, name in connection.execute(_FIND, parameters)}
 
 
 def followed_before(context: RangefeedContext) -> Mapping[str, TableState]:
@@ -138,11 +139,11 @@ def followed(connection: Connection, catalog: Catalog, states: Mapping[str, Tabl
     for name, state in states.items():
         table = catalog.by_oid.get(state.oid)
         if table is None:
-            tables[name] = _gone(_table_name(connection.info.dbname, name), state)
+            tables[name] = _gone(TableName.parse(name, database=connection.info.dbname), state)
         elif table.name.qualified == name:
             tables[name] = table
         else:
-            tables[name] = replace(table, name=_table_name(table.name.database, name), renamed=table.name)
+            tables[name] = replace(table, name=TableName.parse(name, database=table.name.database), renamed=table.name)
     return replace(catalog, tables=tables)
 
 
@@ -193,15 +194,6 @@ def dropped(name: str, *, again: bool) -> str:
     if again:
         return f"table {name} was dropped and created again. {READ_ANEW}"
     return f"table {name} was dropped. To continue without it, remove it from 'tables'"
-
-
-def _table_name(database: str, name: str) -> TableName:
-    schema, _, table = name.partition(".")
-    if "." in table:
-        raise TerminalRangefeedError(
-            f"table {name} was renamed or dropped, and cannot be followed because its name has a dot. {READ_ANEW}"
-        )
-    return TableName(database, schema, table)
 
 
 def _gone(name: TableName, state: TableState) -> Table:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from string import ascii_lowercase, ascii_uppercase
+
+from cdc_core import TableName
 
 __all__ = [
     "TEMPORARY",
     "application_name",
     "feed_applications",
+    "folded",
     "object_name",
     "object_pattern",
+    "qualified",
     "quoted",
     "quoted_table",
     "temporary_name",
@@ -19,6 +24,7 @@ __all__ = [
 TEMPORARY = "temporary"
 """The role of connections that hold what ends with them."""
 
+_FOLDED = str.maketrans(ascii_uppercase, ascii_lowercase)
 _IDENTIFIER_BYTES = 63
 _FEED_ID_CHARACTERS = 12
 
@@ -26,6 +32,16 @@ _FEED_ID_CHARACTERS = 12
 def quoted(name: str) -> str:
     """Return *name* as an SQL identifier, always in quotes."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def folded(name: str) -> str:
+    """Return an SQL identifier without quotes as PostgreSQL reads it: of its letters only A to Z are folded."""
+    return name.translate(_FOLDED)
+
+
+def qualified(schema: str, table: str) -> str:
+    """Return by what a table is known: its `TableName.qualified`."""
+    return TableName("", schema, table).qualified
 
 
 def quoted_table(schema: str, table: str) -> str:

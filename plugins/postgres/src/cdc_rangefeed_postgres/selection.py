@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from cdc_core import ConfigError
-from cdc_rangefeed_postgres.names import quoted
+from cdc_core import ConfigError, TableName
+from cdc_rangefeed_postgres.names import folded, qualified, quoted
 
 __all__ = ["Pattern", "Selection", "choice", "exclusion"]
 
@@ -43,8 +43,9 @@ class Selection:
     def parse(cls, texts: Iterable[str]) -> Self:
         """Return what *texts* say, each `schema.table` or `table`, with parts quoted as in SQL.
 
-        As in SQL, a part without quotes is folded to lower case. The default schema is `public`. A part without quotes
-        that has `*` for any characters, or `?` for one, makes a pattern. A `!` in front makes an exclusion.
+        As in SQL, A to Z in a part without quotes are folded to lower case. The default schema is `public`. A part
+        without quotes that has `*` for any characters, or `?` for one, makes a pattern. A `!` in front makes an
+        exclusion.
         Raises: ConfigError for any other form, for a table that is listed twice, and for an exclusion without patterns.
         """
         names: list[tuple[str, str]] = []
@@ -63,7 +64,8 @@ class Selection:
             elif schema.wild or table.wild:
                 patterns.append(Pattern(text=text.strip(), schema=schema.like, table=table.like))
             elif (schema.name, table.name) in names:
-                raise ConfigError(f"table {schema.name}.{table.name} is listed twice. Remove one of the two")
+                name = qualified(schema.name, table.name)
+                raise ConfigError(f"table {name} is listed twice. Remove one of the two")
             else:
                 names.append((schema.name, table.name))
         if not names and not patterns:
@@ -75,21 +77,22 @@ class Selection:
             )
         return cls(names=tuple(names), patterns=tuple(patterns), exclusions=tuple(exclusions))
 
-    def lists(self, qualified: str) -> bool:
-        """Return whether the table `schema.table` is listed by its name."""
-        return any(f"{schema}.{table}" == qualified for schema, table in self.names)
+    def lists(self, name: str) -> bool:
+        """Return whether the table *name*, see `qualified`, is listed by its name."""
+        found = TableName.parse(name, database="")
+        return (found.schema, found.table) in self.names
 
-    def wants(self, qualified: str) -> bool:
-        """Return whether the table `schema.table` is listed, or matches."""
-        schema, _, table = qualified.partition(".")
-        return self.lists(qualified) or (
-            any(pattern.matches(schema, table) for pattern in self.patterns)
-            and not any(pattern.matches(schema, table) for pattern in self.exclusions)
+    def wants(self, name: str) -> bool:
+        """Return whether the table *name*, see `qualified`, is listed, or matches."""
+        found = TableName.parse(name, database="")
+        return self.lists(name) or (
+            any(pattern.matches(found.schema, found.table) for pattern in self.patterns)
+            and not any(pattern.matches(found.schema, found.table) for pattern in self.exclusions)
         )
 
 
-def choice(chosen: Mapping[str, bool], qualified: str) -> bool | None:
-    """Return what was *chosen*, by entry of `tables`, for the table `schema.table`; None when nothing was.
+def choice(chosen: Mapping[str, bool], name: str) -> bool | None:
+    """Return what was *chosen*, by entry of `tables`, for the table *name*, see `qualified`; None when nothing was.
 
     Its name comes before patterns, and a later pattern before an earlier one.
     """
@@ -98,9 +101,9 @@ def choice(chosen: Mapping[str, bool], qualified: str) -> bool | None:
         if text.strip().startswith("!"):
             continue
         entry = Selection.parse([text])
-        if entry.lists(qualified):
+        if entry.lists(name):
             return each
-        if entry.wants(qualified):
+        if entry.wants(name):
             wanted = each
     return wanted
 
@@ -123,7 +126,7 @@ def _parts(text: str) -> list[_Part] | None:
         match = _PART.match(text, position)
         if match is None:
             return None
-        name = match[1].replace('""', '"') if match[1] is not None else match[2].lower()
+        name = match[1].replace('""', '"') if match[1] is not None else folded(match[2])
         wild = _WILD if match[1] is None else {}
         like = "".join(wild.get(letter) or ("\\" + letter if letter in "\\%_" else letter) for letter in name)
         parts.append(_Part(name, like, any(letter in wild for letter in name)))

@@ -12,6 +12,7 @@ since the last step is, so it has a limit.
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,6 +47,8 @@ _TRIES = 10
 _TRY_AGAIN_S = 1.0
 _LIMIT_S = 60.0
 _MARK = ": TRUNCATE: "
+_LISTED = re.compile(r'(?:"(?:[^"]|"")*"|[^",])+')
+"""A name in SQL, in a list."""
 _SEARCH = f"""
 WITH found AS MATERIALIZED (
     SELECT lsn, xid::text AS xid, data
@@ -157,14 +160,11 @@ class TruncateSearch:
 
 def _named(connection: Connection, leaves: Sequence[Leaf], messages: Sequence[str]) -> set[str]:
     """Return the names of those of *leaves* that *messages* of test_decoding say were truncated."""
-    listed = [f", {message.removeprefix('table ').rpartition(_MARK)[0]}, " for message in messages]
+    listed = (_LISTED.findall(message.removeprefix("table ").rpartition(_MARK)[0]) for message in messages)
+    truncated = {name.strip() for names in listed for name in names}
     query = "SELECT format('%%I.%%I', n, t) FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY l(n, t, o) ORDER BY o"
     rows = connection.execute(query, [[leaf.schema for leaf in leaves], [leaf.name for leaf in leaves]]).fetchall()
-    return {
-        leaf.qualified
-        for leaf, (name,) in zip(leaves, rows, strict=True)
-        if any(f", {name}, " in names for names in listed)
-    }
+    return {leaf.qualified for leaf, (name,) in zip(leaves, rows, strict=True) if name in truncated}
 
 
 def _note(who: str, truncate: Truncate) -> None:
