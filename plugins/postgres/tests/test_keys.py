@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from cdc_rangefeed_postgres.keys import key_codes, key_forms
 from cdc_rangefeed_postgres.types import PgColumn
 from cdc_testing.decoding import (
     RELATION,
@@ -15,6 +17,8 @@ from cdc_testing.decoding import (
     version_of,
 )
 from cdc_testing.pgmessages import delete, insert, log, relation, update
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 @pytest.mark.parametrize(
@@ -60,3 +64,17 @@ def test_keys_of_text_are_folded_too() -> None:
     changes = [insert(T, "a", "1"), insert(T, "b", "1"), update(T, "a", "1"), insert(T, "a", "2")]
     batches = decoder_of(versions={T: [version]}).decode(log(*transaction(relation(T, version.columns), *changes)))
     assert [row[1:3] for row in rows_of(batches)] == [("1", "b"), ("1", "a"), ("2", "a")]
+
+
+@pytest.mark.parametrize("width", [32, 64])
+def test_floats_are_one_key_where_their_texts_are_the_same(width: int) -> None:
+    odd = st.sampled_from([0.0, -0.0, float("nan"), -float("nan"), float("inf"), -float("inf")])
+
+    @given(st.lists(odd | st.floats(width=width), min_size=1))
+    def check(values: list[float]) -> None:
+        column = pa.array(values, pa.float32() if width == 32 else pa.float64())
+        texts = [repr(value) for value in values]
+        for found in (key_codes([column]).tolist(), key_forms(column).to_pylist()):
+            assert len(set(zip(found, texts, strict=True))) == len(set(texts)) == len(set(found))
+
+    check()
