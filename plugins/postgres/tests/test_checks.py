@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import psycopg
 import pytest
+from cdc_rangefeed_postgres.checks import logs_logically
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
@@ -133,6 +134,26 @@ def test_wal_level_must_be_logical() -> None:
             "the server's wal_level is replica, but changefeeds need logical. Run ALTER SYSTEM SET wal_level = "
             "'logical'; and restart the server"
         )
+
+
+@pytest.mark.parametrize(
+    ("level", "effective", "standby", "able"),
+    [
+        ("logical", None, False, True),
+        ("replica", None, False, False),
+        ("logical", "logical", False, True),
+        ("replica", "logical", False, True),
+        ("replica", "replica", False, True),
+        ("minimal", "minimal", False, False),
+        ("replica", "logical", True, True),
+        ("replica", "replica", True, False),
+        ("logical", "replica", True, False),
+    ],
+)
+def test_from_postgresql_19_on_a_slot_makes_the_server_log_for_decoding(
+    level: str, effective: str | None, standby: bool, able: bool
+) -> None:
+    assert logs_logically(level, effective, standby=standby) is able
 
 
 def test_replication_slots_and_wal_senders_must_be_free(caplog: pytest.LogCaptureFixture) -> None:

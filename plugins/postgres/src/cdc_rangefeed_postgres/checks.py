@@ -20,6 +20,7 @@ __all__ = [
     "check_server",
     "check_tables",
     "check_version",
+    "logs_logically",
     "require_tables",
 ]
 
@@ -47,6 +48,7 @@ SELECT current_user::text,
        current_database()::text, has_database_privilege(current_database(), 'CREATE')
 FROM pg_roles r WHERE r.rolname = current_user
 """
+_LEVELS = "SELECT current_setting('wal_level'), current_setting('effective_wal_level', true), pg_is_in_recovery()"
 _SLOTS = """
 SELECT (SELECT count(*) FROM pg_replication_slots WHERE NOT (temporary AND slot_name ~ '_copy_[0-9a-f]{8}$')),
        current_setting('max_replication_slots')::int,
@@ -61,6 +63,17 @@ def check_version(connection: Connection) -> None:
         raise ConfigError(f"the server is PostgreSQL {version}, but changefeeds need 14 or newer. Upgrade it")
 
 
+def logs_logically(level: str, effective: str | None, *, standby: bool) -> bool:
+    """Return whether a server with the settings wal_level and effective_wal_level can decode, or will for a slot.
+
+    From PostgreSQL 19 on, which has the second, a primary with wal_level = replica logs for decoding once a slot
+    exists, and a standby decodes only if its primary does.
+    """
+    if effective is None:
+        return level == "logical"
+    return effective == "logical" or (level != "minimal" and not standby)
+
+
 def check_server(connection: Connection, *, slot: bool, publication: bool, scan: bool, failover: bool) -> None:
     """Raise ConfigError when the server or the role cannot do logical decoding.
 
@@ -72,8 +85,10 @@ def check_server(connection: Connection, *, slot: bool, publication: bool, scan:
         raise ConfigError(
             f"option 'failover' needs PostgreSQL 17 or newer, and the server is PostgreSQL {version}. Remove the option"
         )
-    level = _one(connection, "SELECT current_setting('wal_level')")
-    if level != "logical":
+    row = connection.execute(_LEVELS).fetchone()
+    assert row is not None
+    level, effective, standby = row
+    if not logs_logically(level, effective, standby=standby):
         raise ConfigError(
             f"the server's wal_level is {level}, but changefeeds need logical. Run ALTER SYSTEM SET wal_level = "
             "'logical'; and restart the server"
@@ -315,9 +330,3 @@ def _user_tables(connection: Connection) -> Iterator[tuple[str, str]]:
         "SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         "WHERE c.relkind IN ('r', 'p') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' ORDER BY 1, 2"
     )
-
-
-def _one(connection: Connection, query: str) -> object:
-    row = connection.execute(query).fetchone()
-    assert row is not None
-    return row[0]
