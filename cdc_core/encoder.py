@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,6 +77,13 @@ class Encoder(ABC):
         Raises: ConfigError for a type without a representation, options that cannot be combined, or a service that is
         unreachable or refuses.
         """
+
+    def identities(self, tables: Sequence[tuple[TableSchema, str]]) -> Mapping[str, str | None]:  # noqa: ARG002
+        """Return what tells apart what consumers need besides messages of *tables*, such as ids of registered schemas.
+
+        Driver; otherwise as `Destination.identities`.
+        """
+        return {}
 
     @abstractmethod
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:

@@ -26,6 +26,7 @@ __all__ = [
     "check_sink",
     "check_source",
     "check_time_range",
+    "encoded_tables",
     "end_of_once",
     "prepare_sink",
     "source_clock",
@@ -125,14 +126,20 @@ def check_encoder(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> N
     The topics that a query gives to rows are unknown. Then what a schema registry holds is no reason to refuse.
     """
     with closing(_for_tables(feed, schemas).open_destination()) as destination:
-        tables = [
-            (
-                destination.payload(schema),
-                destination.topic(replace(schema.name, table=_NO_TOPIC) if feed.routes else schema.name),
-            )
-            for schema in schemas
-        ]
-    feed.open_encoder().check(tables)
+        feed.open_encoder().check(encoded_tables(feed, destination, schemas))
+
+
+def encoded_tables(
+    feed: ResolvedChangefeed, destination: Destination, schemas: Sequence[TableSchema]
+) -> list[tuple[TableSchema, str]]:
+    """Return *schemas* as the encoder gets them, each with its topic at *destination*."""
+    return [
+        (
+            destination.payload(schema),
+            destination.topic(replace(schema.name, table=_NO_TOPIC) if feed.routes else schema.name),
+        )
+        for schema in schemas
+    ]
 
 
 def check_sink(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:

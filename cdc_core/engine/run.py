@@ -329,7 +329,7 @@ class Run:
                 yield config, query, rangefeed
             except TerminalError as error:
                 if not error.repairable and not isinstance(error, FencedError):
-                    self._quietly(lambda: keep_places(feed, self._store))
+                    self._quietly(lambda: keep_places(feed, self._store, rangefeed.schemas()))
                 raise
 
     def _hold(self) -> int:
@@ -459,7 +459,7 @@ class Run:
         query.stop()
         if not flag.acknowledged:
             return "abandoned" if self._orders.abandon.is_set() else "given up"
-        compare_places(config.feed, self._store)
+        compare_places(config.feed, self._store, rangefeed.schemas())
         emit_last_resolved_mark(config.feed, self._store)
         progress = self._store.load(self._feed.name)
         if progress is not None:

@@ -49,10 +49,7 @@ def start_token(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Range
     if progress is None:
         progress = Progress(token=token, frontier=Frontier(spans), latest=Timestamp(), counters={})
     store.save(name, feed.epoch, replace(progress, token=token, frontier=progress.frontier.watching(spans)))
-    compare_places(
-        feed.for_attempt(feed_id=feed.feed_id, epoch=feed.epoch, table_names=[schema.name for schema in schemas]),
-        store,
-    )
+    compare_places(feed, store, schemas)
     if chosen:
         waiting = {table: wanted for table, wanted in chosen.items() if table not in feed.tables}
         store.choose_initial_scans(name, feed.epoch, waiting)

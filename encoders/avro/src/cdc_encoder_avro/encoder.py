@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -98,6 +98,15 @@ class AvroEncoder(Encoder):
             for _, texts in subjects:
                 for subject, text in texts.items():
                     registry.check(subject, text, "AVRO")
+
+    def identities(self, tables: Sequence[tuple[TableSchema, str]]) -> Mapping[str, str | None]:
+        """Return the ids that the registry has for the schemas of *tables*."""
+        if self._files:
+            return {}
+        subjects: dict[str, str] = {}
+        for schema, topic in tables:
+            subjects |= self._subjects(schema, topic)
+        return self._registry.identities(subjects, "AVRO")
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         keyed = self.keyed(rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -78,6 +78,10 @@ class JsonEncoder(Encoder):
             self.keyed_schema(schema)
         if self._schemas is not None:
             self._schemas.check(tables)
+
+    def identities(self, tables: Sequence[tuple[TableSchema, str]]) -> Mapping[str, str | None]:
+        """Return the ids that the registry has for the schemas of *tables*, if there is one."""
+        return {} if self._schemas is None else self._schemas.identities(tables)
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         keys = joined(self._texts.key(rows), len(rows))

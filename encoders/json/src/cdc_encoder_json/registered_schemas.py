@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 from cdc_schema_registry import Registry, frame, frame_one
@@ -37,9 +37,7 @@ class RegisteredSchemas:
         """
         subjects: dict[str, dict[str, TableName]] = defaultdict(dict)
         for schema, topic in tables:
-            value = value_schema(schema, self._envelope) or resolved_schema(self._envelope)
-            keys = {} if self._keyed is None else {f"{topic}-key": self._key_schema(schema, self._keyed)}
-            for subject, text in (keys | {f"{topic}-value": value}).items():
+            for subject, text in self._texts(schema, topic).items():
                 self._registry.check(subject, text, "JSON")
                 subjects[subject].setdefault(text, schema.name)
         for subject, schemas in subjects.items():
@@ -51,6 +49,13 @@ class RegisteredSchemas:
                     f"{self._registry}, which accepts only compatible schemas ({level}); give each table its own "
                     "topic, or set the compatibility of the subject to NONE"
                 )
+
+    def identities(self, tables: Sequence[tuple[TableSchema, str]]) -> Mapping[str, str | None]:
+        """Return the ids that the registry has for the schemas of *tables*, each with its topic."""
+        subjects: dict[str, str] = {}
+        for schema, topic in tables:
+            subjects |= self._texts(schema, topic)
+        return self._registry.identities(subjects, "JSON")
 
     def framed(self, schema: TableSchema, topic: str, *, key: pa.Array, value: pa.Array) -> tuple[pa.Array, pa.Array]:
         """Return *key* and *value* in the wire format. Tombstones and values that are always empty are not changed."""
@@ -91,6 +96,12 @@ class RegisteredSchemas:
             value_id = None if value is None else self._registry.register(f"{topic}-value", value, "JSON")
             known = self._ids[topic, schema.name] = (schema, key_id, value_id)
         return known[1:]
+
+    def _texts(self, schema: TableSchema, topic: str) -> dict[str, str]:
+        """Return the schemas of keys and values, by subject."""
+        value = value_schema(schema, self._envelope) or resolved_schema(self._envelope)
+        keys = {} if self._keyed is None else {f"{topic}-key": self._key_schema(schema, self._keyed)}
+        return keys | {f"{topic}-value": value}
 
     def _key_schema(self, schema: TableSchema, keyed: Callable[[TableSchema], TableSchema]) -> str:
         of_key = keyed(schema)

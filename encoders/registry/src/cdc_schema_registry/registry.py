@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import islice
 from typing import Any, Literal
 from urllib.parse import quote
@@ -35,6 +36,7 @@ _VERIFY_S = 10.0
 _VERIFY_BEFORE_NEW_S = 1.0
 _VERIFY_AFTER_OUTAGE_S = 30.0
 _VERIFIED_AT_ONCE = 4
+_IDENTIFIED = 16
 _provisional: dict[tuple[RegistryAddress, str, SchemaType, str], int] = {}
 """The ids of schemas that are not registered, for messages that are only shown: counted down from the last one."""
 _LAST_ID = 2**31 - 1
@@ -134,6 +136,19 @@ class Registry:
                     f"ids. Restore them, or {RUN_AGAIN} to register the schemas again. To have all rows again with the "
                     "new ids, ask for them before that with `cdc rescan FILE NAME --all`"
                 )
+
+    def identities(self, subjects: Mapping[str, str], schema_type: SchemaType) -> dict[str, str | None]:
+        """Return the ids that schemas, by subject, have now, None for one that has none, for `Encoder.identities`.
+
+        A few schemas stand for all of them: a registry that was emptied has none. Nothing when it cannot be asked.
+        """
+        found: dict[str, str | None] = {}
+        with suppress(Exception):
+            for subject, schema in islice(subjects.items(), _IDENTIFIED):
+                present = self._find(subject, schema, schema_type)
+                name = f"schema {sha256(schema.encode()).hexdigest()[:8]} of subject '{subject}' in registry {self}"
+                found[name] = None if present is None else str(present)
+        return found
 
     def schema(self, schema_id: int) -> str:
         """Return the text of the schema with an id, for decoders. Each process sends one request for each id.
