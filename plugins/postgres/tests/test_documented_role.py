@@ -90,7 +90,7 @@ def test_the_role_may_call_all_functions_and_see_all_settings(
     with psycopg.connect(documented(server.uri()), autocommit=True) as connection:
         assert {name for (name,) in connection.execute(refused, [functions])} <= ASKED_FOR | TOLD
         for name in settings:
-            connection.execute("SELECT current_setting(%s)", [name])
+            connection.execute("SELECT current_setting(%s, true)", [name])
 
 
 @pytest.mark.usefixtures("items")
