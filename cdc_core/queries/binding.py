@@ -14,7 +14,7 @@ from typing import Any, Self
 from cdc_core.errors import ConfigError
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.options import did_you_mean
-from cdc_core.queries.event_names import EVENT_FUNCTIONS, MVCC_COLUMN, TOPIC_COLUMN
+from cdc_core.queries.event_names import EVENT_FUNCTIONS, MVCC_COLUMN, PREVIOUS, TOPIC_COLUMN
 from cdc_core.queries.masks import Mask
 from cdc_core.queries.query import Fragment, Item, Query, Reference
 from cdc_core.queries.refusals import refusal
@@ -27,8 +27,6 @@ _MVCC = (
     "CAST(concat(coalesce(`mvcc_wall`, `wall`), '.', lpad(coalesce(`mvcc_logical`, `logical`), 10, '0'))"
     " AS DECIMAL(30, 10))"
 )
-
-
 _MOST_DIGITS = 38
 _ANY_DECIMAL = "DECIMAL(38, 18)"
 """What numbers of a column without a declared precision are in an expression."""
@@ -41,7 +39,7 @@ class Output:
     """A column of the rows that a query gives: `column` of the table as it is, or the value of `sql`.
 
     `at` is the offset in the query, and `text` what is written there. `calls` are the columns of the Python functions'
-    calls that the value is made of.
+    calls that the value is made of. With `row`, the value is the JSON of the row before the change.
     """
 
     name: str
@@ -50,9 +48,10 @@ class Output:
     text: str = ""
     at: int = 0
     calls: tuple[str, ...] = ()
+    row: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        names = ("name", "column", "sql", "text", "at")
+        names = ("name", "column", "sql", "text", "at", "row")
         return {**{name: getattr(self, name) for name in names}, "calls": list(self.calls)}
 
     @classmethod
@@ -146,6 +145,10 @@ class BoundQuery:
         known = (column.name for column in self.schema.columns)
         names = self.raw or (min(known, key=lambda name: name not in self.schema.primary_key),)  # a key is small
         return replace(self, outputs=tuple(Output(name=name, column=name) for name in names))
+
+    @property
+    def previous_row(self) -> bool:
+        return any(output.row for output in self.outputs)
 
     @property
     def computed(self) -> tuple[Output, ...]:
@@ -268,6 +271,9 @@ class _Binder:
             yield from (Output(name=name, column=name, at=item.start) for name in self._names)
         elif item.column is not None and (item.column.quoted or item.column.name != MVCC_COLUMN):
             yield Output(name=item.name, column=self._column(item.column, whole=True), at=item.start)
+        elif item.fragment.text.strip("( \n\t)").lower() in PREVIOUS:
+            sql = f"{self._row}.`previous_row`"
+            yield Output(name=item.name, sql=sql, text=item.fragment.text, at=item.fragment.start, row=True)
         else:
             yield self._computed(item.fragment, item.name)
 

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from cdc_core.schema import ColumnType, Kind
 
-__all__ = ["cast", "common_type", "type_of"]
+__all__ = ["cast", "common_type", "short_times", "type_of"]
 
 _MAX_DIGITS = 38
 _EXACT_BITS = {32: 24, 64: 53}
@@ -77,6 +77,11 @@ def cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
         for arrow, text in _FLOAT_TEXTS.items():
             texts = pc.if_else(pc.equal(texts, arrow), text, texts)
     return texts
+
+
+def short_times(texts: pa.StringArray) -> pa.StringArray:
+    """Return texts of times or timestamps, as `cast` gives them, without zeros at the end of the fraction."""
+    return pc.replace_substring_regex(texts, r"\.?0+(Z?)$", r"\1")
 
 
 def _datetime_texts(values: pa.Array) -> pa.StringArray:

@@ -15,6 +15,7 @@ first. What follows belongs to changes:
     vN                        for version N, null for other changes: a struct of
         typed, previous         columns that expressions use, after and before the change, in Spark's types, but for
                                 decimals, which are texts
+        previous_row            the whole row before the change as JSON, if the query delivers it
 
 Of a section of a table, what travels beside is masked already; only what its condition uses is not. Tables that are
 delivered whole, and sections without a condition, travel in the packed layout, as notes among the others.
@@ -39,7 +40,8 @@ from cdc_core.queries.binding import BoundQuery
 from cdc_core.queries.outputs import delivered_rows
 from cdc_core.rows import RowBatch
 from cdc_core.schema import ColumnType, Kind, TableName, TableSchema
-from cdc_core.spark.column_types import cast
+from cdc_core.spark.column_types import cast, short_times
+from cdc_core.spark.row_texts import row_texts
 from cdc_core.telemetry.stages import QUERY
 from cdc_core.unavailable import unavailable_by_column
 
@@ -177,18 +179,17 @@ def _typed_as(type_: ColumnType) -> pa.DataType:
 
 def _uses(query: BoundQuery) -> bool:
     """Return whether expressions use columns of the table."""
-    return bool(query.typed or query.previous)
+    return bool(query.typed or query.previous or query.previous_row)
 
 
 def _version_type(query: BoundQuery) -> pa.StructType:
     used = {"typed": query.typed, "previous": query.previous}
-    return pa.struct(
-        [
-            (image, pa.struct([(name, _typed_as(query.schema.column(name).type)) for name in names]))
-            for image, names in used.items()
-            if names
-        ]
-    )
+    fields = [
+        (image, pa.struct([(name, _typed_as(query.schema.column(name).type)) for name in names]))
+        for image, names in used.items()
+        if names
+    ]
+    return pa.struct([*fields, *([("previous_row", pa.string())] if query.previous_row else [])])
 
 
 def _version(rows: RowBatch, query: BoundQuery) -> pa.StructArray:
@@ -197,10 +198,12 @@ def _version(rows: RowBatch, query: BoundQuery) -> pa.StructArray:
     arrays = []
     if query.typed:
         arrays.append(_typed(images(rows), rows.schema, query.typed, type_.field("typed").type))
+    before = rows.column("before") if rows.has_before else pa.nulls(len(rows), rows.schema.after_type)
     if query.previous:
-        before = rows.column("before") if rows.has_before else pa.nulls(len(rows), rows.schema.after_type)
         wanted, nulls = type_.field("previous").type, before.is_null()
         arrays.append(_typed(_by_name(before), rows.schema, query.previous, wanted, nulls))
+    if query.previous_row:
+        arrays.append(row_texts(before, rows.schema))
     return RowBatch.struct(type_, arrays)
 
 
@@ -212,7 +215,10 @@ def _typed(
     nulls: pa.Array | None = None,
 ) -> pa.StructArray:
     """Return the columns *names* in Spark's types."""
-    return RowBatch.struct(type_, [cast(values[name], _typed_as(schema.column(name).type)) for name in names], nulls)
+    arrays = [cast(values[name], _typed_as(schema.column(name).type)) for name in names]
+    times = (schema.column(name).type.kind is Kind.TIME for name in names)
+    shown = [short_times(array) if is_time else array for array, is_time in zip(arrays, times, strict=True)]
+    return RowBatch.struct(type_, shown, nulls)
 
 
 def _by_name(structs: pa.StructArray) -> dict[str, pa.Array]:

@@ -144,7 +144,7 @@ def _before(rows: RowBatch, schema: TableSchema) -> pa.StructArray:
 
 def _failures(text: str, failed: npt.NDArray[np.bool_], errors: pa.Array | None) -> dict[int, str]:
     """Return why the expression *text* failed, by index of the row. *errors* are those of its Python functions."""
-    usual = "a division by zero, a cast that failed, or a number out of range"
+    usual = "a division by zero, a cast that failed, a number out of range, or an infinite date or time"
     said = {} if errors is None else {index: errors[index].as_py() for index in np.flatnonzero(failed).tolist()}
     return {
         index: f"the query cannot compute {text}: {said.get(index) or usual}"

@@ -26,7 +26,10 @@ from cdc_core.queries.binding import BoundQuery, PythonCall
 
 __all__ = ["call_fields", "called"]
 
-_ARGUMENT = "an argument cannot be computed: a division by zero, a cast that failed, or a number out of range"
+_ARGUMENT = (
+    "an argument cannot be computed: a division by zero, a cast that failed, a number out of range, or an infinite date"
+    " or time"
+)
 
 
 def call_fields(query: BoundQuery) -> list[StructField]:

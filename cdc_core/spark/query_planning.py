@@ -46,6 +46,7 @@ from cdc_core.queries.refusals import refusal
 from cdc_core.schema import ColumnType, Kind
 from cdc_core.spark.clock_readings import clock_reading, items
 from cdc_core.spark.columns import BATCH_ROWS, spark_schema
+from cdc_core.spark.infinite_times import as_json, with_infinities
 from cdc_core.spark.python_functions import call_fields, called
 from cdc_core.spark.query_refusals import named, reason_of
 
@@ -59,6 +60,8 @@ _SETTINGS = {
     # Changes are rows here, and travel many at a time. Without the largest number, each row's batch is measured anew.
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+    # It casts infinities, which fails.
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.UnwrapCastInBinaryComparison",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.ansi.doubleQuotedIdentifiers": "true",
     "spark.sql.caseSensitive": "true",
@@ -85,13 +88,9 @@ _SIMPLE: dict[type[DataType], ColumnType] = {
 }
 _TEXT = ColumnType(kind=Kind.STRING, source="text")
 _JSON = ColumnType(kind=Kind.JSON, source="json")
-_TIMES_IN_JSON = (
-    "'timestampFormat', 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSSXXX', 'timestampNTZFormat', 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSS'"
-)
-"""Spark would cut them to milliseconds."""
 _CALL = re.compile(r"\(CASE WHEN `(f\d+_\d+)`\.`error` .*? raise_error\(`\1`\.`error`\) END\)")
 _PLAN_NAMES = (
-    (re.compile(r"v\d+#\d+\.previous\b"), "cdc_prev"),
+    (re.compile(r"v\d+#\d+\.previous(?:_row)?\b"), "cdc_prev"),
     (re.compile(r"(?:v\d+#\d+\.typed|passed#\d+)\."), ""),
     (re.compile(r"#\d+L?\b"), ""),
     (re.compile(r"CASE WHEN isnull\((f\d+_\d+)\.error\) .*? map\(errorMessage, \1\.error\).*? END"), r"\1"),
@@ -194,7 +193,7 @@ def evaluated(rows: DataFrame, plans: Sequence[QueryPlan]) -> DataFrame:
         for call in plan.query.calls:
             types = [from_arrow_type(type_, prefer_timestamp_ntz=True) for type_ in call.function.arguments]
             given = [
-                _tried(rows, f"CAST({_on_one_line(sql)} AS {type_.simpleString()})")
+                _tried(rows, f.expr(f"CAST({_on_one_line(sql)} AS {type_.simpleString()})"))
                 for sql, type_ in zip(call.arguments, types, strict=True)
             ]
             rows = called(rows, call, number=plan.query.number, arguments=given)
@@ -207,14 +206,14 @@ def evaluated(rows: DataFrame, plans: Sequence[QueryPlan]) -> DataFrame:
         fields = []
         for index, output in enumerate(query.outputs):
             if not output.column:
-                fields.append(_tried(rows, _value(output, plan)).alias(f"c{index}"))
+                fields.append(_tried(rows, _value(rows, output, plan)).alias(f"c{index}"))
                 fields += _errors(output, f"e{index}")
         if query.topic is not None:
-            fields.append(_tried(rows, query.topic.sql).alias("topic"))
+            fields.append(_tried(rows, f.expr(_on_one_line(query.topic.sql))).alias("topic"))
             fields += _errors(query.topic, "topic_error")
         condition = f.lit(True)
         if query.condition is not None:
-            held = _tried(rows, query.condition_sql)
+            held = _tried(rows, f.expr(_on_one_line(query.condition_sql)))
             fields += [held.alias("condition"), *_errors(query.condition, "condition_error")]
             condition = held.isNull() | f.coalesce(held.getField("value"), f.lit(False))
         kept = kept | ((f.col("plan") == query.number) & condition)
@@ -229,21 +228,18 @@ def _errors(output: Output, name: str) -> list[Column]:
     return [f.coalesce(*errors).alias(name)] if errors else []
 
 
-def _value(output: Output, plan: QueryPlan) -> str:
-    """Return the SQL of an expression; a nested value becomes JSON."""
-    type_ = plan.schema.column(output.name).type
-    return _as_json(output.sql) if type_ is _JSON or type_ == _JSON else output.sql
+def _value(rows: DataFrame, output: Output, plan: QueryPlan) -> Column:
+    """Return the value of an expression; a nested one becomes JSON."""
+    value = f.expr(_on_one_line(output.sql))
+    nested = plan.schema.column(output.name).type == _JSON and not output.row
+    return as_json(value, rows.select(value).schema[0].dataType) if nested else value
 
 
-def _as_json(sql: str) -> str:
-    return f"to_json({sql}, map('ignoreNullFields', 'false', {_TIMES_IN_JSON}))"
-
-
-def _tried(rows: DataFrame, sql: str) -> Column:
-    """Return a struct with the `value` of an expression, or null where evaluating it fails."""
+def _tried(rows: DataFrame, value: Column) -> Column:
+    """Return a struct with the *value* of an expression, or null where evaluating it fails."""
     jvm: Any = rows.sparkSession._jvm
     utils, expressions = jvm.org.apache.spark.sql.classic.ExpressionUtils, jvm.org.apache.spark.sql.catalyst.expressions
-    value = f.expr(_on_one_line(sql))
+    value = with_infinities(rows, value)
     # Arrow refuses nulls of a struct that has a field without nulls.
     nullable = type(value)(utils.column(expressions.KnownNullable(utils.expression(value._jc))))
     tried = expressions.TryEval(utils.expression(f.struct(nullable.alias("value"))._jc))
@@ -257,6 +253,8 @@ def _on_one_line(sql: str) -> str:
 
 def _type_of(rows: DataFrame, query: BoundQuery, output: Output) -> ColumnType:
     selected = _selected(rows, query, output)
+    if output.row:
+        return _JSON
     type_ = selected.schema[0].dataType
     simple = _SIMPLE.get(type(type_))
     if simple is not None:

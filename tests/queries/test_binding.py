@@ -65,10 +65,18 @@ def test_names_are_found_as_postgresql_finds_them(written: str, found: str) -> N
     assert bound(f"SELECT {written} FROM public.orders").raw == (found,)
 
 
-def test_the_whole_row_before_has_every_column() -> None:
-    query = bound("SELECT cdc_prev FROM orders", "id", "it's")
-    assert query.previous == ("id", "it's")
-    assert query.computed[0].sql == (
+@pytest.mark.parametrize("written", ["cdc_prev", "(CDC_PREV) AS old", "crdb_internal_cdc_prev AS old"])
+def test_the_whole_row_before_is_an_item_that_spark_does_not_make(written: str) -> None:
+    query = bound(f"SELECT {written} FROM orders", "id", "it's")
+    assert (query.previous, query.previous_row) == ((), True)
+    assert query.computed[0].sql == "`v0`.`previous_row`"
+    assert BoundQuery.from_json(query.to_json()) == query
+
+
+def test_the_whole_row_before_has_every_column_in_an_expression() -> None:
+    query = bound("SELECT cdc_prev IS NULL AS new, to_json(cdc_prev) AS old FROM orders", "id", "it's")
+    assert (query.previous, query.previous_row) == (("id", "it's"), False)
+    assert query.computed[1].sql.removeprefix("to_json(").removesuffix(")") == (
         "(CASE WHEN `v0`.`previous` IS NOT NULL THEN named_struct('id', `v0`.`previous`.`id`, 'it\\'s',"
         " `v0`.`previous`.`it's`) END)"
     )

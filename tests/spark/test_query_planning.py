@@ -415,6 +415,23 @@ def test_times_within_json_keep_their_microseconds(session: SparkSession) -> Non
     ]
 
 
+def test_the_row_before_as_an_item_is_as_json_messages_have_it(session: SparkSession) -> None:
+    before = {"id": 0, **EVERYTHING, "hour": 45_000_500_000, "real": 1e20}
+    given = rows([{}, None, {}], before=[before, {"id": 1}, None])
+    found = one(session, "SELECT cdc_prev, cdc_prev.hour || '' AS tod FROM orders", given)
+    first, second, third = found.column("after").to_pylist()
+    assert first == {
+        "cdc_prev": '{"Name": "é\\u0000\\n", "amount": 1e3, "at": "infinity", "day": "infinity", "doc": {"a": 1},'
+        ' "flag": true, "hour": "12:30:00.5", "id": 0, "price": 12345.60, "raw": "\\\\x00ff",'
+        ' "real": 100000000000000000000, "tags": ["a"]}',
+        "tod": "12:30:00.5",
+    }
+    assert second["cdc_prev"].startswith('{"Name": null, "amount": null')
+    assert '"id": 1' in second["cdc_prev"]
+    assert third == {"cdc_prev": None, "tod": None}
+    assert found.schema.column("cdc_prev").type.kind is Kind.JSON
+
+
 def test_a_text_that_says_today_is_a_text_where_none_makes_a_time_of_it(session: SparkSession) -> None:
     found = one(session, "SELECT name = 'today' AS x, 'Now' || name AS y FROM orders", rows([{"Name": "today"}]))
     assert found.column("after").to_pylist() == [{"x": True, "y": "Nowtoday"}]
