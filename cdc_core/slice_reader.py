@@ -48,6 +48,13 @@ class SliceReader(ABC):
     def __init__(self, context: RangefeedContext) -> None:
         self.context = context
 
+    @property
+    def unchecked_texts(self) -> bool:
+        """Whether texts of the rows that `read` yields may be other bytes than UTF-8. By default they are not. The
+        engine asks with each batch, looks for such texts and refuses their rows; otherwise it does not look.
+        """
+        return False
+
     def check(self) -> None:  # noqa: B027 (has a default)
         """Return when this process reaches the source. On each executor of a cluster, on an instance of its own,
         before anything is created. Changes nothing. Raises: a CdcError, in seconds. By default nothing is checked.

@@ -14,6 +14,7 @@ from cdc_core.delivery.followed_changes import FollowedChanges
 from cdc_core.delivery.routing import Routing
 from cdc_core.delivery.tracing import StepTrace, TracedChange, WantedChanges
 from cdc_core.engine.attempt_config import MaskedError
+from cdc_core.engine.invalid_texts import invalid_texts
 from cdc_core.engine.packing import (
     BEGIN,
     END,
@@ -29,7 +30,7 @@ from cdc_core.engine.packing import (
     unpack,
 )
 from cdc_core.engine.reports import SliceReport
-from cdc_core.engine.row_limit import refusal_of, refused_row
+from cdc_core.engine.row_limit import refusal_for, refusal_of, refused_row
 from cdc_core.engine.time_range import EVERYTHING, TimeRange
 from cdc_core.errors import ContractError, RetryableError, to_wire
 from cdc_core.options import counted
@@ -114,14 +115,14 @@ def read_slice(
         rows = within.of_rows(item, latest=newest)
         if wanted is not None and (found := wanted.found_in(rows, shown)):
             yield from notes(TRACED, {"changes": found})
-        if max_row_bytes is None or rows.nbytes <= max_row_bytes:
-            yield from pack(rows)
-            continue
-        for part in divided(rows, most_bytes=max_row_bytes):
-            if part.nbytes > max_row_bytes:
-                yield note(REFUSED, refusal_of(part, max_row_bytes, shown=shown(part)))
-            else:
-                yield from pack(part)
+        bad = invalid_texts(rows) if reader.unchecked_texts else {}
+        start = 0
+        for index in (*sorted(bad), len(rows)):
+            if index > start or not bad:
+                yield from _packed(rows.slice(start, index - start) if bad else rows, max_row_bytes, pack, shown)
+            if index < len(rows):
+                yield note(REFUSED, refusal_for(shown(rows.slice(index, 1)), bad[index], stage=SOURCE))
+            start = index + 1
     if not marks:
         raise ContractError(f"{owner} broke its contract: read() must yield a mark for each span")
     for table, timestamp in latest.items():
@@ -239,6 +240,23 @@ def write_slice(
 def _require_inside(info: SliceInfo | None, end: object) -> None:
     if info is None or end is not None:
         raise ContractError("engine: rows outside of a slice")
+
+
+def _packed(
+    rows: RowBatch,
+    max_row_bytes: int | None,
+    pack: Callable[[RowBatch], Iterator[pa.RecordBatch]],
+    shown: Callable[[RowBatch], RowBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Yield *rows* as *pack* gives them; of a row above *max_row_bytes*, why it is refused."""
+    if max_row_bytes is None or rows.nbytes <= max_row_bytes:
+        yield from pack(rows)
+        return
+    for part in divided(rows, most_bytes=max_row_bytes):
+        if part.nbytes > max_row_bytes:
+            yield note(REFUSED, refusal_of(part, max_row_bytes, shown=shown(part)))
+        else:
+            yield from pack(part)
 
 
 def _refuse_late_rows(owner: str, rows: RowBatch, lower: Timestamp, shown: Callable[[RowBatch], RowBatch]) -> None:

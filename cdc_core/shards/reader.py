@@ -67,6 +67,10 @@ class ShardedReader(SliceReader):
                     known, schema = item.schema, names.schema(item.schema)
                 yield RowBatch(schema=schema, batch=item.batch)
 
+    @property
+    def unchecked_texts(self) -> bool:
+        return self._last is not None and self._last.unchecked_texts
+
     def position_of(self, updated: Timestamp) -> str | None:
         return None if self._last is None else self._last.position_of(updated)
 

@@ -66,11 +66,14 @@ def database(postgres_server: EmbeddedPostgres) -> Iterator[str]:
 
 
 @contextmanager
-def fresh_database(postgres_server: EmbeddedPostgres) -> Iterator[str]:
-    """Yield the URI of a fresh database, dropped with its slots at the end: for what several tests share."""
+def fresh_database(postgres_server: EmbeddedPostgres, *, kind: str = "") -> Iterator[str]:
+    """Yield the URI of a fresh database, dropped with its slots at the end: for what several tests share.
+
+    *kind* are further options of CREATE DATABASE.
+    """
     name = f"test_{next(_numbers)}"
     with psycopg.connect(postgres_server.uri(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} OWNER postgres")
+        connection.execute(f"CREATE DATABASE {name} OWNER postgres {kind}")
         grant_database(connection, name)
         yield postgres_server.uri(name)
         connection.execute(

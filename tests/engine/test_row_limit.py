@@ -87,6 +87,29 @@ def test_only_the_rows_above_the_limit_are_refused_and_the_others_come_in_order(
     assert [n for _, n in event[4]] == [0, 2, 3, 5]
 
 
+class Unchecked(Given):
+    unchecked_texts = True
+
+
+def test_rows_with_texts_that_are_not_utf_8_are_refused_and_the_others_come_in_order(script: Script) -> None:
+    given = rows([1] * 5, diff=True)
+    texts = pa.array([b"a", b"a\xff", None, b"\xc3", b"\xc3\xa9"]).view(pa.string())
+    ids = given.column("key").field("id")
+    images = dict.fromkeys(("after", "before"), RowBatch.struct(WIDE.after_type, [ids, ids, texts]))
+    columns = {name: given.column(name) for name in given.batch.schema.names}
+    reader, slice_ = Unchecked(RowBatch.of(WIDE, **columns | images)), Slice(lower=Timestamp(0), payload=None)
+    bad_rows = Collected()
+    sink = counter_feed(script.directory).open_sink()
+    report = write_slice(sink, read_slice(reader, slice_, INFO, slices=1, end={}), bad_rows=bad_rows)
+    assert report is not None
+    assert [(bad.row.shown_key(0), bad.stage) for bad in bad_rows.bad] == [({"id": 1}, "source"), ({"id": 3}, "source")]
+    assert [bad.reason.partition(";")[0] for bad in bad_rows.bad] == [
+        "column text: its text is not UTF-8 at byte 2",
+        "column text: its text is not UTF-8 at byte 1",
+    ]
+    assert [n for event in Journal(script.directory).of("rows") for _, n in event[4]] == [0, 2, 4]
+
+
 def test_a_refused_row_has_its_small_values_and_names_the_large_ones() -> None:
     bad = refused_row(refusal_of(rows([1_000_000], diff=True), 20_000))
     assert unavailable_by_column(bad.row).keys() == {"text"}

@@ -25,7 +25,7 @@ _UUID_WIDTH = 36
 def decode_binary(fields: Fields, type_: ColumnType, base_oid: int) -> pa.Array:
     """Return the values of a column as `type_.arrow`. *base_oid* is the type under all domains.
 
-    `binary_safe` must be true for it. Raises: OutOfRangeError for a timestamp; pa.ArrowInvalid for invalid UTF-8.
+    `binary_safe` must be true for it. Raises: OutOfRangeError for a timestamp.
     """
     if base_oid == _JSONB:
         return fields.texts(skip=1)  # the version of the form

@@ -54,10 +54,6 @@ class ColumnReader:
                 f"table {self.table}, column {self.column.name!r}: type {err} lost and got attributes while rows were"
                 f" written, and the log does not say which ones a row has. {READ_ANEW}"
             ) from err
-        except pa.ArrowInvalid as err:
-            raise TerminalRangefeedError(
-                f"table {self.table}, column {self.column.name!r}: a text is not UTF-8. Use a UTF8 database"
-            ) from err
 
     def _from_texts(self, texts: pa.StringArray) -> pa.Array:
         gone = self.types[self.column.oid]

@@ -87,8 +87,8 @@ class Fields:
         return None if self.null is None else pa.array(~self.null).buffers()[1]
 
     def texts(self, *, skip: int = 0) -> pa.StringArray:
-        """Return the values as text, without their first *skip* bytes. Raises: pa.ArrowInvalid for invalid UTF-8."""
-        return self.raw(skip=skip).cast(pa.string())
+        """Return the values as text, without their first *skip* bytes. Bytes that are not UTF-8 stay."""
+        return self.raw(skip=skip).view(pa.string())
 
     def raw(self, *, skip: int = 0) -> pa.BinaryArray:
         """Return the bytes of the values, without their first *skip* bytes.

@@ -51,7 +51,9 @@ def json_texts(texts: pa.StringArray, oid: int, catalog: TypeCatalog) -> pa.Stri
         return texts
     convert = to_json(oid, catalog)
     unique = texts.dictionary_encode()
-    converted = pa.array([convert(text) for text in unique.dictionary.to_pylist()], pa.string())
+    known = [text.decode(errors="surrogateescape") for text in unique.dictionary.cast(pa.binary()).to_pylist()]
+    converted = pa.array([convert(text).encode(errors="surrogateescape") for text in known], pa.binary())
+    converted = converted.view(pa.string())
     return converted.take(unique.indices)
 
 

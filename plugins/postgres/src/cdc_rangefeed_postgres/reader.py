@@ -35,6 +35,11 @@ class PostgresReader(SliceReader):
         self._server = Server(context)
         self._connections: dict[str, Any] = {}
         self._decoder: LogDecoder | None = None
+        self._unchecked_texts = False
+
+    @property
+    def unchecked_texts(self) -> bool:
+        return self._unchecked_texts
 
     def check(self) -> None:
         self._connect("log")
@@ -90,6 +95,7 @@ class PostgresReader(SliceReader):
         if role not in self._connections:
             with self._server.translated("connecting"):
                 connection = self._connections[role] = self._server.connect_arrow(role)
+                self._unchecked_texts = _gives_any_bytes(connection)
                 if role == _LOOKUP:
                     with connection.cursor() as cursor:
                         cursor.execute(f"SET lock_timeout = '{int(self.context.options.lock_timeout * 1000)}ms'")
@@ -103,3 +109,16 @@ class PostgresReader(SliceReader):
                 connection.adbc_connection.cancel()
             with suppress(*ClientError):
                 connection.close()
+
+
+def _gives_any_bytes(connection: Any) -> bool:
+    """Return whether the database takes any bytes for texts. Then the server gives them as they are: otherwise it would
+    fail at the first ones that are not UTF-8, without a word about the row.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_catalog.getdatabaseencoding()::text")
+        if cursor.fetchone() != ("SQL_ASCII",):
+            return False
+        cursor.execute("SET client_encoding = 'SQL_ASCII'")
+        cursor.fetchall()
+        return True
