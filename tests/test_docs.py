@@ -159,6 +159,12 @@ def test_every_link_leads_somewhere(document: Path) -> None:
         assert (document.parent / target).exists(), target
 
 
+def test_every_test_that_the_guarantees_name_exists() -> None:
+    named = re.findall(r"`([a-z_/]+/test_\w+\.py)`", (ROOT / "docs" / "guarantees.md").read_text())
+    assert named
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_link_to_a_heading_finds_it(document: Path) -> None:
     for path, anchor in re.findall(r"\]\((?!https?://)([^)#]*)#([^)]+)\)", document.read_text()):
