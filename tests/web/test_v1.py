@@ -109,7 +109,8 @@ def test_a_trace_is_asked_for_read_and_ended(rest: Rest, one: NodeRecord) -> Non
     asked = {"table": "orders", "key": [7, 1.50, "x"], "rows": 2}
     trace = rest.ask("POST", TRACES, status=201, json=asked | {"timeout": "1m"})
     number = trace["number"]
-    assert trace == {**asked, "number": number, "until": trace["until"], "active": True, "changes": []}
+    given = {"table": "shop.public.orders", "number": number, "until": trace["until"], "active": True, "changes": []}
+    assert trace == asked | given
     assert rest.store.events("orders")[-1].kind == "trace_requested"
     change = {"table": "db.public.counter", "key": "[7]", "op": "update", "updated": "1000000000.0000000000"}
     change |= {"position": "0/1", "step": 3, "planned": 1.5, "read": 1.75, "marks": False}
