@@ -24,6 +24,8 @@ Patch = Callable[[Any, str, Any], None]
 class Reading:
     """A reader whose rows *change* changes."""
 
+    unchecked_texts = False
+
     def __init__(self, inner: SliceReader, change: Callable[[Items], Items]) -> None:
         self._inner = inner
         self._change = change
