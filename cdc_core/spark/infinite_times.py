@@ -2,7 +2,7 @@
 
 Spark has no infinities. They travel as the first and the last value of its types, with which it calculates as with any
 other: a day after the last is the first, and its year is 5881580. So each calculation with dates and timestamps is
-written anew once Spark has found the types: an infinite value stays infinite where the result is a date, a timestamp or
+rewritten once Spark has found the types: an infinite value stays infinite where the result is a date, a timestamp or
 a text, and fails elsewhere. Days are added and subtracted as numbers, which fail where dates would wrap.
 """
 

@@ -60,9 +60,7 @@ TABLE_LEFT = {
     ),
 }
 ALTERED = "publication p was altered and altered back, or dropped and created again, so changes of table"
-ENTERED = (
-    "the entry in publication p was made anew, as by DROP TABLE and ADD TABLE, or for another row filter or column"
-)
+ENTERED = "the entry in publication p was replaced, as by DROP TABLE and ADD TABLE, or for another row filter or column"
 
 LEFT = [
     *(pytest.param(*three, ALTERED, id=name) for name, three in PUBLICATION_LEFT.items()),

@@ -353,7 +353,7 @@ def test_a_filter_that_was_altered_by_hand_stops_the_changefeed(database: str, s
         feed.start()
         feed.catch_up()
         sql.execute(f"ALTER PUBLICATION {Slot.of(feed.context).name} SET TABLE t WHERE (id > 20)")
-        with pytest.raises(TerminalRangefeedError, match=r"the entry in publication \w+ was made anew"):
+        with pytest.raises(TerminalRangefeedError, match=r"the entry in publication \w+ was replaced"):
             feed.catch_up()
 
 
@@ -365,7 +365,7 @@ def test_a_filter_that_was_altered_by_hand_and_back_stops_the_changefeed(databas
         for condition in ("id > 20", "id > 10"):
             sql.execute(f"ALTER PUBLICATION {Slot.of(feed.context).name} SET TABLE t WHERE ({condition})")
             sql.execute("INSERT INTO t SELECT 11 + count(*) FROM t")
-        with pytest.raises(TerminalRangefeedError, match=r"the entry in publication \w+ was made anew"):
+        with pytest.raises(TerminalRangefeedError, match=r"the entry in publication \w+ was replaced"):
             feed.restart()
 
 

@@ -3,10 +3,10 @@
 PostgreSQL decodes each change with the publication of its time, and the catalog has only the present one. So a token
 has what publishes each table, with the transactions that wrote it:
 
-    the publication's row    every ALTER PUBLICATION … SET, RENAME and OWNER writes it anew
+    the publication's row    every ALTER PUBLICATION … SET, RENAME and OWNER replaces it
     its owner and when it was set, and whether it has generated columns    another one explains a new row
     the entries              the table's own, that of its schema with the one that put the table there, or all tables.
-                             An entry is made anew for another filter or column list, and when it comes again. Those of
+                             It is replaced for another filter or column list, and after DROP and ADD. Those of
                              other tables, VACUUM FULL, GRANT and new names of tables and schemas leave it as it is
 
 As long as the row and one of the entries are there, no change was left out.
@@ -51,7 +51,7 @@ def require_unaltered(publication: Publication, catalog: Catalog, token: Postgre
         )
     if entered:
         raise TerminalRangefeedError(
-            f"{_tables(entered)}: the entry in publication {publication.name} was made anew, as by DROP TABLE and ADD "
+            f"{_tables(entered)}: the entry in publication {publication.name} was replaced, as by DROP TABLE and ADD "
             f"TABLE, or for another row filter or column list, so changes may be lost. {READ_ANEW}"
         )
 

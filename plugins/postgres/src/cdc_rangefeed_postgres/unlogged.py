@@ -2,7 +2,7 @@
 
 PostgreSQL refuses SET UNLOGGED for a table that a publication lists, but not for a partition, or where all tables or
 those of a schema are published. After SET LOGGED the catalog shows a new file, as after VACUUM FULL and CLUSTER. But
-these keep the transactions that wrote the rows, and ALTER TABLE inserts all rows anew. So does TRUNCATE together with
+these keep the transactions that wrote the rows, and ALTER TABLE inserts every row again. So does TRUNCATE together with
 INSERT, of which the log tells, and SET ACCESS METHOD, which is not told from it where the rows are in a heap again.
 """
 
@@ -48,7 +48,7 @@ def require_always_logged(
     for leaf, _ in inserted:
         if leaf not in truncated:
             raise TerminalRangefeedError(
-                f"table {leaf.qualified}: ALTER TABLE wrote its rows anew, as SET UNLOGGED and SET LOGGED do, so "
+                f"table {leaf.qualified}: ALTER TABLE rewrote it, as SET UNLOGGED and SET LOGGED do, so "
                 f"changes may not be in the log. {READ_ANEW}"
             )
 
