@@ -124,8 +124,12 @@ def alerting_port(server: WebhookServer) -> Iterator[int]:
         with suppress(OSError):
             while True:
                 connection = listening.accept()[0]
-                with suppress(ssl.SSLError), secured.wrap_socket(connection, server_side=True):
-                    pass
+                with suppress(OSError), connection.dup() as unsecured:
+                    with suppress(ssl.SSLError), secured.wrap_socket(connection, server_side=True):
+                        pass
+                    unsecured.shutdown(socket.SHUT_WR)
+                    while unsecured.recv(65_536):  # a close with unread bytes would reset the connection
+                        pass
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=serve, daemon=True)
