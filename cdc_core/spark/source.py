@@ -6,7 +6,7 @@ and in each executor's worker. Offsets are those of `cdc_core.engine.planner`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -99,7 +99,7 @@ class RangefeedReader(DataSourceStreamReader):
                     planner.forget_claims(end)
                 return [SlicePartition(task, choice) for task, choice in enumerate(offered)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Generator[pa.RecordBatch]:
         if not self._config.plans:
             yield from self._read(partition, pack)
             return
@@ -193,7 +193,7 @@ class WarmUpReader(DataSourceStreamReader):
             return []
         return [SlicePartition(0, (_nothing(slices=1),))] * self._config.feed.parallelism
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+    def read(self, partition: InputPartition) -> Generator[pa.RecordBatch]:  # noqa: ARG002
         with self._config.guarded():
             self._config.load()
             yield note(BEGIN, {"step": 0, "index": 0, "lower": str(Timestamp())})

@@ -105,7 +105,8 @@ class Steps:
         """Take the step that was planned. *passed* is what brings a slice's rows from its reader to its writer."""
         messages: list[Any] = []
         for partition in self._reader.partitions(self._offset, self._end):
-            messages.append(self._writer.write(passed(self._reader.read(partition))))
+            with closing(self._reader.read(partition)) as rows:  # a writer that fails leaves it in the middle
+                messages.append(self._writer.write(passed(rows)))
         self._writer.commit(messages, self._end["step"])
         self._offset = self._end
 

@@ -109,9 +109,9 @@ def test_a_check_notes_what_the_role_may_not_do_and_need_not(
 
 @pytest.mark.usefixtures("items")
 def test_a_writer_whose_age_the_role_may_not_see_is_named(database: str, sql: Sql) -> None:
-    sql.execute("CREATE ROLE stranger LOGIN PASSWORD 'pw'")
-    sql.execute("GRANT INSERT ON items TO stranger")
-    uri = re.sub("//.*@", "//stranger:pw@", database)
+    sql.execute("CREATE ROLE batch_writer LOGIN PASSWORD 'pw'")
+    sql.execute("GRANT INSERT ON items TO batch_writer")
+    uri = re.sub("//.*@", "//batch_writer:pw@", database)
     try:
         with psycopg.connect(uri, application_name="batch") as writer:
             writer.execute("INSERT INTO items VALUES (2)")
@@ -120,8 +120,8 @@ def test_a_writer_whose_age_the_role_may_not_see_is_named(database: str, sql: Sq
                 feed.start()
             writer.rollback()
     finally:
-        sql.execute("DROP OWNED BY stranger")
-        sql.execute("DROP ROLE stranger")
+        sql.execute("DROP OWNED BY batch_writer")
+        sql.execute("DROP ROLE batch_writer")
 
 
 @pytest.mark.usefixtures("items")

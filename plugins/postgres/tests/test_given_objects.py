@@ -173,17 +173,17 @@ def test_a_slot_alone_needs_the_initial_scan(database: str, sql: Sql) -> None:
 def test_the_role_needs_neither_create_nor_the_tables(database: str, sql: Sql) -> None:
     make_publication(sql)
     make_slot(sql)
-    sql.execute("CREATE ROLE reader LOGIN REPLICATION PASSWORD 'pw'")
+    sql.execute("CREATE ROLE given_reader LOGIN REPLICATION PASSWORD 'pw'")
     try:
-        sql.execute("GRANT SELECT ON t TO reader")
-        with given(re.sub("//.*@", "//reader:pw@", database)) as feed:
+        sql.execute("GRANT SELECT ON t TO given_reader")
+        with given(re.sub("//.*@", "//given_reader:pw@", database)) as feed:
             feed.start()
             sql.execute("UPDATE t SET n = 0")
             feed.catch_up()
             assert feed.rows("public.t") == table_of(sql, "SELECT id, n FROM t")
     finally:
-        sql.execute("DROP OWNED BY reader")
-        sql.execute("DROP ROLE reader")
+        sql.execute("DROP OWNED BY given_reader")
+        sql.execute("DROP ROLE given_reader")
 
 
 def test_other_tables_of_the_publication_are_left_alone(database: str, sql: Sql) -> None:

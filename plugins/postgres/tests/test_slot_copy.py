@@ -280,34 +280,34 @@ def test_a_role_that_may_not_copy_slots_reads_the_slot_itself(
     postgres_server: EmbeddedPostgres, database: str, sql: Sql, caplog: pytest.LogCaptureFixture
 ) -> None:
     function = "FUNCTION pg_copy_logical_replication_slot(name, name, boolean)"
-    sql.execute("CREATE ROLE reader LOGIN REPLICATION PASSWORD 'secret'")
-    sql.execute("GRANT SELECT ON t TO reader")
+    sql.execute("CREATE ROLE copy_reader LOGIN REPLICATION PASSWORD 'secret'")
+    sql.execute("GRANT SELECT ON t TO copy_reader")
     sql.execute(f"REVOKE EXECUTE ON {function} FROM PUBLIC")
     try:
         with behind(database, "t") as feed:
             sql.execute("INSERT INTO t SELECT g, 0, 'x' FROM generate_series(1, 2000) g")
             slice_ = slice_of(feed)
-            uri = postgres_server.uri(sql.info.dbname, user="reader", password="secret")
+            uri = postgres_server.uri(sql.info.dbname, user="copy_reader", password="secret")
             reader = PostgresReader(replace(feed.context, uri=uri))
             assert rows_of(list(reader.read(slice_))) == rows_of(from_the_slot(feed, slice_))
             reader.close()
             assert "permission denied for function pg_copy_logical_replication_slot" in caplog.text
     finally:
         sql.execute(f"GRANT EXECUTE ON {function} TO PUBLIC")
-        sql.execute("REVOKE ALL ON t FROM reader")
-        sql.execute("DROP ROLE reader")
+        sql.execute("REVOKE ALL ON t FROM copy_reader")
+        sql.execute("DROP ROLE copy_reader")
 
 
 @pytest.mark.usefixtures("small", "table")
 def test_a_password_that_was_rotated_and_a_right_that_was_revoked_may_be_repaired(
     postgres_server: EmbeddedPostgres, database: str, sql: Sql
 ) -> None:
-    sql.execute("CREATE ROLE reader LOGIN REPLICATION PASSWORD 'secret'")
+    sql.execute("CREATE ROLE copy_reader LOGIN REPLICATION PASSWORD 'secret'")
     try:
         with behind(database, "t") as feed:
             sql.execute("INSERT INTO t SELECT g, 0, 'x' FROM generate_series(1, 10) g")
             slice_ = slice_of(feed)
-            uri = postgres_server.uri(sql.info.dbname, user="reader", password="secret")
+            uri = postgres_server.uri(sql.info.dbname, user="copy_reader", password="secret")
 
             def refusal() -> TerminalRangefeedError:
                 with closing(PostgresReader(replace(feed.context, uri=uri))) as reader:
@@ -316,8 +316,8 @@ def test_a_password_that_was_rotated_and_a_right_that_was_revoked_may_be_repaire
                     return refused.value
 
             for change, said in (
-                ("ALTER ROLE reader NOREPLICATION", "permission denied to use replication slots"),
-                ("ALTER ROLE reader PASSWORD 'another'", "password authentication failed"),
+                ("ALTER ROLE copy_reader NOREPLICATION", "permission denied to use replication slots"),
+                ("ALTER ROLE copy_reader PASSWORD 'another'", "password authentication failed"),
             ):
                 sql.execute(change)
                 error = refusal()
@@ -327,7 +327,7 @@ def test_a_password_that_was_rotated_and_a_right_that_was_revoked_may_be_repaire
                 PostgresRangefeed(replace(feed.context, uri=uri)).check()
             assert refused.value.repairable
     finally:
-        sql.execute("DROP ROLE reader")
+        sql.execute("DROP ROLE copy_reader")
 
 
 @pytest.mark.usefixtures("small", "table")
