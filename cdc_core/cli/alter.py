@@ -11,7 +11,7 @@ import click
 from cdc_core.cli.alter_job import alter_job
 from cdc_core.cli.job_commands import echo_job, find_job, job_store, json_option, store_or_environment
 from cdc_core.cli.run import located, resolved
-from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stopped import stopped
 from cdc_core.cli.stored import require_known, require_one_name, state_option, store_option
 from cdc_core.config.alteration import Alteration, changed_tables, remaining_sections, without_option
@@ -28,8 +28,8 @@ from cdc_core.store.progress import ProgressStore
 __all__ = ["alter"]
 
 
-@click.command(short_help="Change the tables of a changefeed, or anything of a job.")
-@click.argument("file", metavar="FILE")
+@click.command
+@click.argument("file", metavar="FILE", type=FILE)
 @click.argument("name", required=False)
 @click.option("--add", metavar="TABLE", multiple=True, help="Add this entry to 'tables'. May be repeated.")
 @click.option("--drop", metavar="TABLE", multiple=True, help="Remove this entry of 'tables'. May be repeated.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cdc_core.cli.run import located, resolved
-from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import state_option, store_option
 from cdc_core.errors import ConfigError
 from cdc_core.options import counted
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["audit"]
 
 
-@click.command(short_help="Compare what a changefeed has delivered with its source.")
-@click.argument("file", metavar="FILE")
+@click.command
+@click.argument("file", metavar="FILE", type=FILE)
 @click.argument("name", required=False)
 @click.option(
     "--at", metavar="RESOLVED", help="Compare as of this resolved mark. Default: the newest when the source was read."

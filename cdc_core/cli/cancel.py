@@ -20,7 +20,7 @@ from cdc_core.store.job_values import JobRecord
 __all__ = ["cancel", "cancel_text"]
 
 
-@click.command(short_help="End a job for good.")
+@click.command
 @click.argument("name", metavar="NAME")
 @click.option("--reason", metavar="TEXT", help="Why, for `cdc show` and the history of the job.")
 @click.option("--yes", is_flag=True, help="Do not ask.")

@@ -14,7 +14,7 @@ from cdc_core.cli.job_commands import (
     user_name,
 )
 from cdc_core.cli.run import find_changefeed, names_in, resolved
-from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.config.definition import require_references
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.jobs.creation import check_new_job, locality_of
@@ -24,8 +24,8 @@ from cdc_core.store.progress import ProgressStore
 __all__ = ["create", "create_job"]
 
 
-@click.command(short_help="Create a job: a changefeed that nodes run.")
-@click.argument("file", metavar="FILE")
+@click.command
+@click.argument("file", metavar="FILE", type=FILE)
 @click.argument("name", required=False)
 @click.option("--owner", metavar="USER", help="Whose job it is. Default: the user of this process.")
 @click.option("--no-check", is_flag=True, help="Do not connect to the source and the sink.")

@@ -19,7 +19,7 @@ from cdc_core.cli import debug_parts as parts
 from cdc_core.cli.debug_archive import DebugArchive
 from cdc_core.cli.debug_masking import environment_secrets, masked_text
 from cdc_core.cli.run import located, name_in, resolved, state_of
-from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import require_known, require_one_name, state_option, store_option
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.masking import secret_forms, uri_secrets
@@ -31,8 +31,8 @@ __all__ = ["debug"]
 _REFERRED = re.compile(r"\$\{(\w+)")
 
 
-@click.command(short_help="Collect in one archive what helps to find out what is wrong.")
-@click.argument("file", metavar="FILE")
+@click.command
+@click.argument("file", metavar="FILE", type=FILE)
 @click.argument("name", required=False)
 @state_option
 @store_option

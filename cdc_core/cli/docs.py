@@ -17,7 +17,7 @@ _PLACES = (_PACKAGE / "docs", _PACKAGE.parent / "docs")
 """Where the pages are: in the package as it is installed, or next to it in the repository."""
 
 
-@click.command(short_help="Print a page of the documentation.")
+@click.command
 @click.argument("page", required=False)
 @debug_option
 def docs(page: str | None) -> None:

@@ -14,7 +14,7 @@ from cdc_core.store.node_reports import node_values
 __all__ = ["drain"]
 
 
-@click.command(short_help="Have a node hand over its jobs and end.")
+@click.command
 @click.argument("node", metavar="NODE")
 @wait_option
 @job_store_option

@@ -12,7 +12,7 @@ import click
 from cdc_core.cli.confirm import agreed
 from cdc_core.cli.job_commands import find_job, store_or_environment
 from cdc_core.cli.run import located, name_in, resolved, state_of
-from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stopped import stopped
 from cdc_core.cli.stored import require_known, require_one_name, require_store, store_option
 from cdc_core.config.component import Component
@@ -31,8 +31,8 @@ from cdc_core.telemetry.status import size_text
 __all__ = ["drop"]
 
 
-@click.command(short_help="Remove a changefeed from its source and from the progress store.")
-@click.argument("file", metavar="FILE|URI")
+@click.command
+@click.argument("file", metavar="FILE|URI", type=FILE)
 @click.argument("name", required=False)
 @click.option(
     "--state",

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.store_to_read import store_to_read
 from cdc_core.cli.stored import state_option, store_option
 from cdc_core.errors import ConfigError
@@ -24,8 +24,8 @@ _LATEST = 100
 _POLL_S = 1.0
 
 
-@click.command(short_help="Show what happened to changefeeds and nodes.")
-@click.argument("file", metavar="[FILE]", required=False)
+@click.command
+@click.argument("file", metavar="[FILE]", type=FILE, required=False)
 @click.argument("name", required=False)
 @state_option
 @store_option

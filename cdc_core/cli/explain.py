@@ -10,7 +10,7 @@ import click
 
 from cdc_core.cli.query_check import plans_of
 from cdc_core.cli.run import located, resolved
-from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import store_option
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
@@ -25,8 +25,8 @@ _Sections = Sequence[tuple[str, Sequence[str]]]
 """Titles, each with lines."""
 
 
-@click.command(short_help="Show what a query reads, and how Spark evaluates it.")
-@click.argument("file", metavar="FILE")
+@click.command
+@click.argument("file", metavar="FILE", type=FILE)
 @click.argument("name", required=False)
 @store_option
 @debug_option

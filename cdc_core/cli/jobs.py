@@ -19,7 +19,7 @@ _RECENT = timedelta(hours=12)
 _HEADING = ("name", "state", "node", "owner", "created", "started", "finished", "behind", "retained", "status")
 
 
-@click.command(short_help="List the jobs.")
+@click.command
 @click.option("--all", "everything", is_flag=True, help="Also list jobs that finished more than 12 hours ago.")
 @click.option("--json", "as_json", is_flag=True, help="Print each job as one line of JSON.")
 @job_store_option

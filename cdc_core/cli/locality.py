@@ -31,7 +31,7 @@ locality_option = click.option(
 )
 
 
-@click.command("worker-resources", short_help="Say where a worker of a standalone Spark cluster is.")
+@click.command("worker-resources")
 @click.argument("file", metavar="FILE.json", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
     "--executors",

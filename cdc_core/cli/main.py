@@ -7,57 +7,70 @@ from collections.abc import Sequence
 
 import click
 
-from cdc_core.cli.lazy_commands import LazyCommands
 from cdc_core.cli.plugin_commands import Commands
 from cdc_core.cli.session import CliSession
 from cdc_core.errors import CdcError
 
 __all__ = ["main"]
 
-_COMMANDS = {
-    "alter": "alter:alter",
-    "audit": "audit:audit",
-    "cancel": "cancel:cancel",
-    "check": "run:check",
-    "create": "create:create",
-    "debug": "debug:debug",
-    "demo": "plugins:demo",
-    "docs": "docs:docs",
-    "drain": "drain:drain",
-    "drop": "drop:drop",
-    "events": "events:events",
-    "explain": "explain:explain",
-    "jobs": "jobs:jobs",
-    "move": "move:move",
-    "node": "node:node",
-    "nodes": "nodes:nodes",
-    "options": "plugins:options",
-    "owner": "owner:owner",
-    "pack": "pack:pack",
-    "pause": "pause:pause",
-    "plugins": "plugins:plugins",
-    "preview": "preview:preview",
-    "replay-dead-letters": "replay:replay_dead_letters",
-    "rescan": "rescan:rescan",
-    "resume": "resume:resume",
-    "run": "run:run",
-    "schedule": "schedule:schedule",
-    "serve": "serve:serve",
-    "show": "show:show",
-    "sql": "sql:sql",
-    "token": "token:token",
-    "trace": "trace:trace",
-    "watch": "watch:watch",
-    "worker-resources": "locality:worker_resources_command",
+_SECTIONS = {
+    "Set up and try": {
+        "demo": ("plugins:demo", "Show a changefeed at work, without any setup."),
+        "plugins": ("plugins:plugins", "List the installed sources, encoders, sinks and functions."),
+        "options": ("plugins:options", "Explain the options of a source, an encoder, a sink or the changefeed."),
+        "check": ("run:check", "Check that a changefeed can run; change nothing."),
+        "explain": ("explain:explain", "Show what a query reads, and how Spark evaluates it."),
+        "preview": ("preview:preview", "Show the messages that a changefeed would send; send nothing."),
+        "watch": ("watch:watch", "Print the changes of tables as they come; no sink, nothing is saved."),
+    },
+    "Changefeeds": {
+        "run": ("run:run", "Run a changefeed."),
+        "show": ("show:show", "Show what the progress store knows of changefeeds."),
+        "resume": ("resume:resume", "Resume a paused changefeed or job."),
+        "alter": ("alter:alter", "Change the tables of a changefeed, or anything of a job."),
+        "rescan": ("rescan:rescan", "Emit a table, or a part of it, again."),
+        "move": ("move:move", "Move a stopped changefeed to another position at its source."),
+        "drop": ("drop:drop", "Remove a changefeed from its source and from the progress store."),
+        "replay-dead-letters": ("replay:replay_dead_letters", "Send dead letters to the sink again."),
+    },
+    "Jobs, which nodes run": {
+        "create": ("create:create", "Create a job: a changefeed that nodes run."),
+        "jobs": ("jobs:jobs", "List the jobs."),
+        "pause": ("pause:pause", "Pause a job."),
+        "cancel": ("cancel:cancel", "End a job for good."),
+        "owner": ("owner:owner", "Give a job another owner."),
+        "schedule": ("schedule:schedule", "Run a changefeed as a scan at the times of a cron expression."),
+        "sql": ("sql:sql", "Create, change and list jobs by CockroachDB's statements."),
+    },
+    "Nodes and servers": {
+        "node": ("node:node", "Run jobs as a node, until it is drained."),
+        "nodes": ("nodes:nodes", "List the nodes."),
+        "drain": ("drain:drain", "Have a node hand over its jobs and end."),
+        "serve": ("serve:serve", "Serve the REST interface, the page and metrics."),
+        "token": ("token:token", "Make a token for a server."),
+        "pack": ("pack:pack", "Pack plugins and libraries for the executors of a cluster."),
+        "worker-resources": (
+            "locality:worker_resources_command",
+            "Say where a worker of a standalone Spark cluster is.",
+        ),
+    },
+    "Diagnostics": {
+        "events": ("events:events", "Show what happened to changefeeds and nodes."),
+        "trace": ("trace:trace", "Follow changes of a key from their commit to the sink."),
+        "audit": ("audit:audit", "Compare what a changefeed has delivered with its source."),
+        "debug": ("debug:debug", "Collect diagnostics in one archive."),
+        "docs": ("docs:docs", "Print a page of the documentation."),
+    },
 }
-"""Where each command is: `module:function` in `cdc_core.cli`."""
+"""The commands as the help lists them: where each is, `module:function` in `cdc_core.cli`, and what it does."""
 
 
 @click.group(
     cls=Commands,
-    commands=LazyCommands(_COMMANDS),
+    sections=_SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit status: 0 success, 1 the changefeed failed, 2 wrong usage or configuration, 130 interrupted.",
+    epilog="Exit status: 0 success, 1 the changefeed failed, 2 wrong usage or configuration, 130 interrupted. "
+    "`cdc docs operations` explains completion by the shell.",
 )
 @click.version_option(package_name="cdc-core", prog_name="cdc")
 def cdc() -> None:
@@ -84,7 +97,7 @@ def main(args: Sequence[str] | None = None) -> int:
     """
     session = CliSession()
     try:
-        status = cdc.main(args=None if args is None else list(args), obj=session, standalone_mode=False)
+        status = cdc.main(None if args is None else list(args), "cdc", obj=session, standalone_mode=False)
     except click.exceptions.Exit as exit_:
         return exit_.exit_code
     except (click.Abort, KeyboardInterrupt):

@@ -10,7 +10,7 @@ import click
 from cdc_core.cli.confirm import agreed
 from cdc_core.cli.job_commands import by_user, find_job, store_or_environment
 from cdc_core.cli.run import located, resolved
-from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stopped import stopped
 from cdc_core.cli.stored import require_known, state_option, store_option
 from cdc_core.errors import ConfigError
@@ -23,8 +23,8 @@ from cdc_core.store.progress import ProgressStore
 __all__ = ["move"]
 
 
-@click.command(short_help="Move a stopped changefeed to another position at its source.")
-@click.argument("file", metavar="FILE")
+@click.command
+@click.argument("file", metavar="FILE", type=FILE)
 @click.argument("name", required=False)
 @click.option(
     "--to",

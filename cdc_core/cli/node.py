@@ -28,7 +28,7 @@ __all__ = ["node"]
 _FROM_ENVIRONMENT = {"store": "CDC_STORE", "locality": "CDC_LOCALITY"}
 
 
-@click.command(short_help="Run jobs as a node, until it is drained.")
+@click.command
 @declared_options(NodeSettings, variables=_FROM_ENVIRONMENT, repeated="spark")
 @listen_options("Serve the REST interface, the page and metrics there.", default=None)
 @metrics_option

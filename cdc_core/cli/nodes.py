@@ -16,7 +16,7 @@ __all__ = ["nodes"]
 _HEADING = ("name", "state", "locality", "host", "process", "jobs", "version", "started", "expires")
 
 
-@click.command(short_help="List the nodes.")
+@click.command
 @click.option("--json", "as_json", is_flag=True, help="Print each node as one line of JSON.")
 @job_store_option
 @debug_option

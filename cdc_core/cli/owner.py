@@ -10,7 +10,7 @@ from cdc_core.cli.session import CliSession, debug_option
 __all__ = ["owner"]
 
 
-@click.command(short_help="Give a job another owner.")
+@click.command
 @click.argument("name", metavar="NAME")
 @click.argument("user", metavar="USER")
 @job_store_option

@@ -17,7 +17,7 @@ __all__ = ["pack"]
 _ENVIRONMENT = "cdc-environment"
 
 
-@click.command(short_help="Pack plugins and libraries for the executors of a cluster.")
+@click.command
 @click.argument("archive", metavar="ARCHIVE.tar.gz", type=click.Path(dir_okay=False, path_type=Path))
 @debug_option
 def pack(archive: Path) -> None:

@@ -19,7 +19,7 @@ from cdc_core.store.job_values import JobRecord
 __all__ = ["pause", "pause_text"]
 
 
-@click.command(short_help="Pause a job.")
+@click.command
 @click.argument("name", metavar="NAME")
 @click.option("--reason", metavar="TEXT", help="Why, for `cdc show` and the history of the job.")
 @wait_option

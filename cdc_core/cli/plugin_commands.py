@@ -1,11 +1,15 @@
-"""Commands of `cdc` that installed packages publish in the entry-point group `cdc_core.commands`."""
+"""The commands of `cdc`: the built-in ones, and those that installed packages publish in `cdc_core.commands`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
+from cdc_core.cli.lazy_commands import LazyCommands
 from cdc_core.errors import CdcError, PluginConflictError, PluginLoadError
 from cdc_core.plugins.entry_points import COMMANDS, Published, published
 
@@ -26,12 +30,38 @@ class CommandListing:
 class Commands(click.Group):
     """The built-in commands, and those that installed packages publish.
 
-    A published command is imported when it is run or listed, and not before. One that cannot be loaded is listed with
-    its problem, and only running it is an error. A built-in command cannot be replaced.
+    *sections* are those of the help: by title, the place and the summary of each command by name. A built-in command is
+    imported when it is run, a published one when it is run or listed. One that cannot be loaded is listed with its
+    problem, and only running it is an error. A built-in command cannot be replaced.
     """
+
+    def __init__(self, *, sections: Mapping[str, Mapping[str, tuple[str, str]]], **attributes: Any) -> None:
+        places = {name: place for section in sections.values() for name, (place, _) in section.items()}
+        super().__init__(commands=LazyCommands(places), **attributes)
+        self._sections = {
+            title: [(name, summary) for name, (_, summary) in section.items()] for title, section in sections.items()
+        }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *published(COMMANDS)})
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        others = [
+            (name, _loaded(claims[0]).get_short_help_str(limit=100))
+            for name, claims in published(COMMANDS).items()
+            if name not in self.commands
+        ]
+        width = max(map(len, self.list_commands(ctx)))
+        for title, rows in {**self._sections, "Other packages": others}.items():
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl([(name.ljust(width), summary) for name, summary in rows])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        summaries = dict(row for rows in self._sections.values() for row in rows)
+        names = (name for name in self.list_commands(ctx) if name.startswith(incomplete))
+        found = [CompletionItem(name, help=summaries.get(name)) for name in names]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         builtin = super().get_command(ctx, cmd_name)

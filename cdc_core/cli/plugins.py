@@ -20,7 +20,7 @@ from cdc_core.plugins.host import PluginHost
 __all__ = ["demo", "options", "plugins"]
 
 
-@click.command(short_help="List the installed sources, encoders, sinks and functions.")
+@click.command
 @debug_option
 @click.pass_context
 def plugins(context: click.Context) -> None:
@@ -41,7 +41,7 @@ def plugins(context: click.Context) -> None:
         click.echo(line)
 
 
-@click.command(short_help="Explain the options of a source, an encoder, a sink or the changefeed.")
+@click.command
 @click.argument("kind", type=click.Choice(["changefeed", "source", "rangefeed", "encoder", "sink"]))
 @click.argument("name", required=False)
 @debug_option
@@ -55,7 +55,6 @@ def options(kind: str, name: str | None) -> None:
 
 
 @click.command(
-    short_help="Show a changefeed at work, without any setup.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     add_help_option=False,
 )

@@ -8,7 +8,7 @@ from contextlib import closing
 import click
 
 from cdc_core.cli.run import located, resolved
-from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import store_option
 from cdc_core.options import counted
 from cdc_core.watching.preview import Previewed
@@ -17,8 +17,8 @@ from cdc_core.watching.preview import preview as previewed
 __all__ = ["preview"]
 
 
-@click.command(short_help="Show the messages that a changefeed would send; send nothing.")
-@click.argument("file", metavar="FILE")
+@click.command
+@click.argument("file", metavar="FILE", type=FILE)
 @click.argument("name", required=False)
 @click.option("--rows", type=click.IntRange(min=1), default=20, show_default=True, help="Stop after so many rows.")
 @click.option(

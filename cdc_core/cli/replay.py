@@ -9,7 +9,7 @@ import click
 
 from cdc_core.cli.job_commands import find_job, store_or_environment
 from cdc_core.cli.run import located, make_state_directory, resolved
-from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import require_known, state_option, store_option
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.replay import Replay, waiting_rows
@@ -24,8 +24,8 @@ __all__ = ["replay_dead_letters"]
 _MOST_SHOWN = 20
 
 
-@click.command(short_help="Send dead letters to the sink again.")
-@click.argument("file", metavar="FILE")
+@click.command
+@click.argument("file", metavar="FILE", type=FILE)
 @click.argument("name", required=False)
 @click.option("--list", "only_list", is_flag=True, help="Only list the dead letters.")
 @click.option(

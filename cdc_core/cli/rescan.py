@@ -9,7 +9,7 @@ import click
 
 from cdc_core.cli.job_commands import find_job, store_or_environment
 from cdc_core.cli.run import located, resolved
-from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stopped import stopped
 from cdc_core.cli.stored import require_known, state_option, store_option
 from cdc_core.engine.checks import check_source, with_saved
@@ -26,8 +26,8 @@ from cdc_core.store.progress import ProgressStore
 __all__ = ["rescan"]
 
 
-@click.command(short_help="Emit a table, or a part of it, again.")
-@click.argument("file", metavar="FILE")
+@click.command
+@click.argument("file", metavar="FILE", type=FILE)
 @click.argument("words", metavar="[NAME] TABLE", nargs=-1)
 @click.option("--where", metavar="PREDICATE", help="Only the rows that this selects, in the source's SQL.")
 @click.option("--all", "everything", is_flag=True, help="All tables of the changefeed, in place of TABLE.")

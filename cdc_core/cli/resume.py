@@ -10,7 +10,7 @@ import click
 
 from cdc_core.cli.job_commands import adoption_text, await_job, echo_job, json_option, store_or_environment, wait_option
 from cdc_core.cli.run import name_in, state_of
-from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import require_known, require_one_name, state_option, store_option
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
@@ -21,8 +21,8 @@ from cdc_core.store.reports import report
 __all__ = ["resume", "resume_text"]
 
 
-@click.command(short_help="Resume a paused changefeed or job.")
-@click.argument("file", metavar="FILE")
+@click.command
+@click.argument("file", metavar="FILE", type=FILE)
 @click.argument("name", required=False)
 @state_option
 @wait_option

@@ -15,7 +15,7 @@ from cdc_core.cli.metrics import metrics_option, serving_metrics
 from cdc_core.cli.notes import notes_of
 from cdc_core.cli.otlp import exporting_metrics, otlp_option
 from cdc_core.cli.query_check import selected
-from cdc_core.cli.session import CliSession, debug_option, log_format_option
+from cdc_core.cli.session import FILE, CliSession, debug_option, log_format_option
 from cdc_core.cli.stored import require_one_name, state_option, store_option, stored_changefeed, warn_of_other_plugins
 from cdc_core.cli.supervised import supervise
 from cdc_core.config.changefeed import Changefeed
@@ -52,8 +52,8 @@ __all__ = [
 STATE_DIRECTORY = ".cdc"
 
 
-@click.command(short_help="Run a changefeed.")
-@click.argument("file", metavar="FILE")
+@click.command
+@click.argument("file", metavar="FILE", type=FILE)
 @click.argument("name", required=False)
 @click.option("--once", is_flag=True, help="Stop when everything that was committed before the start is delivered.")
 @state_option
@@ -124,8 +124,8 @@ def run(
         return supervise(supervisors, view, debug=session.debug)
 
 
-@click.command(short_help="Check that a changefeed can run; change nothing.")
-@click.argument("file", metavar="FILE")
+@click.command
+@click.argument("file", metavar="FILE", type=FILE)
 @click.argument("name", required=False)
 @store_option
 @locality_option

@@ -11,7 +11,7 @@ import click
 
 from cdc_core.cli.job_commands import job_store, job_store_option, json_option, require_owner, user_name
 from cdc_core.cli.run import find_changefeed, resolved
-from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.scheduled import require_schedule_name, scheduled, scheduled_definition
 from cdc_core.errors import ConfigError
@@ -25,7 +25,7 @@ from cdc_core.timestamp import Timestamp
 __all__ = ["new_schedule", "schedule"]
 
 
-@click.group(short_help="Run a changefeed as a scan at the times of a cron expression.")
+@click.group
 def schedule() -> None:
     """Run a changefeed as a scan, again and again, at the times of a cron expression.
 
@@ -35,7 +35,7 @@ def schedule() -> None:
 
 @schedule.command(short_help="Create a schedule.")
 @click.argument("name")
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="FILE", type=FILE)
 @click.argument("changefeed", required=False)
 @click.option("--cron", required=True, help="When to run, such as '30 2 * * *' or @daily.")
 @click.option("--time-zone", default="UTC", show_default=True, help="The time zone of --cron, such as Europe/Berlin.")

@@ -16,7 +16,7 @@ from cdc_core.plugins.host import PluginHost
 __all__ = ["serve"]
 
 
-@click.command(short_help="Serve the REST interface, the page and metrics.")
+@click.command
 @job_store_option
 @listen_options(
     f"Where to listen. Default: {DEFAULT_ADDRESS}, which other hosts cannot reach.", default=DEFAULT_ADDRESS

@@ -18,11 +18,13 @@ from cdc_core.telemetry.json_log import JsonFormatter, details_of
 from cdc_core.telemetry.log_names import NamingFormatter
 from cdc_core.telemetry.status import StatusLog, StatusView
 
-__all__ = ["CliSession", "debug_option", "log_format_option"]
+__all__ = ["FILE", "CliSession", "debug_option", "log_format_option"]
 
 log = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
+FILE = click.Path(readable=False)
+"""The argument FILE: a path, which the shell completes, or a name. Nothing is checked here."""
 
 
 class CliSession:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.store_to_read import store_to_read
 from cdc_core.cli.stored import require_known, state_option, store_option
 from cdc_core.queries.selection import Selection
@@ -23,8 +23,8 @@ _EVENTS = 20
 """How many of the latest changes of a job's state are listed; with --json, all."""
 
 
-@click.command(short_help="Show what the progress store knows of changefeeds.")
-@click.argument("file", metavar="[FILE]", required=False)
+@click.command
+@click.argument("file", metavar="[FILE]", type=FILE, required=False)
 @click.argument("name", required=False)
 @state_option
 @store_option

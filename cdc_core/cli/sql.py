@@ -19,7 +19,7 @@ from cdc_core.statements.values import CreateChangefeed
 __all__ = ["sql"]
 
 
-@click.command(short_help="Create, change and list jobs by CockroachDB's statements.")
+@click.command
 @click.argument("statements", metavar="STATEMENTS", required=False)
 @click.option("-f", "--file", metavar="FILE", help="Read the statements from this file.")
 @click.option(

@@ -17,7 +17,7 @@ _BYTES = 32
 _HEADING = "# Who may ask a server of cdc: NAME ROLE PROOF. `cdc docs security` explains it.\n"
 
 
-@click.command(short_help="Make a token for a server.")
+@click.command
 @click.argument("name")
 @click.option("--role", type=click.Choice(["view", "operate", "admin"]), required=True, help="What its owner may do.")
 @click.option("--tokens", metavar="FILE", envvar="CDC_TOKENS", required=True, help="The file of the server's tokens.")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 
 from cdc_core.cli.run import name_in
-from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.store_to_read import store_to_read
 from cdc_core.cli.stored import require_known, state_option, store_option
 from cdc_core.errors import ConfigError
@@ -29,8 +29,8 @@ _STANDING_S = 5.0
 """How often it is said where the changefeed stands, while nothing arrives."""
 
 
-@click.command(short_help="Follow changes of a key from their commit to the sink.")
-@click.argument("file", metavar="FILE")
+@click.command
+@click.argument("file", metavar="FILE", type=FILE)
 @click.argument("name", required=False)
 @click.option("--table", metavar="TABLE", help="Changes of this table. Default: of every table.")
 @click.option("--key", metavar="JSON", help="Changes of this key of --table: a JSON array of its values, such as [42].")

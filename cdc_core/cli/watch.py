@@ -13,7 +13,7 @@ from dataclasses import replace
 import click
 
 from cdc_core.cli.run import located
-from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import store_option
 from cdc_core.config.assignments import assigned
 from cdc_core.config.changefeed import Changefeed
@@ -31,8 +31,8 @@ __all__ = ["print_messages", "resolved_to_watch", "watch"]
 _NULL = "NULL"
 
 
-@click.command(short_help="Print the changes of tables as they come; no sink, nothing is saved.")
-@click.argument("file", metavar="[FILE", required=False)
+@click.command
+@click.argument("file", metavar="[FILE", type=FILE, required=False)
 @click.argument("name", metavar="[NAME]]", required=False)
 @click.option("--source", metavar="URI", help="Watch this source, in place of a changefeed in FILE.")
 @click.option("--table", "tables", metavar="TABLE", multiple=True, help="Watch this table. May be repeated.")

@@ -1,4 +1,7 @@
-"""`cdc NAME` runs what installed packages publish, and nothing that is wrong with them stops the built-in commands."""
+"""`cdc NAME` runs what installed packages publish, and nothing that is wrong with them stops the built-in commands.
+
+The help and the shell list both.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ import re
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from cdc_testing.distributions import install
 
-from cdc_core.cli.main import main
+from cdc_core.cli.main import cdc, main
 
 COMMAND = """
 import click
@@ -62,6 +66,44 @@ def test_help_lists_it_with_its_short_help(site: Path, capsys: pytest.CaptureFix
     publish(site, "draw")
     assert main(["--help"]) == 0
     assert re.search(r"^  draw +Draw a picture\.$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_help_groups_the_commands_by_what_they_are_for(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    publish(site, "draw")
+    assert main(["--help"]) == 0
+    sections = re.findall(r"^(\w.*):\n((?:  .*\n)+)", capsys.readouterr().out, re.MULTILINE)
+    found = {title: re.findall(r"^  ([\w-]+) ", rows, re.MULTILINE) for title, rows in sections}
+    assert {"run", "show"} <= set(found["Changefeeds"])
+    assert {"create", "jobs"} <= set(found["Jobs, which nodes run"])
+    assert "draw" in found["Other packages"]
+    assert max(map(len, found.values())) < 10
+    listed = sorted(name for title, names in found.items() if title != "Options" for name in names)
+    assert listed == cdc.list_commands(click.Context(cdc)), "each command once"
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("cdc r", ["plain,replay-dead-letters", "plain,rescan", "plain,resume", "plain,run"]),
+        ("cdc dr", ["plain,drain", "plain,draw", "plain,drop"]),
+        ("cdc --ver", ["plain,--version"]),
+        ("cdc run --onc", ["plain,--once"]),
+        ("cdc schedule pa", ["plain,pause"]),
+        ("cdc run sh", ["file,sh"]),
+        ("cdc show some/sh", ["file,some/sh"]),
+    ],
+)
+def test_the_shell_completes_commands_options_and_files(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, found: list[str]
+) -> None:
+    module = publish(site, "draw")
+    monkeypatch.setenv("_CDC_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+    with pytest.raises(SystemExit, match="0"):
+        main([])
+    assert capsys.readouterr().out.splitlines() == found
+    assert module not in sys.modules
 
 
 def test_it_is_imported_only_when_it_is_run_or_listed(site: Path, capsys: pytest.CaptureFixture[str]) -> None:

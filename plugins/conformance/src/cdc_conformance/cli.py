@@ -10,9 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cdc_conformance.given import Given
 from cdc_core.cli.session import CliSession, debug_option
-from cdc_core.plugins.host import PluginHost
 
 __all__ = ["verify"]
 
@@ -110,7 +108,10 @@ def _verify(
     uri: str | None = None,
     format_: str | None = None,
 ) -> int:
-    from cdc_conformance.verification import Verification, writable  # imports pytest, which other commands do not need
+    # `cdc --help` imports this module; these import pytest and pyarrow.
+    from cdc_conformance.given import Given
+    from cdc_conformance.verification import Verification, writable
+    from cdc_core.plugins.host import PluginHost
 
     given = Given.parsed(kind, name, uri=uri, options=options, format_=format_, capabilities=capabilities)
     session = click.get_current_context().find_object(CliSession) or CliSession()

@@ -11,9 +11,7 @@ from pathlib import Path
 
 import click
 
-from cdc_core.config.pipelines import pipeline_names
 from cdc_core.errors import ConfigError
-from cdc_core.plugins.host import PluginHost
 
 __all__ = ["Names", "create", "new_plugin", "template_files"]
 
@@ -134,6 +132,10 @@ def template_files(kind: str) -> Iterator[tuple[Path, str]]:
 
 
 def _refuse_taken(names: Names) -> None:
+    # `cdc --help` imports this module; these import pyarrow.
+    from cdc_core.config.pipelines import pipeline_names
+    from cdc_core.plugins.host import PluginHost
+
     for listed in PluginHost.load().listing():
         if listed.kind == names.kind and names.name in (listed.name, *listed.schemes):
             raise ConfigError(
