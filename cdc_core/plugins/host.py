@@ -12,6 +12,7 @@ import pluggy
 from cdc_core import hookspecs
 from cdc_core.errors import ConfigError, PluginConflictError, PluginLoadError, UnknownPluginError
 from cdc_core.function_registration import FunctionRegistration
+from cdc_core.plugins.distributions import registering
 from cdc_core.plugins.entry_points import PLUGINS, Published, published
 from cdc_core.plugins.loading import Loaded, load_plugin
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration, SinkRegistration
@@ -157,17 +158,17 @@ class PluginHost:
 
     def _unknown(self, kind: str, wanted: str, word: str, known: set[str]) -> ConfigError:
         """Return the error for a name or scheme that nothing registers; *known* are those that something does."""
-        usual = f"cdc-{kind}-{word}"
+        ours = registering(kind, word)
         for plugin in self._plugins:  # one that failed early could not say what it brings
-            if plugin.problem and plugin.source.distribution == usual:
+            if plugin.problem and plugin.source.distribution in (ours, f"cdc-{kind}-{word}"):
                 return PluginLoadError(f"{wanted} of {plugin.source.origin} cannot be used: {plugin.problem}")
-        close = difflib.get_close_matches(word, sorted(known), n=1)
+        close = [] if ours else difflib.get_close_matches(word, sorted(known), n=1)
         parts = [f"there is no {wanted}"]
         if close:
             parts.append(f"did you mean '{close[0]}'?")
         parts.append(f"installed: {', '.join(sorted(known))}" if known else f"no {kind} is installed")
         if not close:
-            parts.append(f"install the package that registers it, usually {usual}")
+            parts.append(f"run pip install {ours}" if ours else "install the package that registers it")
         failed = [plugin.source.origin for plugin in self._plugins if plugin.problem and not plugin.registrations]
         if failed:
             parts.append(f"could not be loaded: {', '.join(failed)} (see 'cdc plugins')")

@@ -66,7 +66,9 @@ def _add(found: dict[str, Distribution], wanted: Requirement, *, asked_by: str) 
     try:
         found[name] = distribution(wanted.name)
     except PackageNotFoundError:
-        raise ConfigError(f"{asked_by} needs {wanted}, which is not installed. Run pip install '{wanted}'") from None
+        raise ConfigError(
+            f"{asked_by} needs {wanted}, which is not installed. Install {asked_by} again, with what it needs"
+        ) from None
     for each in _required(found[name], wanted.extras):
         _add(found, each, asked_by=name)
 

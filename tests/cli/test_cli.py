@@ -17,7 +17,7 @@ from cdc_core.cli.main import main
     [
         (("[changefeed.orders]", "[changefeed.orders"), "shop.toml, line 2, column 19: "),
         (("[changefeed.orders.options]", "[changefeed.orders.options]\nupdatd = true"), "did you mean 'updated'?"),
-        (("shelf://", "quarry://"), "usually cdc-sink-quarry"),
+        (("shelf://", "quarry://"), "install the package that registers it"),
         (("hunter2", "${NO_SUCH_VARIABLE}"), "needs the environment variable 'NO_SUCH_VARIABLE'"),
         (("tables", "tabels"), "unknown key 'tabels'; did you mean 'tables'?"),
     ],

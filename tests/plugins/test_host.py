@@ -6,6 +6,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from cdc_testing.query_functions import FUNCTIONS
 
 from cdc_core import hookimpl
 from cdc_core.errors import PluginConflictError, PluginLoadError, UnknownPluginError
+from cdc_core.plugins.distributions import DISTRIBUTIONS
 from cdc_core.plugins.entry_points import Published
 from cdc_core.plugins.host import PluginHost
 
@@ -257,17 +259,36 @@ def test_a_name_that_one_distribution_registers_twice_is_a_conflict() -> None:
         host(encoder(), encoder()).encoder("json")
 
 
-def test_an_unknown_component_says_what_its_package_is_usually_called() -> None:
+@pytest.mark.parametrize(
+    ("kind", "word"), [("sink", "https"), ("sink", "quarry"), ("encoder", "ink"), ("rangefeed", "mysql")]
+)
+def test_an_unknown_component_names_no_package_that_may_belong_to_nobody(kind: str, word: str) -> None:
     with pytest.raises(UnknownPluginError) as raised:
-        host().sink_for("quarry://x")
-    assert str(raised.value) == (
-        "there is no sink for URIs that begin with 'quarry://'; installed: shelf; install the package that registers "
-        "it, usually cdc-sink-quarry"
-    )
-    with pytest.raises(UnknownPluginError, match=r"no rangefeed is installed; install .* cdc-rangefeed-ink"):
-        PluginHost().rangefeed_for("ink://x")
-    with pytest.raises(UnknownPluginError, match=r"there is no encoder 'avro'; installed: json; .* cdc-encoder-avro"):
-        host().encoder("avro")
+        host().component(kind, word)
+    assert "; install the package that registers it" in str(raised.value)
+    assert "cdc-" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("find", "package"),
+    [
+        (lambda: PluginHost().rangefeed_for("postgres://x"), "cdc-rangefeed-postgres"),
+        (lambda: host().sink_for("s3://x"), "cdc-sink-cloudstorage"),
+        (lambda: host().component("sink", "kafka"), "cdc-sink-kafka"),
+        (lambda: host().encoder("avro"), "cdc-encoder-avro"),
+        (lambda: host(encoder("cvs")).encoder("csv"), "cdc-encoder-csv"),
+    ],
+)
+def test_a_component_of_this_project_is_named_with_its_package(find: Callable[[], object], package: str) -> None:
+    with pytest.raises(UnknownPluginError, match=f"; run pip install {package}$"):
+        find()
+
+
+def test_the_packages_of_this_project_are_those_that_register_it() -> None:
+    registered: dict[str, set[str]] = {}
+    for row in PluginHost.load().listing():
+        registered.setdefault(row.distribution, set()).update((row.kind, row.name, *row.schemes))
+    assert {name: set(words) for name, words in DISTRIBUTIONS.items()} == registered
 
 
 def test_a_misspelled_name_suggests_the_nearest() -> None:

@@ -110,12 +110,14 @@ def test_check_says_why_a_store_cannot_be_listed(
         (
             "s3://bucket/x",
             ImportError("Install s3fs to access S3"),
-            "sink URI 's3://bucket/x' needs the package s3fs, which is not installed. Run pip install s3fs",
+            "sink URI 's3://bucket/x' needs packages that are not installed. Run pip install "
+            "'cdc-sink-cloudstorage[s3]'",
         ),
         (
             "azure://box/x",
             ImportError("Install adlfs"),
-            "sink URI 'azure://box/x' needs the package adlfs, which is not installed. Run pip install adlfs",
+            "sink URI 'azure://box/x' needs packages that are not installed. Run pip install "
+            "'cdc-sink-cloudstorage[azure]'",
         ),
     ],
 )

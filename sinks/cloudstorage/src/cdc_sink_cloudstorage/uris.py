@@ -23,7 +23,7 @@ __all__ = ["open_file_system", "open_store", "store_of"]
 
 _PROTOCOLS = {"s3": "s3", "gs": "gs", "azure": "az", "azure-blob": "az", "azure-storage": "az", "memory": "memory"}
 """The fsspec protocol of each scheme. All of these show an object only when it is whole; other file systems do not."""
-_PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs"}
+_EXTRAS = {"s3": "s3", "gs": "gcs", "az": "azure"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,9 +126,9 @@ def _remote_place(uri: str, parts: SplitResult) -> _Place:
     try:
         fsspec.get_filesystem_class(protocol)
     except ImportError:
-        package = _PACKAGES[protocol]
         raise ConfigError(
-            f"sink URI '{shown}' needs the package {package}, which is not installed. Run pip install {package}"
+            f"sink URI '{shown}' needs packages that are not installed. Run pip install "
+            f"'cdc-sink-cloudstorage[{_EXTRAS[protocol]}]'"
         ) from None
     return _Place(protocol=protocol, uri=f"{protocol}{uri[len(parts.scheme) :]}", shown=shown)
 
