@@ -6,7 +6,7 @@ import getpass
 import json
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,6 @@ from cdc_core.store.progress import ProgressStore
 
 __all__ = [
     "adoption_text",
-    "aligned",
     "await_job",
     "by_user",
     "echo_job",
@@ -166,11 +165,3 @@ def echo_job(session: CliSession, store: ProgressStore, job: JobRecord, text: st
         known = require_known(store, job.name, option="--store")
         text = json.dumps(job_report(store, job, known, now=datetime.now(UTC)).to_json())
     click.echo(session.masked(text))
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield a table of texts as lines, without columns that are empty; the first row is the heading."""
-    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
-    widths = [max(map(len, column)) for column in columns]
-    for row in zip(*columns, strict=True):
-        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import click
 
-from cdc_core.cli.job_commands import aligned, job_store, job_store_option
+from cdc_core.cli.job_commands import job_store, job_store_option
 from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.tables import echo_table, marked
 from cdc_core.store.job_reports import JobReport, job_reports
 from cdc_core.store.job_values import moment
-from cdc_core.telemetry.status import behind_text, size_text
+from cdc_core.telemetry.status import behind_text, shown_moment, size_text
 
 __all__ = ["jobs"]
 
 _RECENT = timedelta(hours=12)
-_HEADING = ("name", "state", "node", "owner", "created", "started", "finished", "behind", "retained", "status")
+_HEADING = ("name", "state", "node", "owner", "behind", "retained", "status")
 
 
 @click.command
@@ -37,8 +38,7 @@ def jobs(session: CliSession, everything: bool, as_json: bool, store: str | None
             for each in shown:
                 click.echo(session.masked(json.dumps(each.to_json())))
         elif shown:
-            for line in aligned([_HEADING, *map(_row, shown)]):
-                click.echo(session.masked(line))
+            echo_table(session, [_HEADING, *map(_row, shown)])
         else:
             older = f"; {len(found)} finished earlier, see --all" if found else ""
             click.echo(f"there are no jobs in the store {opened.shown}{older}")
@@ -53,13 +53,10 @@ def _is_old(report: JobReport) -> bool:
 def _row(report: JobReport) -> tuple[str, ...]:
     job = report.job
     behind = "" if report.behind_s is None else behind_text(report.behind_s)
-    times = [_shown(moment(seconds)) for seconds in (job.created, job.started, job.finished)]
-    status = report.running_status or job.reason or ""
+    finished = moment(job.finished)
+    ended = "" if finished is None else f"ended at {shown_moment(finished)}"
+    status = report.shown_status or ": ".join(filter(None, (ended, job.reason)))
     retained = "" if report.retained_bytes is None else size_text(report.retained_bytes)
     if retained and (age_s := report.known.stale_age_s(report.now)) is not None:
         retained += f" {behind_text(age_s)} ago"
-    return (job.name, report.state, job.node or "", job.owner, *times, behind, retained, " ".join(status.split()))
-
-
-def _shown(at: datetime | None) -> str:
-    return "" if at is None else f"{at:%Y-%m-%d %H:%M:%SZ}"
+    return (job.name, marked(report.state), job.node or "", job.owner, behind, retained, status)

@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from cdc_core.cli.job_commands import aligned, job_store, job_store_option
+from cdc_core.cli.job_commands import job_store, job_store_option
 from cdc_core.cli.session import CliSession, debug_option
+from cdc_core.cli.tables import echo_table, marked
 from cdc_core.store.node_reports import node_values
 
 __all__ = ["nodes"]
@@ -37,8 +38,7 @@ def nodes(session: CliSession, as_json: bool, store: str | None) -> int:
         if not listed:
             click.echo(f"no node has joined the store {opened.shown}; start one with `cdc node`")
             return 0
-        for line in aligned([_HEADING, *map(_row, listed)]):
-            click.echo(line)
+        echo_table(session, [_HEADING, *map(_row, listed)])
         for each in listed:
             for job, problem in each["problems"].items():
                 click.echo(session.masked(f"{each['name']} cannot run job '{job}': {problem}"))
@@ -48,5 +48,5 @@ def nodes(session: CliSession, as_json: bool, store: str | None) -> int:
 def _row(shown: dict[str, Any]) -> tuple[str, ...]:
     jobs = f"{len(shown['jobs'])} of {shown['max_jobs']}"
     times = [shown[name].replace("T", " ").replace("+00:00", "Z") for name in ("started", "expires")]
-    texts = [shown[name] for name in ("name", "state", "locality", "host", "pid")]
-    return (*(str(text or "") for text in texts), jobs, shown["version"], *times)
+    texts = [str(shown[name] or "") for name in ("locality", "host", "pid")]
+    return (shown["name"], marked(shown["state"]), *texts, jobs, shown["version"], *times)

@@ -10,6 +10,7 @@ import click
 
 from cdc_core.cli.plugin_commands import Commands
 from cdc_core.cli.session import debug_option
+from cdc_core.cli.tables import echo_table
 from cdc_core.config.changefeed import ChangefeedOptions
 from cdc_core.errors import ConfigError, PluginLoadError
 from cdc_core.options import OptionDoc, describe, did_you_mean
@@ -37,8 +38,7 @@ def plugins(context: click.Context) -> None:
     for command in root.listing() if isinstance(root, Commands) else ():
         summary = f"PROBLEM: {command.problem}" if command.problem else command.summary
         rows.append(("command", command.name, "-", command.distribution, command.version, summary))
-    for line in _columns(rows):
-        click.echo(line)
+    echo_table(context.obj, rows)
 
 
 @click.command
@@ -109,9 +109,3 @@ def _explained(rows: Sequence[OptionDoc]) -> list[str]:
         lines.append(f"{row.name}  ({row.type}; default {row.default}{secret})")
         lines += textwrap.wrap(row.doc, width=96, initial_indent="    ", subsequent_indent="    ")
     return lines
-
-
-def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return *rows* as lines with aligned columns; the last column takes what it needs."""
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

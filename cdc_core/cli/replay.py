@@ -11,6 +11,7 @@ from cdc_core.cli.job_commands import find_job, store_or_environment
 from cdc_core.cli.run import located, make_state_directory, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import require_known, state_option, store_option
+from cdc_core.cli.tables import echo_table
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.replay import Replay, waiting_rows
 from cdc_core.errors import ConfigError
@@ -73,8 +74,10 @@ def replay_dead_letters(
         )
         waiting = progress.dead_letters(feed.name)
         if only_list or not (waiting or given_up):
-            for line in _listed(waiting) if waiting else [f"changefeed '{feed.name}' has no dead letters"]:
-                click.echo(session.masked(line))
+            if waiting:
+                echo_table(session, [*_rows(waiting)])
+            else:
+                click.echo(f"changefeed '{feed.name}' has no dead letters")
             return 0
         from cdc_core.engine.replay import replay
 
@@ -107,14 +110,8 @@ def _told(feed: ResolvedChangefeed, result: Replay, missing: int, given_up: int)
         yield f"{rows} missing from the dead letters' sink; --list shows them, --give-up discards them"
 
 
-def _listed(waiting: Sequence[DeadLetter]) -> Iterator[str]:
-    """Yield *waiting* as a table with aligned columns."""
-    rows = [("number", "refused at", "table", "key", "updated", "stage", "error")]
+def _rows(waiting: Sequence[DeadLetter]) -> Iterator[tuple[str, ...]]:
+    yield ("number", "refused at", "table", "key", "updated", "stage", "error")
     for letter in waiting:
         moment = "" if letter.refused_at is None else letter.refused_at.strftime("%Y-%m-%d %H:%M:%SZ")
-        rows.append(
-            (str(letter.number), moment, letter.table, letter.key, str(letter.updated), letter.stage, letter.error)
-        )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        yield (str(letter.number), moment, letter.table, letter.key, str(letter.updated), letter.stage, letter.error)

@@ -12,6 +12,7 @@ import click
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.store_to_read import store_to_read
 from cdc_core.cli.stored import require_known, state_option, store_option
+from cdc_core.cli.tables import coloured
 from cdc_core.queries.selection import Selection
 from cdc_core.store.liveness import ENDINGS
 from cdc_core.store.reports import Report, report
@@ -51,8 +52,8 @@ def show(
             if as_json:
                 click.echo(json.dumps(each.to_json()))
                 continue
-            for line in [""] * bool(index) + list(report_lines(each)):
-                click.echo(session.masked(line))
+            title, *lines = map(session.masked, report_lines(each))
+            click.echo("\n".join([*[""] * bool(index), coloured(title, each.state), *lines]))
     return 0
 
 
@@ -97,7 +98,7 @@ def _selected(table: str, section: dict[str, Any]) -> str:
 
 
 def _job(report: Report, shown: dict[str, Any], job: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
-    yield "status", job["running_status"]
+    yield "status", None if report.job is None else report.job.shown_status
     yield "owner", job["owner"]
     yield "locality", job["execution_locality"]
     yield "last run", _state(report, shown) if report.status else None

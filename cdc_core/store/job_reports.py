@@ -13,6 +13,7 @@ from cdc_core.store.liveness import is_alive, retried_by
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore, SavedStatus
 from cdc_core.telemetry.retrying import Retrying
 from cdc_core.telemetry.source_gauges import RETAINED
+from cdc_core.telemetry.status import shown_moment
 
 __all__ = ["JobReport", "job_report", "job_reports"]
 
@@ -71,6 +72,12 @@ class JobReport:
             return f"starting on node {job.node}"
         mark = self.known.high_water
         return f"running: resolved={mark}" if mark else "running: nothing is resolved yet"
+
+    @property
+    def shown_status(self) -> str:
+        """`running_status` for people, who see the state beside it, and read the high-water mark as a time."""
+        mark, text = self.known.high_water, self.running_status.removeprefix("running: ")
+        return text.replace(f"resolved={mark}", f"resolved {shown_moment(mark.to_datetime())}") if mark else text
 
     @property
     def _waiting(self) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cdc_conformance.cli import _coloured
 from cdc_conformance.promises import words
 from cdc_testing.distributions import install
 
@@ -271,6 +272,13 @@ def test_pytest_reports_missing_arguments(pytester: pytest.Pytester, arguments: 
     result = pytester.runpytest_inprocess(*arguments)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert complaint in result.stderr.str()
+
+
+def test_results_are_coloured_unless_no_color_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert _coloured("  FAIL order per key") == "  \x1b[31mFAIL\x1b[0m order per key"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert _coloured("  FAIL order per key") == "  FAIL order per key"
 
 
 def test_every_promise_reads_as_words() -> None:

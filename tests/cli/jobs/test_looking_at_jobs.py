@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
+import termios
+from contextlib import suppress
 
 import pytest
 import sqlalchemy as sa
@@ -26,14 +32,14 @@ def test_jobs_are_listed_with_what_is_done_for_them(store: ProgressStore, capsys
     ended(store, "failed", "c", "the slot\nis lost")
     store.create_job("d", DEFINITION, owner="bob", locality=Locality.parse("region=eu"))
     lines = done(capsys, "jobs").splitlines()
-    assert lines[0].split() == ["name", "state", "node", "owner", "created", "started", "behind", "status"]
-    assert [line.split()[:2] for line in lines[1:]] == [
+    assert lines[0].split() == ["name", "state", "node", "owner", "behind", "status"]
+    assert [re.split("  +", line)[:2] for line in lines[1:]] == [
         ["a", "running"],
         ["b", "pause-requested"],
-        ["c", "failed"],
+        ["c", "failed !"],
         ["d", "running"],
     ]
-    assert [line.partition("Z  ")[2].rpartition("  ")[2] for line in lines[1:]] == [
+    assert [line.rpartition("  ")[2] for line in lines[1:]] == [
         "starting on node one",
         "waiting for node one to stop it",
         "the slot is lost",
@@ -45,6 +51,78 @@ def test_jobs_are_listed_with_what_is_done_for_them(store: ProgressStore, capsys
     assert shown["a"]["node"] == "one"
     assert shown["c"]["reason"] == "the slot\nis lost"
     assert shown["c"]["finished"] is None, "it keeps its position"
+
+
+def test_the_high_water_mark_is_a_time_for_people_and_a_timestamp_for_programs(
+    store: ProgressStore, capsys: Capture
+) -> None:
+    created(store, "a")
+    assert "starting on node one" in done(capsys, "jobs")
+    save(store, "a")
+    for command in (["jobs"], ["show", "a"]):
+        assert "  resolved 1970-01-01 00:00:00 UTC\n" in done(capsys, *command)
+    assert as_json(capsys, "jobs")["running_status"] == "running: resolved=1.0000000003"
+    ended(store, "succeeded", "a")
+    assert re.search(
+        r"succeeded  ann    ended at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$", done(capsys, "jobs"), re.MULTILINE
+    )
+
+
+LONG = "the server removed log that is needed; raise max_slot_wal_keep_size and create the changefeed again. " * 4
+"""What people read when something is wrong."""
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_tables_are_wrapped_to_the_width_of_the_terminal(
+    store: ProgressStore, capsys: Capture, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    names = ("orders", "a-name-as-teams-like-them.with-the-stage.and-the-region-of-it")
+    for name in names:
+        created(store, name)
+        ended(store, "failed", name, f"{LONG}postgresql://u:se%63ret@host/x")
+    assert max(map(len, done(capsys, "jobs").splitlines())) > 400, "a line for each job, for programs"
+    monkeypatch.setenv("COLUMNS", str(width))
+    for command in ("jobs", "nodes"):
+        heading, *lines = done(capsys, command).splitlines()
+        assert max(map(len, lines)) <= width
+    heading, *lines = done(capsys, "jobs").splitlines()
+    at = heading.index("status")
+    assert width - at >= 0.4 * width, "a long name leaves room for the reason"
+    assert LONG.replace(" ", "") in "".join(line[at:].strip() for line in lines).replace(" ", "")
+    assert names[1] in "".join(line[:at].split(" ")[0] for line in lines)
+
+
+def test_on_a_terminal_colours_tell_good_from_bad_and_without_them_a_mark(store: ProgressStore) -> None:
+    created(store, "good")
+    save(store, "good")
+    created(store, "bad")
+    ended(store, "failed", "bad", LONG)
+    shown = on_terminal("jobs", "--store", store.url)
+    assert "good  \x1b[32mrunning\x1b[0m " in shown
+    assert "bad   \x1b[31mfailed !\x1b[0m " in shown
+    assert max(map(len, re.sub(r"\x1b\[\d*m", "", shown).splitlines())) <= 80
+    plain = on_terminal("jobs", "--store", store.url, NO_COLOR="1")
+    assert "\x1b" not in plain
+    assert "bad   failed ! " in plain
+
+
+def on_terminal(*arguments: str, **environment: str) -> str:
+    """Return what a command prints on a terminal of 80 columns."""
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
+    environ = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR", "TERM")}
+    command = [sys.executable, "-m", "cdc_core", *arguments]
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env={**environ, "TERM": "xterm", **environment}
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):  # Linux's way to say that the other side is closed
+            while part := os.read(ours, 65_536):
+                shown += part
+    os.close(ours)
+    assert process.returncode == 0, shown
+    return shown.decode().replace("\r\n", "\n")
 
 
 def test_a_job_that_was_taken_over_shows_nothing_of_its_previous_run(store: ProgressStore, capsys: Capture) -> None:
@@ -126,7 +204,7 @@ def test_nodes_are_listed_with_their_jobs(store: ProgressStore, capsys: Capture)
     die(store, store.join(node("two"), lease_s=600))
     lines = done(capsys, "nodes").splitlines()
     assert lines[1].split()[:8] == ["one", "alive", "region=eu", "here", "1", "1", "of", "9"]
-    assert lines[2].split()[:7] == ["two", "dead", "here", "1", "0", "of", "9"]
+    assert lines[2].split()[:8] == ["two", "dead", "!", "here", "1", "0", "of", "9"]
     shown = [json.loads(line) for line in done(capsys, "nodes", "--json").splitlines()]
     assert [(each["name"], each["state"], each["jobs"]) for each in shown] == [
         ("one", "alive", ["orders"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -137,4 +138,6 @@ def _verify(
 
 def _coloured(line: str) -> str:
     label = line.strip().partition(" ")[0]
-    return line.replace(label, click.style(label, fg=_LABELS[label]), 1) if label in _LABELS else line
+    if label not in _LABELS or os.environ.get("NO_COLOR"):
+        return line
+    return line.replace(label, click.style(label, fg=_LABELS[label]), 1)
