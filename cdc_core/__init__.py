@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         CdcError,
         ConfigError,
         ContractError,
+        DestinationLostError,
         EncodeError,
         HistoryLostError,
         OptionError,
@@ -124,6 +125,7 @@ __all__ = [
     "Decoder",
     "DeleteForm",
     "Destination",
+    "DestinationLostError",
     "Duration",
     "EncodeError",
     "Encoder",
@@ -237,9 +239,9 @@ _NAMES = {
     "cdc_core.enriched": "SOURCE_MEMBERS SourceFacts op_of op_texts timestamps_of_source",
     "cdc_core.envelope": "METADATA_MEMBER DeleteForm Envelope RowPlace",
     "cdc_core.errors": (
-        "START_OVER BadRowError CdcError ConfigError ContractError EncodeError HistoryLostError OptionError "
-        "PluginLoadError RefusedRowsError RestartError RetryableError RetryableRangefeedError RetryableSinkError "
-        "RowError TerminalError TerminalRangefeedError TerminalSinkError"
+        "START_OVER BadRowError CdcError ConfigError ContractError DestinationLostError EncodeError HistoryLostError "
+        "OptionError PluginLoadError RefusedRowsError RestartError RetryableError RetryableRangefeedError "
+        "RetryableSinkError RowError TerminalError TerminalRangefeedError TerminalSinkError"
     ),
     "cdc_core.file_body": "FileBody NewlineBody joined_lines joined_values",
     "cdc_core.frontier": "Frontier",

@@ -19,6 +19,7 @@
     │   ├── HistoryLostError            the source no longer has changes that were not read
     │   ├── TerminalRangefeedError
     │   ├── TerminalSinkError
+    │   │   └── DestinationLostError    it no longer has what was delivered
     │   └── FencedError                 a newer attempt of the same changefeed took over
     └── ContractError                   a plugin broke its contract; names plugin and clause
 
@@ -45,6 +46,7 @@ __all__ = [
     "CdcError",
     "ConfigError",
     "ContractError",
+    "DestinationLostError",
     "EncodeError",
     "FencedError",
     "HistoryLostError",
@@ -203,6 +205,10 @@ class TerminalRangefeedError(TerminalError):
 
 class TerminalSinkError(TerminalError):
     """The destination refuses for good."""
+
+
+class DestinationLostError(TerminalSinkError):
+    """The destination lost what was delivered. The next run accepts what is there, because the user was told."""
 
 
 class BadRowError(TerminalError):

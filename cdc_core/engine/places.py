@@ -13,7 +13,7 @@ from contextlib import closing
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.checks import encoded_tables
-from cdc_core.errors import TerminalError
+from cdc_core.errors import DestinationLostError
 from cdc_core.remedies import ALL_AGAIN, RUN_AGAIN
 from cdc_core.schema import TableSchema
 from cdc_core.store.progress import ProgressStore
@@ -28,7 +28,7 @@ def compare_places(feed: ResolvedChangefeed, store: ProgressStore, schemas: Sequ
     """Return when each place is the one that was saved, and save those that are new.
 
     A place must be missing for a few seconds: servers of a cluster learn of one at different times. Raises:
-    TerminalError, when what is there now was saved; FencedError.
+    DestinationLostError, when what is there now was saved; FencedError.
     """
     saved = store.places(feed.name)
     deadline = time.monotonic() + _SURE_AFTER_S
@@ -40,14 +40,14 @@ def compare_places(feed: ResolvedChangefeed, store: ProgressStore, schemas: Sequ
     for name, identity in found.items():
         if name in saved and identity != saved[name]:
             happened = "was deleted" if identity is None else "was deleted and created again"
-            raise TerminalError(
+            raise DestinationLostError(
                 f"{name} {happened} since the changefeed delivered there, and what consumers need of it is gone."
                 f" {RUN_AGAIN.capitalize()} to continue without it. {ALL_AGAIN}"
             )
 
 
 def keep_places(feed: ResolvedChangefeed, store: ProgressStore, schemas: Sequence[TableSchema]) -> None:
-    """Save what each place is now: an error has told what happened to it. Raises: FencedError."""
+    """Save what each place is now: a DestinationLostError has told what happened to it. Raises: FencedError."""
     _save(feed, store, store.places(feed.name), _found(feed, store, schemas))
 
 

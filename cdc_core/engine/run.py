@@ -37,7 +37,14 @@ from cdc_core.engine.source_probe import SourceProbe
 from cdc_core.engine.starting import register, start_token
 from cdc_core.engine.status_sampler import StatusSampler
 from cdc_core.engine.stop_flag import StopFlag
-from cdc_core.errors import CdcError, ConfigError, FencedError, RetryableError, TerminalError
+from cdc_core.errors import (
+    CdcError,
+    ConfigError,
+    DestinationLostError,
+    FencedError,
+    RetryableError,
+    TerminalError,
+)
 from cdc_core.masking import mask
 from cdc_core.rangefeed import Rangefeed
 from cdc_core.remedies import fitting
@@ -327,9 +334,8 @@ class Run:
             cleanup.callback(self._quietly, query.stop)
             try:
                 yield config, query, rangefeed
-            except TerminalError as error:
-                if not error.repairable and not isinstance(error, FencedError):
-                    self._quietly(lambda: keep_places(feed, self._store, rangefeed.schemas()))
+            except DestinationLostError:
+                self._quietly(lambda: keep_places(feed, self._store, rangefeed.schemas()))
                 raise
 
     def _hold(self) -> int:

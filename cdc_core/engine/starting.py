@@ -30,7 +30,7 @@ def register(feed: ResolvedChangefeed, store: ProgressStore, *, epoch: int | Non
 def start_token(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Rangefeed) -> Token:
     """Return the token that attempt `feed.epoch` starts from. Everything that its query relies on is saved.
 
-    Raises: FencedError; TerminalError when the destination lost what was delivered; whatever the rangefeed raises.
+    Raises: FencedError; DestinationLostError; whatever the rangefeed raises.
     """
     name = feed.name
     progress = store.load(name)

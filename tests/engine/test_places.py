@@ -127,7 +127,7 @@ def test_another_destination_has_other_places(store: ProgressStore, feed: Resolv
     [
         (None, "room was deleted and created again"),
         ("RetryableSinkError busy", "room was deleted and created again"),
-        ("TerminalSinkError told elsewhere", "told elsewhere"),
+        ("DestinationLostError told elsewhere", "told elsewhere"),
     ],
 )
 def test_a_place_that_changes_during_a_run_is_told_once(
@@ -142,6 +142,20 @@ def test_a_place_that_changes_during_a_run_is_told_once(
         engine.run(total=1000, rows_per_step=500, before_step=lambda: place.write_text('{"room": "2"}'))
     assert engine.run(total=1000, rows_per_step=500) == 0
     assert engine.journal.faults(total=1000) == []
+
+
+def test_a_place_that_changes_before_another_failure_is_told_by_the_next_start(
+    make_engine: Callable[[], ThreadEngine],
+) -> None:
+    engine = make_engine()
+    place = engine.directory / "places"
+    place.write_text('{"room": "1"}')
+    engine.script.order("flush", "TerminalSinkError full")
+    with pytest.raises(TerminalError, match="full"):
+        engine.run(total=1000, rows_per_step=500, before_step=lambda: place.write_text('{"room": "2"}'))
+    with pytest.raises(TerminalError, match="room was deleted and created again"):
+        engine.run(total=1000, rows_per_step=500)
+    assert engine.run(total=1000, rows_per_step=500) == 0
 
 
 @pytest.mark.parametrize("who", ["explicit", "auto"])

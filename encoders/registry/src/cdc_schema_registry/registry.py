@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Literal
 from urllib.parse import quote
 
-from cdc_core import RUN_AGAIN, CdcError, ConfigError, RetryableError, TerminalError
+from cdc_core import RUN_AGAIN, CdcError, ConfigError, DestinationLostError, RetryableError, TerminalError
 from cdc_schema_registry.address import RegistryAddress
 from cdc_schema_registry.calls import (
     NO_LEVEL,
@@ -112,7 +112,7 @@ class Registry:
         """Return when the registry still knows what was registered by the ids that it gave. For every batch and mark.
 
         It asks once in *every_s* at most, by default ten seconds, and for a few schemas at a time, in turn. A registry
-        that cannot be asked is logged. Raises: TerminalError.
+        that cannot be asked is logged. Raises: DestinationLostError.
         """
         registered, now = self._registered, time.monotonic()
         if self.read_only or now < registered.verified_at + (_VERIFY_S if every_s is None else every_s):
@@ -130,7 +130,7 @@ class Registry:
                 return
             if present != schema_id:
                 now_there = "has none" if present is None else f"has it as {present}"
-                raise TerminalError(
+                raise DestinationLostError(
                     f"schema registry {self} gave the schema of subject '{subject}' the id {schema_id} and {now_there} "
                     "now: its schemas were deleted or replaced, and consumers cannot decode the messages with their "
                     f"ids. Restore them, or {RUN_AGAIN} to register the schemas again. To have all rows again with the "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 
-from cdc_core import ALL_AGAIN, RUN_AGAIN, CdcError, TerminalSinkError
+from cdc_core import ALL_AGAIN, RUN_AGAIN, CdcError, DestinationLostError
 from cdc_sink_kafka.admin import NO_ID, Administrator
 from cdc_sink_kafka.clients import Settings
 from cdc_sink_kafka.failures import Failure
@@ -47,7 +47,7 @@ class WatchedTopics:
         """Return when each topic is the one that was seen first, as far as the brokers say. Asks once a second at most.
 
         With *now* it asks at once. A topic must be missing for a few seconds: brokers learn of a new one at different
-        times. Raises: TerminalSinkError.
+        times. Raises: DestinationLostError.
         """
         if time.monotonic() < self._next and not now:
             return
@@ -59,7 +59,7 @@ class WatchedTopics:
                     if missing in self._unseen and missing not in self._ids
                     else "was deleted while the changefeed was running, and the rows in it are gone"
                 )
-                raise TerminalSinkError(
+                raise DestinationLostError(
                     f"topic '{missing}' {happened}. Create the topic, then {RUN_AGAIN} to continue without"
                     f" them. {ALL_AGAIN}"
                 )
@@ -71,7 +71,7 @@ class WatchedTopics:
         if failure.no_topic:
             try:
                 self.check(now=True)
-            except TerminalSinkError as error:
+            except DestinationLostError as error:
                 return error
         return None
 
@@ -82,7 +82,7 @@ class WatchedTopics:
         self._administrator = None
 
     def _missing(self) -> str | None:
-        """Return a topic that does not exist, if any. Raises: TerminalSinkError for one that was created again."""
+        """Return a topic that does not exist, if any. Raises: DestinationLostError for one that was created again."""
         if self._administrator is None:
             self._administrator = self._settings.administrator()
         missing = None
@@ -94,7 +94,7 @@ class WatchedTopics:
             elif self._ids.setdefault(topic, found) == NO_ID:
                 self._ids[topic] = found
             elif found not in (self._ids[topic], NO_ID):
-                raise TerminalSinkError(
+                raise DestinationLostError(
                     f"topic '{topic}' was deleted and created again while the changefeed was running, and the rows in"
                     f" the old one are gone. {RUN_AGAIN.capitalize()} to continue without them. {ALL_AGAIN}"
                 )
