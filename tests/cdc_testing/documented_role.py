@@ -32,6 +32,7 @@ END $$;
 CREATE EVENT TRIGGER refuse_superuser ON login EXECUTE FUNCTION refuse_superuser();
 """
 _GUARDED_SINCE = 170000
+_ITERATIONS_SINCE = 160000
 
 
 def documented(uri: str) -> str:
@@ -40,8 +41,13 @@ def documented(uri: str) -> str:
 
 
 def create_roles(uri: str, password: str) -> None:
-    """Create both roles on a new server, *uri* of `postgres`, whose databases refuse changefeeds of superusers."""
+    """Create both roles on a new server, *uri* of `postgres`, whose databases refuse changefeeds of superusers.
+
+    Their passwords are hashed once, where the server can do that: 4,096 times would be half the cost of a connection.
+    """
     with psycopg.connect(uri, autocommit=True) as connection:
+        if connection.info.server_version >= _ITERATIONS_SINCE:
+            connection.execute("SET scram_iterations = 1")
         connection.execute(
             sql.SQL("CREATE ROLE {} LOGIN SUPERUSER PASSWORD {}").format(sql.Identifier(OWNER), sql.Literal(password))
         )
