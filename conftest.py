@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -67,6 +68,18 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Leave out the files without slow tests when only those run: each process would import them all."""
     slow_only = config.option.markexpr == "slow" and collection_path.name.startswith("test_")
     return True if slow_only and collection_path.is_file() and "slow" not in collection_path.read_text() else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let one process rewrite the assertions of a file, and the others read what it wrote."""
+    if not isinstance(collector, pytest.Module):
+        return (yield)
+    with collector.path.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        return (yield)
 
 
 def pytest_unconfigure() -> None:
