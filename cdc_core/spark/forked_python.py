@@ -67,7 +67,7 @@ class ForkedPython:
                 listening.bind(place)
             listening.listen(64)
             return subprocess.Popen(
-                [sys.executable, "-u", "-m", server, str(listening.fileno()), str(self._directory), *modules],
+                [sys.executable, "-P", "-u", "-m", server, str(listening.fileno()), str(self._directory), *modules],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

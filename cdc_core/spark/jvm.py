@@ -24,8 +24,9 @@ from cdc_core.errors import TerminalError
 from cdc_core.spark.forked_python import ForkedPython
 from cdc_core.spark.log_file import open_log
 
-__all__ = ["forget_jvm", "forked_python", "start_jvm"]
+__all__ = ["LOOPBACK", "forget_jvm", "forked_python", "start_jvm"]
 
+LOOPBACK = "127.0.0.1"
 _POLL_S = 0.02
 _CONNECTING = threading.Lock()
 _NO_PYTHON = "none-of-cdc"
@@ -63,6 +64,9 @@ def start_jvm(
     with tempfile.TemporaryDirectory(prefix="cdc-") as directory, open_log(log_path) as log:
         connection = Path(directory) / "connection"
         own = {"SPARK_HOME": spark_home, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection)}
+        own["PYTHONSAFEPATH"] = "1"  # others may be able to put modules into the working directory
+        if settings.get("spark.master", "").startswith("local"):
+            own["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", LOOPBACK)  # where Spark's pages listen
         if python_path:
             own["PYTHONPATH"] = os.pathsep.join(python_path)
         if scratch is not None:

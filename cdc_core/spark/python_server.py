@@ -70,7 +70,7 @@ _OF_SPARK = (
     "_PYSPARK_",
 )
 """How the variables begin that Spark gives each process for itself, and reads when the process runs."""
-_OF_NO_LIBRARY = frozenset({"OLDPWD", "PWD", "PYTHONPATH", "PYTHONUNBUFFERED", "SHLVL", "_"})
+_OF_NO_LIBRARY = frozenset({"OLDPWD", "PWD", "PYTHONPATH", "PYTHONSAFEPATH", "PYTHONUNBUFFERED", "SHLVL", "_"})
 """Variables of shells, and what a forked process is given in another way."""
 _ONLY_OF_WORKERS = "OMP_NUM_THREADS"
 _WORKER = "pyspark.worker"

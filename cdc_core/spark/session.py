@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.masking import is_secret_name
 from cdc_core.spark.class_archive import ClassArchive, find_java, link_spark
-from cdc_core.spark.jvm import forget_jvm, forked_python, start_jvm
+from cdc_core.spark.jvm import LOOPBACK, forget_jvm, forked_python, start_jvm
 from cdc_core.spark.log_file import keep_newest, open_log
 from cdc_core.spark.wire import wire_settings
 
@@ -69,17 +69,19 @@ _SETTINGS = {
     "spark.python.daemon.module": "cdc_core.spark.daemon",
     "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
+    "spark.ui.killEnabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
 }
 
 
+_LOOPBACK = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+
+
 def _local_settings(scratch: Path, archive: ClassArchive | None) -> dict[str, str]:
-    """Return the settings of a run on one host, whose temporary files are in *scratch*."""
+    """Return the settings of a run in one JVM, whose temporary files are in *scratch*."""
     java_options = [_JAVA_OPTIONS, f'"-Djava.io.tmpdir={scratch}"', "" if archive is None else archive.java_options()]
     return {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(scratch),
         "spark.driver.extraJavaOptions": " ".join(java_options).rstrip(),
     }
@@ -126,18 +128,18 @@ def open_session(
     settings = {"spark.app.name": f"cdc {name}", **_SETTINGS, **_slots(spark, changefeeds), **wire_settings(spark)}
     settings["spark.python.factory.idleWorkerMaxPoolSize"] = _idle_workers(changefeeds)
     home = scratch = None
-    if is_local(spark):
-        scratch = _emptied(log_path.with_suffix(".tmp"))
-        archive = ClassArchive.find() if "SPARK_HOME" not in os.environ else None
-        settings |= _local_settings(scratch, archive)
+    if is_local(spark) or _is_local_cluster(spark):
+        own = _emptied(log_path.with_suffix(".tmp"))
+        archive = ClassArchive.find() if is_local(spark) and "SPARK_HOME" not in os.environ else None
+        settings |= _LOOPBACK
+        if is_local(spark):
+            scratch = own
+            settings |= _local_settings(scratch, archive)
         if archive is not None:
             home = archive.home
         elif "SPARK_HOME" not in os.environ:
-            home = log_path.parent / "spark-home"
+            home = own / "spark-home"  # the workers of a local cluster write there
             link_spark(home)
-    elif _is_local_cluster(spark) and "SPARK_HOME" not in os.environ:
-        home = _emptied(log_path.with_suffix(".tmp")) / "spark-home"  # its workers write there
-        link_spark(home)
     settings |= {key: value for key, value in spark.items() if key != "master"}
     keep_newest(log_path)
     open_log(log_path).close()  # messages name it, also when the JVM of an earlier session prints elsewhere

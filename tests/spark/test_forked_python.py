@@ -218,6 +218,18 @@ def test_without_its_server_it_is_the_real_python(tmp_path: Path, modules: Path)
         python.end()
 
 
+def test_it_loads_no_module_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pyarrow.py").write_text("open('planted', 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    python = ForkedPython({}, scratch=tmp_path, log_path=tmp_path / "log")
+    try:
+        process = started(python, tmp_path / "none", "-m", "sysconfig")
+        assert "Python version" in process.communicate()[0]  # it is served, so all is loaded
+    finally:
+        python.end()
+    assert not (tmp_path / "planted").exists()
+
+
 def test_only_its_user_may_ask_it(forked: ForkedPython) -> None:
     assert stat.S_IMODE(Path(forked.program).parent.stat().st_mode) == 0o700
 

@@ -13,6 +13,7 @@ import pytest
 from cdc_testing.engine import counter_feed, eventually
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.scripted import TABLE
+from cdc_testing.strangers import as_stranger, listening
 from pyspark import SparkContext
 
 from cdc_core.engine.orders import Stopped
@@ -114,6 +115,44 @@ def test_a_session_has_the_settings_that_the_engine_relies_on(tmp_path: Path) ->
     finally:
         close_session(session)
     assert not is_alive(session)
+
+
+ASK = """
+port, request = int(sys.argv[1]), bytes.fromhex(sys.argv[2])
+with socket.socket() as spark, spark.makefile("rb") as answers:
+    spark.connect(("127.0.0.1", port))
+    spark.sendall(struct.pack(">QBQI", 21 + len(request), 3, 1, len(request)) + request)
+    head = answers.read(9)
+    sys.stdout.buffer.write(head[8:] + answers.read(int.from_bytes(head[:8], "big") - 9))
+"""
+"""Asks one of Spark's servers, and prints its answer: a 4 is an answer, and a 5 an error."""
+
+
+@pytest.mark.usefixtures("no_session")
+def test_another_user_of_the_host_gets_nothing_from_spark(tmp_path: Path) -> None:
+    """Neither a password of a task, which travels in a broadcast, nor has it objects of its own deserialized."""
+    session = open_session("t", {"spark.ui.enabled": "true", "spark.ui.port": "0"}, log_path=tmp_path / "log")
+    try:
+        context, gateway = session.sparkContext, SparkContext._gateway
+        assert gateway is not None
+        assert context.uiWebUrl is not None
+        sent = context._jsc.broadcast("postgresql://cdc:the-password@shop.example/shop")
+        blocks = gateway.new_array(gateway.jvm.java.lang.String, 1)
+        blocks[0] = f"broadcast_{sent.id()}_piece0"
+        protocol = gateway.jvm.org.apache.spark.network.shuffle.protocol
+        request = bytes(protocol.OpenBlocks(context.applicationId, "driver", blocks).toByteBuffer().array())
+        jvm = psutil.Process(gateway.proc.pid)
+        places = listening([jvm, *jvm.children(recursive=True)])
+        assert {place.removeprefix("::ffff:") for place in places.values()} == {"127.0.0.1"}
+        page = int(context.uiWebUrl.rpartition(":")[2])
+        servers = places.keys() - {page, gateway.gateway_parameters.port}  # that of py4j has a secret of its own
+        assert len(servers) == 2
+        for port in servers:
+            answer = as_stranger(ASK, str(port), request.hex())
+            assert answer[0] == 5
+            assert b"java.io.ObjectInputStream" not in answer
+    finally:
+        close_session(session)
 
 
 @pytest.mark.usefixtures("no_session")

@@ -22,7 +22,7 @@ def watched(state: Path) -> Iterator[None]:
         yield
         return
     address = f"127.0.0.1:{_free_port()}"
-    command = [sys.executable, "-m", "cdc_core", "serve", "--store", str(state), "--listen", address]
+    command = [sys.executable, "-P", "-m", "cdc_core", "serve", "--store", str(state), "--listen", address]
     server = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
     say(f"Watch it at http://{address}/ui")
     try:

@@ -80,7 +80,7 @@ class Shop:
         *resolved* returns the resolved timestamp that a consumer has. The changefeed is stopped when it covers all
         changes. Raises: SystemExit when the changefeed ends earlier or makes no progress.
         """
-        command = [sys.executable, "-m", "cdc_core", "run", str(file), "--state", str(state)]
+        command = [sys.executable, "-P", "-m", "cdc_core", "run", str(file), "--state", str(state)]
         feed = subprocess.Popen(command, start_new_session=True)  # Ctrl-C ends the writers first
         try:
             _await("the changefeed's replication slot", self._has_slot, feed)
