@@ -159,5 +159,5 @@ def test_a_new_slot_needs_again_what_the_first_one_needed(database: str, sql: Sq
         sql.execute("ALTER TABLE items OWNER TO postgres")
         sql.execute(f"GRANT SELECT ON items TO {ROLE}")
         check(feed)
-        with pytest.raises(ConfigError, match=r"does not own table .*items, and only the owner can publish a table"):
+        with pytest.raises(ConfigError, match=r"may not publish table public\.items, as only an owner may"):
             check(feed, known=False)

@@ -223,6 +223,21 @@ def test_a_later_table_without_a_key_is_left_out_until_it_has_one(
     assert feed.rows("public.a3") == {(1,): {"id": 1}}
 
 
+def test_a_later_table_of_another_owner_is_left_out_until_an_owner_publishes_it(
+    feed: Feed, sql: Sql, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    sql.execute("CREATE TABLE a3 (id int PRIMARY KEY)")
+    sql.execute("INSERT INTO a3 VALUES (1)")
+    sql.execute("ALTER TABLE a3 OWNER TO postgres")
+    assert attempts(feed) == []
+    (told,) = [record.message for record in caplog.records if "a3" in record.message]
+    assert "may not read table public.a3, nor publish table public.a3, as only an owner may. Run GRANT SELECT" in told
+    sql.execute(told.partition(" Run ")[2].partition(". Until")[0].encode())
+    assert len(attempts(feed)) == 1
+    assert feed.rows("public.a3") == {(1,): {"id": 1}}
+
+
 def test_a_lock_on_a_new_table_delays_resolved_marks_and_not_the_changes(
     feed: Feed, database: str, sql: Sql, caplog: pytest.LogCaptureFixture
 ) -> None:

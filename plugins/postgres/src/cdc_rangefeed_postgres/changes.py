@@ -14,6 +14,7 @@ from cdc_core import START_OVER, Op, TerminalRangefeedError
 from cdc_rangefeed_postgres.columns import ColumnReader, column_readers
 from cdc_rangefeed_postgres.fields import Fields, Ints, Mask, Messages, walk
 from cdc_rangefeed_postgres.keys import key_forms
+from cdc_rangefeed_postgres.names import quoted_table
 from cdc_rangefeed_postgres.types import TableVersion
 
 __all__ = ["NONE", "Changes", "Tuples", "read_changes"]
@@ -86,9 +87,10 @@ def read_changes(messages: Messages, indices: Ints, version: TableVersion, *, di
     markers = messages.bytes[starts + (_TUPLE_AT - 1)]
     has_old = (kinds != _INSERT) & ((markers == _OLD) | (markers == _KEY))
     if diff and ((kinds != _INSERT) & (markers != _OLD)).any():
+        name = version.schema.name
         raise TerminalRangefeedError(
-            f"table {version.schema.name}: the log does not have the old rows, which option 'diff' and cdc_prev in a"
-            f" query need. Run ALTER TABLE {version.schema.name} REPLICA IDENTITY FULL. {START_OVER}"
+            f"table {name}: the log does not have the old rows, which option 'diff' and cdc_prev in a"
+            f" query need. Run ALTER TABLE {quoted_table(name.schema, name.table)} REPLICA IDENTITY FULL. {START_OVER}"
         )
     readers, count = column_readers(version), len(version.columns)
     positions = starts + _TUPLE_AT

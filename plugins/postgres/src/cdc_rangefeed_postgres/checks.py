@@ -39,16 +39,10 @@ _KINDS = {
     "i": "an index",
     "I": "an index",
 }
-_REPLICATION_ROLES = ["rds_replication", "azure_replication", "cloudsqlreplication"]
-
-_PRIVILEGES = """
-SELECT current_user::text,
-       r.rolreplication OR r.rolsuper OR EXISTS (
-           SELECT FROM pg_roles m WHERE m.rolname = ANY(%s::name[]) AND pg_has_role(r.oid, m.oid, 'MEMBER')),
-       current_database()::text, has_database_privilege(current_database(), 'CREATE')
-FROM pg_roles r WHERE r.rolname = current_user
+_LEVELS = """
+SELECT current_setting('wal_level'), current_setting('effective_wal_level', true), pg_is_in_recovery(),
+       current_user::text
 """
-_LEVELS = "SELECT current_setting('wal_level'), current_setting('effective_wal_level', true), pg_is_in_recovery()"
 _SLOTS = """
 SELECT (SELECT count(*) FROM pg_replication_slots WHERE NOT (temporary AND slot_name ~ '_copy_[0-9a-f]{8}$')),
        current_setting('max_replication_slots')::int,
@@ -75,7 +69,7 @@ def logs_logically(level: str, effective: str | None, *, standby: bool) -> bool:
 
 
 def check_server(connection: Connection, *, slot: bool, publication: bool, scan: bool, failover: bool) -> None:
-    """Raise ConfigError when the server or the role cannot do logical decoding.
+    """Raise ConfigError when the server cannot do logical decoding.
 
     *slot* and *publication*: whether one will be created. *scan*: the initial scan has not begun. A scan that has begun
     can wait for a free slot. Logs when no slot is left for reading in overlap, see `SlotCopy`.
@@ -87,7 +81,7 @@ def check_server(connection: Connection, *, slot: bool, publication: bool, scan:
         )
     row = connection.execute(_LEVELS).fetchone()
     assert row is not None
-    level, effective, standby = row
+    level, effective, standby, role = row
     if not logs_logically(level, effective, standby=standby):
         raise ConfigError(
             f"the server's wal_level is {level}, but changefeeds need logical. Run ALTER SYSTEM SET wal_level = "
@@ -95,13 +89,6 @@ def check_server(connection: Connection, *, slot: bool, publication: bool, scan:
         )
     if is_standby(connection):
         check_standby(connection, failover=failover)
-    row = connection.execute(_PRIVILEGES, [_REPLICATION_ROLES]).fetchone()
-    assert row is not None
-    role, replication, _, _ = row
-    if not replication:
-        raise ConfigError(
-            f"role {role} may not use replication. Run ALTER ROLE {quoted(role)} REPLICATION;", repairable=True
-        )
     if may_log_running_transactions(connection) is False:
         log.info(
             "role %s may not execute pg_log_standby_snapshot(), so a busy server may decode some log again at each "
@@ -137,20 +124,11 @@ def check_server(connection: Connection, *, slot: bool, publication: bool, scan:
 
 
 def check_publisher(connection: Connection) -> None:
-    """Raise ConfigError when the server or the role cannot create a publication."""
+    """Raise ConfigError when the server cannot have a publication of the changefeed's own."""
     if is_standby(connection):
         raise ConfigError(
             "the server is a standby and cannot create a publication. Create one on the primary and name it in "
             "publication_name, or connect to the primary"
-        )
-    row = connection.execute(_PRIVILEGES, [_REPLICATION_ROLES]).fetchone()
-    assert row is not None
-    role, _, database, create = row
-    if not create:
-        raise ConfigError(
-            f"role {role} may not create a publication in database {database}. Run GRANT CREATE ON DATABASE "
-            f"{quoted(database)} TO {quoted(role)};",
-            repairable=True,
         )
 
 
@@ -166,16 +144,12 @@ def require_tables(connection: Connection, catalog: Catalog, names: Sequence[tup
     return found
 
 
-def check_tables(connection: Connection, tables: Sequence[Table], *, diff: bool, publication: bool) -> None:
-    """Raise ConfigError for a table that cannot be watched, or that the role may not read or publish.
-
-    *publication*: whether one will be created, which only the owner of the tables can do.
-    """
+def check_tables(connection: Connection, tables: Sequence[Table], *, diff: bool) -> None:
+    """Raise ConfigError for a table that cannot be watched, whatever the role may do."""
     for table in tables:
         _check_kind(table, tables)
         check_key(table, diff=diff)
         _check_generated(connection, table, diff=diff)
-        _check_privileges(connection, table, publication=publication and not table.published)
 
 
 def check_key(table: Table, *, diff: bool) -> None:
@@ -269,48 +243,6 @@ def check_logged(table: Table) -> None:
             )
         if leaf.persistence == "t":
             raise ConfigError(f"{where} is temporary, so its changes are not in the log. List a permanent table")
-
-
-def _check_privileges(connection: Connection, table: Table, *, publication: bool) -> None:
-    row = connection.execute(
-        "SELECT current_user::text, has_schema_privilege(%s, 'USAGE'), pg_has_role(c.relowner, 'USAGE'), "
-        "o.rolname::text FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner WHERE c.oid = %s::oid",
-        [table.present.schema, table.oid],
-    ).fetchone()
-    if row is None:
-        raise ConfigError(f"table {table.name} was dropped during the check")
-    role, usage, owns, owner = row
-    if not usage:
-        schema = quoted(table.present.schema)
-        raise ConfigError(
-            f"role {role} may not use schema {table.present.schema}. Run GRANT USAGE ON SCHEMA {schema} TO "
-            f"{quoted(role)};",
-            repairable=True,
-        )
-    unreadable = connection.execute(
-        "SELECT DISTINCT oid::bigint FROM unnest(%s::oid[]) AS t(oid) "
-        "WHERE NOT has_table_privilege(oid, 'SELECT') ORDER BY 1",
-        [[table.oid, *(leaf.oid for leaf in table.leaves)]],
-    ).fetchall()
-    if unreadable:
-        by_oid = {leaf.oid: leaf.sql for leaf in table.leaves} | {table.oid: table.sql}
-        names = ", ".join(by_oid[oid] for (oid,) in unreadable)
-        raise ConfigError(
-            f"role {role} may not read table {table.name}. Run GRANT SELECT ON {names} TO {quoted(role)};",
-            repairable=True,
-        )
-    if table.row_security:
-        raise ConfigError(
-            f"table {table.name} has row-level security, which would hide rows from role {role}. Run ALTER ROLE "
-            f"{quoted(role)} BYPASSRLS;",
-            repairable=True,
-        )
-    if publication and not owns:
-        raise ConfigError(
-            f"role {role} does not own table {table.name}, and only the owner can publish a table. Run GRANT "
-            f"{quoted(owner)} TO {quoted(role)};",
-            repairable=True,
-        )
 
 
 def _suggestion(connection: Connection, schema: str, name: str) -> str:

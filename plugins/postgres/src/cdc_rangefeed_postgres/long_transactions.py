@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cdc_rangefeed_postgres.connection import Connection
-from cdc_rangefeed_postgres.names import quoted
 from cdc_rangefeed_postgres.standby import is_standby
 
 __all__ = ["LongTransactions", "shown_query"]
@@ -25,10 +24,10 @@ _QUERY_CHARACTERS = 100
 # Any role sees pid, application and transaction of all sessions, but the rest only of its own ones.
 _OLDEST = """
 SELECT backend_xid::text, age(backend_xid), pid, application_name, datname::text, xact_start, state, query,
-       pg_has_role('pg_read_all_stats', 'USAGE') OR pg_has_role(usesysid, 'USAGE'), current_user::text
+       pg_has_role('pg_read_all_stats', 'USAGE') OR pg_has_role(usesysid, 'USAGE')
 FROM pg_stat_activity WHERE backend_xid IS NOT NULL
 UNION ALL
-SELECT transaction::text, age(transaction), NULL, gid, database::text, prepared, NULL, NULL, true, NULL
+SELECT transaction::text, age(transaction), NULL, gid, database::text, prepared, NULL, NULL, true
 FROM pg_prepared_xacts
 ORDER BY 2 DESC LIMIT 1
 """
@@ -92,7 +91,7 @@ def _holder(connection: Connection, restart: str) -> _Holder | None:
     row: Any = connection.execute(_OLDEST).fetchone()
     if row is None:
         return None
-    xid, _, pid, name, database, begun, state, query, visible, role = row
+    xid, _, pid, name, database, begun, state, query, visible = row
     if pid is None:
         gid = name.replace("'", "''")
         return _Holder(
@@ -103,7 +102,8 @@ def _holder(connection: Connection, restart: str) -> _Holder | None:
     who = f"an open transaction: process {pid}, application '{name}', database '{database}'"
     end = f"Commit it, or run SELECT pg_terminate_backend({pid});"
     if not visible:
-        return _Holder(xid, f"{who} (to see its age and query, run GRANT pg_read_all_stats TO {quoted(role)};). {end}")
+        seen = f"SELECT xact_start, query FROM pg_stat_activity WHERE pid = {pid};"
+        return _Holder(xid, f"{who} (a superuser sees its age and query by {seen}). {end}")
     doing = "query" if state == "active" else f"{state}, last query"
     since = "" if begun is None else f", open since {_moment(begun)}"  # its session does not track what it does
     return _Holder(xid, f"{who}{since}, {doing}: {shown_query(query or '')}. {end}")

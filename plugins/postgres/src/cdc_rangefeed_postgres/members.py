@@ -16,6 +16,7 @@ from cdc_rangefeed_postgres.catalog_queries import load_tables
 from cdc_rangefeed_postgres.checks import check_tables, require_tables
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.names import qualified
+from cdc_rangefeed_postgres.privileges import check_privileges
 from cdc_rangefeed_postgres.publication import Publication
 from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.selection import Pattern, Selection, exclusion
@@ -164,7 +165,8 @@ def gone_from(catalog: Catalog, token: PostgresToken) -> set[str]:
 
 def check_newcomer(connection: Connection, publication: Publication, table: Table, *, diff: bool) -> None:
     """Return when a *table* that matches can be followed. Raises: ConfigError."""
-    check_tables(connection, [table], diff=diff, publication=not publication.given)
+    check_tables(connection, [table], diff=diff)
+    check_privileges(connection, [table], publication, first=False)
     if publication.given:
         publication.require(connection, [table])
     else:
@@ -217,7 +219,10 @@ def _is_fit(connection: Connection, publication: Publication, table: Table, *, d
     if publication.given and not table.published:
         return False
     try:
-        check_newcomer(connection, publication, table, diff=diff)
+        if first:  # the privileges of all tables are checked at once
+            check_tables(connection, [table], diff=diff)
+        else:
+            check_newcomer(connection, publication, table, diff=diff)
     except ConfigError as error:
         if first:
             entry = exclusion(table.name.schema, table.name.table)

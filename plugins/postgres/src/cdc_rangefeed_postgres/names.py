@@ -12,6 +12,7 @@ __all__ = [
     "application_name",
     "feed_applications",
     "folded",
+    "given_name",
     "object_name",
     "object_pattern",
     "qualified",
@@ -52,6 +53,11 @@ def quoted_table(schema: str, table: str) -> str:
 def object_name(changefeed: str, feed_id: str) -> str:
     """Return the name of a changefeed's slot and publication: in lower case, at most 63 bytes."""
     return f"{_object_prefix(changefeed, len(feed_id))}{feed_id}"
+
+
+def given_name(changefeed: str) -> str:
+    """Return a name for a publication of *changefeed* that is made beforehand: it never gives it to its own."""
+    return _object_prefix(changefeed, _FEED_ID_CHARACTERS).rstrip("_")
 
 
 def temporary_title(changefeed: str) -> str:

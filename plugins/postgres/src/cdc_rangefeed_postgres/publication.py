@@ -61,10 +61,7 @@ class Publication:
 
         Its comment names the changefeed, because different names may become the same object name.
         """
-        names = ", ".join(table.sql_only for table in tables)
-        generated = connection.info.server_version >= _GENERATED_ARE_PUBLISHED
-        options = "publish_via_partition_root = true" + (", publish_generated_columns = stored" if generated else "")
-        connection.execute(f"CREATE PUBLICATION {quoted(self.own)} FOR TABLE {names} WITH ({options})")
+        connection.execute(creation(connection, self.own, tables))
         comment = f"changefeed {self.changefeed}"
         connection.execute(
             sql.SQL("COMMENT ON PUBLICATION {} IS {}").format(sql.Identifier(self.own), sql.Literal(comment))
@@ -171,3 +168,11 @@ class Publication:
             f"Run BEGIN; ALTER PUBLICATION {name} DROP TABLE {table.sql}; ALTER PUBLICATION {name} ADD TABLE "
             f"{table.sql}; COMMIT;"
         )
+
+
+def creation(connection: Connection, name: str, tables: Iterable[Table]) -> str:
+    """Return the statement that creates a publication *name* with every change of *tables* on this server."""
+    names = ", ".join(table.sql_only for table in tables)
+    generated = connection.info.server_version >= _GENERATED_ARE_PUBLISHED
+    options = "publish_via_partition_root = true" + (", publish_generated_columns = stored" if generated else "")
+    return f"CREATE PUBLICATION {quoted(name)} FOR TABLE {names} WITH ({options})"

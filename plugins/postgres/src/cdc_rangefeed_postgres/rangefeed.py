@@ -32,6 +32,7 @@ from cdc_rangefeed_postgres.large_values import log_large_values
 from cdc_rangefeed_postgres.members import followed_before, left_behind, load_members, present, unmatched
 from cdc_rangefeed_postgres.moving import moved
 from cdc_rangefeed_postgres.primary import Primary
+from cdc_rangefeed_postgres.privileges import check_privileges
 from cdc_rangefeed_postgres.row_filter import RowFilter, explained
 from cdc_rangefeed_postgres.selection import Selection
 from cdc_rangefeed_postgres.slot import Slot
@@ -91,7 +92,8 @@ class PostgresRangefeed(Rangefeed):
             tables = [table for table in catalog.tables.values() if not table.gone]
             if publication:
                 tables = [replace(table, published=False) for table in tables]
-            check_tables(connection, tables, diff=self.context.diff, publication=not slot.publication.given)
+            check_tables(connection, tables, diff=self.context.diff)
+            check_privileges(connection, tables, slot.publication, first=first)
             slot.publication.check_owner(
                 connection, altered=self.context.options.row_filter or not all(table.published for table in tables)
             )

@@ -9,6 +9,7 @@ from cdc_core import START_OVER, Op, TerminalRangefeedError, unavailable_column
 from cdc_rangefeed_postgres.changes import NONE, Changes
 from cdc_rangefeed_postgres.fields import Ints
 from cdc_rangefeed_postgres.keys import key_codes
+from cdc_rangefeed_postgres.names import quoted_table
 
 __all__ = ["fill_from_earlier", "require_keys", "unavailable_of"]
 
@@ -21,7 +22,8 @@ def require_keys(changes: Changes) -> None:
         if name in schema.primary_key:
             raise TerminalRangefeedError(
                 f"table {schema.name}: the log does not have a large value of the key column {name}. Upgrade the server"
-                f" to its newest minor version, or run ALTER TABLE {schema.name} REPLICA IDENTITY FULL. {START_OVER}"
+                f" to its newest minor version, or run ALTER TABLE "
+                f"{quoted_table(schema.name.schema, schema.name.table)} REPLICA IDENTITY FULL. {START_OVER}"
             )
 
 
