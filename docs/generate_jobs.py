@@ -7,6 +7,7 @@ python docs/generate_jobs.py --check    exit with 1 if it is not up to date
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from pages import main, replaced, table
@@ -14,6 +15,7 @@ from pages import main, replaced, table
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.options import describe
 from cdc_core.store.job_values import FINISHED, FOLLOWING, RUNNABLE, JobState
+from cdc_core.store.verbs import RULES, Verb
 
 PAGE = Path(__file__).with_name("jobs.md")
 _MEANINGS: dict[JobState, str] = {
@@ -29,12 +31,57 @@ _MEANINGS: dict[JobState, str] = {
     "revert-failed": "ended, but what it created at its source could not be dropped; `cdc cancel` tries again",
 }
 assert _MEANINGS.keys() == FOLLOWING.keys()
+DOORS: dict[Verb, tuple[list[str], list[str], list[str], list[str]]] = {
+    "pause": (["cdc pause NAME"], ["PAUSE JOB 'name'"], ["PUT /connectors/{name}/pause"], ["pause"]),
+    "stop": ([], [], ["PUT /connectors/{name}/stop"], []),
+    "resume": (["cdc resume NAME"], ["RESUME JOB 'name'"], ["PUT /connectors/{name}/resume"], ["resume"]),
+    "restart": (
+        [],
+        [],
+        ["POST /connectors/{name}/restart", "POST /connectors/{name}/tasks/{task}/restart"],
+        ["restart"],
+    ),
+    "alter": (
+        ["cdc alter NAME"],
+        ["ALTER CHANGEFEED 'name'"],
+        ["PUT /connectors/{name}/config", "PATCH /connectors/{name}/config"],
+        [],
+    ),
+    "cancel": (
+        ["cdc cancel NAME"],
+        ["CANCEL JOB 'name'"],
+        ["POST /v1/jobs/{name}/cancel", "DELETE /connectors/{name}"],
+        ["cancel"],
+    ),
+    "drop": (["cdc drop NAME"], [], ["DELETE /connectors/{name}"], []),
+    "forget": (["cdc drop NAME --forget-only"], [], [], []),
+    "rescan": (["cdc rescan NAME TABLE"], [], [], []),
+    "move": (
+        ["cdc move NAME", "cdc rescan NAME --all --new-slot"],
+        [],
+        ["PATCH /connectors/{name}/offsets", "DELETE /connectors/{name}/offsets"],
+        [],
+    ),
+    "replay": (
+        ["cdc replay-dead-letters NAME"],
+        [],
+        ["POST /v1/jobs/{name}/dead-letters/replay"],
+        ["replay", "discard"],
+    ),
+    "own": (["cdc owner NAME USER"], ["ALTER JOB 'name' OWNER TO user"], [], []),
+}
+"""What asks for each verb at the doors: command line, statements, REST, and the page's actions."""
+assert DOORS.keys() == RULES.keys()
 
 
 def generated(page: str) -> str:
     """Return *page* with the tables that the code has now."""
     states = [(f"`{state}`", meaning, _needs(state), _next(state)) for state, meaning in _MEANINGS.items()]
     page = replaced(page, "states", table(["state", "meaning", "needs a node", "may become"], states))
+    doors = [(verb, *map(_codes, DOORS[verb][:3]), ", ".join(map(str.capitalize, DOORS[verb][3]))) for verb in RULES]
+    page = replaced(page, "doors", table(["verb", "command", "statement", "request", "on the page"], doors))
+    rules = [(verb, _states(rule.does), _states(rule.holds)) for verb, rule in RULES.items()]
+    page = replaced(page, "rules", table(["verb", "is done in the states", "is so already in"], rules))
     options = [(f"`--{row.name.replace('_', '-')}`", row.default, row.doc) for row in describe(NodeSettings)]
     return replaced(page, "options", table(["option of `cdc node`", "default", "meaning"], options))
 
@@ -44,7 +91,15 @@ def _needs(state: JobState) -> str:
 
 
 def _next(state: JobState) -> str:
-    return ", ".join(f"`{each}`" for each in FOLLOWING if each in FOLLOWING[state])
+    return _codes(each for each in FOLLOWING if each in FOLLOWING[state])
+
+
+def _states(found: Collection[JobState]) -> str:
+    return "all" if found == FOLLOWING.keys() else _codes(state for state in FOLLOWING if state in found)
+
+
+def _codes(texts: Iterable[str]) -> str:
+    return ", ".join(f"`{text}`" for text in texts)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ from cdc_core.engine.planned_queries import check_query
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.queries.selection import Selection
-from cdc_core.store.job_values import RESTING
 from cdc_core.store.progress import ProgressStore
 
 __all__ = ["alter"]
@@ -71,8 +70,9 @@ def alter(
     these have at the sink stays there. A run from FILE takes the list in the file: change it there too.
 
     A job has only a name: FILE is the name then, in the store that --store or the environment variable CDC_STORE names.
-    It must be paused, and continues with the changes when it is resumed. Its source, the type of its sink, and the
-    options cursor, end_time and initial_scan cannot be changed.
+    One that runs continues with the changes after the running step. One that an error has stopped runs again; one that
+    was paused stays so. Its source, the type of its sink, and the options cursor, end_time and initial_scan cannot be
+    changed.
     """
     change = Alteration.parse(add=add, drop=drop, assignments=assignments, unset=unset)
     if not str(change):
@@ -87,7 +87,7 @@ def alter(
         require_one_name(name, state)
         with job_store(session, store) as opened:
             require_known(opened, file, option="--store")
-            job = find_job(opened, file, by_store=True, only=RESTING, remedy=f"pause it first: `cdc pause {file}`")
+            job = find_job(opened, file, by_store=True, verb="alter")
             if job is not None:
                 scans = {} if scan is None else dict.fromkeys(add, scan)
                 altered, text = alter_job(session, opened, job, change, scans=scans)

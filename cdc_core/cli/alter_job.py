@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from cdc_core.cli.job_commands import by_user
+from cdc_core.cli.job_commands import adoption_text, by_user
 from cdc_core.cli.run import resolved
 from cdc_core.cli.session import CliSession
 from cdc_core.cli.stored import require_known
@@ -14,7 +14,7 @@ from cdc_core.config.definition import changefeed_from, changefeed_of, require_r
 from cdc_core.errors import ConfigError
 from cdc_core.jobs.creation import locality_of
 from cdc_core.jobs.redefinition import require_redefinable
-from cdc_core.store.job_values import JobRecord
+from cdc_core.store.job_values import RESTING, JobRecord, Pending
 from cdc_core.store.progress import ProgressStore
 
 __all__ = ["alter_job"]
@@ -23,29 +23,36 @@ __all__ = ["alter_job"]
 def alter_job(
     session: CliSession, store: ProgressStore, job: JobRecord, change: Alteration, *, scans: Mapping[str, bool]
 ) -> tuple[JobRecord, str]:
-    """Give the paused job its changed definition; return it, and what was done as text.
+    """Give the job its changed definition; return it, and what was done as text. One that runs has it after its step.
 
     *scans* says of added tables whether their rows are emitted. Raises: ConfigError, which leaves the job as it is.
     """
     name, origin = job.name, f"the progress store {store.shown}"
     known = require_known(store, name, option="--store")
-    changefeed = changefeed_from(known.definition, name, origin=origin, environ=os.environ)
+    last = known.definition if job.pending is None else job.pending.definition
+    changefeed = changefeed_from(last, name, origin=origin, environ=os.environ)
     before = resolved(session, changefeed)
-    written = change.applied(known.definition["written"], changefeed.tables)
+    written = change.applied(last["written"], changefeed.tables)
     after = resolved(session, changefeed_of(name, written, origin=origin, environ=os.environ))
     require_references(after.stored, name)
     require_redefinable(store, known, after, sink=before.sink.name, tables=before.tables)
     if scans and store.load(name) is None:
         raise ConfigError(f"job '{name}' has not begun yet, and its option initial_scan is for all tables; set that")
-    chosen = {table: wanted for table, wanted in store.initial_scans(name).items() if table not in change.drop}
-    chosen |= scans
-    altered = store.redefine_job(
-        name,
-        after.definition(),
-        before=known.definition,
+    wanted = Pending(
+        definition=after.definition(),
         locality=locality_of(after),
-        initial_scans=chosen,
+        initial_scans=scans,
         why=f"altered ({by_user()}): {change}",
     )
-    text = f"job '{name}' is altered: {change}; continue it with `cdc resume {name}`"
+    altered = store.configure_job(name, wanted, before=last)
+    text = f"job '{name}' is altered: {change}; {_continues(store, altered)}"
     return altered, text if after.tables == before.tables else f"{text}\nits tables are {', '.join(after.tables)}"
+
+
+def _continues(store: ProgressStore, job: JobRecord) -> str:
+    """Return what becomes of the altered job."""
+    if job.pending is not None:
+        return f"node {job.node} finishes the running step before that"
+    if job.state in RESTING:
+        return f"continue it with `cdc resume {job.name}`"
+    return adoption_text(store, job)

@@ -24,7 +24,7 @@ from cdc_core.plugins.host import PluginHost
 from cdc_core.rangefeed import Rangefeed, RangefeedContext
 from cdc_core.shards.shard import shard_feed_id
 from cdc_core.source_objects import SourceObjects
-from cdc_core.store.job_values import RESTING, REVERTED, JobRecord
+from cdc_core.store.job_values import REVERTED, JobRecord
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 from cdc_core.telemetry.status import size_text
 
@@ -141,20 +141,12 @@ def _drop(
 
 
 def _job_to_forget(session: CliSession, store: str, name: str, *, forget_only: bool) -> JobRecord | None:
-    """Return the job; None when the changefeed is not one. Raises: ConfigError when a node has still to do with it."""
+    """Return the job; None when the changefeed is not one. Raises: ConfigError when its state refuses that."""
     url = state_of(Path(), store)[1]
     session.add_secrets(secret_forms(uri_secrets(url)))
     with closing(ProgressStore(url)) as progress:
         require_known(progress, name, option="--store")
-        job = find_job(progress, name, by_store=True)
-    if job is None or job.state in REVERTED or (forget_only and job.state in {"revert-failed", *RESTING}):
-        return job
-    if job.state == "revert-failed":
-        raise ConfigError(
-            f"job '{name}' is revert-failed, so its source may still retain history for it; try again with"
-            f" `cdc cancel {name}`, or use --forget-only"
-        )
-    raise ConfigError(f"job '{name}' is {job.state}; end it with `cdc cancel {name}`")
+        return find_job(progress, name, by_store=True, verb="forget" if forget_only else "drop")
 
 
 def _require_source(feed: ResolvedChangefeed, known: ChangefeedRecord) -> None:

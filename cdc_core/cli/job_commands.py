@@ -6,7 +6,7 @@ import getpass
 import json
 import os
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,8 +20,9 @@ from cdc_core.cli.stored import require_known, require_store
 from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.store.job_reports import job_report
-from cdc_core.store.job_values import FINISHED, RESTING, JobRecord, JobState
+from cdc_core.store.job_values import FINISHED, RESTING, JobRecord
 from cdc_core.store.progress import ProgressStore
+from cdc_core.store.verbs import Verb, require
 
 __all__ = [
     "adoption_text",
@@ -77,13 +78,11 @@ def store_or_environment(file: str | None, state: str | None, store: str | None)
     return os.environ.get(_VARIABLE) or None
 
 
-def find_job(
-    store: ProgressStore, name: str, *, by_store: bool, only: Collection[JobState] = (), remedy: str = ""
-) -> JobRecord | None:
+def find_job(store: ProgressStore, name: str, *, by_store: bool, verb: Verb | None = None) -> JobRecord | None:
     """Return the job, None when the changefeed is not one.
 
-    A job has its definition in the store alone: raises ConfigError unless *by_store*; also when its state is not among
-    *only*, with what to do about that.
+    A job has its definition in the store alone: raises ConfigError unless *by_store*; also when its state refuses
+    *verb*.
     """
     job = store.find_job(name)
     if job is None:
@@ -93,9 +92,8 @@ def find_job(
             f"changefeed '{name}' is a job, whose definition is in the store; name it without its file: --store DIR|URL"
             f" {name}"
         )
-    if only and job.state not in only:
-        hint = "it has ended; create another job" if job.state in FINISHED else remedy
-        raise ConfigError(f"job '{name}' is {job.state}; {hint}")
+    if verb is not None:
+        require(job, verb)
     return job
 
 

@@ -17,7 +17,6 @@ from cdc_core.errors import ConfigError
 from cdc_core.jobs.moving import plan_move, target_of, written_target
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.move import Token
-from cdc_core.store.job_values import RESTING
 from cdc_core.store.progress import ProgressStore
 
 __all__ = ["move"]
@@ -61,8 +60,7 @@ def move(
     session.add_secrets(secret_forms(uri_secrets(url)))
     with closing(ProgressStore(url)) as progress:
         require_known(progress, feed.name, option="--state" if store is None else "--store")
-        remedy = f"pause it first: `cdc pause {feed.name}`"
-        find_job(progress, feed.name, by_store=store is not None, only=RESTING, remedy=remedy)
+        find_job(progress, feed.name, by_store=store is not None, verb="move")
         with stopped(progress, feed.name, state_dir):
             known = require_known(progress, feed.name)
             target: str | Token = written_target(to)

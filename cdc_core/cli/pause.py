@@ -14,7 +14,7 @@ from cdc_core.cli.job_commands import (
     wait_option,
 )
 from cdc_core.cli.session import CliSession, debug_option
-from cdc_core.store.job_values import JobRecord
+from cdc_core.store.job_values import RESTING, JobRecord
 
 __all__ = ["pause", "pause_text"]
 
@@ -34,7 +34,7 @@ def pause(session: CliSession, name: str, reason: str | None, wait: bool, store:
     """
     with job_store(session, store) as opened:
         job = opened.pause_job(name, reason or by_user())
-        if wait and job.state != "paused":
+        if wait and job.state not in RESTING:
             job = await_job(opened, name, lambda job: job.state == "paused", instead="it was not paused")
         echo_job(session, opened, job, pause_text(job), as_json=as_json)
     return 0
@@ -42,6 +42,6 @@ def pause(session: CliSession, name: str, reason: str | None, wait: bool, store:
 
 def pause_text(job: JobRecord) -> str:
     """Return what becomes of *job*, which is to be paused."""
-    return (
-        f"job '{job.name}' is paused" if job.state == "paused" else f"job '{job.name}': node {job.node} will pause it"
-    )
+    if job.state in RESTING:
+        return f"job '{job.name}' {'has failed, and is not running' if job.state == 'failed' else 'is paused'}"
+    return f"job '{job.name}': node {job.node or 'that adopts it next'} will pause it"

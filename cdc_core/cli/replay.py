@@ -17,7 +17,6 @@ from cdc_core.delivery.replay import Replay, waiting_rows
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import counted
-from cdc_core.store.job_values import FINISHED, RESTING
 from cdc_core.store.progress import DeadLetter, ProgressStore
 
 __all__ = ["replay_dead_letters"]
@@ -65,13 +64,8 @@ def replay_dead_letters(
     progress = ProgressStore(url)
     try:
         require_known(progress, feed.name)
-        job = find_job(
-            progress,
-            feed.name,
-            by_store=only_list or store is not None,
-            only=() if only_list else RESTING | FINISHED,
-            remedy=f"pause it first: `cdc pause {feed.name}`",
-        )
+        by_store = only_list or store is not None
+        job = find_job(progress, feed.name, by_store=by_store, verb=None if only_list else "replay")
         waiting = progress.dead_letters(feed.name)
         if only_list or not (waiting or given_up):
             if waiting:

@@ -20,7 +20,6 @@ from cdc_core.options import did_you_mean
 from cdc_core.schema import TableSchema
 from cdc_core.sql_names import meant_tables
 from cdc_core.step_planner import Rescan
-from cdc_core.store.job_values import RESTING
 from cdc_core.store.progress import ProgressStore
 
 __all__ = ["rescan"]
@@ -71,13 +70,7 @@ def rescan(
     session.add_secrets(secret_forms(uri_secrets(url)))
     with closing(ProgressStore(url)) as progress:
         known = require_known(progress, feed.name, option="--state" if store is None else "--store")
-        find_job(
-            progress,
-            feed.name,
-            by_store=store is not None,
-            only=RESTING if new_slot else {"running", "waiting", *RESTING},
-            remedy=f"pause it first: `cdc pause {feed.name}`" if new_slot else "wait until it is paused",
-        )
+        find_job(progress, feed.name, by_store=store is not None, verb="move" if new_slot else "rescan")
         feed = require_rescannable(progress, feed, known)
         if new_slot:
             with stopped(progress, feed.name, state_dir):

@@ -78,9 +78,13 @@ def resume(
 def _resume_job(session: CliSession, store: ProgressStore, name: str, *, wait: bool, as_json: bool) -> int:
     job = store.resume_job(name)
     if wait:
-        job = await_job(store, name, lambda job: job.node is not None, instead="no node runs it")
+        job = await_job(store, name, _is_run, instead="no node runs it")
     echo_job(session, store, job, resume_text(store, job), as_json=as_json)
     return 0
+
+
+def _is_run(job: JobRecord) -> bool:
+    return job.state == "running" and job.node is not None
 
 
 def resume_text(store: ProgressStore, job: JobRecord) -> str:

@@ -41,18 +41,15 @@ from cdc_core.statements.values import (
     Statement,
     Verb,
 )
-from cdc_core.store.job_values import FOLLOWING, RESTING, JobRecord, JobState
+from cdc_core.store.job_values import JobRecord
 from cdc_core.store.progress import ProgressStore
+from cdc_core.store.verbs import RULES, Rule
 
 __all__ = ["SqlTarget", "changefeed_to_watch", "execute"]
 
 _LONGEST_LABEL = 22
 """Of a derived label of a schedule, which leaves space for a number."""
-_FROM: dict[Verb, frozenset[JobState]] = {
-    "PAUSE": frozenset({"running", "waiting"}),
-    "RESUME": RESTING,
-    "CANCEL": frozenset(state for state, after in FOLLOWING.items() if "cancel-requested" in after),
-}
+_RULES: dict[Verb, Rule] = {"PAUSE": RULES["pause"], "RESUME": RULES["resume"], "CANCEL": RULES["cancel"]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,13 +144,14 @@ def _alter(session: CliSession, store: ProgressStore, statement: AlterChangefeed
         unset=statement.unset,
     )
     require_known(store, name, option="--store")
-    job = find_job(store, name, by_store=True, only=RESTING, remedy=f"pause it first: PAUSE JOB '{name}'")
+    job = find_job(store, name, by_store=True, verb="alter")
     if job is None:
         raise ConfigError(f"changefeed '{name}' is not a job; use `cdc alter`")
     begun = store.load(name) is not None
     scans = {table: bool(wanted) for table, wanted in statement.add.items() if begun or wanted is not None}
     job, text = alter_job(session, store, job, change, scans=scans)
-    description = statement_text(require_known(store, name, option="--store").definition)
+    known = require_known(store, name, option="--store")
+    description = statement_text(known.definition if job.pending is None else job.pending.definition)
     return Result(columns=["job_id", "job_description"], rows=[[name, description]], notices=[text])
 
 
@@ -166,7 +164,7 @@ def _control(store: ProgressStore, statement: ControlJobs) -> list[tuple[JobReco
     }
     names = statement.jobs
     if names is None:
-        names = tuple(job.name for job in store.jobs() if job.state in _FROM[statement.verb])
+        names = tuple(job.name for job in store.jobs() if job.state in _RULES[statement.verb].does)
     return [verbs[statement.verb](name) for name in names]
 
 

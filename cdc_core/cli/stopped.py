@@ -10,23 +10,23 @@ from pathlib import Path
 from cdc_core.cli.run import make_state_directory
 from cdc_core.engine.fencing import RunLock
 from cdc_core.errors import ConfigError
-from cdc_core.store.job_values import FINISHED, RESTING
 from cdc_core.store.liveness import is_alive
 from cdc_core.store.progress import ProgressStore
+from cdc_core.store.verbs import require
 
 __all__ = ["stopped"]
 
 
 @contextmanager
 def stopped(store: ProgressStore, name: str, state_dir: Path) -> Iterator[None]:
-    """Let no run of changefeed *name* begin from *state_dir* during the block. A job rests, or has finished.
+    """Let no run of changefeed *name* begin from *state_dir* during the block. A job rests.
 
     Raises: ConfigError when one is alive there, or has been heard from on another host within half a minute; when the
     job is in another state.
     """
     job = store.find_job(name)
-    if job is not None and job.state not in FINISHED | RESTING:
-        raise ConfigError(f"job '{name}' is {job.state}; pause it first: `cdc pause {name}`")
+    if job is not None:
+        require(job, "move")
     make_state_directory(state_dir)
     with RunLock(state_dir / f"{name}.lock") as lock:
         if not lock.acquire():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -16,7 +16,6 @@ from cdc_core.store.job_rows import all_jobs, change_job, found_job, known_job, 
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS, DatabaseNow
 from cdc_core.store.job_values import (
     FINISHED,
-    FOLLOWING,
     RESTING,
     REVERTED,
     RUNNABLE,
@@ -75,79 +74,6 @@ class Jobs(Changefeeds):
                 )
 
         return self._once_more(create)
-
-    def pause_job(self, name: str, reason: str) -> JobRecord:
-        """Have the job paused, at once if no living node runs it. Raises: ConfigError when it is not running."""
-        with self._transaction() as connection:
-            job = known_job(connection, name, locked=True)
-            if job.state == "pause-requested" and job.paused_for == "restart":
-                connection.execute(of_job(name).values(paused_for=None, reason=reason))
-                record_event(connection, name, job.state, reason, None)
-                add_event(connection, "pause_requested", name, message=reason)
-                return known_job(connection, name)
-            if job.state not in ("running", "waiting"):
-                raise ConfigError(f"job '{name}' is {job.state}; only a running job can be paused")
-            if job.node is not None:
-                change_job(connection, job, "pause-requested", reason=reason)
-            else:  # its node is dead, or frozen: fence it
-                change_job(connection, job, "paused", reason=reason, node_id=None)
-                connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
-            return known_job(connection, name)
-
-    def resume_job(self, name: str) -> JobRecord:
-        """Let a job that is paused, or has failed, run again from its position. Raises: ConfigError in other states, or
-        when no living node matches it.
-        """
-        with self._transaction() as connection:
-            job = known_job(connection, name, locked=True)
-            if job.state not in RESTING:
-                hint = "; wait until it is paused" if job.state == "pause-requested" else ""
-                raise ConfigError(f"job '{name}' is {job.state}; only a paused or failed job can be resumed{hint}")
-            self._run_again(connection, job, "resumed")
-            return known_job(connection, name)
-
-    def _run_again(self, connection: sa.Connection, job: JobRecord, reason: str) -> None:
-        """Have the job, which rests, run from its position. Raises: ConfigError when no living node matches it."""
-        require_match(job.name, job.locality, alive_sessions(connection))
-        change_job(connection, job, "running", reason=reason, paused_for=None)
-        connection.execute(update(job.name).values(paused=None))
-
-    def cancel_job(self, name: str, reason: str, *, only: Collection[JobState] = tuple(FOLLOWING)) -> JobRecord:
-        """Have the job end for good; a node drops what it holds at its source. Raises: ConfigError after its end, or
-        when its state is not among *only*.
-        """
-        with self._transaction() as connection:
-            job = known_job(connection, name, locked=True)
-            if job.state not in only or "cancel-requested" not in FOLLOWING[job.state]:
-                raise ConfigError(f"job '{name}' is {job.state} and cannot be cancelled")
-            change_job(connection, job, "cancel-requested", reason=reason, finished=None)
-            return known_job(connection, name)
-
-    def redefine_job(
-        self,
-        name: str,
-        definition: Mapping[str, Any],
-        *,
-        before: Mapping[str, Any],
-        locality: Locality,
-        initial_scans: Mapping[str, bool],
-        why: str,
-    ) -> JobRecord:
-        """Give the job, which rests, another definition; *why* says in the history what has changed.
-
-        *before* is the definition that was changed, and *initial_scans* is as in `choose_initial_scans`. Raises:
-        ConfigError.
-        """
-        with self._transaction() as connection:
-            job = known_job(connection, name, locked=True)
-            if job.state not in RESTING:
-                raise ConfigError(f"job '{name}' is {job.state}; pause it first: `cdc pause {name}`")
-            stored = sa.select(CHANGEFEEDS.c.definition).where(CHANGEFEEDS.c.name == name)
-            if connection.execute(stored).scalar_one() != dump(before):
-                raise ConfigError(f"job '{name}' has been altered meanwhile; look at it, and repeat the command")
-            wanted = Pending(definition=definition, locality=locality, initial_scans=initial_scans, why=why)
-            self._define(connection, name, wanted)
-            return known_job(connection, name)
 
     def own_job(self, name: str, owner: str) -> JobRecord:
         """Give the job another owner. Raises: ConfigError when it is unknown."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -13,10 +14,12 @@ from cdc_core.errors import ConfigError
 from cdc_core.store.events import add_event
 from cdc_core.store.forgetting import forget
 from cdc_core.store.job_rows import change_job, known_job, of_job, record_event
-from cdc_core.store.job_values import FINISHED, RESTING, REVERTED, JobRecord, Pending
+from cdc_core.store.job_values import FOLLOWING, RESTING, REVERTED, JobRecord, JobState, Pending
 from cdc_core.store.jobs import Jobs
+from cdc_core.store.nodes import alive_sessions, require_match
 from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.values import dump, timestamp_of
+from cdc_core.store.verbs import RULES, Verb, require
 
 __all__ = ["Steering"]
 
@@ -24,17 +27,18 @@ __all__ = ["Steering"]
 class Steering(Jobs):
     """Each request is one transaction; nodes do the rest, whatever becomes of who asked.
 
-    Raises, everywhere: ConfigError when there is no such job, it has ended, or is to end; nothing is changed then.
+    Where what is asked for is so already, nothing is changed. Raises, everywhere: ConfigError when there is no such
+    job, or its state refuses the verb, see `RULES`; nothing is changed then.
     """
 
-    def rest_job(self, name: str, kind: Literal["pause", "stop"], reason: str) -> JobRecord:
+    def pause_job(self, name: str, reason: str, kind: Literal["pause", "stop"] = "pause") -> JobRecord:
         """Have the job paused, or stopped: that is paused with `paused_for` "stop". One that rests for an error is only
         changed to be stopped.
         """
         paused_for = "stop" if kind == "stop" else None
         with self._transaction() as connection:
-            job = _steered(connection, name)
-            if job.state in ("running", "waiting"):
+            job = _steered(connection, name, kind)
+            if job.state in RULES["pause"].does:
                 if job.node is not None:
                     change_job(connection, job, "pause-requested", reason=reason, paused_for=paused_for)
                 else:  # its node is dead, or frozen: fence it
@@ -49,12 +53,15 @@ class Steering(Jobs):
                 add_event(connection, "pause_requested", name, message=reason)
             return known_job(connection, name)
 
-    def go_on(self, name: str) -> JobRecord:
-        """Have the job run: at once, or when the pause is over that was asked for. Raises: also if no node matches."""
+    def resume_job(self, name: str) -> JobRecord:
+        """Have the job run from its position: at once, or when the pause is over that was asked for. Raises: also if no
+        node matches.
+        """
         with self._transaction() as connection:
-            job = _steered(connection, name)
+            job = _steered(connection, name, "resume")
             if job.state in RESTING:
-                self._run_again(connection, job, "resumed")
+                require_match(name, job.locality, alive_sessions(connection))
+                _run_again(connection, job, "resumed")
             elif job.state == "pause-requested" and job.paused_for != "restart":
                 connection.execute(of_job(name).values(paused_for="restart"))
                 record_event(connection, name, job.state, "resumed", None)
@@ -64,30 +71,47 @@ class Steering(Jobs):
     def restart_job(self, name: str, reason: str) -> JobRecord:
         """Have what runs of the job end with its step and begin anew; one that rests for an error runs again.
 
-        A job that someone has paused, or that no node runs, stays as it is.
+        A job that someone has paused, or that no node runs, stays as it is. Raises: also if no node matches.
         """
         with self._transaction() as connection:
-            job = _steered(connection, name)
+            job = _steered(connection, name, "restart")
             if job.state == "running" and job.node is not None:
                 change_job(connection, job, "pause-requested", reason=reason, paused_for="restart")
             elif job.rests_for_error:
-                self._run_again(connection, job, reason)
+                require_match(name, job.locality, alive_sessions(connection))
+                _run_again(connection, job, reason)
+            return known_job(connection, name)
+
+    def cancel_job(self, name: str, reason: str, *, only: Collection[JobState] = tuple(FOLLOWING)) -> JobRecord:
+        """Have the job end for good; a node drops what it holds at its source. Raises: also when its state is not among
+        *only*.
+        """
+        with self._transaction() as connection:
+            job = _steered(connection, name, "cancel")
+            if job.state not in only:
+                raise ConfigError(f"job '{name}' is {job.state} by now")
+            if job.state in RULES["cancel"].does:
+                change_job(connection, job, "cancel-requested", reason=reason, finished=None)
             return known_job(connection, name)
 
     def configure_job(self, name: str, wanted: Pending, *, before: Mapping[str, Any]) -> JobRecord:
         """Give the job another definition: at once, or when its node has finished the running step; then it goes on.
 
         A job that someone has paused stays so; one that rests for an error runs again, as Kafka Connect has it.
-        *before* is the definition that was changed, the pending one if there was one. Raises: also when that is not the
-        last one, or a changefeed that has begun cannot have *wanted*.
+        *before* is the definition that was changed, the pending one if there was one. What was chosen earlier about
+        scans of the tables that remain holds. Raises: also when *before* is not the last one, or a changefeed that has
+        begun cannot have *wanted*.
         """
         with self._transaction() as connection:
-            job = _steered(connection, name)
+            job = _steered(connection, name, "alter")
             mine = sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)
             row = connection.execute(mine).one()
             last = row.definition if job.pending is None else dump(job.pending.definition)
             if last != dump(before):
                 raise ConfigError(f"job '{name}' has been changed meanwhile; look at it, and repeat the request")
+            chosen = json.loads(row.initial_scans or "{}") if job.pending is None else job.pending.initial_scans
+            kept = {table: scan for table, scan in chosen.items() if table in wanted.definition["tables"]}
+            wanted = replace(wanted, initial_scans={**kept, **wanted.initial_scans})
             if job.state in RESTING or job.node is None:
                 if job.state not in RESTING:  # its node is dead, or frozen: fence it
                     connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
@@ -95,7 +119,7 @@ class Steering(Jobs):
                 connection.execute(of_job(name).values(pending=None))
                 self._define(connection, name, wanted)
                 if job.rests_for_error:
-                    self._run_again(connection, job, wanted.why)
+                    _run_again(connection, job, wanted.why)
                 return known_job(connection, name)
             if row.token is not None:
                 stored = json.loads(row.definition)
@@ -116,10 +140,13 @@ class Steering(Jobs):
             return job.state in REVERTED
 
 
-def _steered(connection: sa.Connection, name: str) -> JobRecord:
+def _steered(connection: sa.Connection, name: str, verb: Verb) -> JobRecord:
     job = known_job(connection, name, locked=True)
-    if job.state in FINISHED:
-        raise ConfigError(f"job '{name}' has ended ({job.state}): {job.reason or 'everything is delivered'}")
-    if job.state in ("cancel-requested", "reverting"):
-        raise ConfigError(f"job '{name}' is about to end ({job.state})")
+    require(job, verb)
     return job
+
+
+def _run_again(connection: sa.Connection, job: JobRecord, reason: str) -> None:
+    """Have the job, which rests, run from its position."""
+    change_job(connection, job, "running", reason=reason, paused_for=None)
+    connection.execute(update(job.name).values(paused=None))

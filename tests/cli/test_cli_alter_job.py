@@ -1,4 +1,4 @@
-"""`cdc alter` of a job: its definition in the store, while it is paused."""
+"""`cdc alter` of a job: its definition in the store."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.jobs import redefinition
 from cdc_core.locality import Locality
 from cdc_core.plugins.host import PluginHost
+from cdc_core.store.job_values import Pending
 from cdc_core.store.progress import ProgressStore, store_url
 
 Capture = pytest.CaptureFixture[str]
@@ -147,20 +148,44 @@ def test_of_two_alterations_at_a_time_one_is_refused(
 
     monkeypatch.setattr(redefinition, "check_job", check)
     assert main(["alter", "orders", "--set", "resolved=1s", "--store", store.url]) == 2
-    assert "job 'orders' has been altered meanwhile" in capsys.readouterr().err
+    assert "job 'orders' has been changed meanwhile" in capsys.readouterr().err
     assert "resolved" not in definition(store)["written"]["options"]
 
 
 def redefine(store: ProgressStore, to: dict[str, Any]) -> None:
-    store.redefine_job(
-        "orders", to, before=definition(store), locality=Locality(), initial_scans={}, why="somebody else"
-    )
+    wanted = Pending(definition=to, locality=Locality(), initial_scans={}, why="somebody else")
+    store.configure_job("orders", wanted, before=definition(store))
 
 
-def test_only_a_paused_job_is_altered(store: ProgressStore, capsys: Capture) -> None:
+def test_a_running_job_continues_with_the_changes_after_its_step(store: ProgressStore, capsys: Capture) -> None:
+    [one] = store.living_nodes()
     store.resume_job("orders")
-    assert main(["alter", "orders", "--set", "resolved=1s"]) == 2
-    assert "job 'orders' is running; pause it first: `cdc pause orders`" in capsys.readouterr().err
+    assert store.adopt("orders", one) is not None
+    before = definition(store)
+    capsys.readouterr()
+    for change in (["--add", "public.a", "--no-initial-scan"], ["--add", "public.b"], ["--set", "resolved=1s"]):
+        assert main(["alter", "orders", *change]) == 0
+        assert "; node one finishes the running step before that\n" in capsys.readouterr().out
+    assert definition(store) == before
+    assert store.settle("orders", one, "stopped") == "running"
+    assert definition(store)["tables"] == ["public.counter", "public.a", "public.b"]
+    assert definition(store)["written"]["options"]["resolved"] == "1s"
+    assert store.initial_scans("orders") == {"public.a": False}
+
+
+def test_a_job_that_an_error_has_stopped_runs_again_with_the_changes(store: ProgressStore, capsys: Capture) -> None:
+    [one] = store.living_nodes()
+    store.resume_job("orders")
+    assert store.adopt("orders", one) is not None
+    store.settle("orders", one, "failed", "the sink is full")
+    capsys.readouterr()
+    assert main(["alter", "orders", "--set", "sink=shelf://hall", "--set", "execution_locality=region=eu"]) == 0
+    assert capsys.readouterr().out.endswith(
+        "; no node that matches it is alive, and the first one that starts runs it\n"
+    )
+    job = store.find_job("orders")
+    assert job is not None
+    assert (job.state, str(job.locality)) == ("running", "region=eu")
 
 
 def test_tables_of_a_source_that_cannot_change_them_are_changed_before_the_job_begins(

@@ -14,6 +14,7 @@ from cdc_core.locality import Locality
 from cdc_core.store import events
 from cdc_core.store.event_values import KINDS
 from cdc_core.store.events import EventTail
+from cdc_core.store.job_values import Pending
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.tables import EVENTS
 from cdc_core.store.values import moment_text
@@ -88,10 +89,8 @@ def test_a_job_s_states_and_moves_are_told_with_the_nodes(store: ProgressStore) 
     store.pause_job("orders", "asked for by ann")
     store.settle("orders", one, "stopped")
     altered = {**DEFINITION, "format": "avro"}
-    nothing: dict[str, bool] = {}
-    store.redefine_job(
-        "orders", altered, before=DEFINITION, locality=Locality(), initial_scans=nothing, why="format is avro now"
-    )
+    wanted = Pending(definition=altered, locality=Locality(), initial_scans={}, why="format is avro now")
+    store.configure_job("orders", wanted, before=DEFINITION)
     store.own_job("orders", "bob")
     store.resume_job("orders")
     store.cancel_job("orders", "asked for by bob")

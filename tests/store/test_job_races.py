@@ -17,6 +17,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
 from cdc_core.store import changefeeds, events
 from cdc_core.store.job_tables import NODES, DatabaseNow
+from cdc_core.store.job_values import Pending
 from cdc_core.store.progress import ProgressStore
 
 ALTERED = DEFINITION | {"tables": ["public.orders"]}
@@ -113,9 +114,8 @@ def test_a_node_that_was_overtaken_does_not_undo_an_alteration(
 
     def alter(store: ProgressStore) -> None:
         store.pause_job("orders", "to alter it")
-        store.redefine_job(
-            "orders", ALTERED, before=DEFINITION, locality=Locality(), initial_scans={}, why="dropped users"
-        )
+        wanted = Pending(definition=ALTERED, locality=Locality(), initial_scans={}, why="dropped users")
+        store.configure_job("orders", wanted, before=DEFINITION)
 
     late = threading.Thread(target=start_late, name="frozen")
     late.start()

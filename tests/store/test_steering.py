@@ -68,19 +68,20 @@ def test_a_pause_that_comes_after_a_restart_holds(store: ProgressStore, one: Nod
 
 
 def test_a_resume_that_comes_before_the_pause_is_over_holds(store: ProgressStore, one: NodeRecord) -> None:
-    store.pause_job("orders", "maintenance")
-    store.go_on("orders")
+    for _ in range(2):
+        store.pause_job("orders", "maintenance")
+        store.resume_job("orders")
     assert store.settle("orders", one, "stopped") == "running"
 
 
 def test_stop_and_pause_replace_each_other_and_resume_ends_both(store: ProgressStore, one: NodeRecord) -> None:
-    store.rest_job("orders", "stop", "stop")
+    store.pause_job("orders", "stop", "stop")
     assert store.settle("orders", one, "stopped") == "paused"
     assert look(store) == ("paused", "stop")
-    store.rest_job("orders", "pause", "pause")
+    store.pause_job("orders", "pause")
     assert look(store) == ("paused", None)
-    store.rest_job("orders", "stop", "stop")
-    assert store.go_on("orders").state == "running"
+    store.pause_job("orders", "stop", "stop")
+    assert store.resume_job("orders").state == "running"
     assert look(store) == ("running", None)
 
 
@@ -88,12 +89,12 @@ def test_a_job_without_a_living_node_is_paused_at_once_and_its_node_is_fenced(
     store: ProgressStore, one: NodeRecord
 ) -> None:
     die(store, one)
-    job = store.rest_job("orders", "stop", "stop")
+    job = store.pause_job("orders", "stop", "stop")
     assert (job.state, job.epoch) == ("paused", 2)
 
 
 def test_an_error_does_not_undo_a_stop(store: ProgressStore, one: NodeRecord) -> None:
-    store.rest_job("orders", "stop", "stop")
+    store.pause_job("orders", "stop", "stop")
     assert store.settle("orders", one, "paused", "the sink refuses") == "paused"
     assert look(store) == ("paused", "stop")
 
@@ -105,7 +106,7 @@ def test_a_pause_in_place_of_a_restart_is_told(store: ProgressStore, one: NodeRe
 
 
 def test_a_new_definition_of_a_job_that_is_to_pause_fences_a_frozen_node(store: ProgressStore, one: NodeRecord) -> None:
-    store.rest_job("orders", "pause", "maintenance")
+    store.pause_job("orders", "maintenance")
     die(store, one)
     job = store.configure_job("orders", wider(), before=DEFINITION)
     assert (job.state, job.epoch, tables(store)) == ("pause-requested", 2, WIDER["tables"])
@@ -130,7 +131,7 @@ def test_a_new_definition_waits_for_the_running_step(store: ProgressStore, one: 
 
 @pytest.mark.parametrize("kind", ["pause", "stop"])
 def test_a_new_definition_does_not_undo_a_pause(store: ProgressStore, one: NodeRecord, kind: str) -> None:
-    store.rest_job("orders", kind, "maintenance")  # type: ignore[arg-type]
+    store.pause_job("orders", "maintenance", kind)  # type: ignore[arg-type]
     store.configure_job("orders", wider(), before=DEFINITION)
     assert store.settle("orders", one, "stopped") == "paused"
     assert tables(store) == WIDER["tables"]
@@ -144,7 +145,7 @@ def test_a_pause_hides_no_error_and_a_restart_ends_it(
     store: ProgressStore, one: NodeRecord, rests: Literal["paused", "failed"]
 ) -> None:
     store.settle("orders", one, rests, "the sink refuses")
-    job = store.rest_job("orders", "pause", "pause")
+    job = store.pause_job("orders", "pause")
     assert (job.state, job.rests_for_error, job.reason) == (rests, True, "the sink refuses")
     assert store.restart_job("orders", "restart").state == "running"
     assert look(store) == ("running", None)
@@ -192,8 +193,8 @@ def test_a_job_may_be_created_paused(store: ProgressStore, one: NodeRecord) -> N
 def test_a_job_that_has_ended_or_is_to_end_takes_no_request(store: ProgressStore, one: NodeRecord) -> None:
     store.cancel_job("orders", "over")
     requests: list[Callable[[], JobRecord]] = [
-        lambda: store.rest_job("orders", "pause", ""),
-        lambda: store.go_on("orders"),
+        lambda: store.pause_job("orders", ""),
+        lambda: store.resume_job("orders"),
         lambda: store.restart_job("orders", ""),
         lambda: store.configure_job("orders", wider(), before=DEFINITION),
     ]
@@ -204,6 +205,6 @@ def test_a_job_that_has_ended_or_is_to_end_takes_no_request(store: ProgressStore
     store.settle("orders", one, "stopped")
     store.settle("orders", one, "reverted")
     with pytest.raises(ConfigError, match=r"has ended \(canceled\)"):
-        store.go_on("orders")
+        store.resume_job("orders")
     assert store.forget_ended_job("orders")
     assert store.find_job("orders") is None

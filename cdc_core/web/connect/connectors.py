@@ -198,7 +198,7 @@ def _configure(
     wanted = Pending(
         definition=after.definition(),
         locality=locality_of(after),
-        initial_scans={table: scan for table, scan in store.initial_scans(name).items() if table in after.tables},
+        initial_scans={},
         why=asked_by(request, "a new configuration"),
     )
     try:

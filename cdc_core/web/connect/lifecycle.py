@@ -15,8 +15,6 @@ from cdc_core.web.requests import asked_by, flag, name_of
 
 __all__ = ["pause", "restart", "restart_task", "resume", "status", "stop", "task_status", "tasks"]
 
-_RESTARTABLE = ("RUNNING", "FAILED", "RESTARTING")
-
 
 def status(request: Request) -> Response:
     found = find_connector(deployment_of(request), name_of(request), missing="No status found for connector {}")
@@ -28,13 +26,13 @@ def restart(request: Request) -> Response:
     name = name_of(request)
     connector = find_connector(deployment_of(request), name, missing="Unknown connector: {}")
     with_tasks, only_failed = flag(request, "includeTasks"), flag(request, "onlyFailed")
-    state = connector.state
-    restarts = state == "FAILED" if only_failed else state in _RESTARTABLE
-    if restarts:
+    failed = connector.state == "FAILED"
+    if failed or not only_failed:
         _restart(request, connector)
     if not with_tasks and not only_failed:
         return Response(status_code=204)
-    shown = "RESTARTING" if restarts else None
+    running = connector.state in ("RUNNING", "RESTARTING")
+    shown = "RESTARTING" if failed or (running and not only_failed) else None
     return JSONResponse(connector.status(connector=shown, task=shown if with_tasks else None), status_code=202)
 
 
@@ -50,7 +48,7 @@ def resume(request: Request) -> Response:
     deployment, name = deployment_of(request), name_of(request)
     find_connector(deployment, name, missing="Unknown connector {}")
     try:
-        deployment.store.go_on(name)
+        deployment.store.resume_job(name)
     except ConfigError as error:
         raise Refusal(409, str(error)) from error
     return Response(status_code=202)
@@ -80,18 +78,15 @@ def restart_task(request: Request) -> Response:
     connector = find_connector(deployment_of(request), name, missing="Unknown connector: {}")
     if task != "0" or not connector.has_task:
         raise Refusal(404, f"Unknown task: {name}-{task}")
-    if connector.state in _RESTARTABLE:
-        _restart(request, connector)
+    _restart(request, connector)
     return Response(status_code=204)
 
 
 def _rest(request: Request, kind: Literal["pause", "stop"], answer: int) -> Response:
     deployment, name = deployment_of(request), name_of(request)
-    connector = find_connector(deployment, name, missing="Unknown connector {}")
-    if connector.job.state == "succeeded":
-        return Response(status_code=answer)
+    find_connector(deployment, name, missing="Unknown connector {}")
     try:
-        deployment.store.rest_job(name, kind, asked_by(request, kind))
+        deployment.store.pause_job(name, asked_by(request, kind), kind)
     except ConfigError as error:
         raise Refusal(409, str(error)) from error
     return Response(status_code=answer)

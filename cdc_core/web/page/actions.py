@@ -18,7 +18,7 @@ from cdc_core.web.page.site import site_of
 __all__ = ["ask_to_drain", "asking", "doing", "drain"]
 
 _ASKED: dict[str, Callable[[ProgressStore, str, str], object]] = {
-    "pause": lambda store, name, reason: store.rest_job(name, "pause", reason),
+    "pause": lambda store, name, reason: store.pause_job(name, reason),
     "resume": lambda store, name, _reason: _resume(store, name),
     "restart": lambda store, name, reason: store.restart_job(name, reason),
     "cancel": lambda store, name, reason: store.cancel_job(name, reason),
@@ -68,7 +68,7 @@ def drain(request: Request) -> Response:
 
 def _resume(store: ProgressStore, name: str) -> None:
     if store.find_job(name) is not None:
-        store.go_on(name)
+        store.resume_job(name)
     elif not store.resume(name):
         raise ConfigError(f"changefeed '{name}' is not paused")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from cdc_core.store.reports import Report
+from cdc_core.store.verbs import RULES, Verb
 
 __all__ = ["ACTIONS", "Tone", "actions_of", "note_of", "tone_of"]
 
@@ -28,17 +29,8 @@ _TONES: dict[str, Tone] = {
     "succeeded": "rest",
     "complete": "rest",
 }
-ACTIONS = ("pause", "resume", "restart", "cancel")
+ACTIONS: tuple[Verb, ...] = ("pause", "resume", "restart", "cancel")
 """What people may ask for, in the order of the buttons."""
-_POSSIBLE: dict[str, tuple[str, ...]] = {
-    "running": ("pause", "restart", "cancel"),
-    "retrying": ("pause", "restart", "cancel"),
-    "pause-requested": ("resume", "cancel"),
-    "paused": ("resume", "cancel"),
-    "failed": ("resume", "cancel"),
-    "waiting": ("pause", "cancel"),
-    "revert-failed": ("cancel",),
-}
 
 
 def tone_of(report: Report) -> Tone:
@@ -51,7 +43,7 @@ def actions_of(report: Report) -> tuple[str, ...]:
     """Return what may be asked for now. Only jobs can be steered, except that any paused changefeed can be resumed."""
     if report.job is None:
         return ("resume",) if report.known.paused is not None else ()
-    return _POSSIBLE.get(report.state, ())
+    return tuple(action for action in ACTIONS if report.job.job.state in RULES[action].does)
 
 
 def note_of(report: Report) -> str:

@@ -12,8 +12,8 @@ from starlette.responses import JSONResponse, Response
 from cdc_core.delivery.replay import Replay, waiting_rows
 from cdc_core.engine.replay import replay
 from cdc_core.errors import CdcError, ConfigError, FencedError
-from cdc_core.store.job_values import FINISHED, RESTING
 from cdc_core.store.values import DeadLetter
+from cdc_core.store.verbs import require
 from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Refusal
 from cdc_core.web.requests import json_object, name_of, number
@@ -79,8 +79,11 @@ def _require_job(deployment: Deployment, name: str, *, to_replay: bool = False) 
     job = deployment.store.find_job(name)
     if job is None:
         raise Refusal(404, f"there is no job '{name}'")
-    if to_replay and job.state not in FINISHED | RESTING:
-        raise Refusal(409, f"job '{name}' is {job.state}; pause it before you send its dead letters again")
+    if to_replay:
+        try:
+            require(job, "replay")
+        except ConfigError as error:
+            raise Refusal(409, str(error)) from error
     return job.epoch
 
 

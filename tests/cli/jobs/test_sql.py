@@ -71,7 +71,7 @@ def test_jobs_are_paused_resumed_canceled_and_given_away(store: ProgressStore, c
         "job_id,status\norders,cancel-requested\nusers,cancel-requested\n"
     )
     assert refused(capsys, "sql", "RESUME JOB orders") == (
-        "job 'orders' is cancel-requested; only a paused or failed job can be resumed"
+        "job 'orders' is about to end (cancel-requested); wait until it has ended"
     )
 
 
@@ -103,7 +103,7 @@ def paused(store: ProgressStore, create: str, capsys: Capture, *, begun: bool) -
         ended(store, "stopped")
 
 
-def test_a_paused_job_is_altered_as_by_cdc_alter(store: ProgressStore, create: str, capsys: Capture) -> None:
+def test_a_job_is_altered_as_by_cdc_alter(store: ProgressStore, create: str, file: Path, capsys: Capture) -> None:
     paused(store, create, capsys, begun=True)
     change = "ADD public.a WITH initial_scan = 'yes' ADD public.b DROP public.counter SET resolved = '10s', diff"
     assert main(["sql", "--format", "json", f"ALTER CHANGEFEED orders {change}, sink = 'shelf://hall'"]) == 0
@@ -124,9 +124,18 @@ def test_a_paused_job_is_altered_as_by_cdc_alter(store: ProgressStore, create: s
     }.items():
         assert told in refused(capsys, "sql", f"ALTER CHANGEFEED orders {text}")
     store.resume_job("orders")
-    assert refused(capsys, "sql", "ALTER CHANGEFEED orders SET diff") == (
-        "job 'orders' is running; pause it first: PAUSE JOB 'orders'"
+    one = next(each for each in store.living_nodes())
+    assert store.adopt("orders", one) is not None
+    for change in ("SET diff", "ADD public.c"):  # the second one is of what the first one has asked for
+        assert main(["sql", "--format", "json", f"ALTER CHANGEFEED orders {change}"]) == 0
+        printed = capsys.readouterr()
+        assert "node one finishes the running step before that" in printed.err
+    assert json.loads(printed.out)["job_description"] == (
+        "CREATE CHANGEFEED FOR TABLE public.b, public.c INTO 'shelf://hall' WITH"
+        f" control = '{file.parent}', diff = 'true', resolved = '10s'"
     )
+    assert store.settle("orders", one, "stopped") == "running"
+    assert store.initial_scans("orders") == {"public.b": False, "public.c": False}
 
 
 def test_tables_that_are_added_before_the_job_begins_are_scanned_as_all_others(
@@ -201,11 +210,11 @@ def test_the_statements_of_a_file_are_read_before_the_first_one_is_executed(
     assert "statement, line 2, column 7: JOB is missing" in capsys.readouterr().err
     assert main(["sql", "SHOW JOBS"]) == 2
     assert "there is no progress store" in capsys.readouterr().err
-    script.write_text(f"-- a job\n{create};\nRESUME JOB counter;\nPAUSE JOB counter;")
+    script.write_text(f"-- a job\n{create};\nRESUME JOB counte;\nPAUSE JOB counter;")
     assert main(["sql", "-f", str(script), "--source", "paper://desk/db"]) == 2
     told = capsys.readouterr().err
     assert "the statement of line 3 failed, and those after it were not executed" in told
-    assert "job 'counter' is running; only a paused or failed job can be resumed" in told
+    assert "there is no job 'counte'; did you mean 'counter'?" in told
     [job] = store.jobs()
     assert job.state == "running"
 

@@ -19,10 +19,8 @@ Capture = pytest.CaptureFixture[str]
 def test_a_job_is_paused_resumed_and_canceled(store: ProgressStore, capsys: Capture) -> None:
     one = created(store)
     assert done(capsys, "pause", "orders", "--reason", "maintenance") == "job 'orders': node one will pause it\n"
-    assert refused(capsys, "resume", "orders") == (
-        "job 'orders' is pause-requested; only a paused or failed job can be resumed; wait until it is paused"
-    )
     ended(store, "stopped")
+    assert done(capsys, "pause", "orders", "--wait") == "job 'orders' is paused\n"
     assert done(capsys, "resume", "orders") == "job 'orders' is resumed; a node will adopt it\n"
     assert as_json(capsys, "pause", "orders")["reason"] == "asked for by ann"
     store.resume_job("orders")
@@ -30,7 +28,10 @@ def test_a_job_is_paused_resumed_and_canceled(store: ProgressStore, capsys: Capt
     assert done(capsys, "cancel", "orders", "--yes") == "job 'orders': node one will cancel it\n"
     ended(store, "stopped")
     ended(store, "reverted")
-    assert refused(capsys, "cancel", "orders", "--yes") == "job 'orders' is canceled and cannot be cancelled"
+    assert done(capsys, "cancel", "orders", "--yes", "--wait") == "job 'orders' is canceled\n"
+    assert (
+        refused(capsys, "pause", "orders") == "job 'orders' has ended (canceled): asked for by ann; create another job"
+    )
     assert [event.reason for event in store.job_events("orders")][2:6] == [
         "maintenance",
         "maintenance",
@@ -118,7 +119,8 @@ def test_a_finished_job_is_dropped_and_any_other_canceled(store: ProgressStore, 
     store.cancel_job("orders", "no longer needed")
     store.settle("orders", one, "stopped")
     store.settle("orders", one, "not reverted", "no route to db:5432")
-    assert "try again with `cdc cancel orders`, or use --forget-only" in refused(capsys, "drop", "orders", "--yes")
+    remedy = "try again with `cdc cancel orders`, or forget it with `cdc drop orders --forget-only`"
+    assert refused(capsys, "drop", "orders", "--yes").endswith(f"no route to db:5432; {remedy}")
     store.cancel_job("orders", "again")
     store.adopt("orders", one)
     store.settle("orders", one, "stopped")
@@ -140,7 +142,7 @@ def test_a_job_is_rescanned_while_it_can_run(
     assert store.adopt("orders", one) is not None
     ended(store, "succeeded")
     assert refused(capsys, "rescan", "orders", "--all") == (
-        "job 'orders' is succeeded; it has ended; create another job"
+        "job 'orders' has ended (succeeded): everything is delivered; create another job"
     )
 
 

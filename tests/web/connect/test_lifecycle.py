@@ -110,11 +110,7 @@ def test_what_is_deleted_is_gone_for_clients_and_its_name_is_free_when_the_sourc
 def test_of_two_that_delete_the_same_one_is_told_404(
     rest: Rest, control: Path, one: NodeRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cancel, forget = rest.store.cancel_job, rest.store.forget_ended_job
-    monkeypatch.setattr(rest.store, "cancel_job", lambda *given: (cancel(*given), cancel(*given)))
-    rest.create("orders", config(control))
-    rest.ask("DELETE", "/connectors/orders", status=404)
-    monkeypatch.setattr(rest.store, "cancel_job", cancel)
+    forget = rest.store.forget_ended_job
     monkeypatch.setattr(rest.store, "forget_ended_job", lambda name: forget(name) and forget(name))
     rest.create("carts", config(control))
     rest.ended(one, "carts")
