@@ -5,12 +5,14 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
 
 import click
 
 from cdc_core.cli.query_check import plans_of
 from cdc_core.cli.run import located, resolved
-from cdc_core.cli.session import FILE, CliSession, debug_option
+from cdc_core.cli.session import FILE, CliSession, debug_option, json_option
 from cdc_core.cli.stored import store_option
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
@@ -28,10 +30,11 @@ _Sections = Sequence[tuple[str, Sequence[str]]]
 @click.command
 @click.argument("file", metavar="FILE", type=FILE)
 @click.argument("name", required=False)
+@json_option
 @store_option
 @debug_option
 @click.pass_obj
-def explain(session: CliSession, file: str, name: str | None, store: str | None) -> int:
+def explain(session: CliSession, file: str, name: str | None, as_json: bool, store: str | None) -> int:
     """Show what the query of changefeed NAME in FILE needs of its source, and the plan of Spark's optimizer.
 
     Lists the columns that a scan has to read, the comparisons that the source can evaluate, what of the condition is
@@ -43,29 +46,53 @@ def explain(session: CliSession, file: str, name: str | None, store: str | None)
         raise ConfigError(
             f"changefeed '{feed.name}' has no query to explain: it delivers whole rows of {', '.join(feed.tables)}"
         )
+    if as_json:
+        session.echo_json([each.to_json() for each in _explanations(feed)])
+        return 0
     for line in explained(feed):
         click.echo(line)
     return 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Explanation:
+    """What is delivered of one table, and why. Of a table with whole rows there are no sections and no plans."""
+
+    table: TableName
+    title: str
+    whole_rows: bool = False
+    sections: _Sections = ()
+    plans: Sequence[str] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        sections = [{"title": title, "lines": list(lines)} for title, lines in self.sections]
+        return {"table": str(self.table), "whole_rows": self.whole_rows, "sections": sections, "plans": [*self.plans]}
+
+
 def explained(feed: ResolvedChangefeed) -> Iterator[str]:
     """Yield what `cdc explain` prints of a changefeed with a query. Raises: as `Rangefeed.check`; ConfigError."""
+    for each in _explanations(feed):
+        yield f"changefeed '{feed.name}', {each.title}{': whole rows' if each.whole_rows else ''}"
+        for title, lines in each.sections:
+            yield f"  {title}"
+            for line in lines:
+                yield f"    {line}"
+        for plan in each.plans:
+            yield f"  plan of Spark's optimizer\n{textwrap.indent(plan, '    ')}"
+
+
+def _explanations(feed: ResolvedChangefeed) -> Iterator[_Explanation]:
     queries = feed.queries()
     schemas, of_source = _checked(feed)
     plans = plans_of(feed, schemas)
     for schema in schemas:
         query = queries.query_of(schema)
         if query is None:
-            yield f"changefeed '{feed.name}', table {schema.name}: whole rows"
+            yield _Explanation(table=schema.name, title=f"table {schema.name}", whole_rows=True)
             continue
-        what = f"query of {query.table}" if feed.query is not None else f"table {schema.name}"
-        yield f"changefeed '{feed.name}', {what}"
-        for title, lines in (*_needs(feed, query, schema), *of_source[schema.name]):
-            yield f"  {title}"
-            for line in lines:
-                yield f"    {line}"
-        for plan in plans.get(schema.name, ()):
-            yield f"  plan of Spark's optimizer\n{textwrap.indent(plan, '    ')}"
+        title = f"query of {query.table}" if feed.query is not None else f"table {schema.name}"
+        sections = [*_needs(feed, query, schema), *of_source[schema.name]]
+        yield _Explanation(table=schema.name, title=title, sections=sections, plans=plans.get(schema.name, ()))
 
 
 def _checked(feed: ResolvedChangefeed) -> tuple[list[TableSchema], Mapping[TableName, _Sections]]:

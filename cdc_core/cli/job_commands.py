@@ -15,7 +15,7 @@ from typing import TypeVar
 import click
 
 from cdc_core.cli.run import is_file, state_of
-from cdc_core.cli.session import CliSession
+from cdc_core.cli.session import CliSession, json_option
 from cdc_core.cli.stored import require_known, require_store
 from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.masking import secret_forms, uri_secrets
@@ -52,7 +52,6 @@ job_store_option = click.option(
     envvar=_VARIABLE,
     help=f"The store of the jobs, the one that the nodes have. Default: the environment variable {_VARIABLE}.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
 wait_option = click.option("--wait", is_flag=True, help="Return when it is done, not when it is requested.")
 
 

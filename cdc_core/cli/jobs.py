@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 
 import click
@@ -36,7 +35,7 @@ def jobs(session: CliSession, everything: bool, as_json: bool, store: str | None
         shown = [each for each in found if everything or not _is_old(each)]
         if as_json:
             for each in shown:
-                click.echo(session.masked(json.dumps(each.to_json())))
+                session.echo_json(each.to_json())
         elif shown:
             echo_table(session, [_HEADING, *map(_row, shown)])
         else:

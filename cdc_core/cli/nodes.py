@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -33,7 +32,7 @@ def nodes(session: CliSession, as_json: bool, store: str | None) -> int:
         listed = [node_values(node, jobs, now=now) for node in found]
         if as_json:
             for each in listed:
-                click.echo(session.masked(json.dumps(each)))
+                session.echo_json(each)
             return 0
         if not listed:
             click.echo(f"no node has joined the store {opened.shown}; start one with `cdc node`")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -11,20 +10,9 @@ from click.shell_completion import CompletionItem
 
 from cdc_core.cli.lazy_commands import LazyCommands
 from cdc_core.errors import CdcError, PluginConflictError, PluginLoadError
-from cdc_core.plugins.entry_points import COMMANDS, Published, published
+from cdc_core.plugins.entry_points import COMMANDS, Listing, Published, published
 
-__all__ = ["CommandListing", "Commands"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandListing:
-    """One published command for people."""
-
-    name: str
-    distribution: str
-    version: str
-    summary: str
-    problem: str
+__all__ = ["Commands"]
 
 
 class Commands(click.Group):
@@ -70,7 +58,7 @@ class Commands(click.Group):
         claims = published(COMMANDS).get(cmd_name)
         return None if claims is None else _loaded(claims[0])
 
-    def listing(self) -> list[CommandListing]:
+    def listing(self) -> list[Listing]:
         """Return every published command with where it comes from and what is wrong with it."""
         return [
             _listing(claim, taken=name in self.commands)
@@ -116,13 +104,15 @@ def _stand_in(name: str, problem: str, error: CdcError) -> click.Command:
     return command
 
 
-def _listing(claim: Published, *, taken: bool) -> CommandListing:
+def _listing(claim: Published, *, taken: bool) -> Listing:
     command = _loaded(claim)
     problem = command.problem if isinstance(command, _StandIn) else ""
     if taken:
         problem = f"'{claim.name}' is a built-in command and cannot be replaced"
-    return CommandListing(
+    return Listing(
+        kind="command",
         name=claim.name,
+        schemes=(),
         distribution=claim.distribution,
         version=claim.version,
         summary=command.get_short_help_str(limit=100),

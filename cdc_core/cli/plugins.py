@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import click
 
 from cdc_core.cli.plugin_commands import Commands
-from cdc_core.cli.session import debug_option
+from cdc_core.cli.session import CliSession, debug_option, json_option
 from cdc_core.cli.tables import echo_table
 from cdc_core.config.changefeed import ChangefeedOptions
 from cdc_core.errors import ConfigError, PluginLoadError
@@ -22,35 +23,43 @@ __all__ = ["demo", "options", "plugins"]
 
 
 @click.command
+@json_option
 @debug_option
 @click.pass_context
-def plugins(context: click.Context) -> None:
+def plugins(context: click.Context, as_json: bool) -> None:
     """List the installed sources (rangefeeds), encoders, sinks, functions of queries, and commands.
 
     Each has its distribution, its version, and its problem if there is one.
     """
-    rows = [("KIND", "NAME", "SCHEMES", "DISTRIBUTION", "VERSION", "SUMMARY")]
-    for listed in PluginHost.load().listing():
-        summary = f"PROBLEM: {listed.problem}" if listed.problem else listed.summary
-        schemes = ",".join(listed.schemes) or "-"
-        rows.append((listed.kind or "-", listed.name, schemes, listed.distribution, listed.version, summary))
     root = context.find_root().command
-    for command in root.listing() if isinstance(root, Commands) else ():
-        summary = f"PROBLEM: {command.problem}" if command.problem else command.summary
-        rows.append(("command", command.name, "-", command.distribution, command.version, summary))
+    found = [*PluginHost.load().listing(), *(root.listing() if isinstance(root, Commands) else ())]
+    if as_json:
+        context.obj.echo_json([asdict(each) for each in found])
+        return
+    rows = [("KIND", "NAME", "SCHEMES", "DISTRIBUTION", "VERSION", "SUMMARY")]
+    for each in found:
+        summary = f"PROBLEM: {each.problem}" if each.problem else each.summary
+        schemes = ",".join(each.schemes) or "-"
+        rows.append((each.kind or "-", each.name, schemes, each.distribution, each.version, summary))
     echo_table(context.obj, rows)
 
 
 @click.command
 @click.argument("kind", type=click.Choice(["changefeed", "source", "rangefeed", "encoder", "sink"]))
 @click.argument("name", required=False)
+@json_option
 @debug_option
-def options(kind: str, name: str | None) -> None:
+@click.pass_obj
+def options(session: CliSession, kind: str, name: str | None, as_json: bool) -> None:
     """Explain the options of one component, such as `cdc options sink cloudstorage` or `cdc options changefeed`.
 
     Write them in the table [changefeed.NAME.options]. Those of a sink may also be parameters of its URI.
     """
-    for line in _explained(describe(_options_class("rangefeed" if kind == "source" else kind, name))):
+    found = describe(_options_class("rangefeed" if kind == "source" else kind, name))
+    if as_json:
+        session.echo_json([asdict(each) for each in found])
+        return
+    for line in _explained(found):
         click.echo(line)
 
 

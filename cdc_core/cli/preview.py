@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import asdict, replace
 
 import click
 
 from cdc_core.cli.run import located, resolved
-from cdc_core.cli.session import FILE, CliSession, debug_option
+from cdc_core.cli.session import FILE, CliSession, debug_option, json_option
 from cdc_core.cli.stored import store_option
 from cdc_core.options import counted
 from cdc_core.watching.preview import Previewed
@@ -26,10 +27,13 @@ __all__ = ["preview"]
     default=False,
     help="Show the next changes, or rows that the tables hold. Default: --from-scan.",
 )
+@json_option
 @store_option
 @debug_option
 @click.pass_obj
-def preview(session: CliSession, file: str, name: str | None, rows: int, live: bool, store: str | None) -> int:
+def preview(
+    session: CliSession, file: str, name: str | None, rows: int, live: bool, as_json: bool, store: str | None
+) -> int:
     """Show the messages that the changefeed NAME in FILE would send, as its sink would get them.
 
     Connects to the source, and to a schema registry to look up ids, but not to the sink. Sends nothing, saves nothing,
@@ -38,22 +42,33 @@ def preview(session: CliSession, file: str, name: str | None, rows: int, live: b
     """
     session.start_logging(quiet=True)
     feed = resolved(session, located(session, file, name, store=store)[0])
-    shown = refused = 0
+    found = []
     with closing(previewed(feed, rows=rows, live=live)) as messages:
         for message in messages:
-            shown, refused = shown + (message.error is None), refused + (message.error is not None)
-            click.echo("\n".join(_lines(session, message, format_=feed.encoder.name)))
-    errors = f", {counted(refused, 'row')} refused" if refused else ""
-    click.echo(f"{counted(shown, 'message')}{errors}; nothing was sent")
+            found.append(_masked(session, message))
+            if not as_json:
+                click.echo("\n".join(_lines(found[-1], format_=feed.encoder.name)))
+    refused = sum(message.error is not None for message in found)
+    if as_json:
+        click.echo(json.dumps([asdict(message) for message in found], ensure_ascii=False))
+    else:
+        errors = f", {counted(refused, 'row')} refused" if refused else ""
+        click.echo(f"{counted(len(found) - refused, 'message')}{errors}; nothing was sent")
     return 1 if refused else 0
 
 
-def _lines(session: CliSession, message: Previewed, *, format_: str) -> list[str]:
-    topic, key = session.masked(message.topic), "NULL" if message.key is None else message.key
-    lines = [f"topic {topic}, key {key}" if topic else f"key {key}"]
+def _masked(session: CliSession, message: Previewed) -> Previewed:
+    """Return *message* without the changefeed's secrets. Key and value are the row's, and stay."""
+    masked = session.masked_texts
+    return replace(message, topic=masked(message.topic), headers=masked(message.headers), error=masked(message.error))
+
+
+def _lines(message: Previewed, *, format_: str) -> list[str]:
+    key = "NULL" if message.key is None else message.key
+    lines = [f"topic {message.topic}, key {key}" if message.topic else f"key {key}"]
     if message.error is not None:
-        return [*lines, f"  error: {session.masked(message.error)}"]
+        return [*lines, f"  error: {message.error}"]
     if message.headers:
-        lines.append(f"  headers: {session.masked(json.dumps(dict(message.headers), ensure_ascii=False))}")
+        lines.append(f"  headers: {json.dumps(message.headers, ensure_ascii=False)}")
     how = f" (decoded from {format_})" if message.decoded else ""
     return [*lines, f"  value{how}: {'NULL' if message.value is None else message.value}"]

@@ -10,12 +10,13 @@ from typing import Any
 
 import click
 
+from cdc_core.cli.check_report import CheckReport
 from cdc_core.cli.locality import locality_option
 from cdc_core.cli.metrics import metrics_option, serving_metrics
 from cdc_core.cli.notes import notes_of
 from cdc_core.cli.otlp import exporting_metrics, otlp_option
 from cdc_core.cli.query_check import selected
-from cdc_core.cli.session import FILE, CliSession, debug_option, log_format_option
+from cdc_core.cli.session import FILE, CliSession, debug_option, json_option, log_format_option
 from cdc_core.cli.stored import require_one_name, state_option, store_option, stored_changefeed, warn_of_other_plugins
 from cdc_core.cli.supervised import supervise
 from cdc_core.config.changefeed import Changefeed
@@ -127,18 +128,24 @@ def run(
 @click.command
 @click.argument("file", metavar="FILE", type=FILE)
 @click.argument("name", required=False)
+@json_option
 @store_option
 @locality_option
 @debug_option
 @click.pass_obj
-def check(session: CliSession, file: str, name: str | None, store: str | None, locality: Locality) -> int:
+def check(
+    session: CliSession, file: str, name: str | None, as_json: bool, store: str | None, locality: Locality
+) -> int:
     """Check the changefeed NAME in FILE: plugins, options, the source and the sink. Changes nothing.
 
     Without NAME, check all changefeeds of the file. Prints one line for each part, and notes about what you should
-    know although nothing is wrong. The exit status is 2 when a check fails.
+    know although nothing is wrong. The exit status is 2 when a check fails, also with --json.
     """
     found = [located(session, file, each, store=store) for each in names_in(file, name, store)]
-    return max([_check(session, resolved(session, changefeed), locality) for changefeed, *_ in found])
+    reports = [_check(session, resolved(session, changefeed), locality, as_json=as_json) for changefeed, *_ in found]
+    if as_json:
+        session.echo_json([report.to_json() for report in reports])
+    return max(report.status for report in reports)
 
 
 def _require_no_jobs(url: str, names: Sequence[str]) -> None:
@@ -150,9 +157,8 @@ def _require_no_jobs(url: str, names: Sequence[str]) -> None:
                 store.require_no_job(name)
 
 
-def _check(session: CliSession, feed: ResolvedChangefeed, here: Locality) -> int:
-    """Check a changefeed, print what was found and return the exit status."""
-    click.echo(f"changefeed '{feed.name}'")
+def _check(session: CliSession, feed: ResolvedChangefeed, here: Locality, *, as_json: bool) -> CheckReport:
+    """Check a changefeed and return what was found; print it at once unless *as_json*."""
     schemas: list[TableSchema] = []
     parts: list[tuple[str, Component[Any] | None, str, Callable[[], str | None]]] = [
         ("source", feed.rangefeed, feed.shown_source, lambda: _check_source(feed, schemas)),
@@ -165,32 +171,31 @@ def _check(session: CliSession, feed: ResolvedChangefeed, here: Locality) -> int
         parts.append(
             ("dead letters", letters.sink, letters.shown_destination, lambda: check_dead_letters(feed, schemas))
         )
-    width = max(8, *(len(part) for part, *_ in parts))
-    status = 0
+    report = CheckReport(session, feed.name, width=max(8, *(len(part) for part, *_ in parts)), quiet=as_json)
     for part, component, place, checked in parts:
         notes: Sequence[str] = ()
+        found: str | CdcError
+        known = bool(schemas) or part not in ("query", "selected")
         try:
             with nullcontext(notes) if component is None else notes_of(component.registration) as notes:
-                known = schemas or part not in ("query", "selected")
-                outcome = f"ok{checked() or ''}" if known else "not checked, as the source did not give its columns"
+                found = checked() or "" if known else "not checked, as the source did not give its columns"
         except CdcError as error:
-            outcome, notes = str(error), ()
-            status = max(status, error.exit_status)
+            found, notes = error, ()
         what = " ".join(filter(None, ("" if component is None else component.name, place)))
-        click.echo(f"  {part:{width}} {what} … {session.masked(outcome)}")
-        for note in (*notes, *([rarer] if part == "sink" and (rarer := feed.rarer_marks()) else [])):
-            click.echo(f"  {'':{width}} note: {session.masked(note)}")
+        rarer = feed.rarer_marks() if part == "sink" else None
+        report.add(part, what, found, notes=[*notes, *([rarer] if rarer else [])], is_checked=known)
     if feed.options.execution_locality is not None:
-        outcome = "ok"
+        found = ""
         try:
             pin(feed, here)
         except ConfigError as error:
-            outcome, status = str(error), max(status, error.exit_status)
-        click.echo(f"  {'locality':{width}} {feed.options.execution_locality} … {outcome}")
+            found = error
+        report.add("locality", feed.options.execution_locality, found)
     master = feed.spark.get("master", "")
     if master and not master.startswith("local"):
-        click.echo(f"  {'cluster':{width}} {master} … not asked; cdc run asks each executor before it creates anything")
-    return status
+        told = "not asked; cdc run asks each executor before it creates anything"
+        report.add("cluster", master, told, is_checked=False)
+    return report
 
 
 def located(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import click
@@ -18,13 +19,14 @@ from cdc_core.telemetry.json_log import JsonFormatter, details_of
 from cdc_core.telemetry.log_names import NamingFormatter
 from cdc_core.telemetry.status import StatusLog, StatusView
 
-__all__ = ["FILE", "CliSession", "debug_option", "log_format_option"]
+__all__ = ["FILE", "CliSession", "debug_option", "json_option", "log_format_option"]
 
 log = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(readable=False)
 """The argument FILE: a path, which the shell completes, or a name. Nothing is checked here."""
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
 
 
 class CliSession:
@@ -47,6 +49,18 @@ class CliSession:
 
     def masked(self, text: str) -> str:
         return mask(text, self._secrets)
+
+    def echo_json(self, value: Any) -> None:
+        """Print *value* as one line of JSON, with each text in it masked: a short secret must not break numbers."""
+        click.echo(json.dumps(self.masked_texts(value)))
+
+    def masked_texts(self, value: Any) -> Any:
+        """Return the JSON *value* with each text in it masked."""
+        if isinstance(value, Mapping):
+            return {name: self.masked_texts(each) for name, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.masked_texts(each) for each in value]
+        return self.masked(value) if isinstance(value, str) else value
 
     def start_logging(self, *, quiet: bool = False) -> None:
         """Send log records to the console, masked; of a *quiet* command only warnings."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from cdc_core.errors import PluginConflictError
 
-__all__ = ["COMMANDS", "DEMOS", "PIPELINES", "PLUGINS", "Published", "published"]
+__all__ = ["COMMANDS", "DEMOS", "PIPELINES", "PLUGINS", "Listing", "Published", "published"]
 
 PLUGINS = "cdc_core.plugins"
 """Name of the import package -> module with hook implementations (`cdc_core.hookspecs`)."""
@@ -59,6 +59,19 @@ class Published:
     def origin(self) -> str:
         """Distribution and version, as messages name them."""
         return f"{self.distribution} {self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """One component or command in a listing. A plugin that registers nothing has an empty `kind` and its own name."""
+
+    kind: str
+    name: str
+    schemes: tuple[str, ...]
+    distribution: str
+    version: str
+    summary: str
+    problem: str
 
 
 def published(group: str) -> Mapping[str, Sequence[Published]]:

@@ -13,24 +13,11 @@ from cdc_core import hookspecs
 from cdc_core.errors import ConfigError, PluginConflictError, PluginLoadError, UnknownPluginError
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.plugins.distributions import registering
-from cdc_core.plugins.entry_points import PLUGINS, Published, published
+from cdc_core.plugins.entry_points import PLUGINS, Listing, Published, published
 from cdc_core.plugins.loading import Loaded, load_plugin
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration, SinkRegistration
 
-__all__ = ["Listing", "PluginHost"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
-    """One component in a listing. A plugin that registers nothing has an empty `kind` and its own name."""
-
-    kind: str
-    name: str
-    schemes: tuple[str, ...]
-    distribution: str
-    version: str
-    summary: str
-    problem: str
+__all__ = ["PluginHost"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,11 +176,26 @@ def test_the_command_prints_messages_and_says_that_nothing_was_sent(
         '  value: {"after": {"id": 1, "total": 9.90}}',
         "1 message; nothing was sent",
     ]
+    assert main(["preview", str(file), "--rows", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [
+        {
+            "topic": "orders",
+            "key": "[1]",
+            "value": '{"after": {"id": 1, "total": 9.90}}',
+            "headers": {"team": "***", "who": "me"},
+            "decoded": False,
+            "error": None,
+        }
+    ]
     sql.execute("UPDATE orders SET h = '[1]'")
     assert main(["preview", str(file), "--rows", "1"]) == 1
     out = capsys.readouterr().out
     assert re.search(r"topic orders, key \[\d\]\n  error: the row of table \S+orders with key", out)
     assert out.endswith("0 messages, 1 row refused; nothing was sent\n")
+    assert main(["preview", str(file), "--rows", "1", "--json"]) == 1
+    [refused] = json.loads(capsys.readouterr().out)
+    assert refused["value"] is None
+    assert "the row of table" in refused["error"]
     assert [path.name for path in tmp_path.iterdir()] == ["shop.toml"]
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from cdc_core.errors import CdcError
 from cdc_core.options import OptionDoc, describe
 from cdc_core.plugins.classes import load_class
-from cdc_core.plugins.host import Listing, PluginHost
+from cdc_core.plugins.entry_points import Listing
+from cdc_core.plugins.host import PluginHost
 
 __all__ = ["PluginGroup", "PluginRow", "plugin_groups"]
 
