@@ -46,10 +46,12 @@ def is_secret_name(name: str) -> bool:
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:
-    """Return *text* with every one of *secrets* replaced by `***`, the longest first."""
+    """Return *text* with every one of *secrets*, in any case, replaced by `***`, the longest first."""
+    folded = text.lower()
     for secret in sorted(set(secrets), key=len, reverse=True):
         if len(secret) >= _SHORT:
-            text = text.replace(secret, MASK)
+            if secret.lower() in folded:  # identifiers of SQL are folded
+                text = re.sub(re.escape(secret), MASK, text, flags=re.IGNORECASE)
         elif secret:
             text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", MASK, text)
     return text
@@ -118,9 +120,14 @@ def has_unencoded_password(uri: str) -> bool:
 
 
 def secret_forms(secrets: Iterable[str]) -> frozenset[str]:
-    """Return *secrets* in every form that they take in texts: plain, in URIs, in Python literals and in JSON."""
+    """Return *secrets* in every form that they take in texts: plain, in URIs, in Python literals and in JSON.
+
+    Of a secret with several lines or spaces, that is also each line alone, and all of it in one line.
+    """
     forms: set[str] = set()
     for secret in secrets:
+        forms |= {line for line in map(str.strip, secret.splitlines()) if len(line) >= _SHORT}
+        forms.add(" ".join(secret.split()))
         forms |= {secret, quote(secret, safe=""), quote(secret), quote_plus(secret)}
         forms |= {repr(secret)[1:-1], json.dumps(secret)[1:-1]}
     return frozenset(forms - {""})

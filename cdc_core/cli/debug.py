@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import glob
-import json
-import os
-import re
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
@@ -17,18 +14,17 @@ import click
 
 from cdc_core.cli import debug_parts as parts
 from cdc_core.cli.debug_archive import DebugArchive
-from cdc_core.cli.debug_masking import environment_secrets, masked_text
+from cdc_core.cli.debug_masking import environment_secrets, masked_text, referred_secrets
 from cdc_core.cli.run import located, name_in, resolved, state_of
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import require_known, require_one_name, state_option, store_option
+from cdc_core.config.interpolation import with_absolute_files
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 from cdc_core.web.otlp_settings import otlp_secrets
 
 __all__ = ["debug"]
-
-_REFERRED = re.compile(r"\$\{(\w+)")
 
 
 @click.command
@@ -73,8 +69,8 @@ def debug(
         found: dict[str, Any] = {}
         option = "--state" if store is None else "--store"
 
-        def hide_referred() -> None:  # what of the variables is secret, only the whole definition says
-            session.add_secrets(environment_secrets(referred=_referred(file)))
+        def hide_referred() -> None:  # which of these are secret, only the whole definition says
+            session.add_secrets(referred_secrets(_text_of(Path(file))))
 
         def configured() -> dict[str, Any]:
             try:
@@ -87,7 +83,7 @@ def debug(
         def stored() -> dict[str, Any]:
             known = found["known"] = require_known(progress, feed_name, option=option)
             if "feed" not in found:
-                session.add_secrets(environment_secrets(referred=_names(json.dumps(known.definition))))
+                session.add_secrets(referred_secrets(known.definition))
             return parts.saved(progress, known)
 
         archive.add("configuration.json", configured)  # first: it says what is secret
@@ -122,11 +118,7 @@ def _add_of_feed(
         archive.add("explain.txt", lambda: parts.explanation(feed))
 
 
-def _referred(file: str) -> frozenset[str]:
-    """Return the names of the variables that the file refers to."""
-    path = Path(file)
-    return _names(path.read_text(errors="replace")) if path.is_file() else frozenset()
-
-
-def _names(text: str) -> frozenset[str]:
-    return frozenset(_REFERRED.findall(text)) & frozenset(os.environ)
+def _text_of(path: Path) -> str:
+    """Return the text of the file, with whole paths in its references; empty if it is no file."""
+    text = path.read_text(errors="replace") if path.is_file() else ""
+    return str(with_absolute_files(text, path.absolute().parent))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
+from cdc_core.config.interpolation import reference_values
 from cdc_core.masking import MASK, is_secret_name, mask, secret_forms, uri_secrets
 
-__all__ = ["environment_secrets", "masked_text"]
+__all__ = ["environment_secrets", "masked_text", "referred_secrets"]
 
 _LEAST = 4
 """A shorter value of a variable is no secret that could be told from other text."""
@@ -43,12 +45,17 @@ def masked_text(text: str, secrets: Iterable[str]) -> str:
     return "".join(_without_assigned(text))
 
 
-def environment_secrets(environ: Mapping[str, str] = os.environ, referred: Iterable[str] = ()) -> frozenset[str]:
-    """Return, in every form, the values of variables whose names look secret, of those *referred* to, and in URIs."""
+def referred_secrets(definition: Any) -> frozenset[str]:
+    """Return, in every form, what the references in *definition* stand for: each may be a secret."""
+    values = reference_values(definition, environ=os.environ)
+    return secret_forms({value for value in values if len(value) >= _LEAST}.union(*map(uri_secrets, values)))
+
+
+def environment_secrets(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
+    """Return, in every form, the values of variables whose names look secret, and the secrets in URIs."""
     found: set[str] = set()
-    wanted = set(referred)
     for name, value in environ.items():
-        if len(value) >= _LEAST and (name in wanted or is_secret_name(name)):
+        if len(value) >= _LEAST and is_secret_name(name):
             found.add(value)
         found |= uri_secrets(value) if "://" in value else set()
     return secret_forms(found)

@@ -151,7 +151,7 @@ def _job_to_forget(session: CliSession, store: str, name: str, *, forget_only: b
 
 def _require_source(feed: ResolvedChangefeed, known: ChangefeedRecord) -> None:
     """Return when *feed* names the source that the changefeed was started on. Raises: ConfigError."""
-    if not same_sources(known.definition["source"], feed.definition()["source"]):
+    if not same_sources(known.definition, feed.definition()):
         raise ConfigError(
             f"changefeed '{feed.name}' was started on the source {', '.join(known.sources)}, not {feed.shown_source};"
             " restore the source in its definition, or use --forget-only"

@@ -29,7 +29,10 @@ log = logging.getLogger(__name__)
 
 DEFAULT_ADDRESS = "127.0.0.1:8083"
 _LIBRARIES = frozenset({"h11", "jinja2", "prometheus_client", "starlette", "uvicorn"})
-_VARIABLES = {name: f"CDC_{name.upper()}" for name in ("tokens", "tls_cert", "tls_key", "tls_client_ca", "public_url")}
+_VARIABLES = {
+    name: f"CDC_{name.upper()}"
+    for name in ("tokens", "tls_cert", "tls_key", "tls_client_ca", "public_url", "allowed_paths")
+}
 
 
 def listen_options(help_text: str, *, default: str | None) -> Callable[[F], F]:
@@ -82,7 +85,13 @@ def serving(
     address = Address.parse(listen, option="--listen")
     access = Access(address, parse_options(AccessSettings, values, owner="the server"))
     with closing(ProgressStore(store, alone=True)) as opened, closing(Watched(store, node=node)) as watched:
-        deployment = Deployment(opened, plugins, environ=os.environ, keep_secret=session.add_secrets)
+        deployment = Deployment(
+            opened,
+            plugins,
+            environ=os.environ,
+            keep_secret=session.add_secrets,
+            allowed_paths=access.settings.allowed_paths,
+        )
         app = application(all_endpoints(watched.samples, watched.problem), deployment, access)
         meter = HistoryMeter(store, lambda report: deployment.feed(report.known.name, report.known.definition))
         with WebServer(app, access) as server:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cdc_core.config.listed_tables import namesakes, watches
+from cdc_core.config.places import digest, hidden_place
 from cdc_core.errors import ConfigError
 from cdc_core.queries.selection import Selection
 from cdc_core.timestamp import Timestamp
-from cdc_core.uris import place_of, same_server
+from cdc_core.uris import same_server
 
 __all__ = ["require_same_range", "require_same_source", "same_destination", "same_sources"]
 
@@ -20,9 +21,10 @@ def require_same_source(
     name: str, known: Mapping[str, Any], wanted: Mapping[str, Any], *, changes_tables: bool
 ) -> None:
     """Return when *wanted* may continue where *known* stopped. Raises: ConfigError, which names the difference."""
-    if not same_sources(known["source"], wanted["source"]):
+    if not same_sources(known, wanted):
         before, now = _listed(known["source"]), _listed(wanted["source"])
-        if len(before) == len(now) > 1 and all(any(same_server(uri, other) for other in now) for uri in before):
+        places, others = _places(known, "source"), _places(wanted, "source")
+        if len(before) == len(now) > 1 and all(any(same_server(uri, other) for other in others) for uri in places):
             raise ConfigError(
                 f"changefeed '{name}' lists its sources in another order than before, by which its progress is kept;"
                 f" restore the order: {', '.join(before)}"
@@ -75,14 +77,20 @@ def _section(table: str, sections: Mapping[str, Any]) -> str:
     return f"the section of table {table} ({Selection.parse(table, section).shown})"
 
 
-def same_sources(known: str | Sequence[str], wanted: str | Sequence[str]) -> bool:
+def same_sources(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Return whether two definitions have the same sources in the same order."""
-    before, now = _listed(known), _listed(wanted)
+    before, now = _places(known, "source"), _places(wanted, "source")
     return len(before) == len(now) and all(map(same_server, before, now))
 
 
 def _listed(source: str | Sequence[str]) -> Sequence[str]:
     return [source] if isinstance(source, str) else source
+
+
+def _places(definition: Mapping[str, Any], part: str) -> Sequence[str]:
+    """Return the places of the sources or of the sink, hidden: definitions with references tell no others."""
+    found: Sequence[str] | None = definition.get("places", {}).get(part)
+    return [hidden_place(uri) for uri in _listed(definition[part])] if found is None else found
 
 
 def _sources(uris: Sequence[str]) -> str:
@@ -113,5 +121,9 @@ def same_destination(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> boo
 
     Definitions that older versions stored have no `place`: then only the sink's URI is compared.
     """
-    places = [definition["place"] for definition in (known, wanted) if "place" in definition]
-    return place_of(known["sink"]) == place_of(wanted["sink"]) and places[:1] == places[-1:]
+    places = [
+        {name: digest(value) for name, value in definition["place"].items()}
+        for definition in (known, wanted)
+        if "place" in definition
+    ]
+    return _places(known, "sink") == _places(wanted, "sink") and places[:1] == places[-1:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -52,7 +53,7 @@ def _replaced(found: re.Match[str], place: str, environ: Mapping[str, str]) -> s
     if not found["end"]:
         raise ConfigError(f"{place} has '${{' without '}}'; write '$${{' for the two characters themselves")
     if inner.startswith("file:"):
-        return _content(Path(inner.removeprefix("file:")).expanduser(), place)
+        return _content(Path(os.path.expanduser(inner.removeprefix("file:"))), place)
     if not inner:
         raise ConfigError(f"{place} has '${{}}' without a name; write ${{VARIABLE}} or ${{file:PATH}}")
     if inner not in environ:
@@ -84,9 +85,16 @@ def with_absolute_files(value: Any, directory: Path) -> Any:
     return _mapped(value, lambda text: _FILE.sub(absolute, text))
 
 
-def file_references(text: str) -> list[str]:
-    """Return the paths of the files that *text* refers to."""
-    return [found["path"] for found in _FILE.finditer(text) if not found["escape"]]
+def file_references(value: Any) -> list[str]:
+    """Return the paths of the files that the texts in *value* refer to, also in tables and lists."""
+    paths: list[str] = []
+
+    def note(text: str) -> str:
+        paths.extend(found["path"] for found in _FILE.finditer(text) if not found["escape"])
+        return text
+
+    _mapped(value, note)
+    return paths
 
 
 def reference_values(value: Any, *, environ: Mapping[str, str]) -> frozenset[str]:
@@ -109,9 +117,11 @@ def escaped(value: Any) -> Any:
 
 
 def has_references(value: Any) -> bool:
-    """Return whether a text, or one in a table, has references."""
+    """Return whether a text, or one in a table or a list, has references."""
     if isinstance(value, Mapping):
         return any(map(has_references, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(has_references, value))
     return isinstance(value, str) and bool(cut_references(value)[1])
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from cdc_core.cloudevents import CloudEvents
 from cdc_core.config.changefeed import ChangefeedOptions
 from cdc_core.config.component import Component
+from cdc_core.config.places import kept_place, kept_places
 from cdc_core.destination import Destination
 from cdc_core.encoder import Encoder, EncoderContext
 from cdc_core.enriched import SourceFacts
@@ -306,17 +307,18 @@ class ResolvedChangefeed:
     def definition(self) -> dict[str, Any]:
         """Return what the progress store keeps of this changefeed. Holds no secret. Raises: as `sink_place`.
 
-        First what it is recognized by (see `cdc_core.config.identity`), then all that running it needs.
+        First what it is recognized by (see `cdc_core.config.identity`), then all that running it needs. Source and sink
+        keep their references; `places` has digests of the places that they stand for.
         """
+        sources, secret_path = [*map(masked_uri, self.sources)], self.sink.registration.secret_path
         return {
-            "source": [masked_uri(uri) for uri in self.sources] if self.is_sharded else masked_uri(self.sources[0]),
+            **kept_places(self.stored.get("written", {}), sources, self.shown_destination, secret_path=secret_path),
             "tables": list(self.tables),
             **({} if self.query is None else {"query": self.query}),
             **({"functions": dict(self.functions)} if self.functions else {}),
             **({"selections": self._sections()} if self.selections else {}),
-            "sink": self.shown_destination,
             "format": self.encoder.name,
-            "place": self.sink_place(),
+            "place": kept_place(self.stored.get("written", {}), self.sink_place()),
             "cursor": self.options.cursor,
             "end_time": self.options.end_time,
             **({} if self.options.metrics_label is None else {"metrics_label": self.options.metrics_label}),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from cdc_core.messages import TopicNames
 from cdc_core.schema import TableName
 from cdc_core.sql_names import name_parts
-from cdc_core.uris import split_parameters
+from cdc_core.uris import place_of, split_parameters
 
 __all__ = ["topics_of"]
 
@@ -31,6 +31,7 @@ def topics_of(definition: Mapping[str, Any]) -> list[str] | None:
         pattern=options.get("topic"),
     )
     source = definition["source"]
-    database = unquote(urlsplit(source if isinstance(source, str) else source[0]).path.strip("/"))
+    place = place_of(source if isinstance(source, str) else source[0])
+    database = unquote(place.rpartition("://")[2].partition("/")[2].strip("/"))
     names = [TableName(database, *["public", *(part for part, _ in parts)][-2:]) for parts in listed if parts]
     return list(dict.fromkeys(map(topics.of, names)))

@@ -6,7 +6,6 @@ import json
 import secrets
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 
@@ -137,7 +136,7 @@ def _shown(definition: Mapping[str, Any]) -> dict[str, Any]:
         "sources": [source] if isinstance(source, str) else source,
         "tables": len(definition.get("tables", [])),
         "sink": sink,
-        "sink_type": urlsplit(sink).scheme,
+        "sink_type": sink.partition("://")[0],
         "format": definition.get("format"),
         **{option: options[option] for option in _TOLD if isinstance(options.get(option), str | int)},
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -29,14 +30,21 @@ class KeepsSecrets(Protocol):
 class Deployment:
     """The changefeeds of one store, for all requests of a server. Safe with several threads.
 
-    *environ* is where references of new definitions are looked up. *keep_secret* is called with secrets before they are
-    used. `started` is when the server began.
+    *environ* is where references of new definitions are looked up, and *allowed_paths* are the directories below which
+    they may name files. *keep_secret* is called with secrets before they are used. `started` is when the server began.
     """
 
     def __init__(
-        self, store: ProgressStore, plugins: PluginHost, *, environ: Mapping[str, str], keep_secret: KeepsSecrets
+        self,
+        store: ProgressStore,
+        plugins: PluginHost,
+        *,
+        environ: Mapping[str, str],
+        keep_secret: KeepsSecrets,
+        allowed_paths: Iterable[str] = (),
     ) -> None:
         self.store, self.plugins, self.environ = store, plugins, environ
+        self._allowed_paths = [Path(os.path.realpath(path)) for path in allowed_paths]
         self.started = datetime.now(UTC)
         self._keep_secret = keep_secret
         self._secrets: frozenset[str] = frozenset()
@@ -50,6 +58,13 @@ class Deployment:
             if not forms <= self._secrets:
                 self._secrets |= forms
                 self._keep_secret(forms)
+
+    def allows_file(self, path: str) -> bool:
+        """Return whether a new definition may refer to the file at *path*, wherever links lead."""
+        whole = os.path.expanduser(path)
+        if not os.path.isabs(whole) or "\0" in whole:
+            return False
+        return any(Path(os.path.realpath(whole)).is_relative_to(allowed) for allowed in self._allowed_paths)
 
     def feed(self, name: str, definition: Mapping[str, Any]) -> ResolvedChangefeed:
         """Return the changefeed that a definition in the store describes, as it would run here. Raises: ConfigError."""

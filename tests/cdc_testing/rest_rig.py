@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -95,16 +95,27 @@ class Rest:
 
 @contextmanager
 def serving_rest(
-    directory: Path, *, plugins: PluginHost | None = None, tokens: Path | None = None, **environ: str
+    directory: Path,
+    *,
+    plugins: PluginHost | None = None,
+    tokens: Path | None = None,
+    allowed_paths: Sequence[str] = (),
+    **environ: str,
 ) -> Iterator[Rest]:
     """Serve everything over a store in *directory*, to those who have one of *tokens*, a file, if that is given."""
-    with serving_rest_at(store_url(directory), plugins=plugins, tokens=tokens, **environ) as rest:
+    url = store_url(directory)
+    with serving_rest_at(url, plugins=plugins, tokens=tokens, allowed_paths=allowed_paths, **environ) as rest:
         yield rest
 
 
 @contextmanager
 def serving_rest_at(
-    url: str, *, plugins: PluginHost | None = None, tokens: Path | None = None, **environ: str
+    url: str,
+    *,
+    plugins: PluginHost | None = None,
+    tokens: Path | None = None,
+    allowed_paths: Sequence[str] = (),
+    **environ: str,
 ) -> Iterator[Rest]:
     """Serve everything over the store at *url*."""
     settings = {"max_rate": 1e6, **({} if tokens is None else {"tokens": str(tokens)})}
@@ -113,7 +124,11 @@ def serving_rest_at(
     with closing(ProgressStore(url)) as store:
         store.open()
         deployment = Deployment(
-            store, plugins or rest_plugins(), environ={**ENVIRON, **environ}, keep_secret=kept.update
+            store,
+            plugins or rest_plugins(),
+            environ={**ENVIRON, **environ},
+            keep_secret=kept.update,
+            allowed_paths=allowed_paths,
         )
         endpoints = all_endpoints(list)
         with WebServer(application(endpoints, deployment, access), access) as server:

@@ -17,7 +17,7 @@ from cdc_testing.stored import progress
 from cdc_core.cli import debug as debug_module
 from cdc_core.cli import debug_parts
 from cdc_core.cli.debug_archive import DebugArchive
-from cdc_core.cli.debug_masking import environment_secrets, masked_text
+from cdc_core.cli.debug_masking import environment_secrets, masked_text, referred_secrets
 from cdc_core.cli.main import main
 from cdc_core.store.progress import ProgressStore, store_url
 
@@ -235,7 +235,16 @@ def test_variables_are_secret_by_their_names_or_as_parts_of_uris() -> None:
     found = environment_secrets({"API_TOKEN": "abcdef", "DB": "pg://u:pw-pw@h/d", "HOST": "here", "PASSWORD": "x"})
     assert {"abcdef", "pw-pw"} <= found
     assert found & {"here", "x"} == set()
-    assert "here" in environment_secrets({"HOST": "here"}, referred=["HOST"])
+
+
+def test_what_a_definition_refers_to_is_hidden_in_any_case_and_line_by_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHO", "Some-Body")
+    (tmp_path / "key").write_text("First-Line\nSecond-Line\n")
+    found = referred_secrets({"source": ["paper://${WHO}@desk"], "pin": f"${{file:{tmp_path}/key}} ${{file:/nowhere}}"})
+    text = "SOME-BODY some-body second-line\nfirst-line second-line first-line\\nsecond-line"
+    assert masked_text(text, found).replace("***", "").split() == []
 
 
 def test_only_the_end_of_a_long_log_is_taken_in_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from cdc_testing.components import encoder, plugin, rangefeed, sink, source_of
 
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.definition import changed_plugins, changefeed_from
+from cdc_core.config.identity import require_same_source, same_destination
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.config.toml_file import read_changefeed
@@ -103,6 +104,43 @@ def test_references_are_kept_as_written_and_files_with_their_place(tmp_path: Pat
         "options": {"header": f"${{file:{tmp_path}/key}}", "updated": True},
         "spark": {},
     }
+
+
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        ({"source": '"paper://user:${PW}@desk/db"'}, ("paper://user:***@desk/db", "shelf://room")),
+        ({}, ("paper://user:***@${HOST}/db", "shelf://room")),
+        ({"source": '"${SOURCE}"', "sink": '"${SINK}"'}, ("paper://${SOURCE}", "shelf://${SINK}")),
+        ({"source": '"paper://${USER}@desk/x?mode=${HOST}"'}, ("paper://${USER}@desk/x?mode=${HOST}", "shelf://room")),
+        ({"sink": '"${SCHEME}://room/${HOST}?pin=${KEY}"'}, ("paper://user:***@${HOST}/db", "shelf://room/${HOST}")),
+        ({"sink": '"hook://${HOST}/x/${HOOK}"'}, ("paper://user:***@${HOST}/db", "hook://${HOST}/***")),
+        ({"sink": '"${HOOKS}"'}, ("paper://user:***@${HOST}/db", "hook://${HOOKS}")),
+    ],
+)
+def test_source_and_sink_keep_their_references(
+    tmp_path: Path, changes: dict[str, str], shown: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = {"SOURCE": "paper://me:hunter2@desk/db", "SINK": "shelf://room?pin=s3cr3t", "SCHEME": "SHELF"}
+    monkeypatch.setattr(f"{__name__}.ENVIRON", {**ENVIRON, **more, "HOOKS": "hook://desk/t0ken"})
+    found = from_file(tmp_path, "header = '${KEY}'", **changes).definition()
+    assert (found["source"], found["sink"]) == shown
+    assert ("desk" in json.dumps(found)) is ("@desk" in shown[0])
+
+
+def test_a_place_is_the_same_however_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_reference = from_file(tmp_path, sink='"shelf://${HOST}/x"').definition()
+    plain = from_file(tmp_path, source='"paper://user:${PW}@desk/db"', sink='"shelf://desk/x/"').definition()
+    assert "places" not in plain, "as every earlier version has stored it"
+    for one, other in ((by_reference, plain), (plain, by_reference)):
+        require_same_source("orders", one, other, changes_tables=True)
+        assert same_destination(one, other)
+    monkeypatch.setattr(f"{__name__}.ENVIRON", {**ENVIRON, "HOST": "shelf"})
+    moved = from_file(tmp_path, sink='"shelf://${HOST}/x"').definition()
+    for known in (by_reference, plain):
+        with pytest.raises(ConfigError, match=r"was started on the source paper://user:\*\*\*@.*, not paper://user"):
+            require_same_source("orders", known, moved, changes_tables=True)
+        assert not same_destination(known, moved)
 
 
 def test_a_password_that_is_also_the_users_name_is_still_a_reference(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -35,6 +36,11 @@ class AccessSettings:
     trusted_network: bool = option(
         False, doc="Listen without TLS where other hosts can connect, because something else encrypts the connections."
     )
+    allowed_paths: tuple[str, ...] = option(
+        (),
+        doc="Directories, separated by commas, below which are the files that definitions in requests may refer to by"
+        " `${file:PATH}`. By default they may refer to none.",
+    )
     max_body: ByteSize = option(ByteSize(1024 * 1024), doc="Size of the largest body of a request.")
     max_rate: float = option(50.0, doc="Requests a second of one client; twice as many may come at once.")
     max_connections: int = option(256, doc="Connections at a time. Clients at one address get at most half of them.")
@@ -60,6 +66,9 @@ class AccessSettings:
                 raise ValueError(
                     f"'trusted_proxy' has {proxy}, which is neither an address nor a network such as 10.1.2.0/24"
                 ) from None
+        for path in self.allowed_paths:
+            if not os.path.isabs(path):
+                raise ValueError(f"'allowed_paths' has {path}, which is relative; write the whole path")
         for name in ("max_body", "max_rate", "max_connections", "request_timeout"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"'{name}' must be above zero")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote_plus
 
 from cdc_core.config.changefeed import ChangefeedOptions
 from cdc_core.config.component import Component
 from cdc_core.config.definition import changefeed_of, masked_option, require_references
 from cdc_core.config.flat import option_of, unflattened
-from cdc_core.config.interpolation import interpolate, reference_values
+from cdc_core.config.interpolation import file_references, has_references, interpolate, reference_values
 from cdc_core.config.resolve import canonical_names, resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import CdcError, ConfigError
@@ -27,6 +28,10 @@ __all__ = ["Validated", "config_of_json", "is_our_class", "mask_texts_of", "vali
 
 _PLACE = "the request"
 _QUOTED = re.compile(r"option '([^']+)'|'([^']+)' (?:needs|cannot|and|must)")
+_SHOWN = ("name", "tables", "format", "cursor", "end_time", "metrics_label")
+_BETWEEN_WORDS = re.compile(r"[\s,;&=?/:@\"'`(){}\[\]]+")
+_LEAST_WORD = 8
+"""Errors may quote a part of a value. A shorter part is left, or messages would become unreadable."""
 _NULL = "Null value can not be supplied as the configuration value."
 
 
@@ -91,8 +96,11 @@ def mask_texts_of(config: Mapping[str, str | None], environ: Mapping[str, str]) 
         value for key, value in texts.items() if masked_option(key, value) == MASK and MASK not in value and value
     }
     found = {*literal, *secrets_of_uris(list(texts.values())), *secret_texts(texts)}
-    resolved = frozenset(text for text in reference_values(texts, environ=environ) if len(text) > 1)
-    return secret_forms((found | resolved | secrets_of_uris(list(resolved))) - {MASK})
+    given = [texts, unflattened(texts).written]  # in JSON, references may be encoded
+    resolved = frozenset(text for text in reference_values(given, environ=environ) if len(text) > 1)
+    words = {word for text in resolved for part in (text, unquote_plus(text)) for word in _BETWEEN_WORDS.split(part)}
+    parts = {word for word in words if len(word) >= _LEAST_WORD}
+    return secret_forms((found | resolved | parts | secrets_of_uris(list(resolved))) - {MASK})
 
 
 def validate(deployment: Deployment, config: Mapping[str, str | None]) -> Validated:
@@ -101,14 +109,20 @@ def validate(deployment: Deployment, config: Mapping[str, str | None]) -> Valida
     Logs mask the secrets of one that is right from then on.
     """
     environ = deployment.environ
-    found = Validated(config, secrets=mask_texts_of(config, environ))
+    texts = {key: value for key, value in config.items() if value is not None}
+    parts = unflattened(texts)
+    decoded = {key: value for key, value in parts.written.items() if key not in ("options", "spark")}
+    refused = dict(_refused_references({**texts, **decoded}, deployment))
+    readable = {key: value for key, value in config.items() if key not in refused}
+    found = Validated(config, secrets=mask_texts_of(readable, environ), written=parts.written)
+    for key, problem in refused.items():
+        found.add(key, problem)
+    if refused:
+        return found
     for key, value in config.items():
         if value is None:
             found.add(key, _NULL)
-    texts = {key: value for key, value in config.items() if value is not None}
     _check_common(found, texts)
-    parts = unflattened(texts)
-    found.written = parts.written
     for key, problem in parts.problems.items():
         found.add(key, problem)
     resolved = {}
@@ -133,6 +147,20 @@ def validate(deployment: Deployment, config: Mapping[str, str | None]) -> Valida
     deployment.add_secrets(feed.secrets())
     found.feed = feed
     return found
+
+
+def _refused_references(values: Mapping[str, Any], deployment: Deployment) -> Iterator[tuple[str, str]]:
+    """Yield the keys with references that a request may not have, and why. Nothing is resolved."""
+    for key, value in values.items():
+        if (option_of(key) or key).lower() in _SHOWN and has_references(value):
+            yield key, "cannot have references, as it is stored and shown as it is; write the value"
+        for path in file_references(value):
+            if not deployment.allows_file(path):
+                yield (
+                    key,
+                    f"refers to the file '{path}', which is below no directory that the server's option --allowed-paths"
+                    " lists; use ${VARIABLE}, or have its operator add the directory",
+                )
 
 
 def _check_common(found: Validated, texts: Mapping[str, str]) -> None:

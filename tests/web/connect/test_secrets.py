@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cdc_testing.rest_rig import ENVIRON, Rest, config
+from cdc_testing.rest_rig import ENVIRON, Rest, config, serving_rest
 
 
 def test_secrets_are_references_masked_and_kept(rest: Rest, control: Path) -> None:
@@ -38,6 +38,13 @@ def test_secrets_of_a_new_configuration_are_masked_in_logs(rest: Rest, control: 
         {"source": "${PW}"},
         {"source": "paper://${PW}"},
         {"tables": "${PW},${PW}"},
+        {"tables": '["\\u0024{PW}"]'},
+        {"table.counter": '{"columns": ["${PW}"]}'},
+        {"table.counter": '{"columns": ["\\u0024{PW}"]}'},
+        {"source": '["\\u0024{PW}"]'},
+        {"sink": "journal://x?${PW}"},
+        {"metrics_label": "${PW}"},
+        {"Cursor": "${PW}"},
         {"format": "${PIN}"},
         {"sink": "${PIN}://x"},
         {"max_step_rows": "${PW}"},
@@ -58,3 +65,89 @@ def test_no_answer_holds_what_a_reference_stands_for(rest: Rest, control: Path, 
         text = rest.client.request(method, path, json=given).text
         for secret in (*ENVIRON.values(), "lit%2Feral", "lit/eral", "liter'al", 'lit\\"eral'):
             assert secret not in text
+
+
+KEYS = ("tables", "format", "source", "sink", "query", "nonsense", "options.tables")
+VALUES = ("Mixed-CaseSecret", "first-line\nSecond-Line", "a-long-word, other-long-word=x%2Fy-long-word")
+WORDS = ("mixed-casesecret", "first-line", "second-line", "a-long-word", "other-long-word", "y-long-word")
+
+
+def definitions(control: Path, reference: str) -> list[dict[str, str]]:
+    """Return configurations with *reference* where an error, or the store, would show what it stands for."""
+    encoded = reference.replace("$", "\\u0024")
+    changes: list[dict[str, str]] = [
+        {key: reference} for key in ("tables", "format", "source", "sink", "query", "nonsense")
+    ]
+    changes += [{"sink": f"journal://{reference}"}, {"tables": f'["{encoded}"]'}, {"source": f'["{encoded}"]'}]
+    changes += [
+        {"table.counter": f'{{"columns": ["{encoded}"]}}'},
+        {"spark.x": reference},
+        {"options.tables": reference},
+    ]
+    return [{**config(control), "name": "orders", **change} for change in changes]
+
+
+def answers(rest: Rest, given: dict[str, str]) -> str:
+    """Return all that the server says about a configuration, and about the connector if it becomes one."""
+    texts = []
+    for method, path in (
+        ("PUT", "/connector-plugins/cdc.Changefeed/config/validate"),
+        ("PUT", "/connectors/orders/config?check=false"),
+        ("GET", "/v1/jobs/orders"),
+        ("GET", "/connectors/orders"),
+        ("GET", "/ui/changefeeds/orders"),
+        ("GET", "/v1/events"),
+    ):
+        texts.append(rest.client.request(method, path, json=None if method == "GET" else given).text)
+    form = {key: text for key, text in given.items() if key != "connector.class"}
+    texts.append(rest.client.post("/ui/new/validate", data=form).text)
+    return "\n".join(texts)
+
+
+def test_a_request_reads_no_file_that_the_operator_has_not_allowed(rest: Rest, control: Path) -> None:
+    secret = control / "passwd"
+    secret.write_text("root:x:0:0:Super-User-Of-All:/root:/bin/bash\n")
+    for path in (str(secret), f"/../{secret}", f"{control}/./passwd"):
+        for given in definitions(control, f"${{file:{path}}}"):
+            said = answers(rest, given)
+            assert "Super-User-Of-All" not in said
+            assert "which is below no directory that the server" in said or "cannot have references" in said
+    assert rest.get("/v1/jobs") == []
+
+
+def test_a_request_reads_files_below_a_directory_that_is_allowed_and_no_others(control: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "running").write_text("beside-the-directory")
+    (tmp_path / "run" / "pw").write_text("Hidden-Pass\nSecond-Line\n")
+    (tmp_path / "run" / "link").symlink_to(tmp_path / "running")
+    with serving_rest(tmp_path / "store", allowed_paths=[str(tmp_path / "run")]) as rest:
+        good = {**config(control), "name": "orders", "source": f"counter://u:${{file:{tmp_path}/run/pw}}@h/shop"}
+        for path in ("running", "run/../running", "run/link", "run/nested/../../running"):
+            said = answers(rest, {**good, "source": f"counter://u:${{file:{tmp_path}/{path}}}@h/shop"})
+            assert "which is below no directory" in said
+            assert "beside-the-directory" not in said
+        rest.ask("PUT", "/connectors/orders/config?check=false", status=201, json=good)
+        for given in definitions(control, f"${{file:{tmp_path}/run/pw}}"):
+            said = answers(rest, given).lower()
+            for line in ("hidden-pass", "second-line"):
+                assert line not in said
+
+
+@pytest.mark.parametrize(
+    "value", ["Mixed-CaseSecret", "first-line\nSecond-Line", "a-long-word, other-long-word=x%2Fy-long-word"]
+)
+def test_no_answer_holds_a_value_in_another_case_or_a_line_or_word_of_it(
+    tmp_path: Path, control: Path, value: str
+) -> None:
+    with serving_rest(tmp_path / "store", MIXED=value) as rest:
+        for given in definitions(control, "${MIXED}"):
+            said = answers(rest, given).lower()
+            for word in (
+                "mixed-casesecret",
+                "first-line",
+                "second-line",
+                "a-long-word",
+                "other-long-word",
+                "y-long-word",
+            ):
+                assert word not in said, given
