@@ -47,10 +47,10 @@ def is_secret_name(name: str) -> bool:
 
 def mask(text: str, secrets: Iterable[str]) -> str:
     """Return *text* with every one of *secrets*, in any case, replaced by `***`, the longest first."""
-    folded = text.lower()
+    folded = text.casefold()
     for secret in sorted(set(secrets), key=len, reverse=True):
         if len(secret) >= _SHORT:
-            if secret.lower() in folded:  # identifiers of SQL are folded
+            if secret.casefold() in folded:  # identifiers of SQL are folded
                 text = re.sub(re.escape(secret), MASK, text, flags=re.IGNORECASE)
         elif secret:
             text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", MASK, text)

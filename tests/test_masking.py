@@ -99,6 +99,20 @@ def test_no_form_of_a_secret_survives(secret: str, text: str) -> None:
         assert all(form not in shown for form in forms if form not in text.replace(secret, ""))
 
 
+@pytest.mark.parametrize(
+    ("secret", "text"),
+    [
+        ("Hunter-Two", "column HUNTER-TWO, hunter-two and hUNTER-tWO"),
+        ("first line\nSecond Line\r\n", "in second line: first line Second Line; 'first line\\nSecond Line\\r\\n'"),
+        ("two  words", "two words, TWO  WORDS"),
+        ("\u0391\u03a3\u0391\u03a3", "\u0391\u03a3\u0391\u03a3\u0391 \u03b1\u03c3\u03b1\u03c3"),
+    ],
+)
+def test_a_secret_is_masked_in_any_case_and_each_of_its_lines(secret: str, text: str) -> None:
+    shown = mask(text, secret_forms([secret])).casefold()
+    assert not any(line.casefold() in shown for line in (*secret.splitlines(), " ".join(secret.split())))
+
+
 def test_longer_secrets_go_first() -> None:
     assert mask("abcdef abcd", ["abcd", "abcdef"]) == "*** ***"
 

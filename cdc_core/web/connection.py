@@ -46,6 +46,16 @@ class GuardedConnection(H11Protocol):
         super().data_received(data)
         self._watch_head()
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, and end the connection: an answer that has begun or is due cannot follow."""
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._head, self._reading):
             if timer is not None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import resource
 import socket
 import ssl
 from collections import Counter
@@ -48,14 +50,23 @@ class Listener:
         self._socket.close()
 
     async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop, accepts = asyncio.get_running_loop(), True
         while True:
             try:
                 connection, peer = await loop.sock_accept(self._socket)
             except OSError as error:  # the process has no file descriptor left, or the client has gone
+                if error.errno == errno.EMFILE and accepts:
+                    accepts = False
+                    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+                    log.warning(
+                        "the server accepts no connection: this process has all of the %d files open that it may;"
+                        " raise the limit, such as with `ulimit -n 4096` before it starts, or lower --max-connections",
+                        most,
+                    )
                 log.debug("a connection could not be accepted: %s", error)
                 await asyncio.sleep(_AFTER_ERROR_S)
                 continue
+            accepts = True
             client = self._access.client_of(peer)
             if self._is_full(client):
                 self._refuse(connection)

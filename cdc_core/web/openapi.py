@@ -18,8 +18,10 @@ from cdc_core.web.v1.shapes import SHAPES as V1_SHAPES
 
 __all__ = ["openapi_document", "openapi_endpoint"]
 
-_EVERYWHERE = (400, 401, 403, 408, 413, 421, 429, 503)
+_EVERYWHERE = frozenset({400, 401, 403, 408, 413, 421, 429, 503})
 """Errors of any request: those of access, and of a store that is out of reach for the moment."""
+_OF_ROLES = frozenset({401, 403})
+"""Those that only a request gets that needs a role."""
 
 
 def openapi_document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
@@ -67,7 +69,8 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": "_".join([endpoint.method.lower(), *words]),
         "summary": endpoint.summary,
-        "description": f"Takes the role {endpoint.role.name.lower()}.",
+        "description": f"Takes the role {endpoint.role.name.lower()}." if endpoint.role else "Needs no token.",
+        **({} if endpoint.role else {"security": []}),
         "tags": ["v1" if endpoint.path.startswith("/v1") else "connect"],
         "parameters": [_parameter(each) for each in endpoint.parameters],
         "responses": {},
@@ -82,7 +85,8 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     for answer in endpoint.answers:
         found["responses"][str(answer.status)] = _response(answer)
     documented = {answer.status for answer in endpoint.answers}
-    for status in sorted({*endpoint.errors, *_EVERYWHERE} - documented):
+    everywhere = _EVERYWHERE if endpoint.role else _EVERYWHERE - _OF_ROLES
+    for status in sorted({*endpoint.errors, *everywhere} - documented):
         phrase = HTTPStatus(status).phrase
         headers = {"Retry-After": "After how many seconds to ask again."} if status == 429 else {}
         found["responses"][str(status)] = _response(

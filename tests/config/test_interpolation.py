@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cdc_core.config.interpolation import escaped, interpolate, with_absolute_files
+from cdc_core.config.interpolation import escaped, file_references, has_references, interpolate, with_absolute_files
 from cdc_core.errors import ConfigError
 
 
@@ -57,6 +57,17 @@ def test_a_missing_variable_in_a_table_is_named_with_its_key() -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"needs the file '.*/nope', which cannot be read: No such file"):
         replaced("${file:nope}", tmp_path)
+
+
+def test_a_home_directory_that_is_not_there_is_a_missing_file() -> None:
+    with pytest.raises(ConfigError, match="needs the file '~nobody-of-that-name/pw', which cannot be read"):
+        replaced("${file:~nobody-of-that-name/pw}")
+
+
+def test_references_and_files_are_found_in_lists_and_tables() -> None:
+    assert has_references({"columns": ["a", "${A}"]})
+    assert not has_references({"columns": ["a", "$${A}"], "n": 1})
+    assert file_references({"a": ["${file:/x}${file:/y}", 1], "b": {"c": "$${file:/z} ${A}"}}) == ["/x", "/y"]
 
 
 def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import resource
 import socket
 import threading
 import time
@@ -326,8 +328,26 @@ def test_a_path_that_is_not_utf8(web: Web, path: str) -> None:
     refused(web.ask(path, token=ADMIN), 400, "the path is not UTF-8")
 
 
-def test_the_path_of_a_proxy_request(web: Web) -> None:
-    refused(web.ask("http://evil.example/view", token=ADMIN), 400, "the path is not absolute")
+@pytest.mark.parametrize("scheme", ["http", "HTTP", "https"])
+def test_a_target_as_proxies_get_it_names_the_host_in_place_of_the_header(web: Web, scheme: str) -> None:
+    own, elsewhere = f"{scheme}://127.0.0.1:{web.port}", ("Host", "evil.example")
+    for target in (f"{own}/view?x=1", f"{scheme}://localhost/view", f"{own}/view/http:"):
+        assert web.ask(target, token=VIEW, headers=[elsewhere]).status == 200
+    from_own_page = [elsewhere, ("Origin", f"http://127.0.0.1:{web.port}")]
+    assert web.ask(f"{own}/admin", method="DELETE", token=ADMIN, headers=from_own_page).status == 200
+    assert web.ask(own, token=VIEW).status == 404
+    for host in ("evil.example", f"x@127.0.0.1:{web.port}", "", f"evil.example?@127.0.0.1:{web.port}"):
+        refused(web.ask(f"{scheme}://{host}/view", token=VIEW), 421, "this server does not answer to the name")
+    refused(web.ask(f"{own}/view/../admin", token=VIEW), 400, "leads upwards")
+    refused(web.ask(f"{own}/view", method="DELETE"), 405, "Method Not Allowed")
+    refused(web.ask(f"{own}/view"), 401, "a token is missing")
+
+
+@pytest.mark.parametrize(
+    "target", ["*", "view", "ftp://127.0.0.1/view", "127.0.0.1:80", "http:/view", "?x", "://x/view"]
+)
+def test_a_target_that_is_no_path(web: Web, target: str) -> None:
+    refused(web.ask(target, token=ADMIN), 400, "the path is not absolute")
 
 
 def test_a_script_in_a_name_stays_text(web: Web) -> None:
@@ -359,6 +379,70 @@ def test_the_log_says_who_changed_what_and_no_token(web: Web, caplog: pytest.Log
     assert "DELETE /a%0aforged by an unknown caller: status 400" in text
     for secret in (*TOKENS.values(), "gue55ed"):
         assert secret not in text
+
+
+CHUNKS = (
+    b"zz\r\n",
+    b"-1\r\n",
+    b"5\r\nhelloXX",
+    b"5\r\nhello\r\n0\r\nnothing\r\n\r\n",
+    b"F" * 40 + b"\r\n",
+    b"0x5\r\nhello\r\n",
+    b"5 \r\nhello\r\n\x00\r\n",
+    b"\xff\xfe",
+    b"0\r\n\r\nGET\r\n\r\n",
+    b"",
+)
+"""Bodies in chunks that are none, or after which something else follows, or the connection ends."""
+
+
+def test_malformed_requests_leave_no_traceback_and_no_flood_in_the_log(
+    web: Web, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    lines = [f"{method} {path}" for method, path in (("POST", "/operate"), ("POST", "/nothing"), ("GET", "/large"))]
+    heads = [f"{line} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n" for line in lines]
+    sent = 0
+    for head in heads:
+        for proof in (f"Authorization: Bearer {OPERATE}\r\n", ""):
+            for chunk in CHUNKS:
+                with web.connect() as connection:
+                    connection.sendall(f"{head}{proof}\r\n".encode() + chunk)
+                    connection.shutdown(socket.SHUT_WR)
+                    with contextlib.suppress(ConnectionResetError):
+                        assert connection.recv(12) in (
+                            b"",
+                            b"HTTP/1.1 200",
+                            b"HTTP/1.1 400",
+                            b"HTTP/1.1 401",
+                            b"HTTP/1.1 404",
+                        )
+                sent += 1
+    eventually_empty(web)
+    assert web.ask(token=VIEW).status == 200
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING or record.exc_info] == []
+    assert len(caplog.records) <= sent
+
+
+def test_files_that_cannot_be_opened_any_more_are_named_with_their_limit(
+    web: Web, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket() as client:
+        client.settimeout(30)
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
+        try:
+            client.connect(("127.0.0.1", web.port))
+            deadline = time.monotonic() + 30
+            while f"has all of the {free} files open" not in caplog.text and time.monotonic() < deadline:
+                threading.Event().wait(0.02)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        client.sendall(f"GET /view HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {VIEW}\r\n\r\n".encode())
+        assert read_reply(client).status == 200
+    assert caplog.text.count("raise the limit, such as with `ulimit -n 4096` before it starts, or lower --max-con") == 1
 
 
 # Helpers

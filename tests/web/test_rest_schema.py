@@ -45,6 +45,9 @@ def test_every_endpoint_but_those_of_the_page_is_documented(rest: Rest) -> None:
         named = set(re.findall(r"\{(\w+)\}", each.path))
         assert named == {parameter.name for parameter in each.parameters if parameter.place == "path"}
         assert each.summary.endswith("."), each.path
+        operation = document["paths"][each.path][each.method.lower()]
+        needs_token = operation.get("security", document["security"]) != []
+        assert (needs_token, {"401", "403"} <= operation["responses"].keys()) == (bool(each.role), bool(each.role))
     references = set(re.findall(r'"#/components/schemas/(\w+)"', str(document).replace("'", '"')))
     assert references <= document["components"]["schemas"].keys()
 

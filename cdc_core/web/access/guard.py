@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from urllib.parse import unquote_to_bytes
+from contextlib import suppress
+from urllib.parse import unquote, unquote_to_bytes
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import cookie_parser
+from starlette.requests import ClientDisconnect, cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cdc_core.web.access.access import Access
@@ -70,13 +71,15 @@ class Guard:
             return
         body = _Body(receive, self._access.settings.max_body, self._access.settings.request_timeout)
         answer_to.body = body
-        await self._app(scope, body, answer_to)
+        with suppress(ClientDisconnect):  # while its body is read
+            await self._app(scope, body, answer_to)
 
     def _admit(self, scope: Scope, headers: Headers) -> None:
         """Return if the request is admitted. Raises: Refusal."""
         _require_sound(scope, headers)
+        host = _host(scope, headers)
+        _require_sound_path(scope)
         access, state = self._access, scope["state"]
-        host = headers.get("host", "")
         if not access.origins.answers_to(host):
             raise Refusal(421, f"this server does not answer to the name {host!r}")
         address = access.client_of(scope["client"])
@@ -192,6 +195,27 @@ def _require_sound(scope: Scope, headers: Headers) -> None:
     raw = scope.get("raw_path") or b""
     if len(raw) + len(scope["query_string"]) + sum(len(name) + len(value) for name, value in headers.raw) > MAX_HEAD:
         raise Refusal(431, f"the head of the request is larger than {MAX_HEAD} bytes")
+
+
+def _host(scope: Scope, headers: Headers) -> str:
+    """Return which host is asked: the target `http://HOST/PATH`, as proxies get it, names it in place of the header.
+
+    Then the scope has the path alone, and this host.
+    """
+    target: bytes = scope["raw_path"]
+    scheme, separator, rest = target.decode("ascii").partition("://")
+    if not separator or scheme.lower() not in ("http", "https"):
+        return headers.get("host", "")
+    host, slash, path = rest.partition("/")
+    path = slash + path or "/"
+    scope["raw_path"], scope["path"] = path.encode("ascii"), unquote(path)
+    MutableHeaders(scope=scope)["host"] = host
+    return host
+
+
+def _require_sound_path(scope: Scope) -> None:
+    """Return when the path cannot be read in two ways. Raises: Refusal."""
+    raw = scope["raw_path"]
     try:
         path = unquote_to_bytes(raw).decode("utf-8")
     except UnicodeDecodeError:

@@ -43,7 +43,7 @@ _MISCONFIGURED = {
 }
 _IN_THE_CHANGEFEED = frozenset({301, 308, 414, 431, 451})
 """Misconfigured for good: only the options of the changefeed can be changed."""
-_LONGEST_WAIT_S = 86_400.0
+_LONGEST_WAIT_S = 3600.0
 _REDIRECTED = "Redirects are not followed: put the final URL into the sink URI"
 
 
@@ -85,7 +85,7 @@ class Answer:
 def retry_after_s(value: str | None, date: str | None) -> float | None:
     """Return the wait in the header Retry-After: its seconds, or the time from the header Date to its date.
 
-    At most one day: a mistake of the endpoint must not stop a changefeed for ever. None when the header is missing or
+    At most one hour: a mistake of the endpoint must not stop a changefeed for days. None when the header is missing or
     malformed.
     """
     if value is None:
