@@ -12,7 +12,7 @@ import click
 from cdc_core.cli.declared_options import declared_options, given_options
 from cdc_core.cli.metrics import metrics_option, serving_metrics
 from cdc_core.cli.otlp import exporting_metrics, otlp_option
-from cdc_core.cli.run import make_state_directory, state_of
+from cdc_core.cli.run import state_of
 from cdc_core.cli.serving import listen_options, serving
 from cdc_core.cli.session import CliSession, debug_option, log_format_option
 from cdc_core.cli.stop_signals import stop_signals
@@ -21,6 +21,7 @@ from cdc_core.jobs.settings import NodeSettings
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import parse_options
 from cdc_core.plugins.host import PluginHost
+from cdc_core.private_files import make_state_directory
 from cdc_core.web.watched import NodeView
 
 __all__ = ["node"]

@@ -8,7 +8,7 @@ from functools import partial
 import click
 
 from cdc_core.cli.job_commands import find_job, store_or_environment
-from cdc_core.cli.run import located, make_state_directory, resolved
+from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import require_known, state_option, store_option
 from cdc_core.cli.tables import echo_table
@@ -17,6 +17,7 @@ from cdc_core.delivery.replay import Replay, waiting_rows
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import counted
+from cdc_core.private_files import make_state_directory
 from cdc_core.store.progress import DeadLetter, ProgressStore
 
 __all__ = ["replay_dead_letters"]

@@ -32,6 +32,7 @@ from cdc_core.locality import Locality
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import counted
 from cdc_core.plugins.host import PluginHost
+from cdc_core.private_files import make_state_directory
 from cdc_core.schema import TableSchema
 from cdc_core.spark.placement_settings import pin
 from cdc_core.store.opening import store_exists
@@ -42,7 +43,6 @@ __all__ = [
     "find_changefeed",
     "is_file",
     "located",
-    "make_state_directory",
     "name_in",
     "names_in",
     "resolved",
@@ -258,14 +258,6 @@ def state_of(beside: Path, state: str | None) -> tuple[Path, str]:
         return (beside / STATE_DIRECTORY).absolute(), state
     directory = (beside / STATE_DIRECTORY if state is None else Path(state)).absolute()
     return directory, store_url(directory)
-
-
-def make_state_directory(directory: Path) -> None:
-    """Return when *directory* is there. Raises: ConfigError."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"'{directory}' cannot be used as the state directory: {error.strerror}") from error
 
 
 def _resume_command(file: str, name: str | None, **options: str | None) -> str:

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cdc_core.cli.run import make_state_directory
 from cdc_core.engine.fencing import RunLock
 from cdc_core.errors import ConfigError
+from cdc_core.private_files import make_state_directory
 from cdc_core.store.liveness import is_alive
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.verbs import require

@@ -46,6 +46,7 @@ from cdc_core.errors import (
     TerminalError,
 )
 from cdc_core.masking import mask
+from cdc_core.private_files import make_state_directory
 from cdc_core.rangefeed import Rangefeed
 from cdc_core.remedies import fitting
 from cdc_core.schema import TableSchema
@@ -116,7 +117,7 @@ class Run:
 
         Raises: ConfigError before anything is created at the source or the sink; any other error that ended the run.
         """
-        self._state_dir.mkdir(parents=True, exist_ok=True)
+        make_state_directory(self._state_dir)
         try:
             with RunLock(self._state_dir / f"{self._feed.name}.lock") as lock:
                 if not lock.acquire():

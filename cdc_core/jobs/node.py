@@ -36,6 +36,7 @@ from cdc_core.jobs.time_limit import TimeLimit, end_process
 from cdc_core.jobs.work import Work
 from cdc_core.options import format_duration
 from cdc_core.plugins.host import PluginHost
+from cdc_core.private_files import make_state_directory
 from cdc_core.store.job_values import Adoption, JobRecord, NodeRecord, Overview
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.reports import Report
@@ -101,7 +102,7 @@ class Node:
     def run(self) -> None:
         """Return when the node has left. Raises: ConfigError when it cannot join; what keeps Spark from starting."""
         settings = self._settings
-        settings.home.mkdir(parents=True, exist_ok=True)
+        make_state_directory(settings.home)
         with RunLock(settings.home / "node.lock") as lock:
             if not lock.acquire():
                 raise ConfigError(

@@ -6,6 +6,7 @@ something writes it when that run ends. Without an archive, or where it does not
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import logging
 import os
@@ -21,6 +22,8 @@ import pyspark
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+
+from cdc_core.private_files import others_may_write
 
 __all__ = ["VARIABLE", "ClassArchive", "find_java", "link_spark"]
 
@@ -49,6 +52,8 @@ class ClassArchive:
     def find(cls) -> Self | None:
         """Return the archive, made already or not; None where there is no cache, or no archive can be in it.
 
+        Java and the shell load code from it, so there is none where others may write to it, or to what is above it.
+
         Java refuses an archive when one of the jars changed, so their times are part of its place.
         """
         cache, java = _cache(), find_java()
@@ -58,7 +63,12 @@ class ClassArchive:
             jars = sorted((_installed() / "jars").glob("*.jar"))
             stamps = [f"{path} {path.stat().st_mtime_ns}" for path in (Path(java).resolve(), *jars)]
             archive = cls(cache / "spark" / hashlib.sha256("\n".join(stamps).encode()).hexdigest()[:16])
-            archive.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for directory in (cache, archive.directory.parent, archive.directory):
+                directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            above = (*archive.directory.parents, *archive.directory.resolve().parents)
+            if refused := next(filter(None, map(others_may_write, (archive.directory, *above))), None):
+                _warn(refused)
+                return None
             link_spark(archive.home)
             os.utime(archive.directory)  # it is in use: `_remove_unused`
         except OSError:
@@ -129,6 +139,11 @@ class ClassArchive:
         for other in self.directory.parent.iterdir():
             if other.stat().st_mtime < before:
                 shutil.rmtree(other, ignore_errors=True)
+
+
+@functools.cache
+def _warn(refused: str) -> None:
+    log.warning("Spark's classes are not kept: %s (%s names the directory)", refused, VARIABLE)
 
 
 def find_java() -> str | None:

@@ -16,6 +16,7 @@ from cdc_core.engine.supervisor import Outcome, Supervisor
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
 from cdc_core.plugins.host import PluginHost
+from cdc_core.private_files import make_state_directory
 from cdc_core.spark.host import SparkHost
 from cdc_core.spark.placement_settings import pin, pinned
 from cdc_core.store.progress import ProgressStore, store_url
@@ -54,7 +55,7 @@ class Runner:
         execution_locality: str | None = None,
     ) -> None:
         self._directory = Path(directory).absolute()
-        self._directory.mkdir(parents=True, exist_ok=True)
+        make_state_directory(self._directory)
         self._url = store or store_url(self._directory)
         self._locality = locality
         self._spark = dict(pinned(spark, execution_locality, here=locality))

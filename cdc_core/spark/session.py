@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.masking import is_secret_name
+from cdc_core.private_files import others_may_write
 from cdc_core.spark.class_archive import ClassArchive, find_java, link_spark
 from cdc_core.spark.jvm import LOOPBACK, forget_jvm, forked_python, start_jvm
 from cdc_core.spark.log_file import keep_newest, open_log
@@ -121,7 +122,8 @@ def open_session(
     The output of the JVM and the Python workers goes to *log_path*, and their temporary files into a directory beside
     it, which is emptied first. Called from any thread, by one at a time. When it raises, no JVM is left.
 
-    Raises: TerminalError when Spark cannot start; Stopped when it is no longer *wanted* before its JVM is ready.
+    Raises: TerminalError when Spark cannot start; ConfigError when others may write to its files; Stopped when it is no
+    longer *wanted* before its JVM is ready.
     """
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYSPARK_PYTHON"] = _python(spark)
@@ -213,10 +215,15 @@ def _builder(settings: Mapping[str, str]) -> SparkSession.Builder:
 
 
 def _emptied(scratch: Path) -> Path:
-    """Return the directory *scratch*, without files of an earlier JVM. A running JVM keeps its own."""
+    """Return the directory *scratch*, without files of an earlier JVM. A running JVM keeps its own.
+
+    The JVM and Python load code from it. Raises: ConfigError when others may put files there.
+    """
     if SparkContext._gateway is None:
         shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True, exist_ok=True)
+    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if others_may_write(scratch):
+        raise ConfigError(f"Spark's temporary directory '{scratch}': other users may change code there; remove it")
     return scratch
 
 

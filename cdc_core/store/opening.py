@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +66,15 @@ def sqlite_file(url: str) -> Path | None:
 def store_exists(url: str) -> bool:
     """Return whether there is a store at *url*; create nothing. One that cannot be reached may exist.
 
-    Raises: ConfigError for an invalid URL.
+    Raises: ConfigError for an invalid URL, or a directory that this user may not enter.
     """
     file = sqlite_file(url)
     if file is not None:
-        return file.is_file()
+        try:
+            return file.is_file()
+        except OSError as error:
+            why = f"{error.strerror}; run this as the user who runs its changefeeds"
+            raise ConfigError(f"progress store {file} cannot be used: {why}") from error
     engine = open_engine(url)
     try:
         return sa.inspect(engine).has_table(STORE.name)
@@ -81,9 +87,9 @@ def store_exists(url: str) -> bool:
 def open_engine(url: str) -> sa.Engine:
     """Return an engine that connects lazily and whose commits are durable. Raises: ConfigError for an invalid URL.
 
-    A SQLite file gets its directory created, write-ahead logging, a full sync at every commit, and transactions that
-    take the write lock at once unless they only read (execution option `cdc_reading`), so that processes wait for each
-    other instead of failing.
+    A SQLite file is created with its directory, both for this user alone. It gets write-ahead logging, a full sync at
+    every commit, and transactions that take the write lock at once unless they only read (execution option
+    `cdc_reading`), so that processes wait for each other instead of failing.
     """
     try:
         parsed = sa.make_url(url)
@@ -107,10 +113,11 @@ def open_engine(url: str) -> sa.Engine:
         ) from error
     path = Path(parsed.database or "")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"'{path.parent}' cannot be used as the state directory: {error.strerror}") from error
     engine = sa.create_engine(parsed, poolclass=sa.QueuePool, pool_size=1, connect_args={"timeout": _BUSY_S})
+    sa.event.listen(engine, "do_connect", lambda *_: _create_private(path))
     sa.event.listen(engine, "connect", _set_up_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -176,6 +183,12 @@ def _try_unless_used(dialect: sa.Dialect) -> Callable[[Any, Any, Any], None]:
             raise sa.exc.InvalidatePoolError from error
 
     return try_connection
+
+
+def _create_private(file: Path) -> None:
+    """Return when only this user can read *file*, if it is new. SQLite gives its other files the same mode."""
+    with suppress(OSError):  # it is there already, or SQLite says why it cannot be
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:

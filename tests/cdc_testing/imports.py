@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("remedies",),
     ("timestamp", "span", "locality", "schema", "errors", "masking"),
-    ("frontier", "rows", "uris", "schema_change", "placement", "sql_names"),
+    ("frontier", "rows", "uris", "schema_change", "placement", "sql_names", "private_files"),
     ("option_values",),
     ("cloudevents", "options", "envelope_shapes", "enriched", "row_members"),
     ("messages", "move", "scan_progress", "source_objects", "unavailable", "restriction"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 import pytest
 from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.strangers import NOBODY
 from pyspark import SparkContext
 
 from cdc_core.spark import class_archive
@@ -55,6 +57,56 @@ def test_the_home_beside_it_has_sparks_programs_and_jars_and_no_pyspark(cache: P
 def test_a_cache_that_cannot_be_written_is_not_used(cache: Path) -> None:
     cache.write_text("not a directory")
     assert ClassArchive.find() is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+@pytest.mark.parametrize("what", ["directory", "directory.parent", "directory.parent.parent"])
+def test_a_cache_of_another_user_is_not_used(cache: Path, what: str, caplog: pytest.LogCaptureFixture) -> None:
+    directory = operator.attrgetter(what)(found())
+    os.chown(directory, NOBODY, NOBODY)
+    assert (ClassArchive.find(), ClassArchive.find()) == (None, None)
+    [said] = caplog.messages
+    assert said == (
+        f"Spark's classes are not kept: '{directory}' belongs to another user ({NOBODY}); use a directory of your own"
+        " (CDC_CACHE names the directory)"
+    )
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707])
+@pytest.mark.parametrize("what", ["directory", "directory.parent", "directory.parent.parent"])
+def test_a_cache_into_which_others_may_write_is_not_used_until_they_may_not(
+    cache: Path, what: str, mode: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = operator.attrgetter(what)(found())
+    directory.chmod(mode)
+    assert ClassArchive.find() is None
+    assert f"other users may write to '{directory}'; run `chmod go-w {directory}`" in caplog.text
+    directory.chmod(mode & ~0o022)
+    assert ClassArchive.find() is not None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_a_link_of_another_user_does_not_lead_to_a_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = found().directory
+    shared = cache.with_name("shared")
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (shared / "mine").mkdir()
+    (shared / "theirs").symlink_to(cache)
+    os.lchown(shared / "theirs", NOBODY, NOBODY)
+    monkeypatch.setenv(VARIABLE, str(shared / "theirs"))
+    assert ClassArchive.find() is None
+    monkeypatch.setenv(VARIABLE, str(shared / "mine"))  # others may only add to what is above it
+    assert found().directory.name == directory.name
+
+
+def test_a_new_cache_is_for_its_user_alone(cache: Path) -> None:
+    before = os.umask(0o002)
+    try:
+        directory = found().directory
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in (directory, directory.parent, directory.parent.parent)} == {0o700}
 
 
 def test_off_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,11 +16,12 @@ import pytest
 import sqlalchemy as sa
 from cdc_testing.runs import eventually
 from cdc_testing.stored import DEFINITION, progress
+from cdc_testing.strangers import NOBODY
 from cdc_testing.tcp_proxy import TcpProxy
 
 from cdc_core import Timestamp
 from cdc_core.errors import ConfigError, FencedError, RetryableError, TerminalError
-from cdc_core.store.opening import open_engine
+from cdc_core.store.opening import open_engine, store_exists
 from cdc_core.store.progress import ProgressStore, sqlite_file, store_url
 
 
@@ -123,6 +124,39 @@ def test_a_directory_with_odd_characters_will_do(tmp_path: Path) -> None:
     store.register("orders", DEFINITION)
     store.close()
     assert (tmp_path / "a b?c%20d#e:@ü" / "progress.sqlite").exists()
+
+
+def test_a_new_store_is_for_its_user_alone(tmp_path: Path) -> None:
+    store = ProgressStore(store_url(tmp_path / "state"))
+    before = os.umask(0)
+    try:
+        store.register("orders", DEFINITION)
+        modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "state").iterdir()}
+    finally:
+        os.umask(before)
+        store.close()
+    assert modes == dict.fromkeys(("progress.sqlite", "progress.sqlite-shm", "progress.sqlite-wal"), 0o600)
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_is_told_who_may_use_a_store(store: ProgressStore) -> None:
+    store.open()
+    store.close()
+    told, tell = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            os.setuid(NOBODY)
+            store_exists(store.url)
+        except ConfigError as error:
+            os.write(tell, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(tell)
+    os.waitpid(child, 0)
+    with open(told, "rb") as answer:
+        why = "cannot be used: Permission denied; run this as the user who runs its changefeeds"
+        assert answer.read().decode() == f"progress store {sqlite_file(store.url)} {why}"
 
 
 def test_a_newer_store_is_refused(store: ProgressStore) -> None:

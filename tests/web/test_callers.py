@@ -35,10 +35,15 @@ def test_a_line_that_is_wrong_is_named_and_not_quoted(tmp_path: Path, line: str,
     assert SECRET not in str(raised.value)
 
 
-def test_a_file_that_everybody_may_write_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_file_that_others_may_write_is_refused_also_when_that_begins_later(tmp_path: Path, mode: int) -> None:
     path = write_tokens(tmp_path / "tokens")
-    path.chmod(0o666)
-    with pytest.raises(ConfigError, match="every user may write to this file; run `chmod o-w"):
+    callers = Callers(path)
+    path.chmod(mode)
+    why = f"--tokens {path}: other users may write to this file; run `chmod go-w {path}`"
+    assert callers.refresh() == why
+    assert not callers.are_known
+    with pytest.raises(ConfigError, match=why):
         Callers(path)
 
 

@@ -54,8 +54,8 @@ def read_callers(path: Path) -> list[Caller]:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigError(f"--tokens {path}: this file cannot be read: {why}; write it with `cdc token`") from error
-    if mode & stat.S_IWOTH:
-        raise ConfigError(f"--tokens {path}: every user may write to this file; run `chmod o-w {path}`")
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ConfigError(f"--tokens {path}: other users may write to this file; run `chmod go-w {path}`")
     return list(_parsed(path, lines))
 
 
@@ -124,9 +124,9 @@ class Callers:
                 found = caller
         return found
 
-    def _stamp(self) -> tuple[int, int, int] | None:
+    def _stamp(self) -> tuple[int, ...] | None:
         try:
             seen = os.stat(self.path)
         except OSError:
             return None
-        return (seen.st_mtime_ns, seen.st_size, seen.st_ino)
+        return (seen.st_mtime_ns, seen.st_size, seen.st_ino, seen.st_mode)

@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from cdc_core.delivery.replay import Replay, waiting_rows
 from cdc_core.engine.replay import replay
 from cdc_core.errors import CdcError, ConfigError, FencedError
+from cdc_core.private_files import make_state_directory
 from cdc_core.store.values import DeadLetter
 from cdc_core.store.verbs import require
 from cdc_core.web.deployment import Deployment, deployment_of
@@ -57,7 +58,7 @@ def replayed(deployment: Deployment, name: str, give_up: Collection[int] = ()) -
     try:
         feed = deployment.feed(name, known.definition)
         state_dir = deployment.state_dir
-        state_dir.mkdir(parents=True, exist_ok=True)
+        make_state_directory(state_dir)
         return replay(
             feed,
             store=deployment.store,

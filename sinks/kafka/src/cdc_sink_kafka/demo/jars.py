@@ -63,9 +63,12 @@ def _cached(name: str, fetch: Callable[[Path], None]) -> Path:
     """Return the directory *name* of the cache. *fetch* fills a new one, in only one process of the machine."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cdc-servers"
     home = cache / name
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = cache.stat()
+    if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
+        raise ConfigError(f"other users may change the programs in '{cache}'; remove it to have them fetched again")
     if home.exists():
         return home
-    cache.mkdir(parents=True, exist_ok=True)
     with (cache / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not home.exists():
