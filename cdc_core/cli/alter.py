@@ -17,7 +17,7 @@ from cdc_core.cli.stored import require_known, require_one_name, state_option, s
 from cdc_core.config.alteration import Alteration, changed_tables, remaining_sections, without_option
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.interpolation import escaped
-from cdc_core.engine.checks import check_source, with_saved
+from cdc_core.engine.checks import as_stored, check_source
 from cdc_core.engine.planned_queries import check_query
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
@@ -110,7 +110,7 @@ def alter(
         before = known.definition["tables"]
         tables = changed_tables(before, add, drop)
         feed = resolved(session, _with_tables(changefeed, before, tables))
-        schemas = check_source(with_saved(feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch), progress))
+        schemas = check_source(as_stored(feed, progress))
         check_query(feed, schemas)
         chosen = {table: wanted for table, wanted in progress.initial_scans(feed.name).items() if table not in drop}
         chosen |= {} if scan is None else dict.fromkeys(add, scan)

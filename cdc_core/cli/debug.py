@@ -113,6 +113,8 @@ def _add_of_feed(
     archive: DebugArchive, feed: ResolvedChangefeed | None, known: ChangefeedRecord | None, *, connect: bool
 ) -> None:
     if feed is not None and connect:
+        if known is not None:
+            feed = feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch)
         archive.add("source.json", lambda: parts.source(feed, known))
         archive.add("sink.json", lambda: parts.sink(feed))
         archive.add("explain.txt", lambda: parts.explanation(feed))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -97,7 +97,8 @@ def _explanations(feed: ResolvedChangefeed) -> Iterator[_Explanation]:
 
 def _checked(feed: ResolvedChangefeed) -> tuple[list[TableSchema], Mapping[TableName, _Sections]]:
     """Return the tables, and what the source leaves out of the changes of each. Raises: as `Rangefeed.check`."""
-    with closing(feed.open_rangefeed()) as rangefeed:
+    looking = replace(feed, temporary=True)  # what it would leave at the source is in no one's way
+    with closing(looking.open_rangefeed()) as rangefeed:
         rangefeed.check()
         schemas = list(rangefeed.schemas())
         return schemas, {schema.name: rangefeed.explain(schema) for schema in schemas}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from shlex import join
 from typing import Any
@@ -25,7 +26,14 @@ from cdc_core.config.pipelines import pipeline, pipeline_names
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.config.toml_file import changefeed_names, find_name, read_changefeed
-from cdc_core.engine.checks import check_dead_letters, check_encoder, check_sink, check_source
+from cdc_core.engine.checks import (
+    as_stored,
+    check_dead_letters,
+    check_encoder,
+    check_sink,
+    check_source,
+    check_time_range,
+)
 from cdc_core.engine.history_meter import HistoryMeter
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.locality import Locality
@@ -45,6 +53,7 @@ __all__ = [
     "located",
     "name_in",
     "names_in",
+    "progress_at",
     "resolved",
     "run",
     "state_of",
@@ -129,38 +138,74 @@ def run(
 @click.argument("file", metavar="FILE", type=FILE)
 @click.argument("name", required=False)
 @json_option
+@state_option
 @store_option
 @locality_option
 @debug_option
 @click.pass_obj
 def check(
-    session: CliSession, file: str, name: str | None, as_json: bool, store: str | None, locality: Locality
+    session: CliSession,
+    file: str,
+    name: str | None,
+    as_json: bool,
+    state: str | None,
+    store: str | None,
+    locality: Locality,
 ) -> int:
-    """Check the changefeed NAME in FILE: plugins, options, the source and the sink. Changes nothing.
+    """Check that `cdc run` can start or continue the changefeed NAME in FILE: plugins, options, the source, the sink
+    and its progress. Changes nothing.
 
     Without NAME, check all changefeeds of the file. Prints one line for each part, and notes about what you should
     know although nothing is wrong. The exit status is 2 when a check fails, also with --json.
     """
-    found = [located(session, file, each, store=store) for each in names_in(file, name, store)]
-    reports = [_check(session, resolved(session, changefeed), locality, as_json=as_json) for changefeed, *_ in found]
+    found = [located(session, file, each, state=state, store=store) for each in names_in(file, name, store)]
+    url = found[0][2]
+    session.add_secrets(secret_forms(uri_secrets(url)))
+    with progress_at(url) as progress:
+        feeds = [resolved(session, changefeed) for changefeed, *_ in found]
+        by_file = store is None
+        reports = [_check(session, feed, locality, progress, by_file=by_file, as_json=as_json) for feed in feeds]
     if as_json:
         session.echo_json([report.to_json() for report in reports])
     return max(report.status for report in reports)
 
 
+@contextmanager
+def progress_at(url: str) -> Iterator[ProgressStore | None]:
+    """Open the progress store at *url*, if there is one. Raises: ConfigError."""
+    if not store_exists(url):
+        yield None
+        return
+    with closing(ProgressStore(url)) as store:
+        store.open()
+        yield store
+
+
 def _require_no_jobs(url: str, names: Sequence[str]) -> None:
     """Return when nodes run none of the changefeeds, before anything is started for them. Raises: ConfigError."""
-    if store_exists(url):
-        with closing(ProgressStore(url)) as store:
-            store.open()
+    with progress_at(url) as store:
+        if store is not None:
             for name in names:
                 store.require_no_job(name)
 
 
-def _check(session: CliSession, feed: ResolvedChangefeed, here: Locality, *, as_json: bool) -> CheckReport:
+def _check(
+    session: CliSession,
+    feed: ResolvedChangefeed,
+    here: Locality,
+    progress: ProgressStore | None,
+    *,
+    by_file: bool,
+    as_json: bool,
+) -> CheckReport:
     """Check a changefeed and return what was found; print it at once unless *as_json*."""
     schemas: list[TableSchema] = []
-    parts: list[tuple[str, Component[Any] | None, str, Callable[[], str | None]]] = [
+    parts: list[tuple[str, Component[Any] | None, str, Callable[[], str | None]]] = []
+    if progress is not None:
+        feed = as_stored(feed, progress)
+        if by_file:
+            parts.append(("progress", None, progress.shown, partial(_check_registration, feed, progress)))
+    parts += [
         ("source", feed.rangefeed, feed.shown_source, lambda: _check_source(feed, schemas)),
         *_query_part(feed, schemas),
         ("encoder", feed.encoder, "", lambda: check_encoder(feed, schemas)),
@@ -275,9 +320,17 @@ def resolved(session: CliSession, changefeed: Changefeed) -> ResolvedChangefeed:
     return feed
 
 
+def _check_registration(feed: ResolvedChangefeed, progress: ProgressStore) -> None:
+    """Return when a run of what the file says may continue the changefeed that the store knows. Raises: ConfigError."""
+    changes_tables = feed.rangefeed.registration.changes_tables
+    progress.check_registration(feed.name, feed.definition(), changes_tables=changes_tables)
+
+
 def _check_source(feed: ResolvedChangefeed, schemas: list[TableSchema]) -> str:
     """Check the source, add its tables to *schemas* for the later checks, and return them as text."""
     schemas.extend(check_source(feed))
+    if feed.saved is None:
+        check_time_range(feed)
     return "".join(
         f"\n           {schema.name}: {counted(len(schema.columns), 'column')}, key {', '.join(schema.primary_key)}"
         for schema in schemas

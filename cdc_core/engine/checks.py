@@ -18,6 +18,7 @@ from cdc_core.timestamp import Timestamp
 from cdc_core.uris import place_of
 
 __all__ = [
+    "as_stored",
     "check_and_prepare",
     "check_and_prepare_sink",
     "check_dead_letters",
@@ -55,6 +56,12 @@ def check_and_prepare(
     check_delivery(feed, schemas)
     check_executors(schemas)
     prepare_sink(feed, schemas)
+
+
+def as_stored(feed: ResolvedChangefeed, store: ProgressStore) -> ResolvedChangefeed:
+    """Return *feed* as its next start checks it: *feed* itself unless *store* knows it."""
+    known = store.find(feed.name)
+    return feed if known is None else with_saved(feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch), store)
 
 
 def with_saved(feed: ResolvedChangefeed, store: ProgressStore) -> ResolvedChangefeed:

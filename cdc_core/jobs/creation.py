@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from cdc_core.config.definition import require_references
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine.checks import check_dead_letters, check_delivery, check_sink, check_source, check_time_range
+from cdc_core.engine.checks import (
+    as_stored,
+    check_dead_letters,
+    check_delivery,
+    check_sink,
+    check_source,
+    check_time_range,
+)
 from cdc_core.engine.planned_queries import check_query
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
@@ -49,13 +55,10 @@ def check_job(feed: ResolvedChangefeed) -> None:
 
 def _check(feed: ResolvedChangefeed, store: ProgressStore) -> None:
     """Return when the changefeed can begin, or continue where a `cdc run` stopped. Raises: ConfigError."""
-    known = None if store.find_job(feed.name) else store.find(feed.name)
-    progress = None if known is None else store.load(feed.name)
-    if known is None or progress is None:
-        check_job(feed)
+    continued = store.find_job(feed.name) is None and store.load(feed.name) is not None
+    check_job(as_stored(feed, store) if continued else feed)
+    if not continued:
         check_time_range(feed)
-    else:
-        check_job(replace(feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch), saved=progress.token))
 
 
 def _require_free(store: ProgressStore, name: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from cdc_core.config.alteration import FIXED
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine.checks import with_saved
+from cdc_core.engine.checks import as_stored
 from cdc_core.errors import ConfigError
 from cdc_core.jobs.creation import check_job
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
@@ -33,7 +33,7 @@ def require_redefinable(
     changes_tables = set(after.tables) != set(tables)
     if begun and changes_tables and not after.rangefeed.registration.changes_tables:
         raise ConfigError(f"{after.rangefeed.owner} cannot change the tables of a changefeed that has begun")
-    check_job(with_saved(after.for_attempt(feed_id=known.feed_id, epoch=known.epoch), store))
+    check_job(as_stored(after, store))
 
 
 def require_same_parts(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:

@@ -40,6 +40,14 @@ class Changefeeds(Database):
         """
         return self._once_more(lambda: self._registered(name, definition, changes_tables=changes_tables, epoch=epoch))
 
+    def check_registration(self, name: str, definition: Mapping[str, Any], *, changes_tables: bool = False) -> None:
+        """Return when `register` would, for a changefeed that is no job; change nothing. Raises: ConfigError."""
+        with self._transaction(reading=True) as connection:
+            require_no_job(connection, name)
+            known = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
+            if known is not None:
+                _require_same(known, definition, changes_tables=changes_tables)
+
     def begin_attempt(self, name: str, *, after: int | None = None) -> int:
         """Return the epoch of a new attempt, the greatest so far. Attempts with a smaller epoch are fenced.
 
@@ -116,16 +124,22 @@ class Changefeeds(Database):
             )
             add_event(connection, "create_changefeed", name, **_shown(definition))
         else:
-            before = json.loads(known.definition)
-            if known.token is not None:
-                require_same_source(name, before, definition, changes_tables=changes_tables)
-                require_same_range(name, before, definition, latest=timestamp_of(known.latest))
+            before = _require_same(known, definition, changes_tables=changes_tables)
             if not same_destination(before, definition):
                 turn_away(connection, name, counters=known.counters)
             connection.execute(update(name).values(definition=dump(definition)))
             if changes := _changes(before, json.loads(dump(definition))):
                 add_event(connection, "alter_changefeed", name, message=why, **changes)
         return changefeed_record(connection.execute(mine).one())
+
+
+def _require_same(known: sa.Row[Any], definition: Mapping[str, Any], *, changes_tables: bool) -> Mapping[str, Any]:
+    """Return the definition that the row *known* has, if *definition* may take its place. Raises: ConfigError."""
+    before: Mapping[str, Any] = json.loads(known.definition)
+    if known.token is not None:
+        require_same_source(known.name, before, definition, changes_tables=changes_tables)
+        require_same_range(known.name, before, definition, latest=timestamp_of(known.latest))
+    return before
 
 
 def _shown(definition: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,9 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cdc_testing.scripted import Script
+from cdc_testing.scripted import CounterRangefeed, Script
+from cdc_testing.stored import progress
 
+from cdc_core import RangefeedContext
 from cdc_core.cli.main import main
+from cdc_core.config.resolve import resolve
+from cdc_core.config.toml_file import read_changefeed
+from cdc_core.plugins.host import PluginHost
+from cdc_core.store.progress import ProgressStore, store_url
 
 
 def test_check_prints_a_line_for_each_part_and_changes_nothing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,3 +71,27 @@ def test_check_says_whether_the_changefeed_may_run_here(
     *_, last = capsys.readouterr().out.splitlines()
     assert last.startswith("  locality region=us,cloud=aws … ")
     assert outcome in last
+
+
+@pytest.mark.parametrize("state", [[], ["--state", "elsewhere"]])
+def test_check_finds_out_what_the_next_run_would(
+    state: list[str], file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ProgressStore(store_url(file.parent / (state[-1] if state else ".cdc")))
+    store.open()
+    known = store.register("orders", resolve(read_changefeed(file, None), PluginHost.load()).definition())
+    epoch = store.begin_attempt("orders")
+    store.save("orders", epoch, progress())
+    before = store.find("orders")
+    checked: list[RangefeedContext] = []
+    monkeypatch.setattr(CounterRangefeed, "check", lambda rangefeed: checked.append(rangefeed.context))
+    assert main(["check", str(file), *state]) == 0
+    assert [(context.feed_id, context.saved) for context in checked] == [(known.feed_id, progress().token)]
+    _, line, *_ = capsys.readouterr().out.splitlines()
+    assert line == f"  progress {store.shown} … ok"
+    file.write_text(file.read_text().replace("public.counter", "public.other"))
+    assert main(["check", str(file), *state]) == 2
+    _, line, *_ = capsys.readouterr().out.splitlines()
+    assert "… changefeed 'orders' was started on the tables public.counter, not public.other" in line
+    assert store.find("orders") == before
+    store.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -14,6 +15,7 @@ from cdc_rangefeed_postgres import slot_use, starting
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.history import PostgresHistory
 from cdc_rangefeed_postgres.publication import Publication
+from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_rangefeed_postgres.running_transactions import log_running_transactions
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_testing.copied_postgres import CopiedPostgres
@@ -66,8 +68,13 @@ def test_a_start_without_progress_does_not_begin_beside_the_slot_of_an_earlier_o
             with pytest.raises(ConfigError) as refused:
                 anew.start()
             text = str(refused.value)
+            with pytest.raises(ConfigError, match=re.escape(text)):
+                anew.rangefeed.check()
+            for context in (replace(lost.context, saved=lost.saved), replace(anew.context, temporary=True)):
+                with closing(PostgresRangefeed(context)) as another:
+                    another.check()
             assert text.startswith(f"replication slot {slot_of(lost)} retains the log for an earlier changefeed 'test'")
-            for remedy in ("point --state at it", "`cdc drop --orphans URI`", "use another name"):
+            for remedy in ("point --state or --store at it", "`cdc drop --orphans URI`", "use another name"):
                 assert remedy in text
             assert slots(sql) == publications(sql) == [slot_of(lost)]
             lost.restart()  # the one with progress continues

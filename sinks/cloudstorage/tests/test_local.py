@@ -100,6 +100,15 @@ def test_check_names_a_directory_without_write_permission(open_destination: Open
     assert refused.value.repairable
 
 
+def test_check_names_a_directory_that_takes_no_files(open_destination: OpenDestination, tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"directory /proc/out cannot be used: /proc (takes no files|is not writable)"
+    ):
+        open_destination(uri="file:///proc/out").check()
+    open_destination(uri=f"file://{tmp_path}/out").check()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_check_names_a_directory_without_search_permission(open_destination: OpenDestination) -> None:
     with tempfile.TemporaryDirectory() as parent:
         os.chmod(parent, 0o000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,10 @@ from cdc_testing.stored import node, progress
 
 from cdc_core.cli import run as run_module
 from cdc_core.config.changefeed import Changefeed
-from cdc_core.store.progress import ProgressStore
+from cdc_core.config.resolve import resolve
+from cdc_core.config.toml_file import read_changefeed
+from cdc_core.plugins.host import PluginHost
+from cdc_core.store.progress import ProgressStore, store_url
 
 Capture = pytest.CaptureFixture[str]
 
@@ -97,6 +101,27 @@ def test_a_changefeed_that_cdc_run_left_is_continued_when_its_run_has_ended(
     assert known is not None
     assert known.feed_id == first.feed_id
     assert store.load("orders") is not None
+
+
+@pytest.mark.parametrize("more", [[], ["--no-check"]])
+def test_a_changefeed_that_cdc_run_left_in_another_store_is_refused(
+    more: list[str], store: ProgressStore, file: Path, capsys: Capture
+) -> None:
+    with closing(ProgressStore(store_url(file.parent / ".cdc"))) as own:
+        own.open()
+        own.register("orders", resolve(read_changefeed(file, None), PluginHost.load()).definition())
+        assert done(capsys, "create", str(file), *more)  # its run never began
+        store.forget("orders")
+        own.save("orders", own.begin_attempt("orders"), progress())
+        assert refused(capsys, "create", str(file), *more) == (
+            f"changefeed 'orders' has begun with the progress store {own.shown}, and a job in {store.shown} would not"
+            f" continue it; create the job with --store {file.parent}/.cdc, or run `cdc drop {file} orders` first, to"
+            " deliver all rows again, or use another name"
+        )
+        assert store.find("orders") is None
+        assert done(capsys, "create", str(file), *more, "--store", ".cdc")
+        assert own.find_job("orders") is not None
+        assert own.load("orders") is not None
 
 
 def test_a_job_is_refused_by_run_before_spark_starts(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from cdc_core import ConfigError, RangefeedContext, SourceObjects
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.names import object_name, object_pattern
+from cdc_rangefeed_postgres.slot import Slot
 
 __all__ = ["SLOT", "created_in", "require_no_namesake"]
 
@@ -66,18 +65,21 @@ def created_in(connection: Connection) -> list[SourceObjects]:
     return found
 
 
-def require_no_namesake(connection: Connection, context: RangefeedContext, *, ours: Collection[str]) -> None:
-    """Return when the database has nothing of another changefeed with the same name, apart from *ours*.
+def require_no_namesake(connection: Connection, context: RangefeedContext, slot: Slot) -> None:
+    """Return when the database has nothing of another changefeed with the same name. A temporary one leaves nothing.
 
     That changefeed may be this one with its progress lost. Then a new start would deliver every row again, and the
     old slot would retain the log for ever. Raises: ConfigError.
     """
+    if context.temporary:
+        return
     name, comment = context.changefeed, f"changefeed {context.changefeed}"
-    found = connection.execute(_NAMESAKES, [object_pattern(name), list(ours), comment, comment]).fetchone()
+    ours = [slot.name, slot.own, slot.publication.name]
+    found = connection.execute(_NAMESAKES, [object_pattern(name), ours, comment, comment]).fetchone()
     if found is not None:
         what = f"replication slot {found[0]} retains the log" if found[1] else f"publication {found[0]} remains"
         raise ConfigError(
             f"{what} for an earlier changefeed '{name}' that the progress store does not know. To continue it, restore"
-            " its store, or point --state at it. To begin anew, remove what it owns with `cdc drop --orphans URI`, or"
-            " use another name"
+            " its store, or point --state or --store at it. To begin anew, remove what it owns with `cdc drop --orphans"
+            " URI`, or use another name"
         )

@@ -68,6 +68,8 @@ class PostgresRangefeed(Rangefeed):
         try:
             check_version(connection)
             check_row_filter(connection, self.context, slot.publication, endpoint=bool(self._server.used))
+            if self.context.saved is None:
+                require_no_namesake(connection, self.context, slot)
             state = slot.state(connection)
             # A first start, also one with a new slot, creates what it needs, and drops before what there is.
             first = self.context.saved is None or is_intent(self.context.saved)
@@ -98,7 +100,8 @@ class PostgresRangefeed(Rangefeed):
                 connection, altered=self.context.options.row_filter or not all(table.published for table in tables)
             )
             require_given(connection, slot, self.context, tables)
-            log_large_values(connection, tables, unchanged_toast=self.context.options.unchanged_toast)
+            if first:
+                log_large_values(connection, tables, unchanged_toast=self.context.options.unchanged_toast)
         except ClientError as error:
             raise ConfigError(
                 self._server.mask(f"the check of PostgreSQL at {self._server.place} failed: {text_of(error)}"),
@@ -136,9 +139,7 @@ class PostgresRangefeed(Rangefeed):
             self._server.use(self._chosen(saved))
             connection = self._connection.open()
             if saved is None:
-                ours = (self._slot.name, self._slot.own, self._slot.publication.name)
-                if not self.context.temporary:
-                    require_no_namesake(connection, self.context, ours=ours)
+                require_no_namesake(connection, self.context, self._slot)
             if saved is None or is_intent(saved):
                 load = partial(self._load, connection, {})
                 drop = partial(self._drop, everywhere=saved is not None)

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import stat
+import tempfile
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,6 +53,7 @@ class LocalStore(Store):
         if not stat.S_ISDIR(mode):
             raise self._refusal(nearest, "is not a directory", "Choose another directory")
         if os.access(nearest, os.R_OK | os.W_OK | os.X_OK):
+            self._try_to_write(nearest)
             return
         if os.statvfs(nearest).f_flag & os.ST_RDONLY:
             fault, remedy = "is on a read-only file system", "Mount it writable, or choose another directory"
@@ -59,6 +61,14 @@ class LocalStore(Store):
             fault = f"is not writable for user id {os.geteuid()}"
             remedy = "Grant that user write permission, or choose another directory"
         raise self._refusal(nearest, fault, remedy)
+
+    def _try_to_write(self, place: Path) -> None:
+        """Return when *place* takes a file, which no reader sees. What permissions say is not all: /proc takes none."""
+        try:
+            with tempfile.TemporaryFile(dir=place, prefix=".cdc-probe-", buffering=0) as probe:
+                probe.write(b"\n")
+        except OSError as error:
+            raise self._refusal(place, f"takes no files ({error.strerror})", "Choose another directory") from error
 
     def stage(self, path: str, chunks: Sequence[Chunk]) -> Staged:
         final = self.root / path
