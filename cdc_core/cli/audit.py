@@ -6,18 +6,19 @@ import json
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cdc_core.cli.run import located, resolved
+from cdc_core.cli.run import located, progress_at, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import state_option, store_option
 from cdc_core.errors import ConfigError
 from cdc_core.options import counted
-from cdc_core.store.opening import store_exists
-from cdc_core.store.progress import ProgressStore
+from cdc_core.store.job_values import FINISHED, RESTING
+from cdc_core.store.liveness import is_alive
 from cdc_core.timestamp import Timestamp
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from cdc_core.auditing.difference import Difference, Figures
 
 __all__ = ["audit"]
+
+_WAIT_S = 60.0
 
 
 @click.command
@@ -37,9 +40,7 @@ __all__ = ["audit"]
     "--wait",
     metavar="SECONDS",
     type=click.FloatRange(min=0),
-    default=60.0,
-    show_default=True,
-    help="How long to wait for a resolved mark after the source was read.",
+    help="How long to wait for a resolved mark after the source was read. Default: 60, and 0 while nothing runs it.",
 )
 @click.option("--rows", type=click.IntRange(min=0), default=100, show_default=True, help="Print at most so many rows.")
 @click.option(
@@ -59,7 +60,7 @@ def audit(
     file: str,
     name: str | None,
     at: str | None,
-    wait: float,
+    wait: float | None,
     rows: int,
     directory: Path | None,
     state: str | None,
@@ -75,7 +76,10 @@ def audit(
     session.start_logging(quiet=True)
     changefeed, _, url, _ = located(session, file, name, state=state, store=store)
     feed = resolved(session, changefeed)
-    feed = replace(feed, feed_id=_identity(url, feed.name))
+    feed_id, stopped = _known(url, feed.name)
+    feed = replace(feed, feed_id=feed_id)
+    if wait is None:
+        wait = 0.0 if stopped else _WAIT_S
     with tempfile.TemporaryDirectory(prefix="cdc-audit-", dir=directory) as temporary:
         found = _audit()(feed, Path(temporary), at=_mark(at), wait_s=wait, most_shown=rows)
         for difference in found.differences():
@@ -96,17 +100,19 @@ def _audit() -> type[Audit]:
     return Audit
 
 
-def _identity(url: str, name: str) -> str:
-    """Return the identity under which the changefeed has run, or an empty text if its progress is not there."""
-    if not store_exists(url):
-        return ""
-    store = ProgressStore(url)
-    try:
-        store.open()
-        found = store.find(name)
-    finally:
-        store.close()
-    return "" if found is None else found.feed_id
+def _known(url: str, name: str) -> tuple[str, bool]:
+    """Return the identity under which the changefeed has run, and whether nothing runs it now.
+
+    They are an empty text and False if its progress is not there.
+    """
+    with progress_at(url) as store:
+        found = None if store is None else store.find(name)
+        if store is None or found is None:
+            return "", False
+        job = store.find_job(name)
+        if job is not None:
+            return found.feed_id, job.state in FINISHED | RESTING
+        return found.feed_id, not is_alive(store.status(name), now=datetime.now(UTC))
 
 
 def _mark(text: str | None) -> Timestamp | None:

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from cdc_core.cli.stop_signals import stop_signals
 from cdc_core.engine.supervisor import Outcome, Supervisor
 from cdc_core.errors import CdcError
-from cdc_core.telemetry.status import StatusView
+from cdc_core.telemetry.status import StatusView, shown_moment
 
 __all__ = ["supervise"]
 
 log = logging.getLogger(__name__)
 
 _LOOK_S = 0.1
+_STOPPED = ("stopped", "abandoned", "given up")
 _EXIT_STATUS = {"complete": 0, "stopped": 0, "given up": 1, "abandoned": 130}
 
 
@@ -42,6 +43,7 @@ def supervise(supervisors: Sequence[Supervisor], view: StatusView, *, debug: boo
                 view(supervisor.status)
             for supervisor in ended:
                 running.remove(supervisor)
+                _tell_place(supervisor)
                 if len(supervisors) > 1:
                     _tell(supervisor, debug=debug)
     outcomes = [outcome for supervisor in supervisors if (outcome := supervisor.outcome) is not None]
@@ -58,6 +60,22 @@ def _tell(supervisor: Supervisor, *, debug: bool) -> None:
     error = outcome.error
     text = str(error) if isinstance(error, CdcError) else f"internal error: {type(error).__name__}: {error}"
     log.error("changefeed '%s' failed: %s", name, text, exc_info=error if debug else None)
+
+
+def _tell_place(supervisor: Supervisor) -> None:
+    """Log where the next run of a changefeed that was stopped begins."""
+    status, outcome = supervisor.status, supervisor.outcome
+    if outcome is None or outcome.kind not in _STOPPED:
+        return
+    if status.high_water:
+        moment = shown_moment(status.high_water.to_datetime())
+        place = f"continues after {moment} ({status.high_water})"
+    elif status.scan is not None:
+        place = f"continues the scan at {status.scan.done:,} of {status.scan.total:,} {status.scan.unit}"
+    else:
+        place = "begins where this one began"
+    again = "" if outcome.kind == "stopped" else ", and repeats what was delivered later"
+    log.info("changefeed '%s': the next run %s%s", supervisor.feed.name, place, again)
 
 
 def _exit_status(outcome: Outcome) -> int:

@@ -16,7 +16,7 @@ from cdc_core.cli.run import located
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import store_option
 from cdc_core.config.assignments import assigned
-from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.changefeed import NOT_OF_SCANS, Changefeed
 from cdc_core.config.resolve import resolve_without_sink
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.config.sinkless import refuse_unused
@@ -60,13 +60,16 @@ def watch(
     """Print table, key and value of each message of the changefeed NAME in FILE, or of tables at a source.
 
     The sink of the changefeed is not used, no progress is saved, and nothing remains at the source. It begins with the
-    rows that the tables hold, and continues until Ctrl-C; with --set initial_scan=only it ends after these rows. Lines
-    are CSV: a resolved mark has NULL in place of table and key.
+    rows that the tables hold, and continues until Ctrl-C; with --set initial_scan=only it ends after these rows, and
+    leaves out options of FILE that a scan cannot have, such as resolved. Lines are CSV: a resolved mark has NULL in
+    place of table and key.
     """
     changefeed = _chosen(session, file, name, source=source, tables=tables, query=query, store=store)
     given = assigned(assignments)
     refuse_unused(given, owner="--set")
-    options = {**changefeed.options, **given}
+    scans = any(f"{name}={value}".lower() == "initial_scan=only" for name, value in given.items())
+    kept = {name: value for name, value in changefeed.options.items() if not (scans and name.lower() in NOT_OF_SCANS)}
+    options = {**kept, **given}
     changefeed = replace(changefeed, options=options, format=format_ or changefeed.format)
     session.start_logging(quiet=True)
     print_messages(resolved_to_watch(session, changefeed), as_json=as_json)

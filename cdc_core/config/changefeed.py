@@ -18,13 +18,15 @@ from cdc_core.shards.shard import MOST_SHARDS
 from cdc_core.timestamp import Timestamp
 from cdc_core.uris import place_of, same_database
 
-__all__ = ["Changefeed", "ChangefeedOptions"]
+__all__ = ["NOT_OF_SCANS", "Changefeed", "ChangefeedOptions"]
 
 _MOST_ROW_BYTES = 1024 * MB
 """Twice as much, which hexadecimal digits take, is more than some columns of Arrow hold."""
 _LEAST_PROTECTION_S = 60.0
 _MOST_LABEL_BYTES = 128
 _LEAST_MASK_KEY = 16
+NOT_OF_SCANS = ("resolved", "diff", "mvcc_timestamp", "updated", "end_time")
+"""Options that initial_scan='only' cannot be combined with."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
@@ -319,11 +321,12 @@ class ChangefeedOptions:
 
     def __post_init__(self) -> None:
         if self.initial_scan == "only":
-            for name in ("resolved", "diff", "mvcc_timestamp", "updated", "end_time"):
+            for name in NOT_OF_SCANS:
                 wanted = getattr(self, name)
                 if wanted is not None and wanted is not False:
                     raise ValueError(
-                        f"initial_scan='only' cannot be combined with '{name}': a scan has only one timestamp"
+                        f"initial_scan='only' cannot be combined with '{name}': a scan has only one timestamp;"
+                        f" remove '{name}'"
                     )
         if self.key_column is not None and not self.unordered:
             raise ValueError(

@@ -102,7 +102,7 @@ class StatusView(Protocol):
 class StatusLog:
     """Logs one line for each changefeed every *interval_s*, and when its phase changes. The last status is logged too.
 
-    The line of a paused changefeed comes far less often: nothing in it changes.
+    A line that says what the last one said is left out; that of a paused changefeed comes again, far less often.
     """
 
     def __init__(self, *, interval_s: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
@@ -111,12 +111,13 @@ class StatusLog:
         self._due: dict[str, float] = {}
         self._last: dict[str, Status] = {}
         self._logged: dict[str, Status] = {}
+        self._lines: dict[str, str] = {}
 
     def __call__(self, status: Status) -> None:
         now, last = self._clock(), self._last.get(status.changefeed)
         if last is None or status.phase != last.phase or now >= self._due[status.changefeed]:
-            self._log(status)
             paused = status.paused_since is not None
+            self._log(status, again=paused)
             self._due[status.changefeed] = now + self._interval_s * (_PAUSED_TIMES if paused else 1)
         self._last[status.changefeed] = status
 
@@ -130,9 +131,11 @@ class StatusLog:
             if status != self._logged[name]:
                 self._log(status)
 
-    def _log(self, status: Status) -> None:
-        self._logged[status.changefeed] = status
-        log.info("%s", status_line(status))
+    def _log(self, status: Status, *, again: bool = False) -> None:
+        name, line = status.changefeed, status_line(status)
+        if again or line != self._lines.get(name):
+            log.info("%s", line)
+        self._logged[name], self._lines[name] = status, line
 
 
 def status_line(status: Status) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from cdc_testing.distributions import install
 
-from cdc_core import Timestamp
+from cdc_core import ScanProgress, Timestamp
 from cdc_core.cli.main import main
 from cdc_core.cli.stop_signals import STOP_SIGNALS, stop_signals
 from cdc_core.engine.orders import Orders
@@ -178,6 +178,34 @@ def test_a_signal_stops_every_run_and_a_second_one_abandons_them(
     assert main(["run", str(file)]) == 130
     assert sorted(stopped) == ["items", "orders"]
     assert [signal.getsignal(each) for each in STOP_SIGNALS] == before
+
+
+@pytest.mark.parametrize("ending", ["stopped", "abandoned", "complete"])
+def test_a_run_that_was_stopped_tells_where_the_next_one_continues(
+    ending: str, file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = [file.read_text().replace("orders", name) for name in ("orders", "items", "users")]
+    file.write_text("".join(texts))
+    reached = {
+        "orders": Status(changefeed="orders", phase=ending, high_water=Timestamp(1_800_000_000_000_000_000)),
+        "items": Status(changefeed="items", phase=ending, scan=ScanProgress(done=40, total=1000, unit="blocks")),
+        "users": Status(changefeed="users", phase=ending),
+    }
+
+    def run(feed: Any, status: Callable[[Status], None], **_rest: Any) -> str:
+        status(reached[feed.name])
+        return ending
+
+    engine(run)
+    assert main(["run", str(file)]) == (130 if ending == "abandoned" else 0)
+    shown = capsys.readouterr().err
+    again = ", and repeats what was delivered later" if ending == "abandoned" else ""
+    told = [
+        f"'orders': the next run continues after 2027-01-15 08:00:00 UTC (1800000000000000000.0000000000){again}\n",
+        f"'items': the next run continues the scan at 40 of 1,000 blocks{again}\n",
+        f"'users': the next run begins where this one began{again}\n",
+    ]
+    assert [text in shown for text in told] == [ending != "complete"] * 3
 
 
 def test_a_changefeed_that_fails_leaves_the_others_alone(

@@ -129,9 +129,15 @@ def test_a_changefeed_of_a_file_needs_no_sink_to_be_watched(
     database: str, sql: Sql, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "shop.toml"
-    file.write_text(f'[changefeed.dogs]\nsource = "{documented(database)}"\ntables = ["office_dogs"]\n')
-    assert main(["watch", str(file), *ONLY]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 2
+    file.write_text(
+        f'[changefeed.dogs]\nsource = "{documented(database)}"\ntables = ["office_dogs"]\n'
+        '[changefeed.dogs.options]\nresolved = "1s"\nUPDATED = true\nkey_in_value = true\n'
+    )
+    for only in (ONLY, ("--set", "INITIAL_SCAN=Only")):
+        assert main(["watch", str(file), *only]) == 0  # without what a scan cannot have
+        assert len(capsys.readouterr().out.splitlines()) == 2
+    assert main(["watch", str(file), *ONLY, "--set", "updated=true"]) == 2
+    assert "a scan has only one timestamp; remove 'updated'" in capsys.readouterr().err
     for command in ("run", "check", "preview"):
         assert main([command, str(file)]) == 2
         assert "changefeed 'dogs' has no sink to deliver to; set one, or watch" in capsys.readouterr().err

@@ -101,6 +101,20 @@ def test_without_a_terminal_there_is_a_line_every_ten_seconds(caplog: pytest.Log
     ]
 
 
+def test_a_line_that_says_nothing_new_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "cdc_core.telemetry.status")
+    clock = Clock()
+    with StatusLog(clock=clock) as view:
+        for tick in range(250):
+            clock.now = tick
+            view(Status(changefeed="orders", phase="starting Spark", log_name=str(tick)))
+        view(Status(changefeed="users", phase="starting Spark"))
+    assert [record.getMessage().rpartition("changefeed ")[2] for record in caplog.records] == [
+        "'orders': starting Spark",
+        "'users': starting Spark",
+    ]
+
+
 def test_a_new_phase_is_logged_at_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "cdc_core.telemetry.status")
     with StatusLog(clock=Clock()) as view:

@@ -1,4 +1,4 @@
-"""One line at the start names the tables whose unchanged large values are not in the log."""
+"""One line before the first start names the tables whose unchanged large values are not in the log."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ import pytest
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_testing.documented_role import documented
+from cdc_testing.feeding import feed_of
 from cdc_testing.postgres import Sql
 from cdc_testing.runs import Feed
 
-from cdc_core import RangefeedContext
+from cdc_core import RangefeedContext, Token
 from cdc_core.cli.main import main
 
 
-def lines(uri: str, caplog: pytest.LogCaptureFixture, *tables: str, **options: str) -> list[str]:
+def lines(
+    uri: str, caplog: pytest.LogCaptureFixture, *tables: str, saved: Token | None = None, **options: str
+) -> list[str]:
     context = RangefeedContext(
         changefeed="orders",
         feed_id="00aa11bb22cc",
         uri=documented(uri),
         tables=tables,
+        saved=saved,
         options=PostgresOptions(**options),  # type: ignore[arg-type]
     )
     caplog.clear()
@@ -38,12 +42,14 @@ def test_a_table_that_can_lack_values_is_named_with_the_statement(
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, body text)")
     (line,) = lines(database, caplog, "t")
     assert line == (
-        "the log does not have the large (TOAST) values that an update leaves unchanged in public.t: messages leave"
-        ' such a column out and name it in \'unavailable\'. To have them, run ALTER TABLE "public"."t" REPLICA'
-        " IDENTITY FULL, which adds the whole old row to the log of each update and delete"
+        "public.t: updates do not log large (TOAST) values that they leave unchanged, so messages name them in"
+        ' \'unavailable\'. To log them, run ALTER TABLE "public"."t" REPLICA IDENTITY FULL;'
     )
     (line,) = lines(database, caplog, "t", unchanged_toast="lookup")
-    assert "messages have the present value, which may be newer than the row." in line
+    assert "messages have the present ones. To log" in line
+    with feed_of(database, "t") as feed:
+        feed.start()
+        assert lines(database, caplog, "t", saved=feed.saved) == []
     sql.execute("ALTER TABLE t REPLICA IDENTITY FULL")
     assert lines(database, caplog, "t") == []
 
@@ -52,7 +58,7 @@ def test_a_check_shows_it(database: str, sql: Sql, tmp_path: Path, capsys: pytes
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, body text)")
     feed = Feed(tmp_path, database, ["t"])
     assert main(["check", str(feed.toml)]) == 0
-    assert "\n           note: the log does not have the large (TOAST) values" in capsys.readouterr().out
+    assert "\n           note: public.t: updates do not log large (TOAST) values" in capsys.readouterr().out
     sql.execute("ALTER TABLE t REPLICA IDENTITY FULL")
     assert main(["check", str(feed.toml)]) == 0
     assert "TOAST" not in capsys.readouterr().out
@@ -74,5 +80,5 @@ def test_partitions_are_named_and_a_long_list_is_cut(database: str, sql: Sql, ca
         sql.execute(f"CREATE TABLE p{number} PARTITION OF p FOR VALUES IN ({number})")
     sql.execute("ALTER TABLE p0 REPLICA IDENTITY FULL")
     (line,) = lines(database, caplog, "p")
-    assert "in public.p1, public.p2, public.p3, public.p4, public.p5 and 2 more: messages" in line
-    assert "ALTER TABLE … REPLICA IDENTITY FULL," in line
+    assert line.startswith("public.p1, public.p2, public.p3, public.p4, public.p5 and 2 more: updates do not log")
+    assert "ALTER TABLE … REPLICA IDENTITY FULL;" in line

@@ -1,4 +1,4 @@
-"""Which tables do not log the large values that an update leaves unchanged. Said once, when a changefeed starts."""
+"""Which tables do not log the large values that an update leaves unchanged. Said before it begins."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ WHERE c.oid = ANY(%s::oid[]) AND c.relreplident <> 'f' AND c.reltoastrelid <> 0
   AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' AND a.attlen = -1 AND a.attstorage IN ('x', 'e', 'm')
 """
 _OUTCOMES = {
-    "unavailable": "leave such a column out and name it in 'unavailable'",
-    "lookup": "have the present value, which may be newer than the row",
+    "unavailable": "name them in 'unavailable'",
+    "lookup": "have the present ones",
 }
 
 
@@ -40,9 +40,8 @@ def log_large_values(connection: Connection, tables: Sequence[Table], *, unchang
     names = ", ".join(leaf.qualified for leaf in leaves[:_MOST_NAMED])
     more = f" and {len(leaves) - _MOST_NAMED} more" if len(leaves) > _MOST_NAMED else ""
     log.info(
-        "the log does not have the large (TOAST) values that an update leaves unchanged in %s%s: messages %s. To have"
-        " them, run ALTER TABLE %s REPLICA IDENTITY FULL, which adds the whole old row to the log of each update and"
-        " delete",
+        "%s%s: updates do not log large (TOAST) values that they leave unchanged, so messages %s. To log them, run"
+        " ALTER TABLE %s REPLICA IDENTITY FULL;",
         names,
         more,
         _OUTCOMES[unchanged_toast],
