@@ -130,14 +130,14 @@ def stored_definition(changefeed: Changefeed, resolved: ResolvedChangefeed, host
     source = written["source"]
     found["source"] = without_literals(source) if isinstance(source, str) else [without_literals(uri) for uri in source]
     found["sink"] = without_literals(written["sink"], sink=resolved.sink)
-    literal = [f"'{key}'" for key in found if found[key] != written[key]]
+    literal = [_secret_place(f"'{key}'", written[key], found[key]) for key in found if found[key] != written[key]]
     options, spark = {}, {}
     for name, value in written.get("options", {}).items():
         kind = declared.get(name.partition(".")[0].lower(), "")
         sink = letters.sink if letters is not None and name.lower() == "dead_letter" else None
         options[name] = masked_option(name, value, kind, sink=sink)
         if options[name] != value:
-            literal.append(f"option '{name}'")
+            literal.append(_secret_place(f"option '{name}'", value, options[name]))
     for name, value in written.get("spark", {}).items():
         spark[name] = masked_option(name, value)
         if spark[name] != value:
@@ -167,6 +167,20 @@ def _origin(plugin: Mapping[str, str]) -> tuple[str, str]:
 
 def _listed(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _secret_place(what: str, value: Any, masked: Any) -> str:
+    """Return *what* has a secret that is *masked*, and in which part where that is not the login of a URI."""
+    if not isinstance(value, str) or not isinstance(masked, str) or masked == MASK:
+        return what
+    (place, _, query), (shown, _, rest) = (cut_references(uri)[0].partition("?") for uri in (value, masked))
+    if re.split("(?<![:/])/", place)[0] != re.split("(?<![:/])/", shown)[0]:
+        return what
+    if place != shown:
+        return f"{what} (its path)"
+    pairs = zip(query.split("&"), rest.split("&"), strict=False)
+    names = [before.partition("=")[0] for before, after in pairs if before != after]
+    return f"{what} (its parameter {names[0]})" if names else what
 
 
 def _declared(options: type) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -105,7 +106,8 @@ def _resolved(
 
     for name in given:
         if _declared(name) not in known:
-            raise OptionError(f"{owner} does not know option '{name}'{did_you_mean(name, known)}")
+            hint = _not_used(_declared(name).lower(), host) or did_you_mean(name, known)
+            raise OptionError(f"{owner} does not know option '{name}'{hint}")
         if name in parameters:
             raise OptionError(
                 f"{owner} sets '{name}' twice, as a parameter of the sink's URI and as an option; keep one of them"
@@ -159,6 +161,16 @@ def _resolved(
     except ConfigError as error:
         raise type(error)(f"{owner}: {error}") from None
     return resolved
+
+
+def _not_used(name: str, host: PluginHost) -> str:
+    """Return which installed part has the option *name*, for an error; empty if there is none."""
+    for registration in host.components():
+        component: Component[Any] = Component(registration=registration)
+        with contextlib.suppress(ConfigError):
+            if name in option_names(component.load_options()):
+                return f", which is one of {component.owner}, and that is not used here; remove it"
+    return ""
 
 
 def canonical_names(values: Mapping[str, Any], known: Collection[str], *, owner: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -77,6 +77,12 @@ class PluginHost:
         claims = [entry for entry in self._of(kind) if entry.name == name]
         names = {entry.name for entry in self._of(kind)}
         return self._usable(kind, f"{kind} '{name}'", name, claims, names)
+
+    def components(self) -> Iterator[Registration]:
+        """Yield the sources, encoders and sinks that can be used."""
+        for entry in self._entries:
+            if entry.kind != "function" and not self._problem(entry):
+                yield entry.registration
 
     def encoders(self) -> list[EncoderRegistration]:
         """Return the encoders that can be used, by name."""

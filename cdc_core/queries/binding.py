@@ -367,6 +367,9 @@ class _Binder:
             if len(same) == 1:
                 return same[0]
         text, hint = self._query.text, did_you_mean(name, self._names)
+        if name == MVCC_COLUMN and reference.kind == "previous column" and not reference.quoted:
+            hint = f": sources do not tell when the row before was written; {name} alone is the time of the change"
+            raise refusal(text, reference.start, f"cdc_prev has no {name}{hint}")
         if name in EVENT_FUNCTIONS and not reference.quoted:
             hint = f"; write {name}()"
         elif not whole and reference.quoted and text[reference.end - 1 : reference.end] == '"':

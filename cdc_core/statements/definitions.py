@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,14 @@ from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.definition import changefeed_of
 from cdc_core.config.interpolation import escaped, with_absolute_files
 from cdc_core.errors import ConfigError
+from cdc_core.sql_names import name_parts
 from cdc_core.statements.values import CreateChangefeed
 
 __all__ = ["changefeed_of_statement", "derived_name"]
 
 _LONGEST = 36
 """Of a derived name, which leaves space for a number."""
-_WORD = re.compile(r"[A-Za-z0-9_-]+")
+_OTHERS = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def changefeed_of_statement(
@@ -43,7 +45,7 @@ def changefeed_of_statement(
 
 def derived_name(tables: Sequence[str], taken: Collection[str], *, longest: int = _LONGEST) -> str:
     """Return a name for a changefeed of *tables* that is not *taken*: `orders`, then `orders_2`, and so on."""
-    words = [(_WORD.findall(table) or ["changefeed"])[-1] for table in tables]
+    words = [_word(table) for table in tables]
     base = "_".join(words)
     if len(base) > longest:
         base = words[0][:longest]
@@ -52,6 +54,15 @@ def derived_name(tables: Sequence[str], taken: Collection[str], *, longest: int 
         number += 1
         name = f"{base}_{number}"
     return name
+
+
+def _word(table: str) -> str:
+    """Return what stands for *table* in a name: its own name, or the schema's where that is `*`."""
+    parts = [name for name, _ in name_parts(table) or ()]
+    while parts[-1:] == ["*"]:
+        parts.pop()
+    letters = unicodedata.normalize("NFKD", parts[-1] if parts else "").encode("ascii", "ignore").decode()
+    return _OTHERS.sub("_", letters).strip("_") or "changefeed"
 
 
 def _is_spark(option: str) -> bool:

@@ -97,6 +97,17 @@ def test_an_unknown_option_is_refused_with_the_nearest_of_all_components() -> No
         feed({"topic_prefx": "x"})
 
 
+def test_an_option_of_another_component_is_named_as_that() -> None:
+    drawer = sink("drawer", schemes=("drawer",), options="cdc_testing.scripted:CounterOptions")
+    for name in ("rows_per_step", "ROWS_PER_STEP"):
+        with pytest.raises(OptionError) as raised:
+            resolve(changefeed(options={name: 3}), host(rangefeed(), encoder(), sink(), drawer))
+        assert str(raised.value) == (
+            f"changefeed 'orders' does not know option '{name}', which is one of sink 'drawer', and that is not used"
+            " here; remove it"
+        )
+
+
 def test_a_malformed_option_is_refused_by_the_component_that_declares_it() -> None:
     with pytest.raises(OptionError, match="rangefeed 'paper': option 'scan_workers' is 'many': must be a whole number"):
         feed({"scan_workers": "many"})

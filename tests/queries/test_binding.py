@@ -171,3 +171,9 @@ def test_an_item_named_cdc_topic_is_the_topic_and_no_column() -> None:
 def test_a_query_gives_one_topic_and_something_to_deliver(query: str, told: str) -> None:
     with pytest.raises(OptionError, match=told):
         bound(query)
+
+
+@pytest.mark.parametrize("previous", ["(cdc_prev)", "cdc_prev", "crdb_internal_cdc_prev"])
+def test_the_row_before_has_no_time_of_its_own(previous: str) -> None:
+    with pytest.raises(OptionError, match="cdc_prev has no crdb_internal_mvcc_timestamp: sources do not tell when"):
+        bound(f"SELECT {previous}.CRDB_internal_mvcc_timestamp AS old FROM orders")
