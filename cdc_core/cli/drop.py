@@ -39,8 +39,8 @@ __all__ = ["drop"]
     "states",
     metavar="DIR|URL",
     multiple=True,
-    help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE. With"
-    " --orphans, every store that may know a changefeed of the source; may be repeated.",
+    help="As --store, also where FILE is the name of a pipeline that an installed package publishes. With --orphans,"
+    " every store that may know a changefeed of the source; may be repeated.",
 )
 @click.option("--forget-only", is_flag=True, help="Leave the source alone, such as one that no longer exists.")
 @click.option("--orphans", is_flag=True, help="Drop what is left at the source URI of changefeeds that no store knows.")

@@ -1,10 +1,11 @@
-"""Changefeeds by the definition that a progress store keeps: `--store`."""
+"""Which progress store a command has, `--store` and `--state`, and changefeeds by the definition that it keeps."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any
 
 import click
@@ -30,23 +31,50 @@ __all__ = [
 ]
 
 _LOG = logging.getLogger(__name__)
+_BOTH = "--store says where progress is stored, and --state too; remove --state"
 
 state_option = click.option(
     "--state",
     metavar="DIR|URL",
-    help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. Default: .cdc beside FILE.",
+    help="As --store, also where FILE is the name of a pipeline that an installed package publishes.",
 )
-store_option = click.option(
-    "--store",
-    metavar="DIR|URL",
-    help="Take the changefeed called FILE from this progress store, which an earlier run wrote, instead of a file.",
-)
+
+
+def store_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command with the argument FILE the option --store.
+
+    Where FILE is a path, the definition is there: the command gets the value as its `state`, and None as `store`.
+    """
+
+    @click.option(
+        "--store",
+        metavar="DIR|URL",
+        help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. FILE is then a path, such as"
+        " shop.toml or ./shop, or else the name of a changefeed whose definition is there. Default: .cdc beside FILE.",
+    )
+    @wraps(command)
+    def chosen(*args: Any, file: str | None, store: str | None, **given: Any) -> Any:
+        if store is not None and file is not None and _is_path(file):
+            option = next((name for name in ("state", "states") if name in given), None)
+            if option is None:
+                raise ConfigError(f"'{file}' is a file, of which this command needs no progress; remove --store")
+            if given[option]:
+                raise ConfigError(_BOTH)
+            given[option], store = store if option == "state" else (store,), None
+        return command(*args, file=file, store=store, **given)
+
+    return chosen
+
+
+def _is_path(file: str) -> bool:
+    """Return whether *file* is a path and not a name or a URI, whatever files there are."""
+    return "://" not in file and (file.endswith(".toml") or os.sep in file)
 
 
 def require_one_name(name: str | None, state: str | None = None) -> None:
     """Return if *name* and *state*, which `--store` leaves no place for, are None. Raises: ConfigError."""
     if state is not None:
-        raise ConfigError("--store says where progress is stored, and --state too; remove --state")
+        raise ConfigError(_BOTH)
     if name is not None:
         raise ConfigError(f"--store takes one name, and '{name}' is given too; write `--store DIR|URL NAME`")
 

@@ -135,7 +135,8 @@ def test_a_definition_of_an_older_version_exits_with_2(
     ("arguments", "complaint"),
     [
         (["orders", "--state", "x"], "--store says where progress is stored, and --state too; remove --state"),
-        (["shop.toml", "orders"], "--store takes one name, and 'orders' is given too; write `--store DIR|URL NAME`"),
+        (["../shop.toml", "--state", "x"], "--store says where progress is stored, and --state too; remove --state"),
+        (["orders", "users"], "--store takes one name, and 'users' is given too; write `--store DIR|URL NAME`"),
         (["order"], "/progress.sqlite; did you mean 'orders'?"),
     ],
 )
@@ -145,6 +146,44 @@ def test_wrong_usage_exits_with_2(
 ) -> None:
     assert main([command, "--store", store.url, *arguments]) == 2
     assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", ["shop.toml", "./shop.toml", "./shop"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_store_of_a_file_is_named_by_the_same_option(
+    path: str, is_first: bool, store: ProgressStore, got: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    definition = 'source = "paper://desk"\ntables = ["public.counter"]\nsink = "shelf://room"\noptions.control = "."\n'
+    Path(path).write_text(f"[changefeed.users]\n{definition}[changefeed.orders]\n{definition}")
+
+    def done(command: str, *arguments: str) -> str:
+        words = ["--store", store.url, path] if is_first else [path, "--store", store.url]
+        assert main([command, *words, *arguments]) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    done("run", "users")
+    assert (got["feed"].name, got["store"].url) == ("users", store.url)
+    assert got["resume_command"] == f"cdc resume {path} users --state {store.url}"
+    assert "changefeed 'users': has never run" in done("show", "users")
+    assert "changefeed 'users' is removed" in done("drop", "users", "--forget-only", "--yes")
+    assert store.find("users") is None
+    assert store.find("orders") is not None
+
+
+def test_a_name_is_that_of_a_changefeed_in_the_store_even_beside_a_file_of_that_name(
+    store: ProgressStore, got: dict[str, Any]
+) -> None:
+    Path("orders").write_text("no TOML")
+    assert main(["run", "orders", "--store", store.url]) == 0
+    assert got["feed"].name == "orders"
+
+
+@pytest.mark.parametrize("command", ["explain", "preview", "watch"])
+def test_a_file_needs_no_store_where_no_progress_is_read(
+    store: ProgressStore, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, "shop.toml", "--store", store.url]) == 2
+    assert "'shop.toml' is a file, of which this command needs no progress; remove --store" in capsys.readouterr().err
 
 
 def test_no_store_is_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
