@@ -65,7 +65,8 @@ _SESSION = {
 # These settings would end long reads, and sessions that wait. They exist since PostgreSQL 17 and 14, and older versions
 # refuse the connection if they are among the options.
 _NO_TIMEOUTS = (
-    "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('transaction_timeout', 'idle_session_timeout')"
+    "SELECT set_config(name, '0', false) FROM unnest(ARRAY['transaction_timeout', 'idle_session_timeout']) name"
+    " WHERE current_setting(name, true) IS NOT NULL"
 )
 
 
