@@ -1,4 +1,4 @@
-"""Servers that all processes of a test run share, as their start is dear: two Kafka brokers, one schema registry.
+"""Servers that all processes of a test run share, as their start is dear: a Kafka broker and a schema registry.
 
 The first process of the run, which hands out the tests, starts a server when a worker first asks for its address, and
 ends it after the last test.
@@ -7,7 +7,6 @@ ends it after the last test.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing.managers import BaseManager
@@ -64,19 +63,22 @@ class Servers:
     def __init__(self) -> None:
         self._stack = ExitStack()
         self._lock = Lock()
-        self._addresses: dict[str, str] = {}
+        self._registry: str | None = None
         self._secured: SecuredKafka | None = None
 
     def kafka(self) -> str:
-        """Return the bootstrap servers of the run's broker."""
-        return self._address("kafka", lambda: self._stack.enter_context(KafkaBroker()).bootstrap_servers)
+        """Return the bootstrap servers of the run's broker, for clients without TLS or passwords."""
+        return self.secured_kafka().bootstrap_servers
 
     def registry(self) -> str:
         """Return the URL of the run's schema registry."""
-        return self._address("registry", lambda: self._stack.enter_context(SchemaRegistry()).url)
+        with self._lock:
+            if self._registry is None:
+                self._registry = self._stack.enter_context(SchemaRegistry()).url
+            return self._registry
 
     def secured_kafka(self) -> SecuredKafka:
-        """Return the run's broker with passwords, tokens, TLS and rights."""
+        """Return the run's broker, which also has listeners with passwords, tokens and TLS."""
         with self._lock:
             if self._secured is None:
                 directory = Path(self._stack.enter_context(TemporaryDirectory(prefix="cdc-certificates-")))
@@ -88,12 +90,6 @@ class Servers:
 
     def close(self) -> None:
         self._stack.close()
-
-    def _address(self, name: str, start: Callable[[], str]) -> str:
-        with self._lock:
-            if name not in self._addresses:
-                self._addresses[name] = start()
-            return self._addresses[name]
 
 
 class _Manager(BaseManager):
