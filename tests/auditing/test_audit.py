@@ -132,7 +132,9 @@ def found_in(differences: list[Difference]) -> dict[tuple[Any, ...], str]:
     return {tuple(each.key.values()): str(each.finding) for each in differences}
 
 
-@pytest.mark.parametrize("format_", ["json", "avro", "parquet"])
+@pytest.mark.parametrize(
+    "format_", ["json", *(pytest.param(name, marks=pytest.mark.slow) for name in ("avro", "parquet"))]
+)
 def test_rows_of_all_types_are_the_same(database: str, sql: Sql, tmp_path: Path, format_: str) -> None:
     sql.execute(
         "CREATE TABLE t (id int PRIMARY KEY, n numeric(10,2), m numeric, a int[], x text[], j jsonb, k json, f float8,"

@@ -138,6 +138,7 @@ def test_a_step_that_breaks_off_leaves_the_rescan_waiting(database: str, sql: Sq
     engine.close()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers_find_the_tests")
 def test_a_rescan_survives_kill_9(database: str, sql: Sql, tmp_path: Path) -> None:
     store = ProgressStore(f"sqlite:///{tmp_path}/progress.sqlite")
@@ -359,6 +360,7 @@ def test_the_commands_reach_a_run_and_the_next_one(
         assert {row["key"][0] for row in delivered(tmp_path / "files", "orders")} == {600}
 
 
+@pytest.mark.slow
 def test_commands_know_a_renamed_table_by_the_name_under_which_it_is_followed(
     database: str, sql: Sql, tmp_path: Path, kept_spark: KeptSpark, capsys: pytest.CaptureFixture[str]
 ) -> None:

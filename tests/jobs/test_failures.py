@@ -57,6 +57,7 @@ def commands(text: str) -> list[str]:
     return found[: next((n + 1 for n, each in enumerate(found) if each.startswith("cdc resume")), len(found))]
 
 
+@pytest.mark.slow
 def test_a_job_that_failed_goes_on_when_its_message_is_obeyed(
     postgres_server: EmbeddedPostgres,
     database: str,

@@ -46,5 +46,13 @@ class TestShards(RangefeedConformance):
         return "hush-hush"
 
     @pytest.fixture
+    def large_slice_bytes(self) -> int:
+        return 60_000
+
+    @pytest.fixture
+    def many_rows(self) -> int:
+        return 80
+
+    @pytest.fixture
     def unreachable_uri(self, tmp_path: Path) -> str:
         return f"simulated://{tmp_path}/nowhere"

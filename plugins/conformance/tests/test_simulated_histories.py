@@ -122,7 +122,7 @@ PARTS: st.SearchStrategy[Items] = st.one_of(
 SCRIPTS = st.lists(PARTS, min_size=30, max_size=50).map(lambda parts: [item for part in parts for item in part])
 LIMITS = st.sampled_from([1, 3, 10**6])
 RANDOM = settings(
-    max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], print_blob=False
+    max_examples=10, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], print_blob=False
 )
 
 

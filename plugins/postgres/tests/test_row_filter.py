@@ -84,7 +84,9 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("shape", TABLES)
+@pytest.mark.parametrize(
+    "shape", ["plain", "partitioned", *(pytest.param(shape, marks=pytest.mark.slow) for shape in ("full", "index"))]
+)
 def test_what_arrives_is_the_same_with_and_without_a_filter(shape: str, database: str, sql: Sql) -> None:
     sql.execute(TABLES[shape])
     sql.execute("ALTER TABLE t ALTER COLUMN pad SET STORAGE EXTERNAL")

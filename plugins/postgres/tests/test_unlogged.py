@@ -27,7 +27,13 @@ def tables(sql: Sql) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "options"), [("p0", {}), ("p0", KEEP), ("p0", ALL), ("t", ALL)], ids=["own", "keep", "all", "plain"]
+    ("table", "options"),
+    [
+        pytest.param("p0", {}, id="own"),
+        pytest.param("p0", KEEP, id="keep", marks=pytest.mark.slow),
+        pytest.param("p0", ALL, id="all", marks=pytest.mark.slow),
+        pytest.param("t", ALL, id="plain"),
+    ],
 )
 def test_what_was_unlogged_for_a_while_ends_the_changefeed_and_every_later_start(
     table: str, options: dict[str, str], database: str, sql: Sql
