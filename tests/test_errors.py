@@ -1,11 +1,15 @@
 """The error tree: what crosses a process border, and what callers may rely on."""
 
+import errno
 import inspect
+import os
+import resource
 from pathlib import Path
 
 import pytest
 
 from cdc_core import errors
+from cdc_core.engine.error_text import one_line
 from cdc_core.errors import (
     START_OVER,
     CdcError,
@@ -93,3 +97,19 @@ def test_whoever_is_sent_to_another_name_is_told_how_to_remove_the_old_changefee
     texts = {path: path.read_text() for path in sources if "tests" not in path.parts and "build" not in path.parts}
     own = {path.relative_to(ROOT).as_posix() for path, text in texts.items() if "under another name" in text}
     assert own == {"cdc_core/remedies.py"}, "use START_OVER"
+
+
+def test_the_limit_of_open_files_is_named_when_it_is_the_reason() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    remedy = "; this process may open {} files: raise the limit, such as with `ulimit -n 4096`"
+    error = RetryableError("h:9092: no connection\nmore")
+    assert one_line(error) == "h:9092: no connection"
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
+    try:
+        assert one_line(error) == f"h:9092: no connection{remedy.format(free)}"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    error.__cause__ = OSError(errno.EMFILE, "Too many open files")
+    assert one_line(error) == f"h:9092: no connection{remedy.format(before[0])}"

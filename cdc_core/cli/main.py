@@ -10,6 +10,7 @@ import click
 from cdc_core.cli.plugin_commands import Commands
 from cdc_core.cli.session import CliSession
 from cdc_core.errors import CdcError
+from cdc_core.open_files import with_open_files_limit
 
 __all__ = ["main"]
 
@@ -108,14 +109,15 @@ def main(args: Sequence[str] | None = None) -> int:
         return error.exit_code
     except CdcError as error:
         _report(error, session)
-        session.say_error(f"error: {error}")
+        session.say_error(with_open_files_limit(f"error: {error}", error))
         return error.exit_status
     except BrokenPipeError:
         return 1
     except Exception as error:
         _report(error, session)
         hint = "" if session.debug else "; run with --debug to see where"
-        session.say_error(f"internal error: {type(error).__name__}: {error}{hint}")
+        text = with_open_files_limit(f"internal error: {type(error).__name__}: {error}", error)
+        session.say_error(text + hint)
         return 1
     return status if isinstance(status, int) else 0
 

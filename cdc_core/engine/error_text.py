@@ -11,6 +11,7 @@ from cdc_core.errors import (
     TerminalRangefeedError,
     TerminalSinkError,
 )
+from cdc_core.open_files import with_open_files_limit
 
 __all__ = ["cause_of", "one_line", "owner_of"]
 
@@ -21,7 +22,7 @@ _OF_SINK = (RetryableSinkError, TerminalSinkError)
 def one_line(error: BaseException) -> str:
     """Return *error* in one line. Not masked."""
     text = str(error).strip()
-    first = text.splitlines()[0] if text else "no message"
+    first = with_open_files_limit(text.splitlines()[0], error) if text else "no message"
     return first if isinstance(error, CdcError) else f"{type(error).__name__}: {first}"
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import resource
 import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable
 
+from cdc_core.open_files import REMEDY, open_files_limit, with_open_files_limit
 from cdc_core.web.access.access import Access
 
 __all__ = ["Listener", "Made"]
@@ -35,6 +35,16 @@ class Listener:
         self._connections: dict[object, str] = {}
         self._of_client: Counter[str] = Counter()
         self._starting: set[asyncio.Task[None]] = set()
+        self._most, limit = access.settings.max_connections, open_files_limit()
+        if limit is not None and limit // 2 < self._most:  # the others are for what answers them
+            self._most = max(1, limit // 2)
+            log.warning(
+                "the server accepts %d connections at a time, not %d, because this process may open %d files; %s",
+                self._most,
+                access.settings.max_connections,
+                limit,
+                REMEDY,
+            )
         listening.setblocking(False)
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
@@ -50,20 +60,15 @@ class Listener:
         self._socket.close()
 
     async def _accept(self) -> None:
-        loop, accepts = asyncio.get_running_loop(), True
+        loop = asyncio.get_running_loop()
+        accepts = True
         while True:
             try:
                 connection, peer = await loop.sock_accept(self._socket)
             except OSError as error:  # the process has no file descriptor left, or the client has gone
-                if error.errno == errno.EMFILE and accepts:
-                    accepts = False
-                    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-                    log.warning(
-                        "the server accepts no connection: this process has all of the %d files open that it may;"
-                        " raise the limit, such as with `ulimit -n 4096` before it starts, or lower --max-connections",
-                        most,
-                    )
-                log.debug("a connection could not be accepted: %s", error)
+                level = logging.WARNING if error.errno == errno.EMFILE and accepts else logging.DEBUG
+                accepts = False
+                log.log(level, "no connection could be accepted: %s", with_open_files_limit(str(error), error))
                 await asyncio.sleep(_AFTER_ERROR_S)
                 continue
             accepts = True
@@ -76,8 +81,7 @@ class Listener:
             task.add_done_callback(self._starting.discard)
 
     def _is_full(self, client: str) -> bool:
-        most = self._access.settings.max_connections
-        return len(self._connections) >= most or self._of_client[client] >= max(1, most // 2)
+        return len(self._connections) >= self._most or self._of_client[client] >= max(1, self._most // 2)
 
     def _refuse(self, connection: socket.socket) -> None:
         try:

@@ -15,7 +15,7 @@ __all__ = ["LAYERS", "ROOT", "core_violations", "cycles", "imported_by", "loaded
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("remedies",),
-    ("timestamp", "span", "locality", "schema", "errors", "masking"),
+    ("timestamp", "span", "locality", "schema", "errors", "masking", "open_files"),
     ("frontier", "rows", "uris", "schema_change", "placement", "sql_names", "private_files"),
     ("option_values",),
     ("cloudevents", "options", "envelope_shapes", "enriched", "row_members"),

@@ -436,13 +436,29 @@ def test_files_that_cannot_be_opened_any_more_are_named_with_their_limit(
         try:
             client.connect(("127.0.0.1", web.port))
             deadline = time.monotonic() + 30
-            while f"has all of the {free} files open" not in caplog.text and time.monotonic() < deadline:
+            while "could be accepted" not in caplog.text and time.monotonic() < deadline:
                 threading.Event().wait(0.02)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, before)
         client.sendall(f"GET /view HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {VIEW}\r\n\r\n".encode())
         assert read_reply(client).status == 200
-    assert caplog.text.count("raise the limit, such as with `ulimit -n 4096` before it starts, or lower --max-con") == 1
+    [warning] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warning == (
+        "no connection could be accepted: [Errno 24] Too many open files; this process may open"
+        f" {free} files: raise the limit, such as with `ulimit -n 4096`"
+    )
+
+
+def test_connections_leave_files_for_what_answers_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("cdc_core.web.listener.open_files_limit", lambda: 16)
+    with serving(tmp_path, **LIMITS) as web:
+        assert "accepts 8 connections at a time, not 40, because this process may open 16 files; raise" in (caplog.text)
+        held = [web.connect() for _ in range(4)]
+        assert web.ask(token=VIEW).status == 503
+        for connection in held:
+            connection.close()
 
 
 # Helpers
