@@ -119,3 +119,14 @@ def test_the_messages_of_the_troubleshooting_table_are_in_the_code() -> None:
     messages = re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE)[1:]
     missing = [piece for message in messages for piece in re.split(r"\s*…\s*", message) if piece not in joined]
     assert missing == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_is_told_how_to_complete(
+    shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [(name, value)] = re.findall(rf"^\| {shell} \| .*?(_\w+)=(\w+) cdc", PAGE, re.MULTILINE)
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit, match="0"):
+        main([])
+    assert f"_CDC_COMPLETE={shell}_complete" in capsys.readouterr().out

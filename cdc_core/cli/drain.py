@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from cdc_core.cli.job_commands import job_store, job_store_option, json_option, poll, wait_option
@@ -43,7 +41,7 @@ def drain(session: CliSession, node: str, wait: bool, store: str | None, as_json
             )
         if as_json:
             now, _ = opened.nodes()
-            click.echo(json.dumps(node_values(found, opened.jobs(), now=now)))
+            session.echo_json(node_values(found, opened.jobs(), now=now))
         else:
             click.echo(f"node '{node}' has ended" if wait else f"node '{node}' drains and ends")
     return 0

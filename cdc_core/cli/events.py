@@ -102,5 +102,7 @@ def _value(value: Any) -> str:
 
 
 def _print(session: CliSession, event: Event, *, as_json: bool) -> None:
-    text = json.dumps(event.to_json()) if as_json else event_text(event)
-    click.echo(session.masked(text))
+    if as_json:
+        session.echo_json(event.to_json())
+    else:
+        click.echo(session.masked(event_text(event)))

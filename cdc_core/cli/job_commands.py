@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -160,5 +159,6 @@ def echo_job(session: CliSession, store: ProgressStore, job: JobRecord, text: st
     """Print what was done: *text*, or the job as `cdc jobs --json` does."""
     if as_json:
         known = require_known(store, job.name, option="--store")
-        text = json.dumps(job_report(store, job, known, now=datetime.now(UTC)).to_json())
-    click.echo(session.masked(text))
+        session.echo_json(job_report(store, job, known, now=datetime.now(UTC)).to_json())
+    else:
+        click.echo(session.masked(text))

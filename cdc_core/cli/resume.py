@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -64,7 +63,7 @@ def resume(
         resumed = progress.resume(name)
         if as_json:
             shown = report(progress, known if not resumed else require_known(progress, name), now=datetime.now(UTC))
-            click.echo(session.masked(json.dumps(shown.to_json())))
+            session.echo_json(shown.to_json())
             return 0
     finally:
         progress.close()

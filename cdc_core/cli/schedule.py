@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, get_args
@@ -184,7 +183,10 @@ def drop(session: CliSession, name: str, store: str | None, as_json: bool) -> in
     with job_store(session, store) as opened:
         known = opened.schedule(name)
         opened.drop_schedule(name)
-        click.echo(json.dumps(_as_json(known)) if as_json else f"schedule '{name}' is removed")
+        if as_json:
+            session.echo_json(_as_json(known))
+        else:
+            click.echo(f"schedule '{name}' is removed")
     return 0
 
 
@@ -199,7 +201,7 @@ def _moment(text: str) -> float:
 
 def _print(session: CliSession, found: ScheduleRecord, *, as_json: bool) -> None:
     if as_json:
-        click.echo(session.masked(json.dumps(_as_json(found))))
+        session.echo_json(_as_json(found))
         return
     for line in _lines(found):
         click.echo(session.masked(line))

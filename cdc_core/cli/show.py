@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -50,7 +49,7 @@ def show(
         for index, known in enumerate(found):
             each = report(progress, known, now=datetime.now(UTC))
             if as_json:
-                click.echo(json.dumps(each.to_json()))
+                session.echo_json(each.to_json())
                 continue
             title, *lines = map(session.masked, report_lines(each))
             click.echo("\n".join([*[""] * bool(index), coloured(title, each.state), *lines]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 
@@ -87,8 +86,10 @@ def _follow(session: CliSession, store: ProgressStore, traced: Trace, name: str,
     """Print the changes as they become complete, the others at the end."""
 
     def show(change: TracedChange) -> None:
-        text = json.dumps(change.to_json()) if as_json else "\n".join(change_lines(change))
-        click.echo(session.masked(text))
+        if as_json:
+            session.echo_json(change.to_json())
+        else:
+            click.echo(session.masked("\n".join(change_lines(change))))
 
     standing_at, said = time.monotonic() + 2 * _POLL_S, ""
     try:

@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cdc_testing.job_commands import created
 from cdc_testing.scripted import Script
 
 from cdc_core.cli import explain as explain_module
+from cdc_core.cli import job_commands
+from cdc_core.cli import store_to_read as store_to_read_module
 from cdc_core.cli.main import main
+from cdc_core.store.progress import ProgressStore, store_url
 
 Capture = pytest.CaptureFixture[str]
 
@@ -118,3 +122,21 @@ def test_a_secret_is_masked_in_texts_and_breaks_no_document(
     Script(file.parent).order("check", f"ConfigError password {secret} is wrong")
     [orders] = document(capsys, "check", str(file), status=2)
     assert orders["parts"][0]["error"] == "password *** is wrong"
+
+
+def test_a_job_is_masked_before_it_becomes_json(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A password of the store's URL may be any number, also that of an epoch."""
+    store = ProgressStore(store_url(tmp_path / "store"))
+    created(store)
+    monkeypatch.setattr(job_commands, "uri_secrets", lambda _url: frozenset({"1"}))
+    monkeypatch.setattr(store_to_read_module, "uri_secrets", lambda _url: frozenset({"1"}))
+    given = ["--store", str(tmp_path / "store")]
+    assert document(capsys, "pause", "orders", "--reason", "1 of 1", *given)["reason"] == "*** of ***"
+    assert document(capsys, "jobs", *given)["epoch"] == 1
+    shown = document(capsys, "show", "orders", *given)
+    assert (shown["job"]["reason"], shown["epoch"]) == ("*** of ***", 1)
+    assert document(capsys, "nodes", *given)["pid"] == 1
+    assert document(capsys, "drain", "one", *given)["max_jobs"] == 9
+    store.close()
