@@ -8,9 +8,11 @@ from string import ascii_lowercase, ascii_uppercase
 
 from cdc_core.schema import TableName
 
-__all__ = ["fold", "meant_tables", "name_parts"]
+__all__ = ["fold", "listed", "meant_tables", "name_parts"]
 
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".\s]+)')
+_PLAIN = re.compile(r"[a-z_][a-z0-9_$]*")
+_QUOTE = '"'
 _FOLDED = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
@@ -25,6 +27,11 @@ def name_parts(text: str) -> list[tuple[str, bool]] | None:
     if ".".join(match[0] for match in found) != text:
         return None
     return [(fold(match[2]), False) if match[1] is None else (match[1].replace('""', '"'), True) for match in found]
+
+
+def listed(parts: Iterable[str]) -> str:
+    """Return a name of several *parts* as it is listed under `tables`: with quotation marks where it needs them."""
+    return ".".join(part if _PLAIN.fullmatch(part) else f'"{part.replace(_QUOTE, 2 * _QUOTE)}"' for part in parts)
 
 
 def meant_tables(text: str, names: Iterable[TableName]) -> list[TableName]:

@@ -17,6 +17,7 @@ from cdc_core.cli.stored import require_known, require_one_name, state_option, s
 from cdc_core.config.alteration import Alteration, changed_tables, remaining_sections, without_option
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.interpolation import escaped
+from cdc_core.config.listed_tables import own_name
 from cdc_core.engine.checks import as_stored, check_source
 from cdc_core.engine.planned_queries import check_query
 from cdc_core.errors import ConfigError
@@ -55,8 +56,8 @@ def alter(
     session: CliSession,
     file: str,
     name: str | None,
-    add: tuple[str, ...],
-    drop: tuple[str, ...],
+    add: Sequence[str],
+    drop: Sequence[str],
     assignments: tuple[str, ...],
     unset: tuple[str, ...],
     scan: bool | None,
@@ -108,11 +109,12 @@ def alter(
         if not feed.rangefeed.registration.changes_tables:
             raise ConfigError(f"{feed.rangefeed.owner} cannot change the tables of a changefeed that has begun")
         before = known.definition["tables"]
+        add, drop = ([own_name(table, feed.sources[0]) for table in tables] for tables in (add, drop))
         tables = changed_tables(before, add, drop)
         feed = resolved(session, _with_tables(changefeed, before, tables))
         schemas = check_source(as_stored(feed, progress))
         check_query(feed, schemas)
-        chosen = {table: wanted for table, wanted in progress.initial_scans(feed.name).items() if table not in drop}
+        chosen = {table: wanted for table, wanted in progress.initial_scans(feed.name).items() if table in tables}
         chosen |= {} if scan is None else dict.fromkeys(add, scan)
         progress.choose_initial_scans(feed.name, known.epoch, chosen)
         progress.register(feed.name, feed.definition(), changes_tables=True)

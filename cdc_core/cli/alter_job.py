@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 
 from cdc_core.cli.job_commands import adoption_text, by_user
 from cdc_core.cli.run import resolved
@@ -11,6 +12,7 @@ from cdc_core.cli.session import CliSession
 from cdc_core.cli.stored import require_known
 from cdc_core.config.alteration import Alteration
 from cdc_core.config.definition import changefeed_from, changefeed_of, require_references
+from cdc_core.config.listed_tables import own_name
 from cdc_core.errors import ConfigError
 from cdc_core.jobs.creation import locality_of
 from cdc_core.jobs.redefinition import require_redefinable
@@ -32,6 +34,8 @@ def alter_job(
     last = known.definition if job.pending is None else job.pending.definition
     changefeed = changefeed_from(last, name, origin=origin, environ=os.environ)
     before = resolved(session, changefeed)
+    add, drop = ([own_name(table, before.sources[0]) for table in tables] for tables in (change.add, change.drop))
+    change = replace(change, add=add, drop=drop)
     written = change.applied(last["written"], changefeed.tables)
     after = resolved(session, changefeed_of(name, written, origin=origin, environ=os.environ))
     require_references(after.stored, name)
@@ -41,7 +45,7 @@ def alter_job(
     wanted = Pending(
         definition=after.definition(),
         locality=locality_of(after),
-        initial_scans=scans,
+        initial_scans={own_name(table, before.sources[0]): scan for table, scan in scans.items()},
         why=f"altered ({by_user()}): {change}",
     )
     altered = store.configure_job(name, wanted, before=last)

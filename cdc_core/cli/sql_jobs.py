@@ -7,14 +7,17 @@ from datetime import timedelta
 from typing import Any
 
 from cdc_core.cli.sql_results import Result, shown_time
+from cdc_core.config.listed_tables import database_of, named_tables
 from cdc_core.config.topics import topics_of
 from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
+from cdc_core.schema import TableName
+from cdc_core.sql_names import listed
 from cdc_core.statements.rendering import statement_text
 from cdc_core.statements.values import ShowJobs
 from cdc_core.store.job_reports import JobReport, job_reports
 from cdc_core.store.job_values import moment
-from cdc_core.store.progress import ProgressStore
+from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 
 __all__ = ["show_jobs"]
 
@@ -61,6 +64,7 @@ def _is_old(report: JobReport) -> bool:
 
 def _values(store: ProgressStore, report: JobReport) -> dict[str, str | None]:
     job, definition, mark = report.job, report.known.definition, report.known.high_water
+    erred = job.rests_for_error or job.state == "revert-failed"
     events = store.job_events(job.name)
     return {
         "job_id": job.name,
@@ -68,20 +72,31 @@ def _values(store: ProgressStore, report: JobReport) -> dict[str, str | None]:
         "description": statement_text(definition),
         "user_name": job.owner,
         "status": job.state,
-        "running_status": report.running_status or None,
+        "running_status": report.running_status or (None if erred else job.reason),
         "created": shown_time(job.created),
         "started": shown_time(job.started),
         "finished": shown_time(job.finished),
         "modified": shown_time(events[-1].at if events else job.created),
         "high_water_timestamp": str(mark) if mark else None,
         "readable_high_water_timestamptz": mark.to_datetime().isoformat(timespec="microseconds") if mark else None,
-        "error": job.reason,
+        "error": job.reason if erred else None,
         "coordinator_id": job.node,
         "sink_uri": definition["sink"],
-        "full_table_names": ", ".join(definition["tables"]),
+        "full_table_names": ", ".join(_full_names(store, report.known)),
         "topics": _shown_topics(definition),
         "format": definition["format"],
     }
+
+
+def _full_names(store: ProgressStore, known: ChangefeedRecord) -> list[str]:
+    """Return the tables with their databases; patterns as they are listed until the source has said what they mean."""
+    listed_, progress = known.definition["tables"], store.load(known.name)
+    found = [] if progress is None else [*dict.fromkeys(TableName.parse(span.table) for span, _ in progress.frontier)]
+    database = found[0].database if found else database_of(known.sources[0])
+    names = named_tables(listed_, database) or found
+    if not names:
+        return list(listed_)
+    return [listed((name.database, name.schema, name.table)) for name in names]
 
 
 def _shown_topics(definition: Mapping[str, Any]) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cdc_core.config.assignments import assigned
 from cdc_core.config.interpolation import escaped
-from cdc_core.config.listed_tables import is_matched, namesakes, watches
+from cdc_core.config.listed_tables import matched, namesakes, same_entry, watches
 from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
 from cdc_core.queries.selection import Selection
@@ -97,16 +97,26 @@ class Alteration:
 
 
 def changed_tables(tables: Sequence[str], add: Sequence[str], drop: Sequence[str]) -> list[str]:
-    """Return *tables* with and without those. A table that only a pattern means is excluded. Raises: ConfigError."""
+    """Return *tables* with and without those, however each is spelled. Raises: ConfigError.
+
+    A table that only a pattern means is excluded.
+    """
+    changed, excluded = list(tables), list[str]()
     for table in drop:
-        if table not in tables and not is_matched(tables, table):
+        name = matched(tables, table)
+        if any(same_entry(table, each) for each in tables):
+            changed = [each for each in changed if not same_entry(table, each)]
+        elif name is None:
             raise ConfigError(f"the changefeed has no table '{table}'{did_you_mean(table, tables)}")
-    for table in add:
-        if table in tables and table not in drop:
-            raise ConfigError(f"the changefeed has the table '{table}' already")
-    changed = [table for table in tables if table not in drop]
-    changed += [table for table in dict.fromkeys(add) if table not in changed]
-    changed += [f"!{table}" for table in dict.fromkeys(drop) if table not in tables]
+        else:
+            excluded.append(f"!{name}")
+    for table in dict.fromkeys(add):
+        there = next((each for each in changed if same_entry(table, each)), None)
+        if there is not None:
+            spelled = "" if there == table else f", as '{there}'"
+            raise ConfigError(f"the changefeed has the table '{table}' already{spelled}")
+        changed.append(table)
+    changed += dict.fromkeys(excluded)
     if not changed:
         raise ConfigError("no table would be left; to end the changefeed, use `cdc drop`, or `cdc cancel` for a job")
     return changed

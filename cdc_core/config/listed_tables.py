@@ -9,20 +9,26 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Self
+from urllib.parse import unquote
 
 from cdc_core.errors import ConfigError
 from cdc_core.queries.selection import Selection
-from cdc_core.sql_names import name_parts
+from cdc_core.schema import TableName
+from cdc_core.sql_names import fold, listed, name_parts
+from cdc_core.uris import place_of
 
-__all__ = ["is_matched", "namesakes", "watches"]
+__all__ = ["database_of", "matched", "named_tables", "namesakes", "own_name", "same_entry", "watches"]
 
 _WILD = {"*": ".*", "?": "."}
+_SCHEMA = "public"
+"""The schema of what is listed without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
     """An entry of `tables`. `parts` are None when its form is not known here: it may mean any table then."""
 
+    text: str
     excludes: bool
     pattern: bool
     parts: tuple[str, ...] | None
@@ -35,6 +41,7 @@ class _Entry:
         wild = [{} if quoted else _WILD for _, quoted in found or ()]
         parts = tuple(part for part, _ in found or ())
         return cls(
+            text=text,
             excludes=excludes,
             pattern=any(set(part) & set(each) for part, each in zip(parts, wild, strict=True)),
             parts=None if found is None else parts,
@@ -43,6 +50,13 @@ class _Entry:
                 for part, each in zip(parts, wild, strict=True)
             ),
         )
+
+    @property
+    def full(self) -> tuple[str, ...]:
+        """What entries have in common that mean the same: the regexes, with a schema, or a text of unknown form."""
+        if self.parts is None:
+            return (self.text,)
+        return self.regexes if len(self.regexes) > 1 else (_SCHEMA, *self.regexes)
 
     def is_spelled(self, table: str) -> bool:
         """Return whether it is the name of *table*, written with as many parts."""
@@ -65,6 +79,34 @@ class _Entry:
         return all(re.fullmatch(regex, part, re.DOTALL | re.IGNORECASE) for regex, part in pairs)
 
 
+def database_of(source: str) -> str:
+    """Return the database that the URI *source* names."""
+    return unquote(place_of(source).rpartition("://")[2].partition("/")[2].strip("/"))
+
+
+def named_tables(tables: Sequence[str], database: str) -> list[TableName] | None:
+    """Return the tables that are listed for *database*; None where patterns decide which there are."""
+    entries = [_Entry.parse(text) for text in tables]
+    if any(entry.pattern or entry.excludes for entry in entries):
+        return None
+    return [TableName(database, *(_SCHEMA, *entry.parts)[-2:]) for entry in entries if entry.parts]
+
+
+def own_name(text: str, source: str) -> str:
+    """Return the name of a table as `tables` lists it: without its database, if that is the one of *source*, a URI."""
+    entry, database = _Entry.parse(text), database_of(source)
+    parts = entry.parts or ()
+    if len(parts) != 3 or entry.pattern or entry.excludes or parts[0] not in (database, fold(database)):
+        return text
+    return listed(parts[1:])
+
+
+def same_entry(text: str, other: str) -> bool:
+    """Return whether two entries of `tables` mean the same, as `orders` and `public.orders` do."""
+    mine, its = _Entry.parse(text), _Entry.parse(other)
+    return (mine.excludes, mine.full) == (its.excludes, its.full)
+
+
 def watches(tables: Sequence[str], table: str, *, but: Collection[str] = ()) -> bool:
     """Return whether a list of tables may mean *table*, the name of a section. The entries *but* mean others.
 
@@ -76,15 +118,17 @@ def watches(tables: Sequence[str], table: str, *, but: Collection[str] = ()) -> 
     return any(not entry.pattern or entry.name_of(table) not in exclusions for entry in meant)
 
 
-def is_matched(tables: Sequence[str], table: str) -> bool:
-    """Return whether a pattern in *tables* means *table*, which has the schema that the pattern has, and is allowed."""
+def matched(tables: Sequence[str], table: str) -> str | None:
+    """Return the name, with its schema, of *table* if a pattern in *tables* means it and it is allowed; or None."""
     entries = [_Entry.parse(text) for text in tables]
     own = _Entry.parse(table)
     if own.pattern or own.excludes or own.parts is None:
-        return False
-    excluded = any(entry.excludes and not entry.pattern and entry.parts == own.parts for entry in entries)
-    patterns = (entry for entry in entries if entry.pattern and not entry.excludes and entry.parts is not None)
-    return not excluded and any(len(each.regexes) == len(own.parts) and each.may_mean(table) for each in patterns)
+        return None
+    name = listed(own.parts if len(own.parts) > 1 else (_SCHEMA, *own.parts))
+    patterns = [each for each in entries if each.pattern and each.parts is not None and not each.excludes]
+    excluded = any(entry.excludes and not entry.pattern and entry.full == own.full for entry in entries)
+    found = any(len(each.full) == len(own.full) and each.may_mean(name) for each in patterns)
+    return name if found and not excluded else None
 
 
 def namesakes(tables: Sequence[str], table: str) -> set[str]:

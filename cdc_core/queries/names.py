@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 
 from sqlglot.tokenizer_core import Token, TokenType
@@ -11,20 +10,12 @@ from sqlglot.tokenizer_core import Token, TokenType
 from cdc_core.queries.dialect import tokens_of
 from cdc_core.sql_names import fold
 
-__all__ = ["called_names", "folded", "listed"]
-
-_PLAIN = re.compile(r"[a-z_][a-z0-9_$]*")
-_QUOTE = '"'
+__all__ = ["called_names", "folded"]
 
 
 def folded(token: Token) -> str:
     """Return the name that *token* is, in lower case unless it is in quotes, as in PostgreSQL."""
     return token.text if token.token_type is TokenType.IDENTIFIER else fold(token.text)
-
-
-def listed(parts: Iterable[str]) -> str:
-    """Return a name of several *parts* as it is listed under `tables`: with quotation marks where it needs them."""
-    return ".".join(part if _PLAIN.fullmatch(part) else f'"{part.replace(_QUOTE, 2 * _QUOTE)}"' for part in parts)
 
 
 def called_names(text: str) -> Iterator[str]:

@@ -18,11 +18,11 @@ from cdc_core.function_registration import FunctionRegistration
 from cdc_core.queries.dialect import tokens_of
 from cdc_core.queries.event_names import PREVIOUS
 from cdc_core.queries.expressions import Expressions, is_name, is_quoted
-from cdc_core.queries.names import folded, listed
+from cdc_core.queries.names import folded
 from cdc_core.queries.query import Item, Query, SqlFunction
 from cdc_core.queries.refusals import refusal
 from cdc_core.queries.sql_functions import parse_functions
-from cdc_core.sql_names import fold
+from cdc_core.sql_names import fold, listed
 
 __all__ = ["parse_query"]
 

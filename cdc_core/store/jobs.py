@@ -201,7 +201,8 @@ class Jobs(Changefeeds):
                 state = "paused"
             elif state == "paused" and ended == "paused" and job.paused_for != "stop":
                 values["paused_for"] = "error"
-            change_job(connection, job, state, reason=reason or job.reason, node=node.name, **values)
+            why = reason if state == "succeeded" else reason or job.reason
+            change_job(connection, job, state, reason=why, node=node.name, **values)
             return self._rested(connection, name) if state in RESTING else state
 
     def _rested(self, connection: sa.Connection, name: str) -> JobState:

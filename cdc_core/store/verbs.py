@@ -56,8 +56,7 @@ def require(job: JobRecord, verb: Verb) -> None:
     if state in rule.does | rule.holds:
         return
     if state in FINISHED:
-        reason = "everything is delivered" if state == "succeeded" else job.reason
-        what, remedy = f"has ended ({state}): {reason}", "create another job"
+        what, remedy = f"has ended ({state}): {job.reason or 'everything is delivered'}", "create another job"
         if state == "revert-failed":
             remedy = f"try again with `cdc cancel {name}`, or forget it with `cdc drop {name} --forget-only`"
         elif verb == "cancel":

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cdc_core.config.alteration import Alteration, changed_tables
+from cdc_core.config.listed_tables import own_name
 from cdc_core.errors import ConfigError
 
 WRITTEN: dict[str, Any] = {
@@ -104,6 +105,9 @@ def test_its_text_has_no_values() -> None:
         (["public.*"], 'public."Gone"', ["public.*", '!public."Gone"']),
         (["public.*", "app.*", "!public.x"], "app.gone", ["public.*", "app.*", "!public.x", "!app.gone"]),
         (["public.*", "public.listed"], "public.listed", ["public.*"]),
+        (["public.*"], "gone", ["public.*", "!public.gone"]),
+        (["t*"], "public.t3", ["t*", "!public.t3"]),
+        (["t*"], "t3", ["t*", "!public.t3"]),
     ],
 )
 def test_a_table_that_came_by_a_pattern_is_dropped_by_an_exclusion(
@@ -112,10 +116,53 @@ def test_a_table_that_came_by_a_pattern_is_dropped_by_an_exclusion(
     assert changed_tables(tables, (), (drop,)) == left
 
 
-@pytest.mark.parametrize("drop", ["gone", "other.gone", "public.x", "public.y*", "!public.gone"])
+@pytest.mark.parametrize("drop", ["other.gone", "public.x", "x", "public.y*", "!public.gone"])
 def test_what_no_pattern_means_cannot_be_dropped(drop: str) -> None:
     with pytest.raises(ConfigError, match="the changefeed has no table"):
         changed_tables(["public.*", "!public.x"], (), (drop,))
+
+
+@pytest.mark.parametrize(
+    ("listed", "spelled"),
+    [
+        ("t3", "public.t3"),
+        ("public.t3", "t3"),
+        ("T3", 'public."t3"'),
+        ('"Odd Name"', 'PUBLIC."Odd Name"'),
+        ("app.t3", 'app."t3"'),
+        ("public.t*", "t*"),
+    ],
+)
+def test_a_table_is_the_same_however_it_is_spelled(listed: str, spelled: str) -> None:
+    tables = ["a", listed]
+    assert changed_tables(tables, (), (spelled,)) == ["a"]
+    assert changed_tables(tables, (spelled,), (listed,)) == ["a", spelled]
+    with pytest.raises(ConfigError, match="already, as "):
+        changed_tables(tables, (spelled,), ())
+    with pytest.raises(ConfigError, match="already, as "):
+        changed_tables(["a"], (listed, spelled), ())
+
+
+@pytest.mark.parametrize("other", ["app.t3", '"T3"', '"t*"', "t*", "db.public.t3"])
+def test_another_table_is_another_one(other: str) -> None:
+    assert changed_tables(["t3"], (other,), ()) == ["t3", other]
+    with pytest.raises(ConfigError, match="has no table"):
+        changed_tables(["t3"], (), (other,))
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ("shop.public.t3", "public.t3"),
+        ('"Shop".public."Odd Name"', '"Shop".public."Odd Name"'),
+        ("Shop.app.T3", "app.t3"),
+        ("other.public.t3", "other.public.t3"),
+        ("shop.t3", "shop.t3"),
+        ("!shop.public.t3", "!shop.public.t3"),
+    ],
+)
+def test_the_database_of_the_source_may_be_named(text: str, own: str) -> None:
+    assert own_name(text, "postgresql://cdc@h,i/shop?sslmode=require") == own
 
 
 SECTIONS = {"public.users": {"mask": {"email": "hash"}}, "public.orders": {"mask": {"note": "redact"}}}

@@ -196,9 +196,56 @@ def test_jobs_are_shown_with_the_columns_of_cockroachdb(store: ProgressStore, cr
     assert shown["running_status"] == f"running: resolved={shown['high_water_timestamp']}"
     assert shown["readable_high_water_timestamptz"] == "1970-01-01T00:00:00.000000+00:00"
     assert (shown["topics"], shown["finished"], shown["error"]) == ("a_counter", None, None)
+    assert shown["full_table_names"] == "shop.public.counter"  # as the source has said
     [job] = csv.DictReader(io.StringIO(done(capsys, "sql", "--format", "csv", "SHOW JOB 'orders'")))
     assert (job["job_type"], job["coordinator_id"], job["user_name"]) == ("CHANGEFEED", "one", "ann")
     assert "there is no job 'order'; did you mean 'orders'?" in refused(capsys, "sql", "SHOW CHANGEFEED JOB 'order'")
+
+
+def test_tables_are_shown_in_full_and_altered_by_any_of_their_names(
+    store: ProgressStore, create: str, capsys: Capture
+) -> None:
+    def full_names() -> str:
+        [shown] = map(json.loads, done(capsys, "sql", "--format", "json", "SHOW CHANGEFEED JOBS").splitlines())
+        return str(shown["full_table_names"])
+
+    paused(store, create.replace("public.counter", "counter, app.t"), capsys, begun=True)
+    assert full_names() == "shop.public.counter, shop.app.t"
+    done(
+        capsys,
+        "sql",
+        """ALTER CHANGEFEED orders ADD db.public."Odd Name" WITH initial_scan = 'yes' DROP public.counter""",
+    )
+    assert full_names() == 'shop.app.t, shop.public."Odd Name"'
+    assert store.initial_scans("orders") == {'public."Odd Name"': True}
+    done(capsys, "alter", "orders", "--add", "db.public.t3", "--no-initial-scan", "--drop", "db.app.t")
+    assert "has the table 't3' already, as 'public.t3'" in refused(capsys, "sql", "ALTER CHANGEFEED orders ADD t3")
+    done(capsys, "sql", """ALTER CHANGEFEED orders DROP t3 ADD public.*""")
+    assert store.initial_scans("orders") == {'public."Odd Name"': True, "public.*": False}
+    assert full_names() == "shop.public.orders, shop.public.users"  # as the source has said
+
+
+def test_only_errors_are_shown_as_errors(store: ProgressStore, capsys: Capture) -> None:
+    for name in ("failed", "paused", "lunch", "gone", "done", "left"):
+        created(store, name)
+    ended(store, "failed", "failed", reason="the sink is full")
+    ended(store, "paused", "paused", reason="a row is refused")
+    ended(store, "succeeded", "done")
+    store.pause_job("lunch", "lunch")
+    for name in ("gone", "left"):
+        store.cancel_job(name, "no use")
+        ended(store, "stopped", name)
+    ended(store, "reverted", "gone")
+    ended(store, "not reverted", "left", reason="no route")
+    shown = map(json.loads, done(capsys, "sql", "--format", "json", "SHOW JOBS").splitlines())
+    assert {each["job_id"]: (each["running_status"], each["error"]) for each in shown} == {
+        "done": (None, None),
+        "failed": (None, "the sink is full"),
+        "gone": ("no use", None),
+        "left": (None, "no route"),
+        "lunch": ("waiting for node one to stop it", None),
+        "paused": (None, "a row is refused"),
+    }
 
 
 def test_the_statements_of_a_file_are_read_before_the_first_one_is_executed(
