@@ -40,7 +40,7 @@ def test_a_changefeed_lives_by_requests_alone(nodes: Nodes, database: str, tmp_p
         connection.execute("CREATE TABLE things (id int PRIMARY KEY, v text)")
         connection.execute("CREATE TABLE more (id int PRIMARY KEY, v text)")
         connection.execute("INSERT INTO things VALUES (1, 'a')")
-        with serving_rest_at(nodes.url, plugins=PluginHost.load()) as rest:
+        with serving_rest_at(nodes.url, plugins=PluginHost.load(), allowed_paths=[str(tmp_path)]) as rest:
             nodes.start("one")
             wanted = {"connector.class": "cdc.Changefeed", "source": f"${{file:{secret}}}", "sink": f"file://{files}"}
             wanted |= {"tables": "public.things", "resolved": "0s", "min_checkpoint_frequency": "0s"}
