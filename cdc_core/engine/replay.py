@@ -100,7 +100,8 @@ def _alone(feed: ResolvedChangefeed, state_dir: Path) -> Iterator[None]:
     """Wait until no task of an earlier attempt is at work on this host, and admit none inside the block."""
     run_dir = state_dir / f"{feed.name}.run" / str(feed.epoch)
     shutil.rmtree(run_dir.parent, ignore_errors=True)
-    run_dir.mkdir(parents=True)
+    run_dir.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    run_dir.mkdir()
     try:
         await_idle(state_dir / f"{feed.name}.tasks.lock", owner=f"changefeed '{feed.name}'")
         yield

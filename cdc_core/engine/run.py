@@ -304,6 +304,7 @@ class Run:
         self._status.keep(epoch)
         run_dir = self._state_dir / f"{self._feed.name}.run" / str(epoch)
         shutil.rmtree(run_dir.parent, ignore_errors=True)
+        run_dir.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         activity_directory(run_dir).mkdir(parents=True)
         with ExitStack() as cleanup:
             cleanup.callback(shutil.rmtree, run_dir.parent, ignore_errors=True)

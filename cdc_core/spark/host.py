@@ -34,7 +34,7 @@ from cdc_core.spark.session import (
 )
 from cdc_core.spark.start_sessions import StartSessions
 from cdc_core.spark.start_turns import StartTurns
-from cdc_core.spark.wire import require_encryption
+from cdc_core.spark.wire import require_encryption, warn_of_open_masters
 
 __all__ = ["SparkHost"]
 
@@ -113,6 +113,7 @@ class SparkHost:
                     modules=modules,
                     wanted=lambda: bool(self._users),
                 )
+                warn_of_open_masters(self._spark)
                 self._starts = StartSessions(self._session)
                 with self._starts.lent(evaluates=False):
                     pass  # the first one takes time, which no query has to spend

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException
 from secrets import token_hex
 
 from cdc_core.errors import ConfigError
 
-__all__ = ["require_encryption", "wire_settings"]
+__all__ = ["require_encryption", "warn_of_open_masters", "wire_settings"]
+
+log = logging.getLogger(__name__)
 
 _AUTHENTICATE = "spark.authenticate"
 _SECRET = "spark.authenticate.secret"
 _ENCRYPT = "spark.network.crypto.enabled"
+_REST_PORT = 6066
+_REST_WAIT_S = 1.0
 
 
 def wire_settings(spark: Mapping[str, str]) -> dict[str, str]:
@@ -40,3 +46,29 @@ def require_encryption(spark: Mapping[str, str]) -> None:
             f' {_AUTHENTICATE} = "true" and {_SECRET} to the secret of the master and its workers, or'
             f' {_AUTHENTICATE} = "false" where the network is trusted'
         )
+
+
+def warn_of_open_masters(spark: Mapping[str, str]) -> None:
+    """Log a warning for each standalone master that runs drivers for everybody, whatever its secret: Spark's default.
+
+    A driver runs as the user of the workers, and can read what their executors hold.
+    """
+    master = spark.get("master", "local")
+    if not master.startswith("spark://"):
+        return
+    for place in master.removeprefix("spark://").split(","):
+        connection = HTTPConnection(place.rpartition(":")[0], _REST_PORT, timeout=_REST_WAIT_S)
+        try:
+            connection.request("GET", "/v1/submissions/status/none")
+            is_open = b"serverSparkVersion" in connection.getresponse().read(1000)
+        except (OSError, HTTPException):
+            continue
+        finally:
+            connection.close()
+        if is_open:
+            log.warning(
+                "the master spark://%s runs drivers for everybody at port %d; set spark.master.rest.enabled to false in"
+                " its properties",
+                place,
+                _REST_PORT,
+            )

@@ -183,7 +183,7 @@ class SparkCluster:
         self.shared, self.private, self.first = (self.directory / name for name in ("shared", "private", "first"))
         for directory in (self.shared, self.private, self.first):
             directory.mkdir()
-        conf = {**_PRIVATE, "spark.network.crypto.enabled": "true"}
+        conf = {**_PRIVATE, "spark.network.crypto.enabled": "true", "spark.master.rest.enabled": "false"}
         self.master = Master(conf)
         self.workers = [
             Worker(

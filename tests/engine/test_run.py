@@ -54,6 +54,15 @@ def test_the_status_tells_how_far_it_is(finished: ThreadEngine) -> None:
     assert last.waiting_for is None
 
 
+def test_the_scratch_of_a_run_is_for_its_user_alone(make_engine: Callable[[], ThreadEngine]) -> None:
+    """Also in a state directory that others may read."""
+    engine, modes = make_engine(), set()
+    engine.directory.chmod(0o755)
+    scratch = engine.directory / "t.run"
+    assert engine.run(total=10, rows_per_step=10, before_step=lambda: modes.add(scratch.stat().st_mode & 0o777)) == 0
+    assert modes == {0o700}
+
+
 def test_a_run_leaves_no_scratch_behind(finished: ThreadEngine) -> None:
     left = {path.name for path in finished.directory.iterdir() if not path.name.startswith("progress.sqlite")}
     assert left == {"journal", "t.lock", "t.tasks.lock"}
