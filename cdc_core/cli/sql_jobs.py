@@ -89,14 +89,14 @@ def _values(store: ProgressStore, report: JobReport) -> dict[str, str | None]:
 
 
 def _full_names(store: ProgressStore, known: ChangefeedRecord) -> list[str]:
-    """Return the tables with their databases; patterns as they are listed until the source has said what they mean."""
+    """Return the tables with their databases, as far as these are known; patterns as listed until they are resolved."""
     listed_, progress = known.definition["tables"], store.load(known.name)
     found = [] if progress is None else [*dict.fromkeys(TableName.parse(span.table) for span, _ in progress.frontier)]
     database = found[0].database if found else database_of(known.sources[0])
     names = named_tables(listed_, database) or found
     if not names:
         return list(listed_)
-    return [listed((name.database, name.schema, name.table)) for name in names]
+    return [listed(filter(None, (name.database, name.schema, name.table))) for name in names]
 
 
 def _shown_topics(definition: Mapping[str, Any]) -> str | None:

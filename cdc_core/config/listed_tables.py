@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Self
 from urllib.parse import unquote
 
+from cdc_core.config.interpolation import cut_references, fill_references
 from cdc_core.errors import ConfigError
 from cdc_core.queries.selection import Selection
 from cdc_core.schema import TableName
@@ -80,8 +81,10 @@ class _Entry:
 
 
 def database_of(source: str) -> str:
-    """Return the database that the URI *source* names."""
-    return unquote(place_of(source).rpartition("://")[2].partition("/")[2].strip("/"))
+    """Return the database that the URI *source* names; "" where a reference stands for it."""
+    text, references = cut_references(source)
+    path = place_of(text).partition("://")[2].partition("/")[2]
+    return unquote(path) if fill_references(path, references) == path else ""
 
 
 def named_tables(tables: Sequence[str], database: str) -> list[TableName] | None:

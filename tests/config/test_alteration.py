@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cdc_core.config.alteration import Alteration, changed_tables
-from cdc_core.config.listed_tables import own_name
+from cdc_core.config.listed_tables import database_of, own_name
 from cdc_core.errors import ConfigError
 
 WRITTEN: dict[str, Any] = {
@@ -163,6 +163,20 @@ def test_another_table_is_another_one(other: str) -> None:
 )
 def test_the_database_of_the_source_may_be_named(text: str, own: str) -> None:
     assert own_name(text, "postgresql://cdc@h,i/shop?sslmode=require") == own
+
+
+@pytest.mark.parametrize(
+    ("source", "database"),
+    [
+        ("postgresql://cdc:***@h:5432/my%20shop?sslmode=require", "my shop"),
+        ("postgresql://cdc:${file:/run/secret}@h/shop", "shop"),
+        ("postgresql://h/${DATABASE}", ""),
+        ("${file:/run/source}", ""),
+        ("paper://desk", ""),
+    ],
+)
+def test_a_database_is_known_by_the_uri_of_its_source(source: str, database: str) -> None:
+    assert database_of(source) == database
 
 
 SECTIONS = {"public.users": {"mask": {"email": "hash"}}, "public.orders": {"mask": {"note": "redact"}}}

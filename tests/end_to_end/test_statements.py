@@ -39,8 +39,8 @@ def test_a_node_runs_what_a_statement_creates(
         create = f"CREATE CHANGEFEED FOR orders INTO 'file://{tmp_path}/out' WITH initial_scan = 'only'"
         assert sql(store, create) == {"job_id": "orders"}
         nodes.until("orders", "succeeded")
-        job = sql(store, "SHOW CHANGEFEED JOB 'orders'")
-        assert (job["status"], job["full_table_names"], job["error"]) == ("succeeded", "orders", None)
+        job, full = sql(store, "SHOW CHANGEFEED JOB 'orders'"), f"{tables.info.dbname}.public.orders"
+        assert (job["status"], job["full_table_names"], job["error"]) == ("succeeded", full, None)
         assert tables.execute("SELECT count(*) FROM pg_replication_slots").fetchone() == (0,)
     lines = [line for file in (tmp_path / "out").rglob("*.ndjson") for line in file.read_text().splitlines()]
     assert sorted(json.loads(line)["after"]["id"] for line in lines) == [1, 2]
