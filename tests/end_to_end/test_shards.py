@@ -162,7 +162,9 @@ def test_a_feed_that_ends_anywhere_goes_on_there(
     assert delivered(tmp_path) == held(shards)
 
 
-@pytest.mark.parametrize("restart", [False, True], ids=["reading", "starting"])
+@pytest.mark.parametrize(
+    "restart", [pytest.param(False, id="reading"), pytest.param(True, id="starting", marks=pytest.mark.slow)]
+)
 def test_a_shard_that_is_away_holds_resolved_back_and_not_the_rows_of_the_others(
     databases: tuple[str, str], shards: Sequence[Sql], tmp_path: Path, *, restart: bool
 ) -> None:

@@ -23,7 +23,7 @@ COLUMN_CHANGES = SchemaChangeRules(events="column_changes")
 NOBACKFILL = SchemaChangeRules(policy="nobackfill")
 
 
-@pytest.fixture(params=["in one run", "after a restart"])
+@pytest.fixture(params=["in one run", pytest.param("after a restart", marks=pytest.mark.slow)])
 def restarts(request: pytest.FixtureRequest) -> bool:
     """Whether the changefeed is stopped while the table changes."""
     return bool(request.param == "after a restart")

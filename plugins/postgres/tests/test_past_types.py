@@ -60,7 +60,7 @@ def images(feed: Feed, since: int = 0) -> list[tuple[Op, Any, Any]]:
     return [(change.op, change.key, change.after) for change in feed.changes[since:]]
 
 
-@pytest.fixture(params=["in one run", "after a restart"])
+@pytest.fixture(params=["in one run", pytest.param("after a restart", marks=pytest.mark.slow)])
 def restarts(request: pytest.FixtureRequest) -> bool:
     """Whether the changefeed is stopped while types change."""
     return bool(request.param == "after a restart")

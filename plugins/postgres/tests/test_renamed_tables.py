@@ -19,7 +19,7 @@ def tables(sql: Sql) -> None:
     sql.execute("INSERT INTO t SELECT g, 't', repeat('x', 5000) FROM generate_series(1, 100) g")
 
 
-@pytest.fixture(params=["t", "public.*"])
+@pytest.fixture(params=["t", pytest.param("public.*", marks=pytest.mark.slow)])
 def feed(request: pytest.FixtureRequest, database: str) -> Iterator[Feed]:
     with feed_of(database, request.param, options={"unchanged_toast": "lookup"}) as feed:
         feed.start()

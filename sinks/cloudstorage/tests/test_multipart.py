@@ -57,7 +57,7 @@ def s3_place(seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch) -> Place:
     return Place(seaweedfs.uri(f"parts/{secrets.token_hex(4)}"))
 
 
-@pytest.fixture(params=["s3", "azure"])
+@pytest.fixture(params=["s3", pytest.param("azure", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest) -> Place:
     if request.param == "s3":
         found: Place = request.getfixturevalue("s3_place")
