@@ -147,7 +147,7 @@ def test_a_feed_that_ends_anywhere_goes_on_there(
     databases: tuple[str, str], shards: Sequence[Sql], tmp_path: Path
 ) -> None:
     for number, sql in enumerate(shards):
-        sql.execute("INSERT INTO items SELECT n * 2 + %s, repeat('x', 200) FROM generate_series(1, 1500) n", [number])
+        sql.execute("INSERT INTO items SELECT n * 2 + %s, repeat('x', 200) FROM generate_series(1, 700) n", [number])
 
     options = {"scan_chunk_size": "64KB", "scan_round": 0.1, "max_step_bytes": "64KB"}
     with closing(engine(databases, tmp_path, **options)) as feed:
