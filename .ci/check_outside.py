@@ -88,15 +88,15 @@ class Outside:
         """Return the wheel of *project*, built with the tools of the tree's own environment."""
         out = self.directory / "wheels" / project.name
         command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(project)]
-        self._checked(command)
+        self.checked(command)
         (wheel,) = out.glob("*.whl")
         return wheel
 
     def run(self, program: str, *arguments: str, status: int = 0) -> str:
         """Return the output of a program of the virtual environment, both streams together."""
-        return self._checked([str(self.directory / "venv" / "bin" / program), *arguments], status=status)
+        return self.checked([str(self.directory / "venv" / "bin" / program), *arguments], status=status)
 
-    def _checked(self, command: list[str], *, status: int = 0) -> str:
+    def checked(self, command: list[str], *, status: int = 0) -> str:
         done = subprocess.run(
             command,
             cwd=self.directory,

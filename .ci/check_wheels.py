@@ -48,7 +48,7 @@ def main() -> int:
 
 def are_current() -> bool:
     """Return whether build/wheels holds what would be built now."""
-    return STAMP.is_file() and STAMP.read_text() == sources() and any(WHEELS.glob("cdc_core/*.whl"))
+    return STAMP.is_file() and STAMP.read_text() == sources() and any(WHEELS.glob("*/cdc_core-*.whl"))
 
 
 def sources() -> str:
