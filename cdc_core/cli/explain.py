@@ -91,7 +91,7 @@ def _explanations(feed: ResolvedChangefeed) -> Iterator[_Explanation]:
             yield _Explanation(table=schema.name, title=f"table {schema.name}", whole_rows=True)
             continue
         title = f"query of {query.table}" if feed.query is not None else f"table {schema.name}"
-        sections = [*_needs(feed, query, schema), *of_source[schema.name]]
+        sections = [*_needs(query, schema), *of_source[schema.name]]
         yield _Explanation(table=schema.name, title=title, sections=sections, plans=plans.get(schema.name, ()))
 
 
@@ -104,17 +104,14 @@ def _checked(feed: ResolvedChangefeed) -> tuple[list[TableSchema], Mapping[Table
         return schemas, {schema.name: rangefeed.explain(schema) for schema in schemas}
 
 
-def _needs(feed: ResolvedChangefeed, query: Query, schema: TableSchema) -> Iterator[tuple[str, list[str]]]:
+def _needs(query: Query, schema: TableSchema) -> Iterator[tuple[str, list[str]]]:
     restriction = restriction_of(query, schema)
     names = [column.name for column in schema.columns]
     used = [name for name in names if restriction.columns is None or name in restriction.columns]
     yield f"columns that a scan reads, {len(used)} of {counted(len(names), 'column')}", [", ".join(used)]
     parts, count = parts_of_condition(query), len(restriction.comparisons)
     if count:
-        yield (
-            f"rows that a scan reads, if the source {feed.rangefeed.name} can compare these types",
-            list(parts[:count]),
-        )
+        yield "rows that a scan needs", list(parts[:count])
     if parts[count:]:
         numeric = count and schema.column(restriction.comparisons[-1].column).type.kind is Kind.DECIMAL
         after = (

@@ -36,9 +36,11 @@ def tokens_of(text: str, *, what: str = "query", shown: str | None = None) -> Se
     """
     try:
         tokens: Sequence[Token] = _Dialect().tokenize(text)
-    except TokenError:
-        at = max(text.rfind("'"), text.rfind('"'), text.rfind("`"), 0)
-        raise refusal(text if shown is None else shown, at, "a quotation mark is not closed", what=what) from None
+    except TokenError as error:
+        quoted = isinstance(error.__cause__, TokenError)  # it names the mark that is missing
+        opened, marks = ("quotation mark", ("'", '"', "`")) if quoted else ("comment", ("/*",))
+        at = max(0, *(text.rfind(mark) for mark in marks))
+        raise refusal(text if shown is None else shown, at, f"a {opened} is not closed", what=what) from None
     return tokens
 
 

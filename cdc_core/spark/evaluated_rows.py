@@ -91,7 +91,7 @@ def _evaluated(
         computed = fields[f"c{index}"]
         if computed.null_count:
             lacking[column.name] = failed = np.asarray(computed.is_null())
-            reasons.update(_failures(output.text, failed, fields.get(f"e{index}")))
+            reasons.update(_failures(output.text, query, failed, fields.get(f"e{index}")))
         arrays.append(_restored(computed.flatten()[0], column))
     texts = {
         "topic": query.topic and query.topic.text,
@@ -100,7 +100,7 @@ def _evaluated(
     for name, text in texts.items():
         if text and fields[name].null_count:
             failed = np.asarray(fields[name].is_null())
-            reasons.update(_failures(text, failed, fields.get(f"{name}_error")))
+            reasons.update(_failures(text, query, failed, fields.get(f"{name}_error")))
     op = passed.column("op")
     mask = None if deletes_as_rows else pc.equal(op, pa.scalar(int(Op.DELETE), pa.uint8()))
     rows = RowBatch.of(
@@ -142,9 +142,11 @@ def _before(rows: RowBatch, schema: TableSchema) -> pa.StructArray:
     return rows.column("before") if rows.has_before else pa.nulls(len(rows), schema.after_type)
 
 
-def _failures(text: str, failed: npt.NDArray[np.bool_], errors: pa.Array | None) -> dict[int, str]:
+def _failures(text: str, query: BoundQuery, failed: npt.NDArray[np.bool_], errors: pa.Array | None) -> dict[int, str]:
     """Return why the expression *text* failed, by index of the row. *errors* are those of its Python functions."""
-    usual = "a division by zero, a cast that failed, a number out of range, or an infinite date or time"
+    from cdc_core.queries.failures import possible_causes  # loads the parser
+
+    usual = possible_causes(text, query.schema)
     said = {} if errors is None else {index: errors[index].as_py() for index in np.flatnonzero(failed).tolist()}
     return {
         index: f"the query cannot compute {text}: {said.get(index) or usual}"

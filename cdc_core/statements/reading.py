@@ -92,7 +92,8 @@ class Reading:
     def string(self, meaning: str) -> str:
         """Take a text in single quotation marks. Raises: OptionError, which says what it means."""
         if self.token is None or self.token.token_type is not TokenType.STRING:
-            raise self.refused(f"{meaning} is missing here; write it in single quotation marks")
+            fault = "is missing here; write it" if self.at_end else "must be"
+            raise self.refused(f"{meaning} {fault} in single quotation marks")
         return str(self.skip().text)
 
     def name(self, meaning: str) -> str:
@@ -126,6 +127,9 @@ class Reading:
             token = self.token
             if parts and self.has_mark(TokenType.STAR):
                 return f"{listed(parts)}.*"
+            if token is not None and token.token_type is TokenType.STRING:
+                reason = "the name of a table is not in single quotation marks; write it without, or in double ones"
+                raise self.refused(reason)
             if (
                 token is None
                 or not (token.token_type is TokenType.IDENTIFIER or _is_plain(token))

@@ -54,6 +54,7 @@ REFUSED = {
     "SELECT (a FROM t": (8, "'(' is not closed"),
     "SELECT a) FROM t": (9, "')' closes nothing"),
     "SELECT 'a FROM t": (8, "a quotation mark is not closed"),
+    "SELECT id, 'a' /* it's FROM t": (16, "a comment is not closed"),
     "SELECT a + 1 FROM t": (8, "give this expression a name: a + 1 AS name"),
     "SELECT lower(a) || upper(b) FROM t": (8, "give this expression a name: lower(a) || upper(b) AS name"),
     "SELECT a AS (b, c) FROM t": (8, "an expression has one name"),

@@ -382,6 +382,14 @@ def test_partitions_are_checked_too(database: str, sql: Sql) -> None:
     assert "table public.p2, a partition of public.p, is unlogged" in refusal(database, "p")
 
 
-@pytest.mark.parametrize("text", ["", "a.b.c", 'a."b', "a b", "a..b"])
+def test_a_table_of_another_database(database: str) -> None:
+    own = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
+    check(database, f'"{own}".public.t')
+    assert refusal(database, "elsewhere.public.t").startswith(
+        f"table name 'elsewhere.public.t' is one of database elsewhere, and the source is database {own}. List"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "*.b.c", "a.b.c.d", 'a."b', "a b", "a..b"])
 def test_an_invalid_table_name(database: str, text: str) -> None:
     assert refusal(database, text).startswith(f"table name {text!r} is not valid. Write schema.table")

@@ -195,6 +195,14 @@ def test_what_a_filter_cannot_compare_is_left_to_the_query(database: str, sql: S
     }
 
 
+def test_what_a_scan_cannot_compare_is_told(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE t (id int PRIMARY KEY, code char(3))")
+    queries = TableQueries.of(None, {"t": {"where": "id > 5 AND code = 'x'"}})
+    with feed_of(database, "t", restriction=queries.restriction_of) as feed:
+        titles = dict(feed.rangefeed.explain(feed.rangefeed.schemas()[0]))
+    assert titles["left to Spark too: PostgreSQL compares these types in another way"] == ["\"code\" = 'x'"]
+
+
 def test_a_section_that_delivers_all_deletes_has_no_filter(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, v int); CREATE TABLE s (id int PRIMARY KEY)")
     queries = TableQueries.of(None, {"t": {"where": "id > 5 AND v > 5"}, "s": {"where": "id > 5 AND id < 9"}})

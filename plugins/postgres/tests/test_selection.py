@@ -17,6 +17,7 @@ from cdc_core import ConfigError
         ('"Shop"."Or.ders"', ("Shop", "Or.ders")),
         ('"a""b".c', ('a"b', "c")),
         (" shop.orders ", ("shop", "orders")),
+        ("db.shop.orders", ("shop", "orders")),
         ("ŻÓŁW.STRAßE_İ", ("ŻÓŁw", "straße_İ")),
     ],
 )
@@ -75,3 +76,21 @@ def test_what_was_chosen_for_a_name_comes_before_what_was_chosen_for_a_pattern()
     chosen = {"public.t": True, "public.*": False, "Log_*": True, "!public.x": True}
     found = {name: choice(chosen, name) for name in ("public.t", "public.x", "public.log_1", "other.t")}
     assert found == {"public.t": True, "public.x": False, "public.log_1": True, "other.t": None}
+
+
+def test_a_table_may_be_named_with_the_database_of_the_source() -> None:
+    selection = Selection.parse(['"Db".public.t', "public.u", '"Db".sales.*', '!"Db".sales.x'])
+    assert [name for name in ("public.t", "public.u", "sales.y", "sales.x") if selection.wants(name)] == [
+        "public.t",
+        "public.u",
+        "sales.y",
+    ]
+    selection.require_database("Db")
+    with pytest.raises(ConfigError) as refused:
+        selection.require_database("db")
+    assert str(refused.value) == (
+        "table name '\"Db\".public.t' is one of database Db, and the source is database db. List tables of the source,"
+        " or correct its URI"
+    )
+    with pytest.raises(ConfigError, match=r"table public\.t is listed twice"):
+        Selection.parse(["t", "db.public.t"])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from cdc_core import (
     ConfigError,
@@ -67,6 +68,8 @@ class PostgresRangefeed(Rangefeed):
         connection = self._server.connect_checked()
         try:
             check_version(connection)
+            database: Any = connection.execute("SELECT current_database()::text").fetchone()
+            selection.require_database(database[0])
             check_row_filter(connection, self.context, slot.publication, endpoint=bool(self._server.used))
             if self.context.saved is None:
                 require_no_namesake(connection, self.context, slot)

@@ -18,7 +18,7 @@ from cdc_rangefeed_postgres.token import Scan
 from cdc_rangefeed_postgres.types import TableVersion
 from cdc_rangefeed_postgres.versions import Versions
 
-__all__ = ["Estimates", "condition_of", "conditions", "read_columns", "whole_rows"]
+__all__ = ["Estimates", "condition_of", "conditions", "operand_of", "read_columns", "whole_rows"]
 
 _TEXTS = {25, 1043}
 """text and varchar. Others compare in ways of their own, such as char(n), for which blanks at the end do not count."""
@@ -106,13 +106,14 @@ def conditions(version: TableVersion, restriction: Restriction) -> Iterator[str]
     """Yield the comparisons that PostgreSQL evaluates as *restriction* means them, as SQL over `l`."""
     readers = {reader.column.name: reader for reader in column_readers(version)}
     for comparison in restriction.comparisons:
-        operand = _operand(readers[comparison.column], comparison)
+        operand = operand_of(readers[comparison.column], comparison)
         if operand is not None:
             condition = condition_of(readers[comparison.column], comparison, operand)
             yield f"({condition}) IS NOT FALSE" if restriction.keep_unknown else condition
 
 
-def _operand(reader: ColumnReader, comparison: Comparison) -> str | None:
+def operand_of(reader: ColumnReader, comparison: Comparison) -> str | None:
+    """Return the column in a scan's *comparison*; None where PostgreSQL would compare in another way."""
     name = f"l.{quoted(comparison.column)}"
     kind = reader.type_.kind
     if not comparison.values or kind not in (Kind.STRING, Kind.ENUM, Kind.UUID):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from cdc_core import Comparison, Kind, Restriction
 from cdc_rangefeed_postgres.columns import ColumnReader, column_readers
 from cdc_rangefeed_postgres.names import quoted
-from cdc_rangefeed_postgres.restricted_scan import condition_of
+from cdc_rangefeed_postgres.restricted_scan import condition_of, operand_of
 from cdc_rangefeed_postgres.types import TableVersion
 
 __all__ = ["RowFilter", "explained", "row_filter"]
@@ -38,14 +38,18 @@ class RowFilter:
     """Names and types of the columns in them."""
     left: tuple[tuple[str, str], ...] = ()
     """What a scan leaves out and the filter cannot: the comparison, and why."""
+    whole: tuple[str, ...] = ()
+    """The comparisons that a scan does not evaluate either."""
 
 
 def row_filter(version: TableVersion, restriction: Restriction, collations: dict[str, int]) -> RowFilter:
     """Return the filter for changes of *version*, as far as *restriction* allows. *collations* are by column."""
     readers = {reader.column.name: reader for reader in column_readers(version)}
-    where, columns, left = [], [], []
+    where, columns, left, whole = [], [], [], []
     for comparison in restriction.comparisons:
         reader, name = readers[comparison.column], quoted(comparison.column)
+        if operand_of(reader, comparison) is None:
+            whole.append(condition_of(reader, comparison, name))
         reason = _reason(comparison, reader, restriction, version.schema.primary_key, collations)
         if reason is not None:
             left.append((condition_of(reader, comparison, name), reason))
@@ -53,13 +57,18 @@ def row_filter(version: TableVersion, restriction: Restriction, collations: dict
         columns.append((comparison.column, reader.column.oid))
         where.append(condition_of(reader, comparison, _operand(reader, comparison, name)))
     return RowFilter(
-        where=tuple(dict.fromkeys(where)), columns=tuple(dict.fromkeys(columns)), left=tuple(dict.fromkeys(left))
+        where=tuple(dict.fromkeys(where)),
+        columns=tuple(dict.fromkeys(columns)),
+        left=tuple(dict.fromkeys(left)),
+        whole=tuple(dict.fromkeys(whole)),
     )
 
 
 def explained(found: RowFilter, *, on: bool) -> list[tuple[str, list[str]]]:
     """Return what `cdc explain` says of a filter that is set if *on*, otherwise possible: titles, each with lines."""
     sections: list[tuple[str, list[str]]] = []
+    if found.whole:
+        sections.append(("left to Spark too: PostgreSQL compares these types in another way", list(found.whole)))
     if found.where:
         title = (
             "changes that PostgreSQL sends, by the row filter of the publication"

@@ -38,10 +38,13 @@ class Selection:
     names: tuple[tuple[str, str], ...]
     patterns: tuple[Pattern, ...] = ()
     exclusions: tuple[Pattern, ...] = ()
+    databases: tuple[tuple[str, str], ...] = ()
+    """Entries that name a database, and which."""
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Self:
-        """Return what *texts* say, each `schema.table` or `table`, with parts quoted as in SQL.
+        """Return what *texts* say, each `schema.table` or `table`, with parts quoted as in SQL. The database, which may
+        come first, is for `require_database`.
 
         As in SQL, A to Z in a part without quotes are folded to lower case. The default schema is `public`. A part
         without quotes that has `*` for any characters, or `?` for one, makes a pattern. A `!` in front makes an
@@ -51,8 +54,11 @@ class Selection:
         names: list[tuple[str, str]] = []
         patterns: list[Pattern] = []
         exclusions: list[Pattern] = []
+        databases: list[tuple[str, str]] = []
         for text in texts:
             parts = _parts(text.strip().removeprefix("!"))
+            if parts is not None and len(parts) == 3 and not parts[0].wild:
+                databases.append((text.strip(), parts.pop(0).name))
             if parts is None or not 1 <= len(parts) <= 2:
                 raise ConfigError(
                     f"table name {text!r} is not valid. Write schema.table, with double quotes around a part that has "
@@ -75,7 +81,18 @@ class Selection:
                 f"'{exclusions[0].text}' excludes nothing, because no pattern is listed. Remove it, or add a pattern "
                 "such as public.*"
             )
-        return cls(names=tuple(names), patterns=tuple(patterns), exclusions=tuple(exclusions))
+        return cls(
+            names=tuple(names), patterns=tuple(patterns), exclusions=tuple(exclusions), databases=tuple(databases)
+        )
+
+    def require_database(self, connected: str) -> None:
+        """Return when no entry names another database than *connected*. Raises: ConfigError."""
+        for text, database in self.databases:
+            if database != connected:
+                raise ConfigError(
+                    f"table name {text!r} is one of database {database}, and the source is database {connected}. List"
+                    " tables of the source, or correct its URI"
+                )
 
     def lists(self, name: str) -> bool:
         """Return whether the table *name*, see `qualified`, is listed by its name."""
