@@ -153,6 +153,25 @@ def test_the_deletes_of_a_detached_partition_have_the_rows_before_when_diff_is_o
         assert [change.before for change in feed.changes if change.op is Op.DELETE and change.key == (1, 1)] == [row]
 
 
+def test_columns_that_are_altered_after_a_detach_are_null_before(database: str, sql: Sql) -> None:
+    sql.execute("CREATE TABLE p (id int PRIMARY KEY, n int, m int, v bytea) PARTITION BY LIST (id)")
+    for number in (1, 2):
+        sql.execute(f"CREATE TABLE p{number} PARTITION OF p FOR VALUES IN ({number})")
+        sql.execute(f"ALTER TABLE p{number} REPLICA IDENTITY FULL")
+    sql.execute("ALTER TABLE p REPLICA IDENTITY FULL")
+    sql.execute(r"INSERT INTO p VALUES (1, 7, 7, '\xff'), (2, 8, 8, '\xff')")
+    with feed_of(database, "p", diff=True) as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("ALTER TABLE p DETACH PARTITION p1")
+        sql.execute("ALTER TABLE p ALTER v TYPE text USING 'x', ADD added int")
+        sql.execute("ALTER TABLE p RENAME m TO renamed")
+        feed.catch_up()
+        deleted = [change.before for change in feed.changes if change.op is Op.DELETE]
+        assert deleted == [{"id": 1, "n": 7, "renamed": None, "v": None, "added": None}]
+        assert feed.rows("public.p").keys() == {(2,)}
+
+
 def test_a_restart_continues_with_the_deletes_of_a_detached_partition(database: str, sql: Sql) -> None:
     partitioned(sql)
     with feed_of(database, "p", bytes_=50_000) as feed:

@@ -189,19 +189,30 @@ def _deletes(
     diff: bool,
     mvcc: bool,
 ) -> Iterator[RowBatch]:
-    """Yield a delete for each row of a detached partition whose key the table does not have in another partition."""
+    """Yield a delete for each row of a detached partition whose key the table does not have in another partition.
+
+    `before` has null for a column that the table got, renamed or gave another type since.
+    """
     schema = version.schema
-    key = schema.primary_key
+    key = read = schema.primary_key
+    if diff:
+        leaf = sql.Literal(piece.leaf).as_string(None)
+        cursor.execute(
+            "SELECT attname::text, atttypid::bigint FROM pg_catalog.pg_attribute"
+            f" WHERE attrelid = {leaf}::regclass AND attnum > 0 AND NOT attisdropped"
+        )
+        types = dict(cursor.fetchall())
+        read += tuple(c.name for c in version.columns if c.name not in key and types.get(c.name) == c.oid)
     operators = key_operators(cursor, str(piece.root))
     same = " AND ".join(same_key(name, f"t.{quoted(name)}", f"l.{quoted(name)}", operators) for name in key)
     query = (
-        f"SELECT {select_list(version, None if diff else key)} FROM ONLY {piece.leaf} AS l "
+        f"SELECT {select_list(version, read)} FROM ONLY {piece.leaf} AS l "
         f"WHERE {blocks} AND NOT EXISTS (SELECT FROM {piece.root} AS t WHERE {same})"
     )
     for batch in stream(cursor, query, batch_bytes=options.fetch_size):
         count = batch.num_rows
         if count:
-            row = to_struct(batch, version, None if diff else key)
+            row = to_struct(batch, version, read)
             yield RowBatch.of(
                 schema,
                 op=pa.repeat(pa.scalar(int(Op.DELETE), pa.uint8()), count),
@@ -209,7 +220,7 @@ def _deletes(
                 mvcc=_repeated(at, count) if mvcc else None,
                 key=RowBatch.struct(schema.key_type, [pc.struct_field(row, name) for name in key]),
                 after=pa.nulls(count, schema.after_type),
-                before=row if diff else None,
+                before=whole_rows(row, version) if diff else None,
             )
 
 
