@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import logging
+import os
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import suppress
@@ -28,6 +29,9 @@ pytest_plugins = [
     "cdc_testing.table_rows",
     "cdc_testing.webhook_server",
 ]
+
+for name in ("COLUMNS", "LINES"):  # `import readline` sets them for the processes that xdist starts
+    os.environ.pop(name, None)
 
 # A busy machine may pause any test, also while it draws its examples.
 settings.register_profile("cdc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
