@@ -221,7 +221,10 @@ class DrawnHistory:
         """Two transactions of rows at a time, while the changefeed runs."""
         if self._altered:
             self._mark()
-        first, second = self.chance.sample([table for table in self.catalog.tables.values() if table.key], 2)
+        keyed = [table for table in self.catalog.tables.values() if table.key]
+        if len(keyed) < 2:
+            return
+        first, second = self.chance.sample(keyed, 2)
         with psycopg.connect(self._uri) as other:
             other.execute("SET lock_timeout = '100ms'")
             for _ in range(self.chance.randint(1, 4)):
@@ -244,6 +247,8 @@ class DrawnHistory:
     def _draw(self, *, ddl_share: float, large: bool) -> Statement:
         catalog = self.catalog
         followed = [table for oid, table in catalog.tables.items() if oid in self.topics and table.key]
+        if not followed:
+            raise EndedError("no table has a key")
         tables = [table for table in followed if large or not table.large]
         table = self.chance.choice(tables or followed)
         if tables and self._started and self.chance.random() < ddl_share:
