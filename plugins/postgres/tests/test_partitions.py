@@ -172,6 +172,17 @@ def test_columns_that_are_altered_after_a_detach_are_null_before(database: str, 
         assert feed.rows("public.p").keys() == {(2,)}
 
 
+def test_a_key_whose_type_changed_after_a_detach_ends_it(database: str, sql: Sql) -> None:
+    partitioned(sql)
+    with feed_of(database, "p") as feed:
+        feed.start()
+        feed.catch_up()
+        sql.execute("ALTER TABLE p DETACH PARTITION p1")
+        sql.execute("ALTER TABLE p ALTER id TYPE text")
+        with pytest.raises(TerminalRangefeedError, match="was dropped or altered before its rows were deleted"):
+            feed.catch_up()
+
+
 def test_a_restart_continues_with_the_deletes_of_a_detached_partition(database: str, sql: Sql) -> None:
     partitioned(sql)
     with feed_of(database, "p", bytes_=50_000) as feed:

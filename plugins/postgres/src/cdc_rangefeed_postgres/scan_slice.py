@@ -37,6 +37,7 @@ __all__ = ["ScanSlice", "read_scan"]
 
 _MISSING_SNAPSHOT = ("42704", "22023")
 _GONE = ("42P01", "42703")
+_NO_OPERATOR = "42883"
 _OF_VALUES = "22"
 _WRONG = (_OF_VALUES, "42")
 """Classes of errors that a predicate causes, and that a retry does not cure."""
@@ -148,7 +149,7 @@ def _read_piece(
     except ClientError as error:
         if piece.where is not None and (sqlstate(error) or "").startswith(_OF_VALUES):
             raise _wrong(piece, error) from None
-        if sqlstate(error) in _GONE and piece.root is not None:
+        if sqlstate(error) in (*_GONE, _NO_OPERATOR) and piece.root is not None:
             raise TerminalRangefeedError(removed_too_early(piece.table, piece.leaf)) from None
         if sqlstate(error) in _GONE:
             raise RetryableRangefeedError(
