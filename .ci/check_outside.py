@@ -71,7 +71,7 @@ def check(outside: Outside) -> None:
         feed.write_text(
             '[changefeed.shelf]\nsource = "postgresql://u@h/d"\ntables = ["t"]\nsink = "shelf:///shelf.db"\n'
         )
-        expect_hint(outside.run("cdc", "run", str(feed), status=2), "cdc-sink-shelf")
+        expect_hint(outside.run("cdc", "run", str(feed), status=2), "install the package that registers it")
 
 
 class Outside:
