@@ -80,10 +80,32 @@ def test_the_overview_lists_each_changefeed_with_state_rows_and_way(browser: Bro
 
 def test_the_overview_can_be_narrowed_by_text_and_state(browser: Browser, shown: Shown) -> None:
     shown.job("stock", sink="s3://lake/shop")
+    shown.store.own_job("stock", "bea")
     found = browser.get("/ui?q=lake").body
     assert 'id="feed-stock"' in found
     assert 'id="feed-orders"' not in found
     assert "No changefeed matches." in browser.get("/ui?tone=bad").page.text
+    assert re.findall('id="feed-(.*?)"', browser.get("/ui?q=bea").body) == ["stock"]
+
+
+def test_the_overview_is_in_the_order_that_is_chosen_and_the_search_keeps_it(browser: Browser, shown: Shown) -> None:
+    for name, rows in (("stock", 70), ("carts", 7000)):
+        shown.job(name)
+        shown.step(name, rows=rows, lag_s=rows)
+    assert re.findall('id="feed-(.*?)"', browser.get("/ui").body) == ["carts", "orders", "stock"]
+    answer = browser.get("/ui?sort=rows&tone=good")
+    assert re.findall('id="feed-(.*?)"', answer.body) == ["carts", "orders", "stock"]
+    assert {"/ui?tone=good&sort=lag", "/ui?tone=good"} <= set(answer.page.links)
+    assert answer.page.forms[0].fields["sort"] == "rows"
+    assert re.findall('id="feed-(.*?)"', browser.get("/ui?sort=lag").body) == ["carts", "stock", "orders"]
+
+
+def test_what_an_error_paused_and_what_no_node_runs_are_told_from_the_rest(browser: Browser, shown: Shown) -> None:
+    shown.job("idle", on=None)
+    shown.store.settle("orders", shown.nodes["ada"], "paused", "the topic is gone")
+    text = browser.get("/ui").page.text
+    assert "waiting for a node" in text
+    assert 'class="state bad">paused' in browser.get("/ui?tone=bad").body
 
 
 def test_the_overview_of_an_empty_store_says_so(tmp_path: Path) -> None:

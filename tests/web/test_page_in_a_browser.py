@@ -132,6 +132,31 @@ def test_charts_are_drawn_and_go_on(watched: Watched, shown: Shown) -> None:
     assert page.locator("#readings").inner_text() != before
 
 
+@pytest.mark.parametrize("width", [400, 1000, 1400])
+def test_nothing_overflows_and_each_chart_is_below_its_heading(
+    browser: Browser, url: str, shown: Shown, width: int
+) -> None:
+    shown.step("eu-orders", rows=1, waiting_for="the broker refuses: " + "x" * 300)
+    watched = Watched(browser, url, size=(width, 900))
+    for view in ("/ui", "/ui/nodes", "/ui/changefeeds/eu-orders", "/ui/new?name=shop&sink=kafka://broker:9092"):
+        page = watched.open(view)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+    page = watched.open("/ui/changefeeds/eu-orders")
+    expect(page.locator(".chart canvas")).to_have_count(4)
+    for number in range(4):
+        heading, chart = (page.locator(place).nth(number).bounding_box() for place in (".reading", ".chart"))
+        assert heading is not None
+        assert chart is not None
+        assert abs(heading["x"] - chart["x"]) < 2
+        assert abs(heading["y"] + heading["height"] - chart["y"]) < 2
+    page = watched.open("/ui")
+    note = page.locator("#feed-eu-orders .note").bounding_box()
+    assert note is not None
+    assert note["x"] + note["width"] <= width
+    watched.close()
+    assert watched.complaints == []
+
+
 def test_a_page_that_was_refused_its_stream_and_points_draws_charts_and_asks_again(browser: Browser, url: str) -> None:
     watched = Watched(browser, url)
     page, refused = watched.page, []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlencode
 
 from cdc_core.masking import masked_uri
 from cdc_core.store.job_values import NodeRecord
@@ -16,23 +18,33 @@ from cdc_core.web.page.stage_bars import StageBar, stage_bar
 from cdc_core.web.page.states import Tone, note_of, tone_of
 from cdc_core.web.page.texts import UNKNOWN, age_text, number_text, rate_text
 
-__all__ = ["FeedRow", "Filter", "Overview", "Tally", "overview"]
+__all__ = ["Column", "FeedRow", "Filter", "Overview", "Tally", "overview"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which changefeeds are listed: those whose name, source or sink has `text`, in a state of `tone`."""
+    """Which changefeeds are listed: those whose name, source, sink or owner has `text`, in a state of `tone`.
+
+    They are in the order of a column with the id `sort`, or else by name.
+    """
 
     text: str = ""
     tone: str = ""
+    sort: str = ""
 
     @property
     def is_on(self) -> bool:
         return bool(self.text or self.tone)
 
     def admits(self, row: FeedRow) -> bool:
-        wanted = self.text.lower()
-        return self.tone in ("", row.tone) and any(wanted in text.lower() for text in (row.name, row.source, row.sink))
+        wanted, texts = self.text.lower(), (row.name, row.source, row.sink, row.owner)
+        return self.tone in ("", row.tone) and any(wanted in text.lower() for text in texts)
+
+    def address(self, **changed: str) -> str:
+        """Return the address of the list, with these values in place of those of `tone` or `sort`."""
+        values = {"q": self.text, "tone": self.tone, "sort": self.sort, **changed}
+        query = urlencode({name: value for name, value in values.items() if value})
+        return f"/ui?{query}" if query else "/ui"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +62,7 @@ class FeedRow:
     sink: str
     format: str
     node: str
+    owner: str
     dead_letters: str
     bar: StageBar
 
@@ -57,6 +70,16 @@ class FeedRow:
     def part(self) -> str:
         """The id of the line in the page."""
         return f"feed-{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """The heading of a column; `address` is that of the list in its order."""
+
+    title: str
+    is_number: bool
+    is_sorted: Literal["ascending", "descending", ""]
+    address: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +97,7 @@ class Overview:
     """What the overview shows. `total` counts changefeeds without regard to the filter."""
 
     rows: Sequence[FeedRow]
+    columns: Sequence[Column]
     tallies: Sequence[Tally]
     filter: Filter
     total: str
@@ -93,9 +117,34 @@ class Overview:
 _LABELS = {"": "all", "good": "running", "busy": "changing", "warn": "attention", "bad": "failed", "rest": "ended"}
 
 
+_URGENT: Sequence[Tone] = ("bad", "warn", "busy", "good", "rest")
+_ORDERS: Mapping[str, Callable[[Report, Measurement], float]] = {
+    "state": lambda report, _: _URGENT.index(tone_of(report)),
+    "lag": lambda report, _: -(report.behind_s or 0.0),
+    "rate": lambda report, measured: -(measured.rows_per_s or 0.0) if report.is_alive else 0.0,
+    "rows": lambda report, _: -report.tally.value(ROWS),
+    "letters": lambda report, _: -report.dead_letters,
+}
+"""What changefeeds are ordered by, for the columns that have an id: the greatest first, or the most urgent."""
+_COLUMNS = {
+    "Name": "name",
+    "State": "state",
+    "Lag": "lag",
+    "Rows/s": "rate",
+    "Rows": "rows",
+    "Time": "",
+    "Source, format, sink": "",
+    "Node, owner": "",
+    "Dead letters": "letters",
+}
+
+
 def overview(snapshot: Snapshot, nodes: Sequence[NodeRecord], chosen: Filter) -> Overview:
     """Return the overview of *snapshot*."""
-    rows = [_row(report, snapshot.measured[report.known.name]) for report in snapshot.reports]
+    found = [(report, snapshot.measured[report.known.name]) for report in snapshot.reports]
+    if chosen.sort in _ORDERS:
+        found.sort(key=lambda each: _ORDERS[chosen.sort](*each))
+    rows = [_row(report, measured) for report, measured in found]
     counts = {tone: sum(row.tone == tone for row in rows) for tone in _LABELS}
     counts[""] = len(rows)
     lags = [(report.behind_s, report.known.name) for report in snapshot.reports if report.behind_s is not None]
@@ -103,6 +152,7 @@ def overview(snapshot: Snapshot, nodes: Sequence[NodeRecord], chosen: Filter) ->
     rates = [point.rows_per_s or 0.0 for point in snapshot.measured.values()]
     return Overview(
         rows=[row for row in rows if chosen.admits(row)],
+        columns=[_column(title, order, chosen) for title, order in _COLUMNS.items()],
         tallies=[
             Tally(tone=tone, label=label, count=number_text(counts[tone]), is_chosen=tone == chosen.tone)
             for tone, label in _LABELS.items()
@@ -114,6 +164,16 @@ def overview(snapshot: Snapshot, nodes: Sequence[NodeRecord], chosen: Filter) ->
         worst_name=name,
         nodes=number_text(len(nodes)),
     )
+
+
+def _column(title: str, order: str, chosen: Filter) -> Column:
+    is_number = order not in ("", "name", "state")
+    if order != (chosen.sort if chosen.sort in _ORDERS else "name"):
+        is_sorted: Literal["ascending", "descending", ""] = ""
+    else:
+        is_sorted = "descending" if is_number else "ascending"
+    address = chosen.address(sort="" if order == "name" else order) if order else ""
+    return Column(title=title, is_number=is_number, is_sorted=is_sorted, address=address)
 
 
 def _row(report: Report, measured: Measurement) -> FeedRow:
@@ -131,6 +191,7 @@ def _row(report: Report, measured: Measurement) -> FeedRow:
         sink=masked_uri(str(known.definition.get("sink") or "")),
         format=str(known.definition.get("format") or ""),
         node="" if report.job is None else report.job.job.node or "",
+        owner="" if report.job is None else report.job.job.owner,
         dead_letters=number_text(report.dead_letters) if report.dead_letters else "",
         bar=stage_bar(measured.shares),
     )

@@ -34,7 +34,9 @@ ACTIONS: tuple[Verb, ...] = ("pause", "resume", "restart", "cancel")
 
 
 def tone_of(report: Report) -> Tone:
-    """Return how urgent the state is: a running changefeed that no node runs is not well."""
+    """Return how urgent the state is: one that runs without a node is not well, and a pause may be due to an error."""
+    if report.job is not None and report.job.job.rests_for_error:
+        return "bad"
     tone = _TONES.get(report.state, "warn")
     return "busy" if tone == "good" and not report.is_alive else tone
 
@@ -51,6 +53,8 @@ def note_of(report: Report) -> str:
     status = {} if report.status is None else report.status.values
     if report.state == "retrying" and report.retrying is not None:
         return report.retrying.text
+    if report.job is not None and report.state == "running" and report.job.job.node is None:
+        return report.job.running_status
     if report.job is not None and report.state not in ("running", "succeeded", "canceled"):
         return report.job.job.reason or ""
     if report.known.paused is not None:

@@ -132,7 +132,8 @@ def _nodes(site: Site) -> list[NodeRow]:
 
 
 def _filter_of(request: Request) -> Filter:
-    return Filter(text=request.query_params.get("q", "").strip()[:100], tone=request.query_params.get("tone", ""))
+    given = request.query_params
+    return Filter(text=given.get("q", "").strip()[:100], tone=given.get("tone", ""), sort=given.get("sort", ""))
 
 
 def _done(request: Request) -> str:

@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const place = document.querySelector("[data-points]");
-  const LAG = 1, RATE = 2, HALF = 3, MOST = 4, NEARLY_ALL = 5, RETAINED = 6, COLUMNS = 7, LONGEST = 900;
+  const LAG = 1, RATE = 2, HALF = 3, MOST = 4, NEARLY_ALL = 5, RETAINED = 6, COLUMNS = 7, LONGEST = 900, GAP_S = 10;
   const CHARTS = {
     lag: { columns: [LAG], colors: ["--source"], unit: seconds },
     rate: { columns: [RATE], colors: ["--sink"], unit: count },
@@ -30,7 +30,16 @@
   }
 
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const dataOf = (chart) => [points[0], ...chart.columns.map((column) => points[column])];
+
+  // Where nothing was measured, there is no line.
+  function dataOf(chart) {
+    const columns = [0, ...chart.columns], data = columns.map(() => []);
+    points[0].forEach((at, index) => {
+      if (at - points[0][index - 1] > GAP_S) data.forEach((values, place) => values.push(place ? null : at - GAP_S / 2));
+      columns.forEach((column, place) => data[place].push(points[column][index]));
+    });
+    return data;
+  }
 
   function draw() {
     for (const { plot } of charts) plot.destroy();
@@ -48,7 +57,7 @@
           { ...axis, size: 28, space: 70, values: [[60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
           { ...axis, size: 58, space: 34, values: (_, ticks) => ticks.map(chart.unit) },
         ],
-        series: [{}, ...chart.colors.map((name) => ({ stroke: color(name), width: 1.5, spanGaps: true, points: { show: false }, fill: chart.colors.length === 1 ? `${color(name)}22` : undefined }))],
+        series: [{}, ...chart.colors.map((name) => ({ stroke: color(name), width: 1.5, spanGaps: false, points: { show: false }, fill: chart.colors.length === 1 ? `${color(name)}22` : undefined }))],
       };
       return { chart, element, plot: new uPlot(options, dataOf(chart), element) };
     });
