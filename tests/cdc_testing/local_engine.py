@@ -23,7 +23,7 @@ from cdc_core import Changefeed, ResolvedSink, Sink, SliceReader, Timestamp
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
-from cdc_core.engine.checks import check_dead_letters, check_encoder, check_sink, check_source, prepare_sink, with_saved
+from cdc_core.engine.checks import as_stored, check_dead_letters, check_encoder, check_sink, check_source, prepare_sink
 from cdc_core.engine.requests import RescanRequests, TraceRequests
 from cdc_core.engine.starting import register, start_token
 from cdc_core.errors import from_wire
@@ -149,7 +149,7 @@ class LocalEngine:
 
     def run(self) -> None:
         """Begin a run from the saved progress, whatever became of the last one."""
-        feed = with_saved(self._feed, self.store)
+        feed = as_stored(self._feed, self.store)
         schemas = check_source(feed)
         check_sink(feed, schemas)
         check_encoder(feed, schemas)

@@ -13,6 +13,7 @@ from cdc_testing.clock import Clock
 from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.feeding import feed_of
 from cdc_testing.postgres import Sql
+from cdc_testing.runs import eventually
 
 MB = 1 << 20
 
@@ -69,7 +70,14 @@ def test_each_step_after_an_open_transaction_decodes_its_log_again_and_the_notic
         feed.catch_up()
         feed.history.metrics()
         assert feed.history.notice() is None
-        assert feed.history.metrics()["decoded_again_bytes"] < 64 * MB
+
+        def decodes_little() -> bool:
+            sql.execute("SELECT pg_log_standby_snapshot()")
+            clock.now += 10.0
+            feed.catch_up()
+            return feed.history.metrics()["decoded_again_bytes"] < 64 * MB
+
+        eventually("steps that decode little again", decodes_little)  # those of other databases count
 
 
 def test_the_notice_says_what_the_session_does_and_how_to_end_it_without_values(

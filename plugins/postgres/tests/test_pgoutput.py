@@ -67,7 +67,7 @@ def test_before_of_a_key_change_belongs_to_the_delete() -> None:
 
 
 def test_the_error_for_diff_without_old_rows_names_the_statement() -> None:
-    with pytest.raises(TerminalRangefeedError, match=r"ALTER TABLE public\.t REPLICA IDENTITY FULL"):
+    with pytest.raises(TerminalRangefeedError, match=r'ALTER TABLE "public"\."t" REPLICA IDENTITY FULL'):
         read(update(T, "1", "a"), diff=True)
 
 
