@@ -40,7 +40,10 @@ def test_a_pinned_changefeed_runs_in_its_region_only(database: str, tmp_path: Pa
     nowhere = toml.replace(AWS, "region=us-east-2,cloud=gcp").replace(AWS.partition(",")[0], "region=eu-west-1")
     assert "region=eu-west-1,cloud=gcp" in nowhere
     options = "[changefeed.vehicles.options]\n"
-    (tmp_path / "nowhere.toml").write_text(nowhere.replace(options, f'{options}executor_wait = "3s"\n'))
+    nowhere = nowhere.replace(options, f'{options}executor_wait = "3s"\n').replace(
+        "changefeed.vehicles", "changefeed.nowhere"
+    )
+    (tmp_path / "nowhere.toml").write_text(nowhere)
     commands = [
         *re.findall(r"^\$ (.*)$", ours(PAGE.section("A standalone cluster")), re.M),
         "! cdc run nowhere.toml --once --state nowhere",
