@@ -16,8 +16,7 @@ import venv
 from collections.abc import Iterator
 from pathlib import Path
 
-import check_wheels
-from check_outside import Outside, expect, step
+from check_outside import Outside, expect, require_wheels, step
 from check_wheels import ROOT, WHEELS, canonical
 from packaging.requirements import Requirement
 from packaging.version import Version
@@ -42,9 +41,7 @@ def main() -> int:
 
 def check(outside: Outside) -> None:
     """Run every step. Raises: SystemExit for the first that fails."""
-    if not check_wheels.are_current():
-        with step("build the wheels"):
-            expect(check_wheels.main() == 0, "a wheel is not as it should be")
+    require_wheels()
     with step("install the floors"):
         venv.create(outside.directory / "venv")
         python = str(outside.directory / "venv" / "bin" / "python")

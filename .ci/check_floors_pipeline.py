@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -116,9 +116,10 @@ def wait(changefeeds: subprocess.Popen[bytes], counts: dict[str, Callable[[], in
     """Return when every destination has *wanted* rows. Raises: RuntimeError when one does not get them."""
     deadline = time.monotonic() + LIMIT_S
     while late := {name: found for name, count in counts.items() if (found := count()) < wanted}:
-        if changefeeds.poll() is not None or time.monotonic() > deadline:
+        with suppress(subprocess.TimeoutExpired):
+            changefeeds.wait(1)
+        if changefeeds.returncode is not None or time.monotonic() > deadline:
             raise RuntimeError(f"of {wanted} rows there arrived: {late}")
-        time.sleep(1)
 
 
 def rows_of(directory: Path) -> int:

@@ -34,9 +34,7 @@ def main() -> int:
 
 def check(outside: Outside) -> None:
     """Run every step. Raises: SystemExit for the first that fails."""
-    if not check_wheels.are_current():
-        with step("build the wheels"):
-            expect(check_wheels.main() == 0, "a wheel is not as it should be")
+    require_wheels()
     wheels = [path for path in sorted(WHEELS.glob("*/*.whl")) if not path.parent.name.startswith("template")]
     with step("install the wheels, with what they need"):
         venv.create(outside.directory / "venv", with_pip=True)
@@ -72,6 +70,13 @@ def check(outside: Outside) -> None:
             '[changefeed.shelf]\nsource = "postgresql://u@h/d"\ntables = ["t"]\nsink = "shelf:///shelf.db"\n'
         )
         expect_hint(outside.run("cdc", "run", str(feed), status=2), "install the package that registers it")
+
+
+def require_wheels() -> None:
+    """Build the wheels unless those that were built last are current. Raises: SystemExit when one is wrong."""
+    if not check_wheels.are_current():
+        with step("build the wheels"):
+            expect(check_wheels.main() == 0, "a wheel is not as it should be")
 
 
 class Outside:

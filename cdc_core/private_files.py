@@ -15,7 +15,7 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def others_may_write(path: Path, *, bits: int = _OTHERS) -> str | None:
-    """Return who besides this user and root may change the directory *path*, and the remedy; None if nobody may.
+    """Return a sentence that says who else may change the directory *path*, with the remedy; None if nobody may.
 
     For every directory from which code is loaded. Of its mode, *bits* are looked at. Where the sticky bit is set,
     others may add to it, but not replace what is there. Raises: OSError.

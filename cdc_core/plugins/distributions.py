@@ -24,6 +24,6 @@ DISTRIBUTIONS = {
 def registering(kind: str, word: str) -> str | None:
     """Return the distribution of this project that registers *word*, a name or a scheme of *kind*, None if none does.
 
-    A name is never made up: it might belong to nobody, and then to the first who takes it.
+    It never guesses: anybody could publish a package under a name that is not taken.
     """
     return next((name for name, (of, *words) in DISTRIBUTIONS.items() if of == kind and word in words), None)

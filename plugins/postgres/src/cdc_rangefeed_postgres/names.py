@@ -56,7 +56,7 @@ def object_name(changefeed: str, feed_id: str) -> str:
 
 
 def given_name(changefeed: str) -> str:
-    """Return a name for a publication of *changefeed* that is made beforehand: it never gives it to its own."""
+    """Return a name for a publication that a person creates for *changefeed*, which never uses it for its own."""
     return _object_prefix(changefeed, _FEED_ID_CHARACTERS).rstrip("_")
 
 
