@@ -15,6 +15,7 @@ from cdc_core.delivery.routing import Routing
 from cdc_core.delivery.tracing import StepTrace, TracedChange, WantedChanges
 from cdc_core.engine.attempt_config import MaskedError
 from cdc_core.engine.invalid_texts import invalid_texts
+from cdc_core.engine.oversized_rows import refusal_for, refusal_of, refused_row
 from cdc_core.engine.packing import (
     BEGIN,
     END,
@@ -30,7 +31,6 @@ from cdc_core.engine.packing import (
     unpack,
 )
 from cdc_core.engine.reports import SliceReport
-from cdc_core.engine.row_limit import refusal_for, refusal_of, refused_row
 from cdc_core.engine.time_range import EVERYTHING, TimeRange
 from cdc_core.errors import ContractError, RetryableError, to_wire
 from cdc_core.options import counted

@@ -14,7 +14,7 @@ from cdc_core.delivery.routing import Routing
 from cdc_core.engine.checks import check_sink, prepare_sink
 from cdc_core.engine.fenced_sink import EpochCheck, FencedSink
 from cdc_core.engine.fencing import RunLock, await_idle
-from cdc_core.engine.starting import register
+from cdc_core.engine.start_position import register
 from cdc_core.engine.topic_admission import TopicAdmission
 from cdc_core.errors import ConfigError
 from cdc_core.sink import Flushed, SliceInfo

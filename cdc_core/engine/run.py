@@ -16,27 +16,26 @@ from typing import Literal
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.checks import check_and_prepare, end_of_once, source_clock
-from cdc_core.engine.completion import all_delivered, drop_history, finish_earlier_run
 from cdc_core.engine.dead_letter_log import DeadLetterLog
 from cdc_core.engine.error_text import cause_of, one_line, owner_of
 from cdc_core.engine.executors import check_executors, required_of_hosts
 from cdc_core.engine.fencing import RunLock
-from cdc_core.engine.orders import Orders, Stopped
-from cdc_core.engine.patience import FINAL, Patience
-from cdc_core.engine.pausing import Pausing
+from cdc_core.engine.finish import all_delivered, drop_history, finish_earlier_run
 from cdc_core.engine.places import compare_places, keep_places
 from cdc_core.engine.planned_queries import PlannedQueries
-from cdc_core.engine.predecessors import Predecessors
 from cdc_core.engine.query_host import Query, QueryHost, QueryHostError
 from cdc_core.engine.requests import RescanRequests, TraceRequests
 from cdc_core.engine.resolved_marks import emit_last_resolved_mark
+from cdc_core.engine.retry_policy import FINAL, RetryPolicy
+from cdc_core.engine.run_control import Pausing, RunControl, Stopped
 from cdc_core.engine.run_events import RunEvents
 from cdc_core.engine.run_status import RunStatus, WatchError
 from cdc_core.engine.saved_progress import SavedProgress, delivered
 from cdc_core.engine.source_probe import SourceProbe
-from cdc_core.engine.starting import register, start_token
+from cdc_core.engine.start_position import register, start_token
 from cdc_core.engine.status_sampler import StatusSampler
 from cdc_core.engine.stop_flag import StopFlag
+from cdc_core.engine.takeover import PreviousAttempts
 from cdc_core.errors import (
     CdcError,
     ConfigError,
@@ -75,7 +74,7 @@ class Run:
         store: ProgressStore,
         state_dir: Path,
         host: QueryHost,
-        orders: Orders,
+        control: RunControl,
         *,
         once: bool,
         after_unclean: bool,
@@ -88,7 +87,7 @@ class Run:
         self._store = store
         self._state_dir = state_dir
         self._host = host
-        self._orders = orders
+        self._control = control
         self._once, self._job_epoch = once, job_epoch
         self._status = RunStatus(feed.name, store, log_name=host.log_name, watch=watch)
         self._say = self._status.say
@@ -96,16 +95,16 @@ class Run:
         self._opening: Future[int] | None = None
         self._opened = False
         self._queries = PlannedQueries(feed, host, hold=self._hold)
-        self._patience = Patience(feed, host, state_dir)
+        self._retry_policy = RetryPolicy(feed, host, state_dir)
         self._warm = False
         self.steady = False
         self._before: tuple[float, Timestamp] | None = None
         self._epoch = 0
         self._events: RunEvents | None = None
         command = resume_command or f"cdc resume FILE {feed.name}"
-        self._pausing = Pausing(feed.name, store, command=command, say=self._say, stop=orders.stop)
-        self._predecessors = Predecessors(
-            feed.name, state_dir, after_unclean=after_unclean, say=self._say, orders=orders
+        self._pausing = Pausing(feed.name, store, command=command, say=self._say, stop=control.stop)
+        self._previous = PreviousAttempts(
+            feed.name, state_dir, after_unclean=after_unclean, say=self._say, control=control
         )
 
     @property
@@ -137,8 +136,8 @@ class Run:
         return ending
 
     def resume(self) -> None:
-        with self._orders.pausing:
-            self._orders.pause = None
+        with self._control.pause_lock:
+            self._control.pause = None
             self._store.resume(self._feed.name)
 
     def _registered(self) -> Ending:
@@ -149,7 +148,7 @@ class Run:
         self._dead_letters = DeadLetterLog(self._feed.name, self._store)
         self._status.continue_from(known.high_water)
         if self._once:
-            self._pausing.refuse(self._epoch)
+            self._pausing.require_not_paused(self._epoch)
         if not self._pausing.wait(self._epoch):
             return "stopped"
         if finish_earlier_run(self._feed, self._store):
@@ -178,12 +177,12 @@ class Run:
         while True:
             self._before = None
             try:
-                if self._status.is_kept and self._orders.pause is not None and not self._pause_as_asked():
+                if self._status.is_kept and self._control.pause is not None and not self._pause_as_asked():
                     return "stopped"
                 with self._attempt() as (config, query, rangefeed):
                     self.steady = True
                     ending = self._supervise(config, query, rangefeed)
-                if ending == "complete" or self._orders.stop.is_set():
+                if ending == "complete" or self._control.stop.is_set():
                     return ending
                 continue  # it was left for a pause
             except Stopped:
@@ -198,8 +197,8 @@ class Run:
                     raise final
                 if not self._pause(self._told(final), final):
                     return "stopped"
-                self._patience.reset()
-            elif self._wait(reason, self._patience.next_wait_s(reason)):
+                self._retry_policy.reset()
+            elif self._wait(reason, self._retry_policy.next_wait_s(reason)):
                 return "stopped"
 
     def _told(self, error: BaseException) -> str:
@@ -216,9 +215,9 @@ class Run:
             return error
         self._queries.learn(error)
         if not self.steady and not repairable:
-            self._patience.refuse_to_begin(error, opened=self._opened)
+            self._retry_policy.raise_if_fatal_on_start(error, opened=self._opened)
         if self._before is not None and self._delivered() not in (None, self._before):
-            self._patience.reset()
+            self._retry_policy.reset()
         return self._judge(error)
 
     def _may_be_repaired(self, error: Exception) -> bool:
@@ -236,18 +235,18 @@ class Run:
 
     def _pause(self, reason: str, error: CdcError) -> bool:
         """Pause the changefeed for *error*; return True when it was resumed, False when told to stop before."""
-        self._pausing.pause(self._epoch, reason, patient=not self._once)
+        self._pausing.pause(self._epoch, reason, retry=not self._once)
         if self._once:
             raise error
         return self._await_resumption()
 
     def _pause_as_asked(self) -> bool:
         """Pause the changefeed unless it was resumed meanwhile; return as `_pause` does."""
-        with self._orders.pausing:
-            reason, self._orders.pause = self._orders.pause, None
+        with self._control.pause_lock:
+            reason, self._control.pause = self._control.pause, None
             if reason is None:
                 return True
-            self._pausing.pause(self._epoch, reason, patient=not self._once)
+            self._pausing.pause(self._epoch, reason, retry=not self._once)
         if self._once:
             raise TerminalError(f"changefeed '{self._feed.name}' was paused: {reason}")
         return self._await_resumption()
@@ -260,23 +259,23 @@ class Run:
 
     def _keep_pause(self) -> None:
         """Save a pause that was asked for before the run ended for another reason, for the next run."""
-        with self._orders.pausing:
-            if self._status.is_kept and self._orders.pause is not None:
-                self._pausing.pause(self._epoch, self._orders.pause, patient=False)
+        with self._control.pause_lock:
+            if self._status.is_kept and self._control.pause is not None:
+                self._pausing.pause(self._epoch, self._control.pause, retry=False)
 
     def _judge(self, error: Exception) -> TerminalError | None:
         """Return why no other attempt follows the one that failed; None if one does, or the run is to end anyway."""
-        if self._orders.stop.is_set():
+        if self._control.stop.is_set():
             return None
         reason = self._told(error)
-        return self._patience.judge(error, reason, jvm_ended=self._opened and not self._host.is_alive)
+        return self._retry_policy.give_up_reason(error, reason, jvm_ended=self._opened and not self._host.is_alive)
 
     def _wait(self, reason: Exception, wait_s: float) -> bool:
         """Wait before the next attempt; return True when told to stop meanwhile."""
         text = self._told(reason)
         if self._opened and not self._host.is_alive:
             text = f"Spark's JVM is gone: {text}"
-        if self._orders.stop.is_set():
+        if self._control.stop.is_set():
             log.warning("changefeed '%s': stopped in the middle of a step: %s", self._feed.name, text)
             return True
         if not wait_s:
@@ -285,12 +284,14 @@ class Run:
         self._status.count_retry(cause_of(reason), text)
         if self._events is not None:
             self._events.retried(cause_of(reason), text, wait_s)
-        log.warning("changefeed '%s': %s%s; next attempt in %.1f s", self._feed.name, text, self._patience.note, wait_s)
+        log.warning(
+            "changefeed '%s': %s%s; next attempt in %.1f s", self._feed.name, text, self._retry_policy.note, wait_s
+        )
         owner = owner_of(reason, self._feed)
         deadline = time.monotonic() + wait_s
-        while (left := deadline - time.monotonic()) > 0 and self._orders.pause is None:
+        while (left := deadline - time.monotonic()) > 0 and self._control.pause is None:
             self._say(phase="waiting to retry", waiting_on=owner, waiting_for=text, next_attempt_s=left)
-            if self._orders.stop.wait(min(left, _POLL_S)):
+            if self._control.stop.wait(min(left, _POLL_S)):
                 return True
         self._status.set(waiting_on=None, waiting_for=None, next_attempt_s=None)
         return False
@@ -300,7 +301,7 @@ class Run:
         """Start a query from the saved progress under a new epoch; stop it and clear its scratch at the end."""
         parallelism = self._hold()
         epoch = self._epoch = self._store.begin_attempt(self._feed.name, after=self._epoch)
-        self._predecessors.refused()
+        self._previous.fenced()
         self._status.keep(epoch)
         run_dir = self._state_dir / f"{self._feed.name}.run" / str(epoch)
         shutil.rmtree(run_dir.parent, ignore_errors=True)
@@ -309,20 +310,20 @@ class Run:
         with ExitStack() as cleanup:
             cleanup.callback(shutil.rmtree, run_dir.parent, ignore_errors=True)
             cleanup.callback(self._status.forget_tasks)
-            self._predecessors.await_tasks()
+            self._previous.await_tasks()
             feed = self._feed.for_attempt(feed_id=self._feed.feed_id, epoch=epoch, parallelism=parallelism)
             requirements = cleanup.enter_context(required_of_hosts(feed, self._host, create=True))
             config = AttemptConfig(feed=feed, state_dir=self._state_dir, run_dir=run_dir, requirements=requirements)
             if not self._warm:
                 self._say(phase="warming up")
-                self._host.warm_up(replace(config, warm_up=True), stopped=self._orders.stop.is_set)
+                self._host.warm_up(replace(config, warm_up=True), stopped=self._control.stop.is_set)
                 self._check_stop()
                 self._warm = True
             rangefeed = feed.open_rangefeed()
             cleanup.callback(self._quietly, rangefeed.close)
             token, self._before = start_token(feed, self._store, rangefeed), self._delivered()
             moved = self._store.was_moved(feed.name)
-            self._predecessors.await_calls(feed, scans=rangefeed.scan_progress(token) is not None, moved=moved)
+            self._previous.await_calls(feed, scans=rangefeed.scan_progress(token) is not None, moved=moved)
             if moved:
                 self._store.save_plan(feed.name, epoch, {})  # from now on, late rows of others are repeats
             tables = [schema.name for schema in rangefeed.schemas()]
@@ -332,7 +333,7 @@ class Run:
                 self._until = end_of_once(replace(feed, saved=token), self._store)
             cleanup.callback(self._quietly, self._dead_letters.look)  # the last step may have been saved since
             config = replace(config, plans=self._queries.plans(rangefeed.schemas()))
-            query = self._host.start(config, stopped=self._orders.stop.is_set)
+            query = self._host.start(config, stopped=self._control.stop.is_set)
             cleanup.callback(self._quietly, query.stop)
             try:
                 yield config, query, rangefeed
@@ -349,7 +350,7 @@ class Run:
         slots = self._host.hold(self._feed.name, self._feed.modules) if opening is None else opening.result()
         if not self._host.is_local:
             self._say(phase="waiting for executors")
-            slots = self._host.await_executors(self._feed.options.executor_wait, stopped=self._orders.stop.is_set)
+            slots = self._host.await_executors(self._feed.options.executor_wait, stopped=self._control.stop.is_set)
         self._opened = True
         self._check_stop()
         return slots
@@ -371,11 +372,11 @@ class Run:
         def check() -> None:
             self._hold()
             self._say(phase="checking executors")
-            check_executors(self._feed, schemas, self._host, self._state_dir, stopped=self._orders.stop.is_set)
+            check_executors(self._feed, schemas, self._host, self._state_dir, stopped=self._control.stop.is_set)
             self._check_stop()
 
         def passes(error: Exception) -> bool:
-            its_own = isinstance(error, QueryHostError) and self._patience.is_its_own(error)
+            its_own = isinstance(error, QueryHostError) and self._retry_policy.is_fatal_in_preflight(error)
             return isinstance(error, RetryableError) and not its_own
 
         if not self._host.is_local:
@@ -392,9 +393,9 @@ class Run:
                 if not self._may_be_repaired(error) and (final := self._judge(error)) is not None:
                     raise final from None
                 self._status.keep(self._epoch)
-                if self._wait(error, self._patience.next_wait_s(error)):
+                if self._wait(error, self._retry_policy.next_wait_s(error)):
                     raise Stopped from None
-                if self._orders.pause is not None and not self._pause_as_asked():
+                if self._control.pause is not None and not self._pause_as_asked():
                     raise Stopped from None
 
     def _quietly(self, end: Callable[[], object]) -> None:
@@ -406,7 +407,7 @@ class Run:
             log.warning("changefeed '%s': the clean-up after an attempt failed: %s", self._feed.name, text)
 
     def _check_stop(self) -> None:
-        if self._orders.stop.is_set():
+        if self._control.stop.is_set():
             raise Stopped
 
     def _supervise(self, config: AttemptConfig, query: Query, rangefeed: Rangefeed) -> Ending:
@@ -427,7 +428,7 @@ class Run:
         assert self._events is not None
         self._events.started(self._epoch, self.status.high_water)
         complete = False
-        while not complete and self._orders.pause is None and not self._orders.stop.wait(_POLL_S):
+        while not complete and self._control.pause is None and not self._control.stop.wait(_POLL_S):
             if not query.is_active:
                 sampler.repeat_warnings()
                 raise query.failure()
@@ -455,7 +456,7 @@ class Run:
         flag = StopFlag(config.run_dir)
         flag.request()
         deadline = time.monotonic() + _STOP_LIMIT_S
-        while query.is_active and not flag.acknowledged and not self._orders.abandon.is_set():
+        while query.is_active and not flag.acknowledged and not self._control.abandon.is_set():
             if time.monotonic() > deadline:
                 log.warning("changefeed '%s': the running step took too long and was abandoned", self._feed.name)
                 break
@@ -466,7 +467,7 @@ class Run:
             raise query.failure()
         query.stop()
         if not flag.acknowledged:
-            return "abandoned" if self._orders.abandon.is_set() else "given up"
+            return "abandoned" if self._control.abandon.is_set() else "given up"
         compare_places(config.feed, self._store, rangefeed.schemas())
         emit_last_resolved_mark(config.feed, self._store)
         progress = self._store.load(self._feed.name)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine.orders import Orders
 from cdc_core.engine.query_host import QueryHost
 from cdc_core.engine.run import Run
+from cdc_core.engine.run_control import RunControl
 from cdc_core.store.progress import ProgressStore
 from cdc_core.telemetry.log_names import logged_as
 from cdc_core.telemetry.status import Status
@@ -73,7 +73,7 @@ class Supervisor:
     ) -> None:
         self.feed = feed
         self._on_end = on_end
-        self._orders = Orders()
+        self._control = RunControl()
         self._store = store
         self._outcome: Outcome | None = None
         self._run = Run(
@@ -81,7 +81,7 @@ class Supervisor:
             store,
             state_dir.absolute(),
             host,
-            self._orders,
+            self._control,
             once=once,
             after_unclean=after_unclean,
             resume_command=resume_command,
@@ -96,12 +96,12 @@ class Supervisor:
 
     def stop(self) -> None:
         """Have the running step end and be saved, then end the run. Return at once; do nothing after the end."""
-        self._orders.stop.set()
+        self._control.stop.set()
 
     def abandon(self) -> None:
         """End the run without waiting for the running step, which the next run repeats. Return at once."""
-        self._orders.abandon.set()
-        self._orders.stop.set()
+        self._control.abandon.set()
+        self._control.stop.set()
 
     def pause(self, reason: str) -> None:
         """Have the running step end and be saved, then pause the changefeed. Return at once.
@@ -109,8 +109,8 @@ class Supervisor:
         The pause is kept in the progress store, with *reason*, and outlasts this run: see `resume`. A run that is still
         starting begins first.
         """
-        with self._orders.pausing:
-            self._orders.pause = reason
+        with self._control.pause_lock:
+            self._control.pause = reason
 
     def resume(self) -> None:
         """Let a paused changefeed continue from its saved progress. Raises: RetryableError from the progress store."""

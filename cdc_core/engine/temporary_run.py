@@ -19,10 +19,10 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.engine.aggregator import read_slice
 from cdc_core.engine.checks import check_time_range
-from cdc_core.engine.completion import all_delivered
 from cdc_core.engine.error_text import one_line
+from cdc_core.engine.finish import all_delivered
+from cdc_core.engine.oversized_rows import refused_row
 from cdc_core.engine.packing import END, REFUSED, ROWS, Arriving, unpack
-from cdc_core.engine.row_limit import refused_row
 from cdc_core.engine.time_range import TimeRange
 from cdc_core.errors import ConfigError, ContractError, RestartError, RetryableError
 from cdc_core.frontier import Frontier

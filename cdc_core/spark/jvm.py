@@ -19,7 +19,7 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from cdc_core.engine.orders import Stopped
+from cdc_core.engine.run_control import Stopped
 from cdc_core.errors import TerminalError
 from cdc_core.spark.forked_python import ForkedPython
 from cdc_core.spark.log_file import open_log

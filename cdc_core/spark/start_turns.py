@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from threading import Condition
 
-from cdc_core.engine.orders import Stopped
+from cdc_core.engine.run_control import Stopped
 
 __all__ = ["StartTurns", "Turn"]
 

@@ -25,7 +25,7 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.checks import as_stored, check_dead_letters, check_encoder, check_sink, check_source, prepare_sink
 from cdc_core.engine.requests import RescanRequests, TraceRequests
-from cdc_core.engine.starting import register, start_token
+from cdc_core.engine.start_position import register, start_token
 from cdc_core.errors import from_wire
 from cdc_core.plugins.host import PluginHost
 from cdc_core.spark.source import RangefeedReader

@@ -10,8 +10,8 @@ import pytest
 from cdc_testing.components import encoder, host, rangefeed, sink
 
 from cdc_core.engine import supervisor
-from cdc_core.engine.orders import Orders
 from cdc_core.engine.run import Ending
+from cdc_core.engine.run_control import RunControl
 from cdc_core.plugins.host import PluginHost
 from cdc_core.telemetry.status import Status
 
@@ -59,11 +59,19 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Run], None]:
     def use(run: Run) -> None:
         class ScriptedRun:
             def __init__(
-                self, feed: Any, store: Any, state_dir: Path, _host: Any, orders: Orders, *, watch: Any, **rest: Any
+                self,
+                feed: Any,
+                store: Any,
+                state_dir: Path,
+                _host: Any,
+                control: RunControl,
+                *,
+                watch: Any,
+                **rest: Any,
             ) -> None:
                 self.status = Status(changefeed=feed.name, phase="starting")
                 self._feed = feed
-                self._rest = {"store": store, "state_dir": state_dir, "orders": orders, "status": self._show, **rest}
+                self._rest = {"store": store, "state_dir": state_dir, "control": control, "status": self._show, **rest}
 
             def run(self) -> Ending:
                 return run(self._feed, **self._rest) or "complete"

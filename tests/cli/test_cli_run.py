@@ -17,7 +17,7 @@ from cdc_testing.distributions import install
 from cdc_core import ScanProgress, Timestamp
 from cdc_core.cli.main import main
 from cdc_core.cli.stop_signals import STOP_SIGNALS, stop_signals
-from cdc_core.engine.orders import Orders
+from cdc_core.engine.run_control import RunControl
 from cdc_core.errors import ConfigError, TerminalRangefeedError
 from cdc_core.telemetry.status import Status
 
@@ -163,14 +163,14 @@ def test_a_signal_stops_every_run_and_a_second_one_abandons_them(
     file.write_text(file.read_text() + file.read_text().replace("orders", "items"))
     stopped: list[str] = []
 
-    def run(feed: Any, orders: Orders, **_rest: Any) -> str:
+    def run(feed: Any, control: RunControl, **_rest: Any) -> str:
         if feed.name == "orders":
             os.kill(os.getpid(), number)
-        assert orders.stop.wait(300)
+        assert control.stop.wait(300)
         stopped.append(feed.name)
         if len(stopped) == 2:
             os.kill(os.getpid(), signal.SIGTERM if number == signal.SIGHUP else number)
-        assert orders.abandon.wait(300)
+        assert control.abandon.wait(300)
         return "abandoned"
 
     engine(run)

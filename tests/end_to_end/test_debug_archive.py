@@ -15,7 +15,7 @@ from cdc_testing.documented_role import ROLE
 from cdc_core.cli.main import main
 from cdc_core.config.resolve import resolve
 from cdc_core.config.toml_file import read_changefeed
-from cdc_core.engine.starting import register, start_token
+from cdc_core.engine.start_position import register, start_token
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import ProgressStore, store_url
 

@@ -10,7 +10,7 @@ from cdc_testing.engine import counter_feed
 
 from cdc_core import Flushed, RowBatch, Sink, repeating
 from cdc_core.engine.fenced_sink import EpochCheck, FencedSink
-from cdc_core.engine.starting import register
+from cdc_core.engine.start_position import register
 from cdc_core.errors import FencedError
 from cdc_core.store.progress import ProgressStore, store_url
 

@@ -22,7 +22,7 @@ from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine import places
 from cdc_core.engine.places import compare_places, keep_places
-from cdc_core.engine.starting import register
+from cdc_core.engine.start_position import register
 from cdc_core.store.progress import ProgressStore, store_url
 
 TABLES = [TableSchema(name=TableName("shop", "public", "orders"), version=1, columns=(), primary_key=())]

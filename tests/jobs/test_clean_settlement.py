@@ -13,7 +13,7 @@ from cdc_testing.engine import counter_feed, eventually
 from cdc_testing.stored import DEFINITION, die, node
 
 from cdc_core.engine.saved_progress import saved_steps
-from cdc_core.engine.starting import register
+from cdc_core.engine.start_position import register
 from cdc_core.engine.supervisor import Outcome
 from cdc_core.jobs.definitions import Definitions
 from cdc_core.jobs.node import Node

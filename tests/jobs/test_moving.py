@@ -10,7 +10,7 @@ import pytest
 from cdc_testing.engine import counter_feed
 
 from cdc_core import Timestamp, Token
-from cdc_core.engine.starting import register
+from cdc_core.engine.start_position import register
 from cdc_core.errors import ConfigError
 from cdc_core.frontier import Frontier
 from cdc_core.jobs.moving import PlannedMove, plan_move

@@ -16,7 +16,7 @@ from cdc_testing.scripted import TABLE
 from cdc_testing.strangers import as_stranger, listening
 from pyspark import SparkContext
 
-from cdc_core.engine.orders import Stopped
+from cdc_core.engine.run_control import Stopped
 from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.spark.class_archive import VARIABLE, ClassArchive
 from cdc_core.spark.evaluation import SparkEvaluation

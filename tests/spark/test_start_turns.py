@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cdc_core.engine.orders import Stopped
+from cdc_core.engine.run_control import Stopped
 from cdc_core.spark import start_turns
 from cdc_core.spark.start_turns import StartTurns
 

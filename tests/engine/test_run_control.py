@@ -22,7 +22,7 @@ POISON = "TerminalSinkError row 7 of table counter is refused: correct it"
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits looks often."""
-    monkeypatch.setattr("cdc_core.engine.pausing._POLL_S", 0.05)
+    monkeypatch.setattr("cdc_core.engine.run_control._POLL_S", 0.05)
 
 
 @dataclass

@@ -11,8 +11,8 @@ from cdc_testing.engine import counter_feed
 from cdc_testing.scripted import JournalDestination
 
 from cdc_core.engine.fenced_sink import CHECK_VALID_S
-from cdc_core.engine.orders import Orders, Stopped
-from cdc_core.engine.predecessors import Predecessors
+from cdc_core.engine.run_control import RunControl, Stopped
+from cdc_core.engine.takeover import PreviousAttempts
 
 CALLS = "waiting for calls of the earlier node to end"
 
@@ -20,9 +20,11 @@ CALLS = "waiting for calls of the earlier node to end"
 class Rig:
     def __init__(self, directory: Path, *, after_unclean: bool) -> None:
         self.feed = counter_feed(directory)
-        self.orders = Orders()
+        self.control = RunControl()
         self.phases: list[str] = []
-        self.predecessors = Predecessors("t", directory, after_unclean=after_unclean, say=self.say, orders=self.orders)
+        self.previous = PreviousAttempts(
+            "t", directory, after_unclean=after_unclean, say=self.say, control=self.control
+        )
 
     def say(self, **changes: Any) -> None:
         self.phases.append(changes["phase"])
@@ -35,8 +37,8 @@ def test_only_a_scan_or_a_move_after_another_node_waits(
     tmp_path: Path, *, after_unclean: bool, scans: bool, moved: bool
 ) -> None:
     rig = Rig(tmp_path, after_unclean=after_unclean)
-    rig.predecessors.refused()
-    rig.predecessors.await_calls(rig.feed, scans=scans, moved=moved)
+    rig.previous.fenced()
+    rig.previous.await_calls(rig.feed, scans=scans, moved=moved)
     assert rig.phases == []
 
 
@@ -47,20 +49,20 @@ def test_the_time_counts_from_the_first_attempt_that_began(
     monkeypatch.setattr(JournalDestination, "longest_call_s", lambda _: 0.3)
     rig = Rig(tmp_path, after_unclean=True)
     began = time.monotonic()
-    rig.predecessors.refused()
-    rig.predecessors.await_calls(rig.feed, scans=scans, moved=moved)
+    rig.previous.fenced()
+    rig.previous.await_calls(rig.feed, scans=scans, moved=moved)
     assert time.monotonic() - began >= 0.3 + CHECK_VALID_S
     assert set(rig.phases) == {CALLS}
     rig.phases.clear()
-    rig.predecessors.refused()
-    rig.predecessors.await_calls(rig.feed, scans=scans, moved=moved)
+    rig.previous.fenced()
+    rig.previous.await_calls(rig.feed, scans=scans, moved=moved)
     assert rig.phases == []
 
 
 def test_a_stop_ends_the_wait(tmp_path: Path) -> None:
     rig = Rig(tmp_path, after_unclean=True)
-    rig.predecessors.refused()
-    rig.orders.stop.set()
+    rig.previous.fenced()
+    rig.control.stop.set()
     with pytest.raises(Stopped):
-        rig.predecessors.await_calls(rig.feed, scans=True, moved=False)
+        rig.previous.await_calls(rig.feed, scans=True, moved=False)
     assert rig.phases == [CALLS]

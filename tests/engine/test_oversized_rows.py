@@ -14,7 +14,7 @@ from cdc_core import Column, ColumnType, Kind, Op, RowBatch, Slice, SliceInfo, S
 from cdc_core.delivery.bad_rows import StopAtBadRow
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.engine.aggregator import read_slice, write_slice
-from cdc_core.engine.row_limit import refusal_of, refused_row
+from cdc_core.engine.oversized_rows import refusal_of, refused_row
 from cdc_core.errors import BadRowError
 from cdc_core.unavailable import unavailable_by_column
 

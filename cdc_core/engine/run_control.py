@@ -1,19 +1,36 @@
-"""A paused changefeed: how that is saved and shown, and the wait for `cdc resume`."""
+"""Stop, abandon and pause a run: what other threads ask of it, and how a pause is saved, shown and waited for."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from cdc_core.errors import FencedError, RetryableError, TerminalError
 from cdc_core.store.progress import Pause, ProgressStore
 from cdc_core.telemetry.status import shown_moment
 
-__all__ = ["Pausing"]
+__all__ = ["Pausing", "RunControl", "Stopped"]
 
 log = logging.getLogger(__name__)
+
+
+class Stopped(Exception):  # noqa: N818
+    """The run was told to stop while nothing was running yet."""
+
+
+@dataclass(slots=True)
+class RunControl:
+    """Stop, abandon the running step as well, pause."""
+
+    stop: threading.Event = field(default_factory=threading.Event)
+    abandon: threading.Event = field(default_factory=threading.Event)
+    pause: str | None = None
+    """The reason to pause for. Changed under `pause_lock` alone."""
+    pause_lock: threading.Lock = field(default_factory=threading.Lock)
+
 
 _POLL_S = 1.0
 
@@ -37,8 +54,8 @@ class Pausing:
         self._known: Pause | None = None
         self._complained = False
 
-    def pause(self, epoch: int, reason: str, *, patient: bool) -> None:
-        """Return when the changefeed is paused in the store; if not *patient*, also when the store is out of reach.
+    def pause(self, epoch: int, reason: str, *, retry: bool) -> None:
+        """Return when the changefeed is paused in the store; if not *retry*, also when the store is out of reach.
 
         Also returns when told to stop: then the next run meets the error again. Raises: FencedError.
         """
@@ -49,7 +66,7 @@ class Pausing:
             except RetryableError as error:
                 self._show(pause)
                 self._complain("changefeed '%s' waits, but the pause is not saved for the next run: %s", error)
-                if patient and not self._stop.wait(_POLL_S):
+                if retry and not self._stop.wait(_POLL_S):
                     continue
             else:
                 self._complained = False
@@ -63,7 +80,7 @@ class Pausing:
         """
         while True:
             try:
-                pause = self._look(epoch)
+                pause = self._read(epoch)
             except RetryableError as error:
                 if self._known is None:
                     raise
@@ -81,9 +98,9 @@ class Pausing:
             if self._stop.wait(_POLL_S):
                 return False
 
-    def refuse(self, epoch: int) -> None:
+    def require_not_paused(self, epoch: int) -> None:
         """Return when the changefeed is not paused. Raises: TerminalError otherwise; FencedError as `wait` does."""
-        pause = self._look(epoch)
+        pause = self._read(epoch)
         if pause is not None:
             raise TerminalError(f"{self._sentence(pause)}; once the cause is fixed, run `{self._command}` to continue")
 
@@ -104,7 +121,7 @@ class Pausing:
             log.warning(message, self._name, error)
         self._complained = True
 
-    def _look(self, epoch: int) -> Pause | None:
+    def _read(self, epoch: int) -> Pause | None:
         feed = self._store.find(self._name)
         if feed is None or feed.epoch != epoch:
             raise FencedError(

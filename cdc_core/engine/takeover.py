@@ -9,34 +9,34 @@ from pathlib import Path
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.fenced_sink import CHECK_VALID_S
 from cdc_core.engine.fencing import await_idle
-from cdc_core.engine.orders import Orders, Stopped
+from cdc_core.engine.run_control import RunControl, Stopped
 
-__all__ = ["Predecessors"]
+__all__ = ["PreviousAttempts"]
 
 _POLL_S = 0.25
 
 
-class Predecessors:
+class PreviousAttempts:
     """Earlier attempts of changefeed *name*, as one run sees them. Used by its thread.
 
     *after_unclean* says that another node ran the changefeed before, and did not say that it had stopped. *say* shows
-    changes of the status, *orders* end every wait with `Stopped`.
+    changes of the status, *control* ends every wait with `Stopped`.
     """
 
     def __init__(
-        self, name: str, state_dir: Path, *, after_unclean: bool, say: Callable[..., None], orders: Orders
+        self, name: str, state_dir: Path, *, after_unclean: bool, say: Callable[..., None], control: RunControl
     ) -> None:
         self._owner = f"changefeed '{name}'"
         self._lock = state_dir / f"{name}.tasks.lock"
         self._unclean = after_unclean
         self._say = say
-        self._orders = orders
-        self._refused_since: float | None = None
+        self._control = control
+        self._fenced_since: float | None = None
 
-    def refused(self) -> None:
+    def fenced(self) -> None:
         """Note that a newer attempt has begun, so that theirs begin no call of the sink any more."""
-        if self._refused_since is None:
-            self._refused_since = time.monotonic()
+        if self._fenced_since is None:
+            self._fenced_since = time.monotonic()
 
     def await_tasks(self) -> None:
         """Return when no task of theirs is alive on this host. Raises: Stopped; RetryableError after a minute."""
@@ -55,10 +55,10 @@ class Predecessors:
         """
         if not (self._unclean and (scans or moved)):
             return
-        assert self._refused_since is not None, "refused() comes first"
+        assert self._fenced_since is not None, "fenced() comes first"
         destination = feed.open_destination()
         try:
-            until = self._refused_since + CHECK_VALID_S + destination.longest_call_s()
+            until = self._fenced_since + CHECK_VALID_S + destination.longest_call_s()
         finally:
             destination.close()
         while (left := until - time.monotonic()) > 0:
@@ -67,5 +67,5 @@ class Predecessors:
 
     def _wait(self, phase: str, seconds: float) -> None:
         self._say(phase=phase)
-        if self._orders.stop.wait(seconds):
+        if self._control.stop.wait(seconds):
             raise Stopped

@@ -10,7 +10,7 @@ from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.local_engine import LocalEngine
 
 from cdc_core import Timestamp
-from cdc_core.engine.completion import finish_earlier_run
+from cdc_core.engine.finish import finish_earlier_run
 from cdc_core.engine.resolved_marks import emit_last_resolved_mark
 from cdc_core.errors import RetryableSinkError
 

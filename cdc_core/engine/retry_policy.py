@@ -22,7 +22,7 @@ from cdc_core.errors import (
 from cdc_core.masking import mask
 from cdc_core.telemetry.status import behind_text
 
-__all__ = ["FINAL", "Patience"]
+__all__ = ["FINAL", "RetryPolicy"]
 
 FINAL = (TerminalError, RowError, ContractError, ConfigError)
 """Errors that no retry can cure."""
@@ -38,8 +38,8 @@ class _Reason:
     count: int = 0
 
 
-class Patience:
-    """Judges the failed attempts of one run. Used by its thread.
+class RetryPolicy:
+    """Decides about the failed attempts of one run. Used by its thread.
 
     Failures are counted by reason until rows are delivered or more is resolved: it is always the same step that fails.
     Two errors have the same reason if they differ in numbers alone, and every end of the JVM has the same one. Another
@@ -62,7 +62,7 @@ class Patience:
         self._wait_s: float = feed.options.retry_backoff
         self._advanced = False
         self.note = ""
-        """What the log adds to the failure that was judged last: how many times it has come; empty for an outage."""
+        """What the log adds to the last failure: how many times it has come; empty for an outage."""
 
     def reset(self) -> None:
         """Forget all failures: rows were delivered, or a person has resumed the changefeed."""
@@ -70,14 +70,14 @@ class Patience:
         self._wait_s = self._feed.options.retry_backoff
         self._advanced = True
 
-    def is_its_own(self, error: QueryHostError) -> bool:
+    def is_fatal_in_preflight(self, error: QueryHostError) -> bool:
         """Return whether *error* of the preflight ends the run: no other changefeed of the session can have caused it.
 
         An outage is the cluster's.
         """
         return is_outage(error) or not self._host.is_shared
 
-    def refuse_to_begin(self, error: Exception, *, opened: bool) -> None:
+    def raise_if_fatal_on_start(self, error: Exception, *, opened: bool) -> None:
         """Return when a retry may cure *error* of the first attempt. Raises: what says why the run ends.
 
         *opened* says that Spark was there.
@@ -106,7 +106,7 @@ class Patience:
         asked_s = error.retry_after_s if isinstance(error, RetryableError) else None
         return max(wait_s, asked_s or 0.0)
 
-    def judge(self, error: Exception, reason: str, *, jvm_ended: bool) -> TerminalError | None:
+    def give_up_reason(self, error: Exception, reason: str, *, jvm_ended: bool) -> TerminalError | None:
         """Count a failed attempt; return why there is no other one, None if there is.
 
         *reason* is *error* for people. With *jvm_ended* the error only follows from the end of the JVM.
