@@ -27,16 +27,16 @@ def selected(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> Sequen
     Raises: ConfigError when it cannot be evaluated, or Spark is not installed.
     """
     with _spark() as host:
-        return PlannedQueries(feed, host, hold=lambda: host.hold(_USER)).delivered(schemas)
+        return PlannedQueries(feed, host, acquire=lambda: host.acquire(_USER)).delivered(schemas)
 
 
 def plans_of(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> Mapping[TableName, Sequence[str]]:
     """Return Catalyst's plans of what *feed* selects, by table, where Spark evaluates it. Raises: as `selected`."""
     check_query(feed, schemas)
     with _spark() as host:
-        host.hold(_USER)
+        host.acquire(_USER)
         found: dict[TableName, list[str]] = {}
-        for plan in PlannedQueries(feed, host, hold=lambda: None).plans(schemas):
+        for plan in PlannedQueries(feed, host, acquire=lambda: None).plans(schemas):
             if plan.query.by_spark:
                 found.setdefault(plan.schema.name, []).append(host.explain(plan.query))
         return found
@@ -55,4 +55,4 @@ def _spark() -> Iterator[SparkHost]:
         try:
             yield host
         finally:
-            host.let_go(_USER)
+            host.release(_USER)

@@ -61,10 +61,10 @@ class PlannedQueries:
     stay planned side by side, and an attempt that meets another one ends for the next to know it too.
     """
 
-    def __init__(self, feed: ResolvedChangefeed, host: QueryHost, *, hold: Callable[[], object]) -> None:
-        """*hold* returns when *host* can plan."""
+    def __init__(self, feed: ResolvedChangefeed, host: QueryHost, *, acquire: Callable[[], object]) -> None:
+        """*acquire* returns when *host* can plan."""
         self._feed = feed
-        self._hold = hold
+        self._acquire = acquire
         self._queries = feed.queries()
         self._host = host
         self._plans: list[QueryPlan] = []
@@ -87,7 +87,7 @@ class PlannedQueries:
             return schemas
         check_query(self._feed, schemas)
         if any(query.by_spark for query in map(self._queries.bind, schemas) if query is not None):
-            self._hold()
+            self._acquire()
         self.plans(schemas)
         plans = [self._plan_of(schema) for schema in schemas]
         return [schema if plan is None else plan.schema for schema, plan in zip(schemas, plans, strict=True)]

@@ -39,7 +39,7 @@ class QueryHost(Protocol):
     """Runs the queries of all changefeeds of this process. Called from the thread of each changefeed.
 
     Its methods raise QueryHostError when Spark refuses, and any exception at all when its JVM is dead: then `is_alive`
-    is False, and the next `hold` starts another one.
+    is False, and the next `acquire` starts another one.
     """
 
     @property
@@ -62,15 +62,15 @@ class QueryHost(Protocol):
     def is_alive(self) -> bool:
         """Whether the session works, as far as one can tell without using it."""
 
-    def hold(self, user: str, modules: Sequence[str] = ()) -> int:
+    def acquire(self, user: str, modules: Sequence[str] = ()) -> int:
         """Open the session unless it is open; return how many slices of one changefeed may be read at a time.
 
         Tasks of *user* will load *modules*; a session that opens may load them ahead.
-        Changefeed *user* needs it until `let_go`. Blocks while Spark starts, for several seconds. Unless `is_local`,
+        Changefeed *user* needs it until `release`. Blocks while Spark starts, for several seconds. Unless `is_local`,
         the number is known only after `await_executors`.
         """
 
-    def rehearse(self, *, stopped: Callable[[], bool]) -> None:
+    def preload(self, *, stopped: Callable[[], bool]) -> None:
         """Run a step without rows in the open session, so that the first changefeed does not wait for what Spark loads.
 
         Return earlier when *stopped* becomes true. Raises: QueryHostError.
@@ -80,7 +80,7 @@ class QueryHost(Protocol):
         """Return how many slices may be read at a time by the executors, once there are some.
 
         Not for a local host. Returns earlier when *stopped* becomes true. Raises: QueryHostError after *wait_s*, and
-        the next `hold` opens another session unless it is shared.
+        the next `acquire` opens another session unless it is shared.
         """
 
     def check_executors(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
@@ -89,10 +89,10 @@ class QueryHost(Protocol):
         Raises: ConfigError.
         """
 
-    def let_go(self, user: str) -> None:
+    def release(self, user: str) -> None:
         """Close the session and end its JVM unless another changefeed holds it.
 
-        A `hold` that is still waiting for Spark raises Stopped then.
+        An `acquire` that is still waiting for Spark raises Stopped then.
         """
 
     def warm_up(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
@@ -107,7 +107,7 @@ class QueryHost(Protocol):
         Raises: Stopped when *stopped* becomes true before.
         """
 
-    def tend(self, *, executor_wait_s: float) -> None:
+    def maintain(self, *, executor_wait_s: float) -> None:
         """Keep Spark's log short. Called a few times a second.
 
         Raises: QueryHostError when a cluster has had no executor for *executor_wait_s*.

@@ -94,7 +94,7 @@ class Run:
         self._until: Timestamp | None = None
         self._opening: Future[int] | None = None
         self._opened = False
-        self._queries = PlannedQueries(feed, host, hold=self._hold)
+        self._queries = PlannedQueries(feed, host, acquire=self._acquire)
         self._retry_policy = RetryPolicy(feed, host, state_dir)
         self._warm = False
         self.steady = False
@@ -157,13 +157,13 @@ class Run:
             with ThreadPoolExecutor(1, thread_name_prefix=f"opening Spark for {self._feed.name}") as pool:
                 self._say(phase="starting Spark")
                 opening = self._opening = pool.submit(
-                    copy_context().run, self._host.hold, self._feed.name, self._feed.modules
+                    copy_context().run, self._host.acquire, self._feed.name, self._feed.modules
                 )
                 try:
                     self._check_and_prepare()
                 except BaseException:  # a refusal does not wait for Spark
                     opening.cancel()
-                    self._host.let_go(self._feed.name)
+                    self._host.release(self._feed.name)
                     raise
             ending = self._attempts()
             self._keep_pause()
@@ -171,7 +171,7 @@ class Run:
         except Stopped:
             return "stopped"
         finally:
-            self._host.let_go(self._feed.name)
+            self._host.release(self._feed.name)
 
     def _attempts(self) -> Ending:
         while True:
@@ -253,7 +253,7 @@ class Run:
 
     def _await_resumption(self) -> bool:
         self._status.set(retrying=None)
-        self._host.let_go(self._feed.name)  # the pause may be long: release the memory
+        self._host.release(self._feed.name)  # the pause may be long: release the memory
         self._opening = None
         return self._pausing.wait(self._epoch)
 
@@ -299,7 +299,7 @@ class Run:
     @contextmanager
     def _attempt(self) -> Iterator[tuple[AttemptConfig, Query, Rangefeed]]:
         """Start a query from the saved progress under a new epoch; stop it and clear its scratch at the end."""
-        parallelism = self._hold()
+        parallelism = self._acquire()
         epoch = self._epoch = self._store.begin_attempt(self._feed.name, after=self._epoch)
         self._previous.fenced()
         self._status.keep(epoch)
@@ -341,13 +341,13 @@ class Run:
                 self._quietly(lambda: keep_places(feed, self._store, rangefeed.schemas()))
                 raise
 
-    def _hold(self) -> int:
+    def _acquire(self) -> int:
         """Return how many slices may be read at a time, once Spark is there."""
         if not self._host.is_alive:
             self._warm = False
             self._say(phase="starting Spark")
         opening, self._opening, self._opened = self._opening, None, False
-        slots = self._host.hold(self._feed.name, self._feed.modules) if opening is None else opening.result()
+        slots = self._host.acquire(self._feed.name, self._feed.modules) if opening is None else opening.result()
         if not self._host.is_local:
             self._say(phase="waiting for executors")
             slots = self._host.await_executors(self._feed.options.executor_wait, stopped=self._control.stop.is_set)
@@ -370,7 +370,7 @@ class Run:
         """Return when every executor can run tasks of the changefeed. Raises: ConfigError, QueryHostError."""
 
         def check() -> None:
-            self._hold()
+            self._acquire()
             self._say(phase="checking executors")
             check_executors(self._feed, schemas, self._host, self._state_dir, stopped=self._control.stop.is_set)
             self._check_stop()
@@ -438,7 +438,7 @@ class Run:
             self._events.saved(progress)
             for requests in asked:
                 requests.look()
-            self._host.tend(executor_wait_s=self._feed.options.executor_wait)
+            self._host.maintain(executor_wait_s=self._feed.options.executor_wait)
             reached = self._until is not None and progress.resolved >= self._until
             complete = reached or all_delivered(self._feed, progress)
         if complete:

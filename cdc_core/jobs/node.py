@@ -45,7 +45,7 @@ __all__ = ["Node"]
 
 log = logging.getLogger(__name__)
 
-_HOLDER = "the node"
+_USER = "the node"
 """Who holds the Spark session beside the jobs: it stays warm when there is none."""
 _OFFER_S = 10.0
 """How long a job is reserved for the node that it is offered to: several of its polls."""
@@ -120,17 +120,17 @@ class Node:
             finally:
                 for work in self._work.values():  # none, unless an error ends the node
                     work.run.abandon()
-                self._host.let_go(_HOLDER)
+                self._host.release(_USER)
                 self._store.close()
                 self._to_leave.met()
         log.info("node '%s' has left", settings.name)
 
     def _warm_up(self) -> None:
-        self._host.hold(_HOLDER)
+        self._host.acquire(_USER)
         try:
-            self._host.rehearse(stopped=lambda: self._leaving)
+            self._host.preload(stopped=lambda: self._leaving)
         except RetryableError as error:  # what it says of executors, a job says better
-            log.warning("node '%s': the rehearsal of Spark failed: %s", self._settings.name, one_line(error))
+            log.warning("node '%s': preloading Spark failed: %s", self._settings.name, one_line(error))
         log.info("node '%s' has a warm Spark session", self._settings.name)
 
     def _join(self) -> Lease | None:

@@ -39,7 +39,7 @@ class _SharedHost:
         self._users: set[str] = set()
 
     def of(self, user: str) -> SparkHost:
-        """Return the host, which *user* may hold until `let_go`. Raises: ConfigError."""
+        """Return the host, which *user* may hold until `release`. Raises: ConfigError."""
         with self._lock:
             if self._host is None:
                 directory = TemporaryDirectory(prefix="cdc-watch-", ignore_cleanup_errors=True)
@@ -48,7 +48,7 @@ class _SharedHost:
             self._users.add(user)
             return self._host
 
-    def hold(self, user: str) -> None:
+    def acquire(self, user: str) -> None:
         """Open the session for *user* unless it is open. Raises: ConfigError when the process has another one."""
         with self._lock:
             assert self._host is not None
@@ -58,14 +58,14 @@ class _SharedHost:
                     "this process has a Spark session already, which would end with this query; stop that session, or"
                     " watch in another process"
                 )
-            self._host.hold(user)
+            self._host.acquire(user)
 
-    def let_go(self, user: str) -> None:
+    def release(self, user: str) -> None:
         """End the session unless another user holds it; with the last user, nothing remains. May be called twice."""
         with self._lock:
             if self._host is None:
                 return
-            self._host.let_go(user)
+            self._host.release(user)
             self._users.discard(user)
             if not self._users and self._directory is not None:
                 self._directory.cleanup()
@@ -86,7 +86,7 @@ class SparkEvaluation:
     def __init__(self, feed: ResolvedChangefeed) -> None:
         self._user = f"{_NAME}-{secrets.token_hex(6)}"
         self._host = _shared.of(self._user)
-        self._queries = PlannedQueries(feed, self._host, hold=lambda: _shared.hold(self._user))
+        self._queries = PlannedQueries(feed, self._host, acquire=lambda: _shared.acquire(self._user))
         self._selects, self._mask_key = feed.queries().selects, feed.mask_key
         self._deletes_as_rows = feed.envelope().delete is DeleteForm.KEY_AND_NULLS
 
@@ -121,4 +121,4 @@ class SparkEvaluation:
         return delivered_rows(rows, query, key=self._mask_key)
 
     def close(self) -> None:
-        _shared.let_go(self._user)
+        _shared.release(self._user)

@@ -20,9 +20,9 @@ from cdc_core.queries.binding import BoundQuery, QueryPlan
 from cdc_core.spark.columns import spark_schema
 from cdc_core.spark.executors import Presence, await_executors, check_executors, require_executors
 from cdc_core.spark.log_file import keep_newest, last_words
+from cdc_core.spark.preload import preload
 from cdc_core.spark.query import RunningQuery, start_query, warm_up
 from cdc_core.spark.query_planning import evaluated, explain_query, plan_query, query_session
-from cdc_core.spark.rehearsal import rehearse
 from cdc_core.spark.session import (
     end_jvm,
     is_alive,
@@ -99,7 +99,7 @@ class SparkHost:
         session = self._session
         return session is not None and session.sparkContext is context
 
-    def hold(self, user: str, modules: Sequence[str] = ()) -> int:
+    def acquire(self, user: str, modules: Sequence[str] = ()) -> int:
         self._users.add(user)
         with self._lock, _spark_errors(), self._reasons_in_errors():
             if self._session is not None and not is_alive(self._session):
@@ -120,14 +120,14 @@ class SparkHost:
                 make_active(self._session)
             return max(1, self._session.sparkContext.defaultParallelism)
 
-    def rehearse(self, *, stopped: Callable[[], bool]) -> None:
+    def preload(self, *, stopped: Callable[[], bool]) -> None:
         session = self._opened()
         with _spark_errors():
             make_active(session)
             tasks = max(1, session.sparkContext.defaultParallelism)
-            rehearse(session, self._log_path.with_suffix(".rehearsal"), tasks=tasks, stopped=stopped)
+            preload(session, self._log_path.with_suffix(".preload"), tasks=tasks, stopped=stopped)
 
-    def let_go(self, user: str) -> None:
+    def release(self, user: str) -> None:
         self._users.discard(user)  # before the lock: a session that is opening holds it, and gives up without users
         if self._users:
             return
@@ -179,7 +179,7 @@ class SparkHost:
             turn.end()
             raise
 
-    def tend(self, *, executor_wait_s: float) -> None:
+    def maintain(self, *, executor_wait_s: float) -> None:
         if self._lock.acquire(blocking=False):
             try:
                 keep_newest(self._log_path)

@@ -46,16 +46,16 @@ class StuckHost:
         self.stuck: set[str] = set()
         self.freed: defaultdict[str, threading.Event] = defaultdict(threading.Event)
 
-    def hold(self, user: str, modules: Sequence[str] = ()) -> int:
+    def acquire(self, user: str, modules: Sequence[str] = ()) -> int:
         if user != "the node":
             self.stuck.add(user)
             self.freed[user].wait()
         return 1
 
-    def rehearse(self, *, stopped: Any) -> None:
+    def preload(self, *, stopped: Any) -> None:
         """Do nothing."""
 
-    def let_go(self, user: str) -> None:
+    def release(self, user: str) -> None:
         """Nothing is held."""
 
 

@@ -57,18 +57,18 @@ class ThreadHost:
         if self._session is not None:
             self._session.set()
 
-    def hold(self, user: str, modules: Sequence[str] = ()) -> int:
+    def acquire(self, user: str, modules: Sequence[str] = ()) -> int:
         self._users.add(user)
         if not self.is_alive:
             self._session = threading.Event()
         return _SLOTS
 
-    def let_go(self, user: str) -> None:
+    def release(self, user: str) -> None:
         self._users.discard(user)
         if not self._users:
             self.die()
 
-    def rehearse(self, *, stopped: Callable[[], bool]) -> None:
+    def preload(self, *, stopped: Callable[[], bool]) -> None:
         """There is nothing to load."""
 
     def await_executors(self, wait_s: float, *, stopped: Callable[[], bool]) -> int:
@@ -87,7 +87,7 @@ class ThreadHost:
     def start(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> ThreadQuery:
         return ThreadQuery(config, _require(self._session), self._before_step)
 
-    def tend(self, *, executor_wait_s: float) -> None:
+    def maintain(self, *, executor_wait_s: float) -> None:
         """There is no log."""
 
 

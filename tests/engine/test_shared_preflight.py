@@ -29,7 +29,7 @@ class Cluster:
         self.is_shared = is_shared
         self.errors = list(errors)
 
-    def hold(self, user: str, modules: Sequence[str] = ()) -> int:
+    def acquire(self, user: str, modules: Sequence[str] = ()) -> int:
         return 1
 
     def await_executors(self, wait_s: float, *, stopped: object) -> int:
@@ -38,7 +38,7 @@ class Cluster:
     def check_executors(self, config: object, *, stopped: object) -> None:
         raise self.errors.pop(0)
 
-    def let_go(self, user: str) -> None:
+    def release(self, user: str) -> None:
         pass
 
 

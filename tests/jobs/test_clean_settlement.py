@@ -33,16 +33,16 @@ class _SlowHost:
     def __init__(self) -> None:
         self.asked, self.starts = threading.Event(), threading.Event()
 
-    def hold(self, user: str, modules: Sequence[str] = ()) -> int:
+    def acquire(self, user: str, modules: Sequence[str] = ()) -> int:
         if user == "t":
             self.asked.set()
             self.starts.wait(400)
         return 1
 
-    def rehearse(self, *, stopped: Any) -> None:
+    def preload(self, *, stopped: Any) -> None:
         """Do nothing."""
 
-    def let_go(self, user: str) -> None:
+    def release(self, user: str) -> None:
         """Do nothing."""
 
 

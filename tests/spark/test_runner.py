@@ -310,16 +310,16 @@ def test_starts_one_after_another_use_one_session_and_register_anew(kept_spark: 
     assert len({session._jvm.java.lang.System.identityHashCode(each) for each in registered}) == 12
 
 
-def test_the_host_rehearses_after_a_start_in_the_same_thread(kept_spark: KeptSpark, tmp_path: Path) -> None:
+def test_the_host_preloads_after_a_start_in_the_same_thread(kept_spark: KeptSpark, tmp_path: Path) -> None:
     with kept_spark.lent():
         runs = host.SparkHost("t", {}, state_dir=tmp_path)
-        runs.hold("t")
+        runs.acquire("t")
         try:
             with StartSessions(kept_spark.session()).lent(evaluates=False):
                 pass
-            runs.rehearse(stopped=lambda: False)  # raises what Spark says
+            runs.preload(stopped=lambda: False)  # raises what Spark says
         finally:
-            runs.let_go("t")
+            runs.release("t")
 
 
 def test_sessions_for_starts_have_the_settings_of_the_application(kept_spark: KeptSpark) -> None:

@@ -214,13 +214,13 @@ def test_a_start_that_nobody_waits_for_any_more_ends_at_once(tmp_path: Path, mon
     host = SparkHost("t", {}, state_dir=tmp_path)
     monkeypatch.setenv("SPARK_HOME", str(home))
     with ThreadPoolExecutor(2) as pool:
-        opening = [pool.submit(host.hold, user) for user in ("first", "second")]
+        opening = [pool.submit(host.acquire, user) for user in ("first", "second")]
         eventually((tmp_path / "begun").exists, what="the JVM")
         assert forked_python() is None  # workers need the pyspark of that home
         eventually(lambda: host.is_shared, what="both wait")
-        host.let_go("first")
+        host.release("first")
         assert not any(each.done() for each in opening)  # the other one still wants it
-        host.let_go("second")
+        host.release("second")
         assert [type(each.exception()) for each in opening] == [Stopped, Stopped]
     assert set(psutil.Process().children()) <= before
 
@@ -240,9 +240,9 @@ def test_an_error_of_a_temporary_host_holds_the_end_of_its_log(tmp_path: Path, m
     monkeypatch.setenv("SPARK_HOME", str(submit(tmp_path / "spark", words)))
     told = "Spark's JVM ended with status 3 before it was ready"
     with pytest.raises(TerminalError, match=rf"^{told}; its log ends with: one \| out of memory$"):
-        SparkHost("t", {}, state_dir=tmp_path, temporary=True).hold("user")
+        SparkHost("t", {}, state_dir=tmp_path, temporary=True).acquire("user")
     with pytest.raises(TerminalError, match=rf"^{told}; see {tmp_path}/t.spark.log for the reason$"):
-        SparkHost("t", {}, state_dir=tmp_path).hold("user")
+        SparkHost("t", {}, state_dir=tmp_path).acquire("user")
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))

@@ -34,13 +34,13 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What ends and what is held, without Spark."""
     found: list[str] = []
     monkeypatch.setattr("cdc_core.spark.host.open_session", lambda *_, **__: pytest.fail("Spark must not start"))
-    end = SparkHost.let_go
+    end = SparkHost.release
 
-    def let_go(host: SparkHost, user: str) -> None:
+    def release(host: SparkHost, user: str) -> None:
         found.append(user)
         end(host, user)
 
-    monkeypatch.setattr(SparkHost, "let_go", let_go)
+    monkeypatch.setattr(SparkHost, "release", release)
     return found
 
 

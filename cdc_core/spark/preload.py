@@ -21,13 +21,13 @@ from pyspark.sql.types import StructType
 
 from cdc_core.engine.packing import IDLE, SPARK_SCHEMA, note
 
-__all__ = ["rehearse"]
+__all__ = ["preload"]
 
 _LIMIT_S = 60.0
 _WAIT_S = 0.2
 
 
-def rehearse(session: SparkSession, scratch: Path, *, tasks: int, stopped: Callable[[], bool]) -> None:
+def preload(session: SparkSession, scratch: Path, *, tasks: int, stopped: Callable[[], bool]) -> None:
     """Run a step of so many *tasks*, with all kinds of processes that a changefeed has. *scratch* is for Spark's files.
 
     *session* must be the active one of this thread.
@@ -36,9 +36,9 @@ def rehearse(session: SparkSession, scratch: Path, *, tasks: int, stopped: Calla
     Raises: Spark's error.
     """
     shutil.rmtree(scratch, ignore_errors=True)
-    session.dataSource.register(RehearsalSource)
-    rows = session.readStream.format(RehearsalSource.name()).option("tasks", str(tasks)).load()
-    writer = rows.writeStream.format(RehearsalSource.name()).outputMode("append").trigger(availableNow=True)
+    session.dataSource.register(PreloadSource)
+    rows = session.readStream.format(PreloadSource.name()).option("tasks", str(tasks)).load()
+    writer = rows.writeStream.format(PreloadSource.name()).outputMode("append").trigger(availableNow=True)
     query = writer.option("checkpointLocation", f"file://{scratch.absolute()}").start()
     deadline = time.monotonic() + _LIMIT_S
     try:
@@ -49,12 +49,12 @@ def rehearse(session: SparkSession, scratch: Path, *, tasks: int, stopped: Calla
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-class RehearsalSource(DataSource):
-    """Format `cdc_rehearsal`, source and sink of one step. Its one option is the number of tasks."""
+class PreloadSource(DataSource):
+    """Format `cdc_preload`, source and sink of one step. Its one option is the number of tasks."""
 
     @classmethod
     def name(cls) -> str:
-        return "cdc_rehearsal"
+        return "cdc_preload"
 
     def schema(self) -> str:
         return SPARK_SCHEMA
