@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine.fenced_sink import EpochCheck
-from cdc_core.engine.fencing import at_work
+from cdc_core.engine.fencing import EpochCheck, at_work
 from cdc_core.engine.host_requirements import HostRequirements
 from cdc_core.engine.topic_admission import TopicAdmission
 from cdc_core.errors import CdcError, RetryableError, is_outage, to_wire

@@ -12,8 +12,7 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.replay import Replay, WaitingRow, send_again
 from cdc_core.delivery.routing import Routing
 from cdc_core.engine.checks import check_sink, prepare_sink
-from cdc_core.engine.fenced_sink import EpochCheck, FencedSink
-from cdc_core.engine.fencing import RunLock, await_idle
+from cdc_core.engine.fencing import EpochCheck, FencedSink, RunLock, await_idle
 from cdc_core.engine.start_position import register
 from cdc_core.engine.topic_admission import TopicAdmission
 from cdc_core.errors import ConfigError

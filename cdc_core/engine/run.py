@@ -18,9 +18,9 @@ from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.checks import check_and_prepare, end_of_once, source_clock
 from cdc_core.engine.dead_letter_log import DeadLetterLog
 from cdc_core.engine.error_text import cause_of, one_line, owner_of
-from cdc_core.engine.executors import check_executors, required_of_hosts
 from cdc_core.engine.fencing import RunLock
 from cdc_core.engine.finish import all_delivered, drop_history, finish_earlier_run
+from cdc_core.engine.host_checks import check_executors, required_of_hosts
 from cdc_core.engine.places import compare_places, keep_places
 from cdc_core.engine.planned_queries import PlannedQueries
 from cdc_core.engine.query_host import Query, QueryHost, QueryHostError

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine.fenced_sink import CHECK_VALID_S
-from cdc_core.engine.fencing import await_idle
+from cdc_core.engine.fencing import CHECK_VALID_S, await_idle
 from cdc_core.engine.run_control import RunControl, Stopped
 
 __all__ = ["PreviousAttempts"]

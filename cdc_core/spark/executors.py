@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from cdc_core.engine.attempt_config import AttemptConfig
-from cdc_core.engine.preflight import Answer, answer
+from cdc_core.engine.host_checks import Answer, answer
 from cdc_core.engine.query_host import QueryHostError
 from cdc_core.errors import ConfigError, FencedError, RetryableError, from_wire
 from cdc_core.options import counted, format_duration

@@ -22,7 +22,7 @@ from cdc_core.delivery.tracing import TracedChange
 from cdc_core.engine.aggregator import ReaderDiedError, write_slice
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.coordinator import Coordinator
-from cdc_core.engine.fenced_sink import EpochCheck, FencedSink
+from cdc_core.engine.fencing import EpochCheck, FencedSink
 from cdc_core.engine.packing import Arriving
 from cdc_core.engine.planner_warnings import pass_warning
 from cdc_core.engine.reports import SliceReport, joined_failures

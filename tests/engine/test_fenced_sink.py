@@ -9,7 +9,7 @@ import pytest
 from cdc_testing.engine import counter_feed
 
 from cdc_core import Flushed, RowBatch, Sink, repeating
-from cdc_core.engine.fenced_sink import EpochCheck, FencedSink
+from cdc_core.engine.fencing import EpochCheck, FencedSink
 from cdc_core.engine.start_position import register
 from cdc_core.errors import FencedError
 from cdc_core.store.progress import ProgressStore, store_url
@@ -35,7 +35,7 @@ class Repeating(Sink):
 def test_a_call_that_repeats_something_ends_when_a_newer_attempt_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cdc_core.engine.fenced_sink.CHECK_VALID_S", 0.0)
+    monkeypatch.setattr("cdc_core.engine.fencing.CHECK_VALID_S", 0.0)
     context: Any = None
     store = ProgressStore(store_url(tmp_path))
     register(counter_feed(tmp_path), store)

@@ -9,8 +9,8 @@ from cdc_testing.local_engine import resolved_feed
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import AttemptConfig
+from cdc_core.engine.host_checks import Answer, answer
 from cdc_core.engine.host_requirements import HostRequirements, Probe, host_requirements
-from cdc_core.engine.preflight import Answer, answer
 from cdc_core.errors import CdcError, ConfigError, FencedError, RetryableError, from_wire, to_wire
 from cdc_core.spark.executors import _refuse
 from cdc_core.store.progress import ProgressStore, store_url
@@ -164,7 +164,7 @@ def test_what_an_executor_finds_may_be_repaired(
     def refuse(_: object) -> None:
         raise ConfigError("the password is wrong", repairable=repairable)
 
-    monkeypatch.setattr("cdc_core.engine.preflight._check_destination", refuse)
+    monkeypatch.setattr("cdc_core.engine.host_checks._check_destination", refuse)
     found = problem(feed, tmp_path)
     assert found is not None
     assert "unlike the driver: the password is wrong" in str(found)

@@ -10,7 +10,7 @@ import pytest
 from cdc_testing.engine import counter_feed
 from cdc_testing.scripted import JournalDestination
 
-from cdc_core.engine.fenced_sink import CHECK_VALID_S
+from cdc_core.engine.fencing import CHECK_VALID_S
 from cdc_core.engine.run_control import RunControl, Stopped
 from cdc_core.engine.takeover import PreviousAttempts
 

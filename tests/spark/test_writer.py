@@ -12,11 +12,10 @@ from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.scripted import TABLE, JournalResolvedSink, Script
 
 from cdc_core import Slice, SliceInfo, Span, Timestamp
-from cdc_core.engine import fenced_sink
+from cdc_core.engine import fencing
 from cdc_core.engine.aggregator import ReaderDiedError, read_slice
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
-from cdc_core.engine.fenced_sink import FencedSink
-from cdc_core.engine.fencing import is_idle
+from cdc_core.engine.fencing import FencedSink, is_idle
 from cdc_core.engine.host_requirements import StoreFile
 from cdc_core.engine.packing import BEGIN, END, IDLE, note
 from cdc_core.engine.worker_cache import WorkerCache
@@ -102,7 +101,7 @@ def test_an_attempt_that_was_overtaken_does_not_reach_the_sink(
         store.begin_attempt("t")
         return passed_on(sink, *arguments)
 
-    monkeypatch.setattr(fenced_sink, "CHECK_VALID_S", 0.0)
+    monkeypatch.setattr(fencing, "CHECK_VALID_S", 0.0)
     monkeypatch.setattr(FencedSink, call, overtaken)
     message = write(config)
     assert isinstance(from_wire(message.failure or ""), FencedError)

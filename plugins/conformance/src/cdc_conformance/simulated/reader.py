@@ -12,7 +12,7 @@ from cdc_conformance.simulated.served import Served, record_served
 from cdc_conformance.simulated.slices import LogSlice, ScanSlice
 from cdc_conformance.simulated.source import Source
 from cdc_core import RangefeedContext, RowBatch, Slice, SliceReader, Span, SpanMark, Timestamp, executor_locality
-from cdc_core.engine.executor_identity import this_executor
+from cdc_core.engine.host_requirements import this_executor
 
 __all__ = ["SimulatedReader"]
 

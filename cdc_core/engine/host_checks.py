@@ -1,19 +1,52 @@
-"""What every executor of a cluster is asked before anything is created at the source or the sink."""
+"""What every executor of a cluster is asked before anything is created at the source or the sink.
+
+On one host it is nothing, and costs nothing.
+"""
 
 from __future__ import annotations
 
 import json
-from contextlib import closing
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
-from cdc_core.engine.executor_identity import this_executor
-from cdc_core.engine.host_requirements import HostRequirements, here
+from cdc_core.engine.host_requirements import HostRequirements, here, host_requirements, this_executor
+from cdc_core.engine.query_host import QueryHost
 from cdc_core.errors import CdcError, ConfigError, FencedError, RetryableError, to_wire
 from cdc_core.placement import executor_locality
+from cdc_core.schema import TableSchema
 
-__all__ = ["Answer", "answer"]
+__all__ = ["Answer", "answer", "check_executors", "required_of_hosts"]
+
+
+def required_of_hosts(
+    feed: ResolvedChangefeed, host: QueryHost, *, create: bool
+) -> AbstractContextManager[HostRequirements]:
+    """Return what tasks of *feed* require of the hosts of *host*. As `host_requirements` otherwise."""
+    return nullcontext(HostRequirements()) if host.is_local else host_requirements(feed, create=create)
+
+
+def check_executors(
+    feed: ResolvedChangefeed,
+    schemas: Sequence[TableSchema],
+    host: QueryHost,
+    state_dir: Path,
+    *,
+    stopped: Callable[[], bool],
+) -> None:
+    """Return when all executors can run tasks of *feed* for tables of *schemas*, or *stopped* becomes true.
+
+    Creates nothing but a probe, which is removed. Raises: ConfigError, which names the host.
+    """
+    names = [schema.name for schema in schemas]
+    feed = feed.for_attempt(feed_id=feed.feed_id, epoch=feed.epoch, table_names=names)
+    with required_of_hosts(feed, host, create=False) as requirements:
+        run_dir = state_dir / f"{feed.name}.run" / "preflight"
+        config = AttemptConfig(feed=feed, state_dir=state_dir, run_dir=run_dir, warm_up=True, requirements=requirements)
+        host.check_executors(config, stopped=stopped)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
