@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cdc_conformance.rangefeeds.changes import Change
 from cdc_conformance.simulated import SimulatedDatabase
 from cdc_conformance.simulated.errors import StatementError
-from cdc_conformance.simulated.follower import Arrival, Follower
+from cdc_conformance.simulated.follower import Follower
 from cdc_conformance.simulated.tokens import SimulatedToken
 
 from cdc_core import Op, Rescan, SchemaChangeRules, Span, StepLimit, TerminalRangefeedError, Timestamp
@@ -28,13 +30,13 @@ def followed(db: SimulatedDatabase, *tables: str, **rules: Any) -> Follower:
     """Return a follower that has read everything up to now."""
     feed = Follower(db, *tables, schema_changes=SchemaChangeRules(**rules), diff=True, mvcc=True)
     feed.until(db.now)
-    feed.batches.clear()
+    feed.changes.clear()
     return feed
 
 
-def again(feed: Follower, *, at: Timestamp) -> list[Arrival]:
+def again(feed: Follower, *, at: Timestamp) -> list[Change]:
     """Return the rows of the backfill as of *at*."""
-    return [row for row in feed.arrivals if row.op is Op.SCAN and row.updated == at]
+    return [row for row in feed.changes if row.op is Op.SCAN and row.updated == at]
 
 
 def test_rows_that_exist_follow_as_of_the_change(db: SimulatedDatabase) -> None:
@@ -43,11 +45,11 @@ def test_rows_that_exist_follow_as_of_the_change(db: SimulatedDatabase) -> None:
     since = db.add_column("t", "size", "int", default=7)
     late = db.put("t", id=1, n=11, size=8)
     feed.until(db.now)
-    assert [row.updated for row in feed.arrivals] == [early, *[since] * 5, late]
+    assert [row.updated for row in feed.changes] == [early, *[since] * 5, late]
     found = again(feed, at=since)
     assert [row.after for row in found] == list(db.as_of(since).rows("t").values())
     assert all(row.before is None and row.mvcc is not None and row.mvcc < since for row in found)
-    assert feed.arrivals[-1].before == {"id": 1, "n": 10, "note": None, "size": 7}
+    assert feed.changes[-1].before == {"id": 1, "n": 10, "note": None, "size": 7}
 
 
 CHANGES: dict[str, tuple[Callable[[SimulatedDatabase], Timestamp], bool]] = {
@@ -78,14 +80,14 @@ def test_a_backfill_continues_where_a_restart_interrupts_it(db: SimulatedDatabas
     late = db.put("t", id=2, n=20)
     db.settle()
     feed.limit = StepLimit(rows=2, bytes=10**9)
-    while not feed.arrivals:
+    while not feed.changes:
         feed.step()
     assert SimulatedToken.from_token(feed.token).scan is not None
     assert feed.frontier.high_water == since.prev()
-    other = Follower(db, resume_from=feed.reached)
+    other = Follower(db, resume_from=feed.progress)
     other.until(db.now)
-    rows = [*feed.arrivals, *other.arrivals]
-    assert [(row.key, row.updated) for row in rows] == [*((id_, since) for id_ in range(5)), (2, late)]
+    rows = [*feed.changes, *other.changes]
+    assert [(row.id, row.updated) for row in rows] == [*((id_, since) for id_ in range(5)), (2, late)]
 
 
 def test_all_tables_wait_at_a_boundary_for_the_slowest(db: SimulatedDatabase) -> None:
@@ -96,11 +98,11 @@ def test_all_tables_wait_at_a_boundary_for_the_slowest(db: SimulatedDatabase) ->
     since = db.drop_column("t", "note")
     for _ in range(30):
         feed.step()
-    assert feed.arrivals == []
+    assert feed.changes == []
     assert feed.frontier.of(Span("sim.public.t")) == since.prev()
     slow.commit()
     feed.until(db.now)
-    assert [row.table for row in feed.arrivals] == ["u", *"ttttt"]
+    assert [row.table for row in feed.changes] == ["u", *"ttttt"]
 
 
 def test_two_changes_in_a_row_are_two_backfills(db: SimulatedDatabase) -> None:
@@ -117,7 +119,7 @@ def test_nothing_is_read_again_without_a_backfill(db: SimulatedDatabase) -> None
     db.add_column("t", "x", default="filled")
     late = db.put("t", id=1, n=10)
     feed.until(db.now)
-    assert [(row.updated, row.after) for row in feed.arrivals] == [
+    assert [(row.updated, row.after) for row in feed.changes] == [
         (late, {"id": 1, "n": 10, "note": None, "x": "filled"})
     ]
 
@@ -130,12 +132,12 @@ def test_a_changefeed_stops_at_the_boundary_whenever_it_is_resumed(db: Simulated
     db.settle()
     with pytest.raises(TerminalRangefeedError, match=r"table sim\.public\.t: column note was dropped"):
         feed.until(db.now)
-    assert [row.updated for row in feed.arrivals] == [early]
+    assert [row.updated for row in feed.changes] == [early]
     assert feed.frontier.high_water == since.prev()
-    stopped = Follower(db, resume_from=feed.reached, schema_changes=SchemaChangeRules(policy="stop"))
+    stopped = Follower(db, resume_from=feed.progress, schema_changes=SchemaChangeRules(policy="stop"))
     with pytest.raises(TerminalRangefeedError, match="column note was dropped"):
         stopped.step()
-    resumed = Follower(db, resume_from=feed.reached)
+    resumed = Follower(db, resume_from=feed.progress)
     resumed.until(db.now)
     assert len(again(resumed, at=since)) == 5
 
@@ -145,7 +147,7 @@ def test_a_step_into_a_backfill_is_planned_anew(db: SimulatedDatabase) -> None:
     db.drop_column("t", "note")
     db.settle()
     steps = []
-    while not feed.arrivals:
+    while not feed.changes:
         start = feed.token
         assert feed.step()
         steps.append(feed.planner.repeat(start, feed.token, after=feed.frontier.latest))
@@ -160,11 +162,7 @@ def test_rows_have_the_key_of_their_time_and_move_when_it_changes(db: SimulatedD
     late = db.put("t", id=1, n=11)
     gone = db.delete("t", 1)
     feed.until(db.now)
-    keys = [
-        (row["op"], row["key"], Timestamp(**row["updated"]))
-        for batch in feed.batches
-        for row in batch.batch.to_pylist()
-    ]
+    keys = [(row.op, row.key, row.updated) for row in feed.changes]
     scanned = [(Op.SCAN, {"n": 10 if id_ == 1 else id_, "id": id_}, since) for id_ in range(5)]
     assert keys == [
         (Op.UPDATE, {"id": 1}, early),
@@ -192,6 +190,6 @@ def test_a_rescan_directly_behind_a_boundary_without_backfill_begins(db: Simulat
     assert token is not None
     at = Timestamp.parse(token["again"]["at"])
     assert at.prev() == db.cluster.table("t").newest_shape.since
-    feed.token = token
+    feed.save(replace(feed.progress, token=token))
     feed.until(at)
-    assert [row.key for row in again(feed, at=at)] == [0, 1, 2, 3, 4]
+    assert [row.id for row in again(feed, at=at)] == [0, 1, 2, 3, 4]

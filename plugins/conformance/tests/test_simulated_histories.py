@@ -154,15 +154,15 @@ class Consumer:
         for _ in range(4):
             self.feed.step()
             self.compare()
-        self.feed.release()
+        self.feed.history.release(self.feed.token)
 
     def restart(self) -> None:
         self.feed, self._compared = self._follow(self.feed), 0
 
     def compare(self) -> None:
         """Take the new arrivals, and compare each span with the database as of the span's resolved timestamp."""
-        for row in self.feed.arrivals[self._compared :]:
-            versions = self._versions.setdefault((row.table, row.key), [])
+        for row in self.feed.changes[self._compared :]:
+            versions = self._versions.setdefault((row.table, row.id), [])
             assert all(updated < row.updated for updated, _ in versions), f"{row} after {versions[-1]}"
             previous = versions[-1][1] if versions else None
             backfilled = row.op is Op.SCAN and any(shape.since == row.updated for shape in self._shapes(row.table))
@@ -171,7 +171,7 @@ class Consumer:
             assert row.mvcc is not None
             assert row.mvcc <= row.updated
             versions.append((row.updated, row.after))
-        self._compared = len(self.feed.arrivals)
+        self._compared = len(self.feed.changes)
         for span, reached in self.feed.frontier:
             if reached and reached >= self.db.cluster.gc_threshold:
                 assert self._held(span, reached) == self._holds(span, reached)
@@ -205,7 +205,7 @@ class Consumer:
             "t",
             "u",
             limit=self.limit,
-            resume_from=None if earlier is None else earlier.reached,
+            resume_from=None if earlier is None else earlier.progress,
             options={"scan_chunk_rows": 2, "batch_rows": 2, "time_passes": False},
             diff=True,
             mvcc=True,

@@ -51,7 +51,7 @@ def at(*numbers: int) -> dict[int, Locality]:
 
 def test_ranges_are_read_at_their_leaseholders(db: SimulatedDatabase) -> None:
     feed = follower(db, PlacementRules())
-    assert sorted(row.key for row in feed.arrivals) == [1, 11, 21, 31]
+    assert sorted(row.id or 0 for row in feed.changes) == [1, 11, 21, 31]
     assert read_at(db) == at(1, 2, 3, 4)
 
 

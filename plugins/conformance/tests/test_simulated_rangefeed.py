@@ -18,6 +18,7 @@ from cdc_core import (
     SchemaChangeRules,
     StepLimit,
     TerminalRangefeedError,
+    Token,
 )
 
 
@@ -35,7 +36,7 @@ def test_the_scan_yields_earlier_commits_and_the_log_later_ones(db: SimulatedDat
     db.put("t", id=1, n=10, note="later")
     db.delete("t", 2)
     feed.until(db.now)
-    found = [(row.op, row.key, None if row.after is None else row.after["n"]) for row in feed.arrivals]
+    found = [(row.op, row.id, None if row.after is None else row.after["n"]) for row in feed.changes]
     assert found == [*[(Op.SCAN, id_, id_) for id_ in range(5)], (Op.UPDATE, 1, 10), (Op.DELETE, 2, None)]
 
 
@@ -47,11 +48,11 @@ def test_the_rows_of_a_transaction_arrive_after_its_commit(db: SimulatedDatabase
     committed = db.put("t", id=3, n=3)
     for _ in range(30):
         feed.step()
-    assert feed.arrivals == []
+    assert feed.changes == []
     assert feed.frontier.high_water < committed
     at = txn.commit()
     feed.until(db.now)
-    assert {(row.key, row.updated) for row in feed.arrivals} == {(1, at), (2, at), (3, committed)}
+    assert {(row.id, row.updated) for row in feed.changes} == {(1, at), (2, at), (3, committed)}
 
 
 def test_before_images_are_the_rows_before(db: SimulatedDatabase) -> None:
@@ -60,8 +61,8 @@ def test_before_images_are_the_rows_before(db: SimulatedDatabase) -> None:
     db.put("t", id=1, n=2)
     db.delete("t", 1)
     feed.until(db.now)
-    assert [row.before and row.before["n"] for row in feed.arrivals] == [None, 1, 2]
-    assert feed.arrivals[0].mvcc == feed.arrivals[0].updated == first
+    assert [row.before and row.before["n"] for row in feed.changes] == [None, 1, 2]
+    assert feed.changes[0].mvcc == feed.changes[0].updated == first
 
 
 def test_ranges_lag_differently_and_hold_back_only_their_own_rows(db: SimulatedDatabase) -> None:
@@ -71,11 +72,11 @@ def test_ranges_lag_differently_and_hold_back_only_their_own_rows(db: SimulatedD
     first, second = db.put("t", id=1, n=1), db.put("t", id=100, n=1)
     for _ in range(10):
         feed.step()
-    assert [row.key for row in feed.arrivals] == [1]
+    assert [row.id for row in feed.changes] == [1]
     assert feed.frontier.latest > second
     assert feed.frontier.high_water < first
     feed.until(db.now)
-    assert [row.key for row in feed.arrivals] == [1, 100]
+    assert [row.id for row in feed.changes] == [1, 100]
 
 
 def test_a_step_obeys_the_limit_and_splits_no_transaction(db: SimulatedDatabase) -> None:
@@ -86,10 +87,10 @@ def test_a_step_obeys_the_limit_and_splits_no_transaction(db: SimulatedDatabase)
                 txn.put("t", id=id_, n=round_)
     db.settle()
     sizes = []
-    while len(feed.arrivals) < 10:
-        before = len(feed.arrivals)
+    while len(feed.changes) < 10:
+        before = len(feed.changes)
         feed.step()
-        sizes.append(len(feed.arrivals) - before)
+        sizes.append(len(feed.changes) - before)
     assert [size for size in sizes if size] == [2, 2, 2, 2, 2]
 
 
@@ -101,9 +102,9 @@ def test_a_schema_change_ends_a_step_and_later_rows_have_the_new_version(db: Sim
     db.drop_column("t", "note")
     db.put("t", id=1, n=3)
     feed.until(db.now)
-    assert [batch.schema.version for batch in feed.batches] == [1, 2, 3]
-    assert feed.arrivals[1].before == {"id": 1, "n": 1, "note": None, "extra": None}
-    assert feed.arrivals[2].after == {"id": 1, "n": 3, "extra": "x"}
+    assert [row.version for row in feed.changes] == [1, 2, 3]
+    assert feed.changes[1].before == {"id": 1, "n": 1, "note": None, "extra": None}
+    assert feed.changes[2].after == {"id": 1, "n": 3, "extra": "x"}
 
 
 def test_a_follower_continues_from_any_saved_token(db: SimulatedDatabase) -> None:
@@ -114,22 +115,23 @@ def test_a_follower_continues_from_any_saved_token(db: SimulatedDatabase) -> Non
         db.put("t", id=id_, n=1)
     db.settle()
     places = []
-    while len(feed.arrivals) < 14:
-        places.append((feed.reached, len(feed.batches)))
+    while len(feed.changes) < 14:
+        places.append((feed.progress, len(feed.changes)))
         feed.step()
     for reached, seen in places:
         again = Follower(db, options={"scan_chunk_rows": 2}, resume_from=reached)
-        assert (again.token, again.intents) == (reached[0], [])
-        again.batches = feed.batches[:seen]
-        again.until(feed.frontier.high_water)
-        assert again.arrivals == feed.arrivals
+        assert again.token == reached.token
+        again.until(feed.resolved)
+        rows = [dataclasses.replace(row, step=0) for row in (*feed.changes[:seen], *again.changes)]
+        assert rows == [dataclasses.replace(row, step=0) for row in feed.changes]
 
 
 def test_the_intent_is_saved_before_anything_is_protected(db: SimulatedDatabase) -> None:
-    feed = Follower(db)
-    assert feed.intents == [{"state": "starting"}]
+    feed, intents = Follower(db), list[Token]()
+    SimulatedRangefeed(feed.context).start(None, intents.append)
+    assert intents == [{"state": "starting"}]
     again = SimulatedRangefeed(feed.context)
-    assert again.start(feed.intents[0], feed.intents.append)["scan"] is not None
+    assert again.start(intents[0], intents.append)["scan"] is not None
 
 
 def test_history_is_kept_until_it_is_released(db: SimulatedDatabase) -> None:
@@ -140,7 +142,7 @@ def test_history_is_kept_until_it_is_released(db: SimulatedDatabase) -> None:
     kept = db.collect_garbage()
     assert kept == db.protected()["f" * 12]
     feed.until(db.now)
-    feed.release()
+    feed.history.release(feed.token)
     assert db.collect_garbage() > kept
     feed.rangefeed.drop(feed.token)
     assert db.protected() == {}
@@ -155,7 +157,7 @@ def test_forced_garbage_collection_loses_history(db: SimulatedDatabase) -> None:
     with pytest.raises(HistoryLostError, match="collected garbage"):
         feed.step()
     with pytest.raises(HistoryLostError, match="another name"):
-        SimulatedRangefeed(feed.context).start(feed.token, feed.intents.append)
+        SimulatedRangefeed(feed.context).start(feed.token, feed.save_intent)
 
 
 def test_a_dropped_table_ends_the_changefeed(db: SimulatedDatabase) -> None:
@@ -198,8 +200,8 @@ def test_a_cursor_yields_the_changes_after_it(db: SimulatedDatabase) -> None:
     feed = Follower(db, cursor=str(first), initial_scan=False)
     db.delete("t", 2)
     feed.until(db.now)
-    assert [(row.op, row.key) for row in feed.arrivals] == [(Op.INSERT, 2), (Op.UPDATE, 1), (Op.DELETE, 2)]
-    assert [row.updated for row in feed.arrivals[:2]] == [second, third]
+    assert [(row.op, row.id) for row in feed.changes] == [(Op.INSERT, 2), (Op.UPDATE, 1), (Op.DELETE, 2)]
+    assert [row.updated for row in feed.changes[:2]] == [second, third]
 
 
 def test_an_initial_scan_with_a_cursor_is_as_of_the_cursor(db: SimulatedDatabase) -> None:
@@ -211,7 +213,7 @@ def test_an_initial_scan_with_a_cursor_is_as_of_the_cursor(db: SimulatedDatabase
     db.put("later", id=5, n=5)
     feed = Follower(db, "t", "later", cursor=str(at))
     feed.until(db.now)
-    found = [(row.op, row.key, row.after and row.after["n"], row.updated == at) for row in feed.arrivals]
+    found = [(row.op, row.id, row.after and row.after["n"], row.updated == at) for row in feed.changes]
     assert found == [
         (Op.SCAN, 1, 1, True),
         (Op.SCAN, 2, 2, True),

@@ -26,7 +26,7 @@ def test_a_script_can_kill_a_changefeed_while_a_transaction_is_open(
             feeds[-1].step()
 
     def kill() -> None:
-        feeds.append(Follower(db, resume_from=feeds[-1].reached))
+        feeds.append(Follower(db, resume_from=feeds[-1].progress))
 
     play(
         db,
@@ -46,9 +46,9 @@ def test_a_script_can_kill_a_changefeed_while_a_transaction_is_open(
     )
     feeds[-1].until(db.now)
 
-    assert [(row.key, row.after and row.after["n"]) for row in feeds[0].arrivals] == [(1, 1)]
-    assert [(row.key, row.after and row.after["n"]) for row in feeds[1].arrivals if row.key < 5] == [(1, 2)]
-    assert [(row.key, row.after and row.after["n"]) for row in feeds[1].arrivals if row.key >= 5] == [
+    assert [(row.id, row.after and row.after["n"]) for row in feeds[0].changes] == [(1, 1)]
+    assert [(row.id, row.after and row.after["n"]) for row in feeds[1].changes if (row.id or 0) < 5] == [(1, 2)]
+    assert [(row.id, row.after and row.after["n"]) for row in feeds[1].changes if (row.id or 0) >= 5] == [
         (9, 2),
         (5, 5),
         (5, None),

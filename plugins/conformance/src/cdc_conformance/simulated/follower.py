@@ -3,43 +3,28 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from cdc_conformance.rangefeeds.driver import Feed, Plan, Reading, Step
 from cdc_conformance.simulated.database import SimulatedDatabase
 from cdc_conformance.simulated.history import SimulatedHistory
 from cdc_conformance.simulated.options import SimulatedOptions
 from cdc_conformance.simulated.planner import SimulatedPlanner
 from cdc_conformance.simulated.rangefeed import SimulatedRangefeed
 from cdc_conformance.simulated.reader import SimulatedReader
-from cdc_core import Duration, Frontier, Op, RangefeedContext, RowBatch, Span, SpanMark, StepLimit, Timestamp, Token
+from cdc_core import Duration, Frontier, RangefeedContext, Slice, SliceReader, StepLimit, Timestamp, Token
+from cdc_core.store.values import Progress
 
-__all__ = ["Arrival", "Follower"]
+__all__ = ["Follower"]
 
 _NO_LIMIT = StepLimit(rows=10**9, bytes=10**12)
-_MOST_STEPS = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
-    """A row as it arrived."""
-
-    table: str
-    version: int
-    op: Op
-    updated: Timestamp
-    key: int
-    after: dict[str, Any] | None
-    before: dict[str, Any] | None
-    mvcc: Timestamp | None
-
-
-class Follower:
-    """A changefeed that collects the rows that it reads. Each slice is read by a new reader, as on an executor.
+class Follower(Feed):
+    """A started changefeed that keeps the rows that it reads in `changes`. Each slice is read by a new reader.
 
     *options* are those of the rangefeed, *context* fields of its context such as `diff`. With *resume_from*, the
-    `reached` of another follower, it continues from there.
+    `progress` of another follower, it continues from there. It releases history only on request.
     """
 
     def __init__(
@@ -47,25 +32,16 @@ class Follower:
         db: SimulatedDatabase,
         *tables: str,
         limit: StepLimit = _NO_LIMIT,
-        resume_from: tuple[Token, Frontier] | None = None,
+        resume_from: Progress | None = None,
         options: dict[str, Any] | None = None,
         **context: Any,
     ) -> None:
         fields = {"changefeed": "f", "feed_id": "f" * 12, "uri": db.uri, "tables": tables or ("t",), **context}
         parsed = SimulatedOptions(**{"idle_interval": Duration(0.0), **(options or {})})
         self._context = RangefeedContext(options=parsed, **fields)
-        self.limit = limit
-        self.rangefeed = SimulatedRangefeed(self.context)
-        self.planner = SimulatedPlanner(self.context)
-        self.history = SimulatedHistory(self.context)
-        self.intents: list[Token] = []
-        self.batches: list[RowBatch] = []
-        saved = None if resume_from is None else resume_from[0]
-        self.token = self.rangefeed.start(saved, self.intents.append)
-        if resume_from is None:
-            self.frontier = Frontier([Span(schema.name.full) for schema in self.rangefeed.schemas()])
-        else:
-            self.frontier = Frontier.from_json(resume_from[1].to_json())
+        super().__init__(self, limit=limit, tables=self._context.tables, patience_s=20.0)
+        self.saved = resume_from
+        self.start()
 
     @property
     def context(self) -> RangefeedContext:
@@ -74,54 +50,43 @@ class Follower:
         return context
 
     @property
-    def reached(self) -> tuple[Token, Frontier]:
-        """What the engine would save now, for `resume_from`."""
-        return self.token, Frontier.from_json(self.frontier.to_json())
-
-    def step(self) -> bool:
-        """Run one step; return whether there was one to run."""
-        end = self.planner.advance(self.token, after=self.frontier.latest, limit=self.limit)
-        if end == self.token:
-            return False
-        high_water = self.frontier.high_water
-        for slice_ in self.planner.slices(self.token, end, after=self.frontier.latest):
-            assert not high_water or slice_.lower > high_water, f"{slice_} begins below {high_water}"
-            for item in SimulatedReader(self.context).read(pickle.loads(pickle.dumps(slice_))):
-                if isinstance(item, SpanMark):
-                    assert self.frontier.of(item.span) < item.timestamp, f"{item} does not advance its span"
-                    self.frontier.forward(item.span, item.timestamp)
-                else:
-                    assert item.row_below(slice_.lower) is None, f"{item} has a row below {slice_.lower}"
-                    self.batches.append(item)
-        self.token = end
-        return True
-
-    def until(self, timestamp: Timestamp) -> None:
-        """Run steps until everything up to *timestamp* is resolved. Raises: AssertionError if that never happens."""
-        for _ in range(_MOST_STEPS):
-            if self.frontier.high_water >= timestamp:
-                return
-            self.step()
-        raise AssertionError(f"{timestamp} was not resolved in {_MOST_STEPS} steps: {self.frontier}")
-
-    def release(self) -> None:
-        """Let the database forget the history before the present token."""
-        self.history.release(self.token)
+    def token(self) -> Token:
+        return self.progress.token
 
     @property
-    def arrivals(self) -> list[Arrival]:
-        return [arrival for batch in self.batches for arrival in _arrivals(batch)]
+    def frontier(self) -> Frontier:
+        return self.progress.frontier
 
+    def open_rangefeed(self) -> SimulatedRangefeed:
+        return SimulatedRangefeed(self.context)
 
-def _arrivals(batch: RowBatch) -> Iterator[Arrival]:
-    for row in batch.batch.to_pylist():
-        yield Arrival(
-            table=batch.schema.name.table,
-            version=batch.schema.version,
-            op=Op(row["op"]),
-            updated=Timestamp(**row["updated"]),
-            key=row["key"]["id"],
-            after=row["after"],
-            before=row.get("before"),
-            mvcc=Timestamp(**row["mvcc"]) if "mvcc" in row else None,
-        )
+    def open_planner(self) -> SimulatedPlanner:
+        return SimulatedPlanner(self.context)
+
+    def open_reader(self) -> SimulatedReader:
+        return SimulatedReader(self.context)
+
+    def open_history(self) -> SimulatedHistory:
+        return SimulatedHistory(self.context)
+
+    def read(self, slice_: Slice, *, index: int = 0, reader: SliceReader | None = None) -> Reading:
+        reading = super().read(slice_, index=index, reader=reader or self.open_reader())
+        for batch in reading.batches:
+            assert batch.row_below(slice_.lower) is None, f"{batch} has a row below {slice_.lower}"
+        return reading
+
+    def execute(self, plan: Plan) -> Step:
+        step, reached = super().execute(plan), Frontier.from_json(self.frontier.to_json())
+        for reading in step.readings:
+            assert not self.resolved or reading.slice.lower > self.resolved, f"{reading.slice} is not above a mark"
+            for mark in reading.marks:
+                assert reached.of(mark.span) < mark.timestamp, f"{mark} does not advance its span"
+                reached.forward(mark.span, mark.timestamp)
+        return step
+
+    def step(self, *, release: bool = False) -> Step | None:
+        return super().step(release=release)
+
+    def until(self, timestamp: Timestamp) -> None:
+        """Run steps until everything up to *timestamp* is resolved. Fails if that never happens."""
+        self.steps_until(lambda: self.resolved >= timestamp, what=f"{timestamp} was not resolved", release=False)
