@@ -42,7 +42,7 @@ from cdc_core.sink_context import SinkContext
 from cdc_core.slice_reader import SliceReader
 from cdc_core.source_history import SourceHistory
 from cdc_core.step_planner import StepPlanner
-from cdc_core.telemetry.stages import time_encoder
+from cdc_core.telemetry.timed_encoder import TimedEncoder
 from cdc_core.uris import place_of
 
 __all__ = ["ResolvedChangefeed"]
@@ -259,7 +259,7 @@ class ResolvedChangefeed:
             epoch=self.epoch,
             uri=self.destination,
             options=self.sink.parsed(),
-            encoder=time_encoder(self.open_encoder()),
+            encoder=TimedEncoder(self.open_encoder()),
             full_table_name=self.options.full_table_name,
             topic=self.options.topic,
             routed=self.routes,

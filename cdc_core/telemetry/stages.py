@@ -11,16 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
-import pyarrow as pa
-
-from cdc_core.encoder import Encoder
-from cdc_core.file_body import FileBody
-from cdc_core.messages import MessageBatch
 from cdc_core.rows import RowBatch
-from cdc_core.telemetry.measuring import note_sizes
 from cdc_core.telemetry.tally import Tally
 from cdc_core.telemetry.tracing import SliceTrace, TracedRow
 
@@ -34,9 +27,10 @@ __all__ = [
     "Repeat",
     "Stages",
     "continued_while",
+    "measured_stages",
+    "note_encoded",
     "repeating",
     "stage",
-    "time_encoder",
     "traced_rows",
     "waited_for",
 ]
@@ -47,7 +41,6 @@ QUERY = "query"
 STAGES = (SOURCE, ENCODE, SINK, STORE)
 """Waiting for rows; in the encoder; elsewhere in the sink; in the progress store."""
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -191,57 +184,12 @@ def waited_for(items: Iterable[R]) -> Iterator[R]:
         yield item
 
 
-def time_encoder(encoder: Encoder) -> Encoder:
-    """Return *encoder*, changed so that every call of it is at the stage `encode`.
-
-    It stays the same object: sinks use its attributes, and file bodies call it too.
-    """
-    opened = encoder.open_body
-
-    def open_body(topic: str) -> FileBody:
-        body = opened(topic)
-        write = body.write
-
-        def write_and_note(rows: RowBatch) -> bytes | pa.Buffer:
-            written = write(rows)
-            _note_encoded(rows)
-            return written
-
-        body.write = write_and_note  # type: ignore[method-assign]
-        _replace(body, "write", "finish")
-        return body
-
-    encode = encoder.encode
-
-    def encode_and_measure(rows: RowBatch, *, topic: str) -> MessageBatch:
-        batch = encode(rows, topic=topic)
-        stages = _measured.get()
-        if stages is not None:
-            note_sizes(stages.tally, batch)
-            if stages.trace is not None:
-                _note_encoded(rows)
-        return batch
-
-    encoder.open_body = open_body  # type: ignore[method-assign]
-    encoder.encode = encode_and_measure  # type: ignore[method-assign]
-    _replace(encoder, "encode", "encode_resolved", "open_body")
-    return encoder
+def measured_stages() -> Stages | None:
+    """Return the stages of the task that this thread works for, None where they are not measured."""
+    return _measured.get()
 
 
-def _note_encoded(rows: RowBatch) -> None:
+def note_encoded(rows: RowBatch) -> None:
+    """Note that *rows* are encoded, of those that are traced."""
     for _, traced in traced_rows(rows):
         traced.reached("encoded")
-
-
-def _replace(component: Encoder | FileBody, *names: str) -> None:
-    for name in names:
-        setattr(component, name, _timed(getattr(component, name)))
-
-
-def _timed(call: Callable[P, R]) -> Callable[P, R]:
-    @wraps(call)
-    def timed(*args: P.args, **kwargs: P.kwargs) -> R:
-        with stage(ENCODE):
-            return call(*args, **kwargs)
-
-    return timed

@@ -23,7 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("envelope", "file_body", "message_keys", "registrations", "rangefeed", "source_writer"),
     ("function_registration",),
     ("queries", "step_planner", "source_history", "encoder", "hookspecs"),
-    ("slice_reader", "sink_context", "decoder", "stored_history"),
+    ("slice_reader", "sink_context", "wrapped_encoder", "decoder", "stored_history"),
     ("sink", "destination", "resolved_sink", "sink_reader"),
     ("telemetry", "plugins", "shards"),
     ("config",),

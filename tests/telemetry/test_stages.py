@@ -5,13 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
-import pyarrow as pa
 import pytest
 from cdc_testing.engine import counter_feed
-from cdc_testing.scripted import TABLE, PlainEncoder
 
-from cdc_core import EncoderContext, Envelope, RowBatch, Timestamp
-from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, Stages, stage, time_encoder, waited_for
+from cdc_core import Timestamp
+from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, Stages, stage, waited_for
 
 
 class Clock:
@@ -83,30 +81,6 @@ def test_what_another_thread_does_costs_the_task_no_time() -> None:
         thread.start()
         thread.join()
     assert told == ["done"]
-
-
-def test_an_encoder_that_is_timed_stays_the_same_for_its_sink(clock: Clock) -> None:
-    class SlowEncoder(PlainEncoder):
-        def encode(self, rows: RowBatch, *, topic: str):  # type: ignore[no-untyped-def]
-            clock.takes(5)
-            return super().encode(rows, topic=topic)
-
-    encoder = SlowEncoder(EncoderContext(changefeed="t", envelope=Envelope(), options=None))
-    assert time_encoder(encoder) is encoder
-    rows = RowBatch.of(
-        TABLE,
-        op=pa.array([1], pa.uint8()),
-        updated=RowBatch.timestamps(pa.array([1], pa.int64()), pa.array([0], pa.int32())),
-        key=RowBatch.struct(TABLE.key_type, [pa.array([1])]),
-        after=RowBatch.struct(TABLE.after_type, [pa.array([1]), pa.array([2])]),
-    )
-    with Stages(SINK).measured() as stages:
-        assert encoder.encode(rows, topic="t").value.to_pylist() == [b"{'id': 1, 'n': 2}"]
-        body = encoder.open_body("t")
-        assert bytes(body.write(rows)) == b"{'id': 1, 'n': 2}\n"
-        assert body.finish() == b""
-        assert encoder.encode_resolved("t", Timestamp(1))
-    assert stages.seconds[ENCODE] == 10
 
 
 def test_the_sink_of_a_job_has_an_encoder_that_is_timed(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from cdc_conformance.wrapped_encoder import WrappedEncoder
-from cdc_core import EncodeError, RowBatch
+import pyarrow as pa
+
+from cdc_core import EncodeError, FileBody, MessageBatch, RowBatch
+from cdc_core.wrapped_encoder import WrappedBody, WrappedEncoder
 
 __all__ = ["REFUSED", "RefusingEncoder"]
 
@@ -14,7 +16,20 @@ REFUSED = 47_110_815
 class RefusingEncoder(WrappedEncoder):
     """Raises EncodeError for that row, and encodes all others as another encoder does."""
 
-    def filtered(self, rows: RowBatch) -> RowBatch:
-        if any(REFUSED in key.values() for key in rows.column("key").to_pylist()):
-            raise EncodeError(f"table {rows.schema.name}, column note: cannot encode the row with key ({REFUSED})")
-        return rows
+    def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
+        _require_encodable(rows)
+        return super().encode(rows, topic=topic)
+
+    def open_body(self, topic: str) -> FileBody:
+        return _RefusingBody(super().open_body(topic))
+
+
+class _RefusingBody(WrappedBody):
+    def write(self, rows: RowBatch) -> bytes | pa.Buffer:
+        _require_encodable(rows)
+        return super().write(rows)
+
+
+def _require_encodable(rows: RowBatch) -> None:
+    if any(REFUSED in key.values() for key in rows.column("key").to_pylist()):
+        raise EncodeError(f"table {rows.schema.name}, column note: cannot encode the row with key ({REFUSED})")
