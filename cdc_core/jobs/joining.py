@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from cdc_core.errors import RetryableError
-from cdc_core.jobs.former_session import FormerSession
+from cdc_core.jobs.last_session_file import LastSessionFile
 from cdc_core.jobs.lease import Lease
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.store.job_values import NodeRecord
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 def join(
     settings: NodeSettings,
     store: ProgressStore,
-    former: FormerSession,
+    last_session: LastSessionFile,
     *,
     rest: Callable[[float], None],
     leaving: Callable[[], bool],
@@ -35,7 +35,7 @@ def join(
     earlier: NodeRecord | None = None
     while not leaving():
         try:
-            last, mine = former.read(), settings.record()
+            last, mine = last_session.read(), settings.record()
             other = _namesake(store, mine, last, earlier)
             if other is None:
                 lease = Lease(
@@ -45,7 +45,7 @@ def join(
                     heartbeat_s=settings.heartbeat,
                     former=last,
                 )
-                former.write(lease.node.node_id)
+                last_session.write(lease.node.node_id)
                 where = f", locality {settings.locality}" if settings.locality else ""
                 log.info("node '%s' has joined %s%s", settings.name, store.shown, where)
                 return lease

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from cdc_core.errors import CdcError, RetryableError
-from cdc_core.jobs.child_lines import lease_clock
+from cdc_core.jobs.ipc import lease_clock
 from cdc_core.store.job_values import NodeRecord
 from cdc_core.store.progress import ProgressStore
 
@@ -16,7 +16,7 @@ __all__ = ["Lease"]
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 0.1
+_POLL_INTERVAL_S = 0.1
 
 
 class Lease:
@@ -93,7 +93,7 @@ class Lease:
 
     def _guard(self, extend: Callable[[float], None], abandon: Callable[[], None], over: threading.Event) -> None:
         complained = False
-        while not over.wait(_LOOK_S):
+        while not over.wait(_POLL_INTERVAL_S):
             extend(self.until)
             if self.is_safe:
                 continue

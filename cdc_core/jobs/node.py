@@ -22,18 +22,18 @@ from cdc_core.errors import ConfigError, RetryableError
 from cdc_core.jobs.adoption import choose, successor, unable
 from cdc_core.jobs.back_off import BackOff
 from cdc_core.jobs.balance import Balance
-from cdc_core.jobs.child import ChildRun
 from cdc_core.jobs.definitions import Definitions
-from cdc_core.jobs.former_session import FormerSession
-from cdc_core.jobs.gc_protection import GcProtection
 from cdc_core.jobs.joining import join
+from cdc_core.jobs.last_session_file import LastSessionFile
 from cdc_core.jobs.lease import Lease
 from cdc_core.jobs.node_counts import NodeCounts
+from cdc_core.jobs.retention_limit import RetentionLimit
 from cdc_core.jobs.reverting import Reverting
+from cdc_core.jobs.running_job import RunningJob
 from cdc_core.jobs.schedules import Schedules
 from cdc_core.jobs.settings import NodeSettings
+from cdc_core.jobs.subprocess_run import SubprocessRun
 from cdc_core.jobs.time_limit import TimeLimit, end_process
-from cdc_core.jobs.work import Work
 from cdc_core.options import format_duration
 from cdc_core.plugins.host import PluginHost
 from cdc_core.private_files import make_state_directory
@@ -77,14 +77,14 @@ class Node:
         self.counts = NodeCounts(settings)
         self._host = host
         self._store = ProgressStore(settings.store)
-        self._schedules, self._protection = Schedules(self._store), GcProtection(self._store)
+        self._schedules, self._retention_limit = Schedules(self._store), RetentionLimit(self._store)
         self._definitions = Definitions(self._store, plugins, settings, keep_secret=keep_secret)
-        self._work: dict[str, Work] = {}
+        self._running: dict[str, RunningJob] = {}
         self._back_off = BackOff()
         self._free_for: Counter[str] = Counter()
         self._balance = Balance()
         self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._leaving = self._abandoned = self._complained = False
+        self._leaving = self._abandoned = self._outage_logged = False
         self._to_leave = self._limit("drained", settings.drain_limit)
         self._cleaned_at = self._pruned_at = time.monotonic()
 
@@ -109,7 +109,7 @@ class Node:
                     f"a node is already running from {settings.home} (process {lock.holder}); give this one"
                     " another --directory or --name"
                 )
-            self._former = FormerSession(settings.home / "node.lock")
+            self._last_session = LastSessionFile(settings.home / "node.lock")
             self._store.open()
             try:
                 log.info("node '%s' starts Spark, and joins when it is warm", settings.name)
@@ -118,8 +118,8 @@ class Node:
                 while lease is not None:
                     lease = self._serve(lease)
             finally:
-                for work in self._work.values():  # none, unless an error ends the node
-                    work.run.abandon()
+                for running in self._running.values():  # none, unless an error ends the node
+                    running.run.abandon()
                 self._host.release(_USER)
                 self._store.close()
                 self._to_leave.met()
@@ -134,7 +134,7 @@ class Node:
         log.info("node '%s' has a warm Spark session", self._settings.name)
 
     def _join(self) -> Lease | None:
-        return join(self._settings, self._store, self._former, rest=self._rest, leaving=lambda: self._leaving)
+        return join(self._settings, self._store, self._last_session, rest=self._rest, leaving=lambda: self._leaving)
 
     def _serve(self, lease: Lease) -> Lease | None:
         """Run jobs until the session is over, and return the next one; None when the node is to leave."""
@@ -148,9 +148,9 @@ class Node:
         try:
             with lease.guarding(self._extend, lose), HistoryMeter(self._settings.store, self._resolved):
                 left = self._work_on(lease)
-                while self._work:
+                while self._running:
                     self._settle_ended(lease, lost=True)
-                    if self._work:
+                    if self._running:
                         self._rest(self._settings.poll)
         finally:
             lost.met()
@@ -173,15 +173,15 @@ class Node:
         """Return True when the node is to leave and runs nothing any more, False when the session is not safe."""
         next_poll = time.monotonic()
         while lease.is_safe:
-            if self._leaving and not self._work:
+            if self._leaving and not self._running:
                 return True
             if time.monotonic() >= next_poll:
                 next_poll = time.monotonic() + self._settings.poll
                 self._poll(lease)
             if self._leaving:
-                self._tell_all()
+                self._stop_all()
             self._settle_ended(lease)
-            if self._work or not self._leaving:
+            if self._running or not self._leaving:
                 self._rest(next_poll - time.monotonic())
         self._abandon_all()
         return False
@@ -203,7 +203,7 @@ class Node:
         """Return a limit that ends this process when *what* the node does takes longer than that."""
 
         def expire() -> None:
-            names = ", ".join(f"changefeed '{name}'" for name in sorted(self._work)) or "the node itself"
+            names = ", ".join(f"changefeed '{name}'" for name in sorted(self._running)) or "the node itself"
             log.critical(
                 "node '%s' %s %s ago, and %s has not ended since: this process ends; start the node again",
                 self._settings.name,
@@ -216,13 +216,13 @@ class Node:
         return TimeLimit(limit_s, expire)
 
     def _extend(self, until: float) -> None:
-        for work in list(self._work.values()):
-            if isinstance(work.run, ChildRun):
-                work.run.extend(until)
+        for running in list(self._running.values()):
+            if isinstance(running.run, SubprocessRun):
+                running.run.extend(until)
 
     def _abandon_all(self) -> None:
-        for work in list(self._work.values()):
-            work.run.abandon()
+        for running in list(self._running.values()):
+            running.run.abandon()
 
     def _poll(self, lease: Lease) -> None:
         try:
@@ -230,25 +230,25 @@ class Node:
             if lease.node.draining and not self._leaving:
                 log.info("node '%s' was asked to drain", self._settings.name)
                 self.drain()
-            self._obey(overview, lease)
+            self._apply_requests(overview, lease)
             if not self._leaving:
                 self._adopt(overview, lease)
                 self._move(overview, lease)
                 self._schedules.tick()
-                self.counts.expired += len(self._protection.tick(overview.now))
-                self._keep_house()
+                self.counts.expired += len(self._retention_limit.enforce(overview.now))
+                self._prune()
         except RetryableError as error:
-            self._complain(error)
+            self._log_store_outage(error)
         else:
-            self._complained = False
+            self._outage_logged = False
 
-    def _complain(self, error: RetryableError) -> None:
+    def _log_store_outage(self, error: RetryableError) -> None:
         """Log once that the store is out of reach."""
-        if not self._complained:
+        if not self._outage_logged:
             log.warning("node '%s': %s", self._settings.name, error)
-        self._complained = True
+        self._outage_logged = True
 
-    def _keep_house(self) -> None:
+    def _prune(self) -> None:
         if time.monotonic() - self._cleaned_at >= _HOUSEKEEPING_S:
             self._cleaned_at = time.monotonic()
             for name in self._store.prune_jobs(retention_s=self._settings.retention):
@@ -257,15 +257,19 @@ class Node:
             self._pruned_at = time.monotonic()
             self._store.prune_events()
 
-    def _obey(self, overview: Overview, lease: Lease) -> None:
+    def _apply_requests(self, overview: Overview, lease: Lease) -> None:
         """Stop what is to be paused, cancelled or not run here any more; begin what is claimed and not run."""
         mine = {job.name: job for job in overview.jobs if job.node_id == lease.node.node_id}
-        for name, work in self._work.items():
+        for name, running in self._running.items():
             job = mine.get(name)
-            if not isinstance(work.run, Reverting) and not work.told and (job is None or job.state != "running"):
-                work.told = True
-                work.run.stop()
-        for name in mine.keys() - self._work.keys():  # the store was out of reach in the middle
+            if (
+                not isinstance(running.run, Reverting)
+                and not running.stop_requested
+                and (job is None or job.state != "running")
+            ):
+                running.stop_requested = True
+                running.run.stop()
+        for name in mine.keys() - self._running.keys():  # the store was out of reach in the middle
             job = mine[name]
             claimed = Adoption(name=name, state=job.state, epoch=job.epoch, clean=job.clean)
             self._begin(claimed, lease)
@@ -297,13 +301,13 @@ class Node:
 
     def _move(self, overview: Overview, lease: Lease) -> None:
         """Give a job to another node that has fewer, if it is time to."""
-        found = self._balance.next_move(overview, lease.node, self._work)
+        found = self._balance.next_move(overview, lease.node, self._running)
         if found is not None:
             name, other = found
             log.info("job '%s' moves to node '%s', which has fewer jobs", name, other.name)
-            work = self._work[name]
-            work.told, work.moves_to = True, other
-            work.run.stop()
+            running = self._running[name]
+            running.stop_requested, running.moves_to = True, other
+            running.run.stop()
 
     def _leave_unreverted(self, job: JobRecord, me: NodeRecord, overview: Overview) -> None:
         known = self._store.find(job.name)
@@ -336,7 +340,7 @@ class Node:
     def _run_job(self, adopted: Adoption, lease: Lease) -> None:
         name = adopted.name
         try:
-            work = self._made(adopted, lease)
+            running = self._start_job(adopted, lease)
         except RetryableError:
             raise
         except Exception as error:  # it was in order when it was looked at
@@ -346,10 +350,10 @@ class Node:
             self._store.settle(name, lease.node, "stopped", problem, clean=adopted.clean)
             return
         log.info("job '%s' is adopted under epoch %d", name, adopted.epoch)
-        self._work[name] = work
-        work.run.start()
+        self._running[name] = running
+        running.run.start()
 
-    def _made(self, adopted: Adoption, lease: Lease) -> Work:
+    def _start_job(self, adopted: Adoption, lease: Lease) -> RunningJob:
         feed, settings = self._definitions.resolve(adopted.name), self._settings
         before = None if adopted.clean else saved_steps(adopted.name, self._store)
         how: dict[str, Any] = {
@@ -360,51 +364,53 @@ class Node:
         }
         if feed.spark == (settings.spark or {}):
             store = ProgressStore(settings.store)
-            run: Supervisor | ChildRun = Supervisor(feed, store=store, state_dir=settings.home, host=self._host, **how)
+            run: Supervisor | SubprocessRun = Supervisor(
+                feed, store=store, state_dir=settings.home, host=self._host, **how
+            )
         else:
-            run = ChildRun(feed, store=settings.store, state_dir=settings.home, until=lease.until, **how)
-        return Work(run, feed, steps_before=before)
+            run = SubprocessRun(feed, store=settings.store, state_dir=settings.home, until=lease.until, **how)
+        return RunningJob(run, feed, steps_before=before)
 
     def _revert(self, name: str, lease: Lease) -> None:
         log.info("job '%s' drops what it holds at its source", name)
         run = Reverting(name, self._definitions, node_id=lease.node.node_id, on_end=self._wake)
-        self._work[name] = Work(run)
+        self._running[name] = RunningJob(run)
         run.start()
 
-    def _tell_all(self) -> None:
-        for work in self._work.values():
+    def _stop_all(self) -> None:
+        for running in self._running.values():
             if self._abandoned:
-                work.run.abandon()
-            elif not work.told:
-                work.run.stop()
-            work.told = True
+                running.run.abandon()
+            elif not running.stop_requested:
+                running.run.stop()
+            running.stop_requested = True
 
     def _settle_ended(self, lease: Lease, *, lost: bool = False) -> None:
         """Save how work has ended that has. With *lost*, others may have the jobs: what cannot be saved is let be."""
-        for name, work in list(self._work.items()):
+        for name, running in list(self._running.items()):
             try:
-                found = work.ending(self._store)
+                found = running.ending(self._store)
                 if found is None:
                     continue
                 ended, reason = found.ended, found.reason
-                to = self._successor(name, lease.node) if self._leaving else work.moves_to
+                to = self._successor(name, lease.node) if self._leaving else running.moves_to
                 state = self._store.settle(
                     name, lease.node, ended, reason, clean=found.clean, offer_to=to, offer_s=_OFFER_S
                 )
             except RetryableError as error:
-                self._complain(error)
+                self._log_store_outage(error)
                 if not lost:
                     return  # until the store is there again
                 state, ended, reason = None, "stopped", None
-            del self._work[name]
+            del self._running[name]
             self._back_off.ended(name, ended, reason)
             left = "is free for any node" if state == "running" else f"is {state}"
             what = "is not this node's any more" if state is None else left
             log.info("job '%s' %s%s", name, what, f": {reason}" if reason else "")
-            if state == "reverting" and not isinstance(work.run, Reverting):
+            if state == "reverting" and not isinstance(running.run, Reverting):
                 self._revert(name, lease)
                 if lost:
-                    self._work[name].run.abandon()
+                    self._running[name].run.abandon()
 
     def _successor(self, name: str, me: NodeRecord) -> NodeRecord | None:
         overview = self._store.overview()

@@ -22,7 +22,7 @@ from cdc_core.engine.host_checks import Answer, answer
 from cdc_core.engine.query_host import QueryHostError
 from cdc_core.errors import ConfigError, FencedError, RetryableError, from_wire
 from cdc_core.options import counted, format_duration
-from cdc_core.spark.master_offer import asked, offered
+from cdc_core.spark.cluster_resources import offered, requested
 from cdc_core.spark.session import is_alive
 
 __all__ = ["Presence", "await_executors", "check_executors", "require_executors"]
@@ -75,7 +75,7 @@ def _awaited(session: SparkSession, wait_s: float, *, stopped: Callable[[], bool
             break
         if late and not known:
             raise QueryHostError(
-                f"no executor began within {format_duration(wait_s)} (executor_wait): each needs {asked(session)},"
+                f"no executor began within {format_duration(wait_s)} (executor_wait): each needs {requested(session)},"
                 f" and the master {context.master} {offered(session)}",
                 outage=True,
             )

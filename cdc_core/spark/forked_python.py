@@ -1,4 +1,4 @@
-"""A Python for Spark's processes on this host that starts without loading anything: see `python_server`."""
+"""A Python for Spark's processes on this host that starts without loading anything: see `python_forkserver`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ForkedPython:
         program.chmod(0o700)
         if not os.access(program, os.X_OK):
             raise PermissionError(f"no program may run in {self._directory}")
-        server = "cdc_core.spark.python_server"
+        server = "cdc_core.spark.python_forkserver"
         with socket.socket(socket.AF_UNIX) as listening, open_log(log_path) as log:
             with python_launcher.reached(str(self._directory)) as place:
                 listening.bind(place)

@@ -18,6 +18,7 @@ from cdc_core.engine.query_host import Query, QueryHostError
 from cdc_core.errors import TerminalError, from_wire
 from cdc_core.queries.binding import BoundQuery, QueryPlan
 from cdc_core.spark.columns import spark_schema
+from cdc_core.spark.encryption import require_encryption, warn_of_open_masters
 from cdc_core.spark.executors import Presence, await_executors, check_executors, require_executors
 from cdc_core.spark.log_file import keep_newest, last_words
 from cdc_core.spark.preload import preload
@@ -34,7 +35,6 @@ from cdc_core.spark.session import (
 )
 from cdc_core.spark.start_sessions import StartSessions
 from cdc_core.spark.start_turns import StartTurns
-from cdc_core.spark.wire import require_encryption, warn_of_open_masters
 
 __all__ = ["SparkHost"]
 

@@ -1,4 +1,4 @@
-"""The Python that Spark starts on the driver's host: has `python_server` fork the process that was asked for.
+"""The Python that Spark starts on the driver's host: has `python_forkserver` fork the process that was asked for.
 
 A program of its own, which loads nothing but a few modules of the standard library. Its arguments are the directory of
 the server's socket, the real Python, and what Spark would give that. It ends when the process does, with its status,

@@ -21,9 +21,9 @@ from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.masking import is_secret_name
 from cdc_core.private_files import others_may_write
 from cdc_core.spark.class_archive import ClassArchive, find_java, link_spark
+from cdc_core.spark.encryption import encryption_settings
 from cdc_core.spark.jvm import LOOPBACK, forget_jvm, forked_python, start_jvm
 from cdc_core.spark.log_file import keep_newest, open_log
-from cdc_core.spark.wire import wire_settings
 
 __all__ = [
     "DEFAULT_MASTER",
@@ -127,7 +127,12 @@ def open_session(
     """
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYSPARK_PYTHON"] = _python(spark)
-    settings = {"spark.app.name": f"cdc {name}", **_SETTINGS, **_slots(spark, changefeeds), **wire_settings(spark)}
+    settings = {
+        "spark.app.name": f"cdc {name}",
+        **_SETTINGS,
+        **_slots(spark, changefeeds),
+        **encryption_settings(spark),
+    }
     settings["spark.python.factory.idleWorkerMaxPoolSize"] = _idle_workers(changefeeds)
     home = scratch = None
     if is_local(spark) or _is_local_cluster(spark):

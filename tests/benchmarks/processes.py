@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from cdc_core.spark.python_server import NAMES
+from cdc_core.spark.python_forkserver import NAMES
 
 __all__ = ["Usage", "watched"]
 
@@ -20,7 +20,7 @@ _ROLES = {
     "pyspark.sql.worker.python_streaming_sink_runner": "coordinator",
     "pyspark.worker": "worker",
 }
-_HELPERS = ("python_launcher", "python_server", "pyspark.daemon")
+_HELPERS = ("python_launcher", "python_forkserver", "pyspark.daemon")
 
 
 @dataclass(slots=True)

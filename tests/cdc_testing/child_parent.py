@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.jobs.child import ChildRun
-from cdc_core.jobs.child_lines import lease_clock
+from cdc_core.jobs.ipc import lease_clock
+from cdc_core.jobs.subprocess_run import SubprocessRun
 from cdc_core.store.progress import store_url
 
 __all__ = ["main"]
@@ -20,7 +20,7 @@ __all__ = ["main"]
 
 def main(directory: Path, lease_s: float) -> None:
     feed = ResolvedChangefeed.from_json(json.loads((directory / "job.json").read_text()))
-    run = ChildRun(feed, store=store_url(directory), state_dir=directory, until=lease_clock() + lease_s)
+    run = SubprocessRun(feed, store=store_url(directory), state_dir=directory, until=lease_clock() + lease_s)
     run.start()
     while (outcome := run.wait(0.1)) is None:
         run.extend(lease_clock() + lease_s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psutil
 
-from cdc_core.spark.python_server import NAMES
+from cdc_core.spark.python_forkserver import NAMES
 
 __all__ = ["command", "kill", "name", "runs_tasks"]
 

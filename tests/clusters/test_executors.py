@@ -16,7 +16,7 @@ from cdc_testing.runs import Feed
 from cdc_testing.spark_cluster import SparkCluster
 
 import cdc_core
-from cdc_core.spark.master_offer import offered
+from cdc_core.spark.cluster_resources import offered
 
 pytestmark = pytest.mark.slow
 

@@ -17,8 +17,8 @@ from cdc_core.engine.start_position import register
 from cdc_core.engine.supervisor import Outcome
 from cdc_core.jobs.definitions import Definitions
 from cdc_core.jobs.node import Node
+from cdc_core.jobs.running_job import JobEnding, RunningJob
 from cdc_core.jobs.settings import NodeSettings
-from cdc_core.jobs.work import Ending, Work
 from cdc_core.locality import Locality
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import Progress, ProgressStore
@@ -65,7 +65,7 @@ def test_a_run_that_ends_before_it_has_begun_has_waited_for_nobody(
     running.start()
     assert host.asked.wait(400)
     one.drain()
-    eventually(lambda: one._work["t"].told, what="the node tells its run to stop")
+    eventually(lambda: one._running["t"].stop_requested, what="the node tells its run to stop")
     host.starts.set()
     running.join()
     found = store.find_job("t")
@@ -80,7 +80,7 @@ def test_only_a_run_that_has_saved_a_step_leaves_it_clean(store: ProgressStore, 
     epoch = store.begin_attempt("t")
     store.save("t", epoch, Progress(token={}, counters={"steps": 7}))
     run: Any = SimpleNamespace(has_begun=True, outcome=Outcome("stopped"))
-    work = Work(run, feed, steps_before=saved_steps("t", store))
+    work = RunningJob(run, feed, steps_before=saved_steps("t", store))
     store.save("t", epoch, Progress(token={}, counters={"steps": steps}))
-    assert work.ending(store) == Ending("stopped", clean=steps == 8)
-    assert Work(run, feed).ending(store) == Ending("stopped", clean=True), "nobody was left behind"
+    assert work.ending(store) == JobEnding("stopped", clean=steps == 8)
+    assert RunningJob(run, feed).ending(store) == JobEnding("stopped", clean=True), "nobody was left behind"

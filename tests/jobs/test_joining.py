@@ -11,9 +11,9 @@ import pytest
 from cdc_testing.bare_nodes import bare_settings
 
 from cdc_core.errors import ConfigError
-from cdc_core.jobs import former_session
-from cdc_core.jobs.former_session import FormerSession
+from cdc_core.jobs import last_session_file
 from cdc_core.jobs.joining import join
+from cdc_core.jobs.last_session_file import LastSessionFile
 from cdc_core.jobs.lease import Lease
 from cdc_core.store.progress import ProgressStore, store_url
 
@@ -26,17 +26,17 @@ def store(tmp_path: Path) -> Iterator[ProgressStore]:
     store.close()
 
 
-def former(directory: Path) -> FormerSession:
+def former(directory: Path) -> LastSessionFile:
     directory.mkdir(exist_ok=True)
     (directory / "node.lock").touch()
-    return FormerSession(directory / "node.lock")
+    return LastSessionFile(directory / "node.lock")
 
 
 def rest(limit_s: float) -> None:
     threading.Event().wait(limit_s)
 
 
-def joined(store: ProgressStore, directory: Path, kept: FormerSession, **options: str) -> Lease:
+def joined(store: ProgressStore, directory: Path, kept: LastSessionFile, **options: str) -> Lease:
     """Return the session of a node of *directory*, as it calls it, on a host where *kept* is what is there."""
     settings = bare_settings(store.url, directory, **options)
     lease = join(settings, store, kept, rest=rest, leaving=lambda: False)
@@ -52,7 +52,7 @@ def test_a_session_is_of_this_very_lock(tmp_path: Path, monkeypatch: pytest.Monk
     shutil.copytree(tmp_path / "one", tmp_path / "copy")
     assert former(tmp_path / "copy").read() is None
     for boot in ("another start of the system", ""):
-        monkeypatch.setattr(former_session, "_boot", lambda boot=boot: boot)
+        monkeypatch.setattr(last_session_file, "_boot", lambda boot=boot: boot)
         assert former(tmp_path / "one").read() is None
         former(tmp_path / "two").write("s2")
         assert former(tmp_path / "two").read() == ("s2" if boot else None)

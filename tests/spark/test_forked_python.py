@@ -17,7 +17,7 @@ import pytest
 from cdc_testing.engine import eventually
 
 from cdc_core.spark.forked_python import ForkedPython
-from cdc_core.spark.python_server import too_late
+from cdc_core.spark.python_forkserver import too_late
 
 SHOWN = """
 import json, os, sys

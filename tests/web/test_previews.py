@@ -20,7 +20,7 @@ from cdc_testing.rest_rig import ENVIRON, Rest, config, rest_plugins, serving_re
 from cdc_testing.runs import eventually
 from cdc_testing.scripted import Script
 
-from cdc_core.jobs.child_lines import line
+from cdc_core.jobs.ipc import line
 from cdc_core.masking import uri_secrets
 from cdc_core.plugins.host import PluginHost
 from cdc_core.web.deployment import Deployment

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.supervisor import Outcome
-from cdc_core.jobs.child_lines import line, outcome_values
+from cdc_core.jobs.ipc import line, outcome_values
 from cdc_core.jobs.process_session import kill_session
 from cdc_core.masking import MaskingFilter
 from cdc_core.watching.preview import preview

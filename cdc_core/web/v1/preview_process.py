@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import TerminalError
-from cdc_core.jobs.child_lines import Lines, line, outcome_of
+from cdc_core.jobs.ipc import Lines, line, outcome_of
 from cdc_core.jobs.process_session import kill_session
 from cdc_core.watching.preview import Previewed
 

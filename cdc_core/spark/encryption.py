@@ -9,7 +9,7 @@ from secrets import token_hex
 
 from cdc_core.errors import ConfigError
 
-__all__ = ["require_encryption", "warn_of_open_masters", "wire_settings"]
+__all__ = ["encryption_settings", "require_encryption", "warn_of_open_masters"]
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ _REST_PORT = 6066
 _REST_WAIT_S = 1.0
 
 
-def wire_settings(spark: Mapping[str, str]) -> dict[str, str]:
+def encryption_settings(spark: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that admit only processes of the application, for the master and other settings in *spark*.
 
     They encrypt its traffic too. On this host the secret is one of this application alone: every user can connect to

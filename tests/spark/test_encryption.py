@@ -10,9 +10,9 @@ import pytest
 
 from cdc_core.errors import ConfigError
 from cdc_core.masking import is_secret_name
-from cdc_core.spark import wire
+from cdc_core.spark import encryption
+from cdc_core.spark.encryption import encryption_settings, require_encryption, warn_of_open_masters
 from cdc_core.spark.runner import Runner
-from cdc_core.spark.wire import require_encryption, warn_of_open_masters, wire_settings
 
 ENCRYPTED = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 
@@ -30,14 +30,14 @@ ENCRYPTED = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true
 )
 def test_traffic_is_encrypted_where_there_is_a_secret(spark: Mapping[str, str], settings: Mapping[str, str]) -> None:
     require_encryption(spark)
-    assert wire_settings(spark) == settings
+    assert encryption_settings(spark) == settings
 
 
 @pytest.mark.parametrize("spark", [{}, {"master": "local[2]"}, {"master": "local-cluster[2,1,1024]"}])
 def test_an_application_on_one_host_has_a_secret_of_its_own_that_no_command_line_shows(
     spark: Mapping[str, str],
 ) -> None:
-    first, second = (wire_settings(spark).items() - ENCRYPTED.items() for _ in range(2))
+    first, second = (encryption_settings(spark).items() - ENCRYPTED.items() for _ in range(2))
     [(name, secret)], [(_, other)] = first, second
     assert (name, is_secret_name(name), len(secret)) == ("spark.authenticate.secret", True, 64)
     assert secret != other
@@ -69,7 +69,7 @@ def rest(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             thread.start()
             stack.callback(thread.join)
             stack.callback(server.shutdown)
-        monkeypatch.setattr(wire, "_REST_PORT", port)
+        monkeypatch.setattr(encryption, "_REST_PORT", port)
         yield
 
 

@@ -12,7 +12,7 @@ from cdc_testing.stored import DEFINITION
 
 from cdc_core import Frontier, Span, Timestamp
 from cdc_core.errors import ConfigError
-from cdc_core.jobs.gc_protection import LOOK_S, WARN_AFTER_S, WARN_EVERY_S, GcProtection, expires_after
+from cdc_core.jobs.retention_limit import POLL_INTERVAL_S, WARN_AFTER_S, WARN_EVERY_S, RetentionLimit, expires_after
 from cdc_core.locality import Locality
 from cdc_core.store.job_tables import JOBS
 from cdc_core.store.job_values import NodeRecord
@@ -54,23 +54,23 @@ def test_a_job_that_holds_back_more_than_it_may_is_cancelled(
     create(store, marked_at=now - 3 * HOUR_S - 1, GC_PROTECT_EXPIRES_AFTER="2h")
     if paused:
         store.pause_job("orders", "maintenance")
-    assert GcProtection(store).tick(now) == ["orders"]
+    assert RetentionLimit(store).enforce(now) == ["orders"]
     reason = "it held back history at its source for 3 h 0 min, longer than gc_protect_expires_after = 2h"
     assert state(store) == ("cancel-requested", reason)
     assert f"job 'orders' is cancelled: {reason}" in caplog.text
-    assert GcProtection(store).tick(now) == [], "it is being cancelled already"
+    assert RetentionLimit(store).enforce(now) == [], "it is being cancelled already"
 
 
 def test_the_age_before_the_first_mark_is_that_of_the_job(store: ProgressStore) -> None:
     now = create(store, gc_protect_expires_after="2h")
-    assert GcProtection(store).tick(now + 1.9 * HOUR_S) == []
-    assert GcProtection(store).tick(now + 2.1 * HOUR_S) == ["orders"]
+    assert RetentionLimit(store).enforce(now + 1.9 * HOUR_S) == []
+    assert RetentionLimit(store).enforce(now + 2.1 * HOUR_S) == ["orders"]
 
 
 def test_a_fresh_mark_keeps_an_old_job(store: ProgressStore) -> None:
     now = store.clock() + 100 * HOUR_S
     create(store, marked_at=now - HOUR_S, gc_protect_expires_after="2h")
-    assert GcProtection(store).tick(now) == []
+    assert RetentionLimit(store).enforce(now) == []
 
 
 def claimed(store: ProgressStore) -> None:
@@ -81,9 +81,9 @@ def test_by_default_a_job_that_rests_may_hold_back_four_days_from_then_on(store:
     now = store.clock()
     create(store, marked_at=now - 500 * HOUR_S)
     store.await_match("orders", reason="no node")
-    assert GcProtection(store).tick(now) == [], "it was far behind before, and rests only now"
-    assert GcProtection(store).tick(now + 95 * HOUR_S) == []
-    assert GcProtection(store).tick(now + 97 * HOUR_S) == ["orders"]
+    assert RetentionLimit(store).enforce(now) == [], "it was far behind before, and rests only now"
+    assert RetentionLimit(store).enforce(now + 95 * HOUR_S) == []
+    assert RetentionLimit(store).enforce(now + 97 * HOUR_S) == ["orders"]
     (event,) = store.events(kinds=["history_expired"])
     assert (event.changefeed, event.message) == ("orders", state(store)[1])
 
@@ -94,7 +94,7 @@ def test_what_is_resumed_at_that_moment_is_not_cancelled(store: ProgressStore, m
     seen = store.overview()
     store.resume_job("orders")
     monkeypatch.setattr(store, "overview", lambda: seen)
-    assert GcProtection(store).tick(now + 97 * HOUR_S) == []
+    assert RetentionLimit(store).enforce(now + 97 * HOUR_S) == []
     assert state(store)[0] == "running"
 
 
@@ -106,8 +106,8 @@ def test_a_job_that_rests_for_an_error_may_hold_back_four_days(
     one = store.join(NODE, lease_s=1_000 * HOUR_S)
     assert store.adopt("orders", one) is not None
     assert store.settle("orders", one, ended, "no") == ended
-    assert GcProtection(store).tick(now + 95 * HOUR_S) == []
-    assert GcProtection(store).tick(now + 97 * HOUR_S) == ["orders"]
+    assert RetentionLimit(store).enforce(now + 95 * HOUR_S) == []
+    assert RetentionLimit(store).enforce(now + 97 * HOUR_S) == ["orders"]
 
 
 @pytest.mark.parametrize("claims", [True, False])
@@ -115,13 +115,13 @@ def test_a_running_job_has_no_limit_by_default(store: ProgressStore, claims: boo
     now = create(store)
     if claims:
         claimed(store)
-    assert GcProtection(store).tick(now + 1_000 * HOUR_S) == []
+    assert RetentionLimit(store).enforce(now + 1_000 * HOUR_S) == []
 
 
 def test_without_a_limit_nothing_is_cancelled(store: ProgressStore) -> None:
     now = create(store, gc_protect_expires_after="0s")
     store.pause_job("orders", "maintenance")
-    assert GcProtection(store).tick(now + 1_000 * HOUR_S) == []
+    assert RetentionLimit(store).enforce(now + 1_000 * HOUR_S) == []
 
 
 def test_a_warning_comes_once_an_hour_and_says_when_the_job_is_cancelled(
@@ -130,14 +130,14 @@ def test_a_warning_comes_once_an_hour_and_says_when_the_job_is_cancelled(
     caplog.set_level(logging.WARNING)
     now = store.clock()
     create(store, marked_at=now - 30, gc_protect_expires_after="4d")  # no age is a whole number of minutes
-    protection = GcProtection(store)
+    limit = RetentionLimit(store)
     for later_s, warnings in (
         (WARN_AFTER_S - 31, 0),
-        (WARN_AFTER_S + LOOK_S, 1),
-        (WARN_AFTER_S + 2 * LOOK_S, 1),
-        (WARN_AFTER_S + 3 * LOOK_S + WARN_EVERY_S, 2),
+        (WARN_AFTER_S + POLL_INTERVAL_S, 1),
+        (WARN_AFTER_S + 2 * POLL_INTERVAL_S, 1),
+        (WARN_AFTER_S + 3 * POLL_INTERVAL_S + WARN_EVERY_S, 2),
     ):
-        assert protection.tick(now + later_s) == []
+        assert limit.enforce(now + later_s) == []
         assert len(caplog.records) == warnings
     assert caplog.messages[0].startswith("job 'orders' has held back history at its source for 24 h 1 min: ")
     assert caplog.messages[0].endswith("otherwise it is cancelled in 71 h 58 min")
@@ -146,19 +146,19 @@ def test_a_warning_comes_once_an_hour_and_says_when_the_job_is_cancelled(
 
 def test_a_short_limit_is_announced_at_its_half(store: ProgressStore, caplog: pytest.LogCaptureFixture) -> None:
     now = create(store, gc_protect_expires_after="2h")
-    assert GcProtection(store).tick(now + 1.1 * HOUR_S) == []
+    assert RetentionLimit(store).enforce(now + 1.1 * HOUR_S) == []
     assert "otherwise it is cancelled in 53 min" in caplog.text
 
 
 def test_the_store_is_read_at_most_once_a_minute(store: ProgressStore) -> None:
     now = create(store)
-    protection = GcProtection(store)
-    protection.tick(now)
+    limit = RetentionLimit(store)
+    limit.enforce(now)
     statements: list[str] = []
     sa.event.listen(store._opened(), "before_cursor_execute", lambda *args: statements.append(args[2]))
-    protection.tick(now + LOOK_S - 1)
+    limit.enforce(now + POLL_INTERVAL_S - 1)
     assert statements == []
-    protection.tick(now + LOOK_S)
+    limit.enforce(now + POLL_INTERVAL_S)
     assert statements
 
 
@@ -166,7 +166,7 @@ def test_an_option_that_this_node_cannot_read_cancels_nothing(
     store: ProgressStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = create(store, gc_protect_expires_after="${LONGEST}")
-    assert GcProtection(store).tick(now + 100 * HOUR_S) == []
+    assert RetentionLimit(store).enforce(now + 100 * HOUR_S) == []
     assert "needs the environment variable 'LONGEST', which is not set" in caplog.text
     assert state(store)[0] == "running"
 

@@ -9,7 +9,7 @@ import pytest
 
 from cdc_core.engine.supervisor import Outcome
 from cdc_core.errors import ConfigError, RetryableSinkError
-from cdc_core.jobs.child_lines import Lines, line, outcome_of, outcome_values, status_of, status_values
+from cdc_core.jobs.ipc import Lines, line, outcome_of, outcome_values, status_of, status_values
 from cdc_core.scan_progress import ScanProgress
 from cdc_core.telemetry.retrying import Retrying
 from cdc_core.telemetry.status import Status

@@ -13,12 +13,12 @@ from pyspark.sql import SparkSession
 from cdc_core.options import counted
 from cdc_core.spark.placement_settings import RESOURCE_PREFIX
 
-__all__ = ["asked", "offered"]
+__all__ = ["offered", "requested"]
 
 _RESOURCE = re.compile(r"spark\.executor\.resource\.(.+)\.amount")
 
 
-def asked(session: SparkSession) -> str:
+def requested(session: SparkSession) -> str:
     """Return what each executor of the application needs, such as `1 core, 1g of memory`."""
     conf = session.sparkContext.getConf()
     cores = conf.get("spark.executor.cores")

@@ -17,9 +17,9 @@ from cdc_core.store.progress import ProgressStore
 from cdc_core.store.reports import protected_since
 from cdc_core.telemetry.status import behind_text
 
-__all__ = ["LOOK_S", "WARN_AFTER_S", "WARN_EVERY_S", "GcProtection", "expires_after"]
+__all__ = ["POLL_INTERVAL_S", "WARN_AFTER_S", "WARN_EVERY_S", "RetentionLimit", "expires_after"]
 
-LOOK_S = 60.0
+POLL_INTERVAL_S = 60.0
 """How often the store is read."""
 WARN_AFTER_S = 86_400.0
 WARN_EVERY_S = 3_600.0
@@ -31,51 +31,51 @@ _REMEDY = "the source cannot collect it; see `cdc show`, and resume or cancel th
 log = logging.getLogger(__name__)
 
 
-class GcProtection:
+class RetentionLimit:
     """What a node does about jobs that hold back much. Every node does it, whoever runs the job."""
 
     def __init__(self, store: ProgressStore) -> None:
         self._store = store
-        self._look_at = 0.0
+        self._poll_at = 0.0
         self._warned: dict[str, float] = {}
 
-    def tick(self, now: float) -> list[str]:
+    def enforce(self, now: float) -> list[str]:
         """Cancel the jobs that have held back history for longer than they may, and return their names.
 
         Logs a warning about each job that has done so for 24 hours, or for half as long as it may, once an hour. Called
         at each poll with the database's clock; reads the store at most once a minute. Raises: RetryableError as the
         store does.
         """
-        if now < self._look_at:
+        if now < self._poll_at:
             return []
-        self._look_at = now + LOOK_S
+        self._poll_at = now + POLL_INTERVAL_S
         known = {changefeed.name: changefeed for changefeed in self._store.list()}
         cancelled = []
         for job in self._store.overview().jobs:
             since = protected_since(job, known[job.name]) if job.name in known else None
             if since is None or "cancel-requested" not in FOLLOWING[job.state]:
                 continue
-            age_s, most_s = now - since, float("inf")
+            age_s, max_s = now - since, float("inf")
             try:
-                given, most_s = expires_after(job, known[job.name].definition)
-                if not given and age_s > most_s:
+                given, max_s = expires_after(job, known[job.name].definition)
+                if not given and age_s > max_s:
                     age_s = min(age_s, now - self._rests_since(job))
             except ConfigError as error:
                 self._warn(job.name, now, f"cannot be cancelled by {_OPTION}", str(error))
-            if age_s > most_s:
-                cancelled += self._cancel(job, age_s, most_s)
-            elif age_s >= min(WARN_AFTER_S, most_s / 2):
-                end = "" if most_s == float("inf") else f"; otherwise it is cancelled in {behind_text(most_s - age_s)}"
+            if age_s > max_s:
+                cancelled += self._cancel(job, age_s, max_s)
+            elif age_s >= min(WARN_AFTER_S, max_s / 2):
+                end = "" if max_s == float("inf") else f"; otherwise it is cancelled in {behind_text(max_s - age_s)}"
                 what = f"has held back history at its source for {behind_text(age_s)}"
                 self._warn(job.name, now, what, _REMEDY + end)
         return cancelled
 
-    def _cancel(self, job: JobRecord, age_s: float, most_s: float) -> list[str]:
+    def _cancel(self, job: JobRecord, age_s: float, max_s: float) -> list[str]:
         """Cancel the job, and return its name if this node did."""
         name = job.name
         reason = (
             f"it held back history at its source for {behind_text(age_s)}, longer than"
-            f" {_OPTION} = {format_duration(most_s)}"
+            f" {_OPTION} = {format_duration(max_s)}"
         )
         try:
             self._store.cancel_job(name, reason, only={job.state})

@@ -15,22 +15,22 @@ from typing import Any
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.supervisor import Outcome
 from cdc_core.errors import RetryableError
-from cdc_core.jobs.child_lines import LOOK_S, Lines, lease_clock, line, outcome_of, status_of
+from cdc_core.jobs.ipc import POLL_INTERVAL_S, Lines, lease_clock, line, outcome_of, status_of
 from cdc_core.jobs.process_session import kill_session
 from cdc_core.spark.log_file import open_log
 from cdc_core.telemetry.status import Status
 
-__all__ = ["ChildLostError", "ChildRun"]
+__all__ = ["SubprocessLostError", "SubprocessRun"]
 
 _READ_BYTES = 65536
 _ABANDON_LIMIT_S = 60.0
 
 
-class ChildLostError(RetryableError):
+class SubprocessLostError(RetryableError):
     """The process of a changefeed ended before its run did. What it has saved is saved; another run continues."""
 
 
-class ChildRun:
+class SubprocessRun:
     """Runs one changefeed in a child process with a Spark session of its own. Used as a `Supervisor`, from any thread.
 
     The child may run until the moment *until* on the clock of `lease_clock`, and for longer after `extend`. If it does
@@ -109,7 +109,7 @@ class ChildRun:
     def outcome(self) -> Outcome | None:
         """How the run ended, None before: then no process of it is alive on this host.
 
-        If the process ended without saying, the outcome is "failed" with a ChildLostError.
+        If the process ended without saying, the outcome is "failed" with a SubprocessLostError.
         """
         return self._outcome
 
@@ -150,7 +150,7 @@ class ChildRun:
             if self._reason:
                 return
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "cdc_core.jobs.child_main"],
+                [sys.executable, "-P", "-m", "cdc_core.jobs.subprocess_main"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -176,7 +176,7 @@ class ChildRun:
                     late = self._abandon_until < self._until
                     self._kill("did not abandon its step in time" if late else "had no lease of its node any more")
                     return None
-                ready = {key.fd for key, _ in selector.select(min(left_s, LOOK_S))}
+                ready = {key.fd for key, _ in selector.select(min(left_s, POLL_INTERVAL_S))}
                 if self._woken in ready:
                     os.read(self._woken, _READ_BYTES)
                     if process.stdin not in selector.get_map():
@@ -231,9 +231,9 @@ class ChildRun:
                     pipe.close()
             return process.wait()
 
-    def _lost(self, status: int | None) -> ChildLostError:
+    def _lost(self, status: int | None) -> SubprocessLostError:
         process = "" if self._process is None else f" (process {self._process.pid})"
         reason = self._reason or f"ended with status {status} before its run did"
-        return ChildLostError(
+        return SubprocessLostError(
             f"changefeed '{self.feed.name}': its process{process} {reason}; see {self._log_path} for more", outage=False
         )

@@ -19,8 +19,8 @@ from cdc_testing.scripted import Script
 
 from cdc_core.engine.supervisor import Outcome
 from cdc_core.errors import ConfigError
-from cdc_core.jobs.child import ChildLostError, ChildRun
-from cdc_core.jobs.child_lines import lease_clock, line
+from cdc_core.jobs.ipc import lease_clock, line
+from cdc_core.jobs.subprocess_run import SubprocessLostError, SubprocessRun
 from cdc_core.store.progress import ProgressStore, store_url
 
 OWN_SPARK = {"master": "local[2,2]"}
@@ -31,9 +31,9 @@ LONG_S = 600.0
 pytestmark = pytest.mark.usefixtures("workers_find_the_tests")
 
 
-def child(directory: Path, *, lease_s: float = LONG_S, run: Any = None, **feed: Any) -> ChildRun:
+def child(directory: Path, *, lease_s: float = LONG_S, run: Any = None, **feed: Any) -> SubprocessRun:
     """Return a run that is still to be started."""
-    return ChildRun(
+    return SubprocessRun(
         counter_feed(directory, **feed),
         store=store_url(directory),
         state_dir=directory,
@@ -52,7 +52,7 @@ def saved(directory: Path) -> int:
 
 
 def children() -> list[psutil.Process]:
-    return [each for each in psutil.Process().children() if "cdc_core.jobs.child_main" in command(each)]
+    return [each for each in psutil.Process().children() if "cdc_core.jobs.subprocess_main" in command(each)]
 
 
 def the_child() -> psutil.Process:
@@ -67,7 +67,7 @@ def lives(process: psutil.Process) -> bool:
         return False
 
 
-def in_the_middle_of_a_step(directory: Path, run: ChildRun | None = None) -> None:
+def in_the_middle_of_a_step(directory: Path, run: SubprocessRun | None = None) -> None:
     """Return when a task holds rows that it has not emitted, two steps after the first."""
 
     def met(condition: bool) -> bool:
@@ -80,7 +80,7 @@ def in_the_middle_of_a_step(directory: Path, run: ChildRun | None = None) -> Non
     eventually(lambda: met(script.pending("hold-emit.held")), what="a step in the middle")
 
 
-def ended(run: ChildRun) -> Outcome:
+def ended(run: SubprocessRun) -> Outcome:
     outcome = run.wait(300.0)
     assert outcome is not None, f"it goes on: {run.status}"
     return outcome
@@ -127,7 +127,7 @@ def test_a_killed_child_takes_its_processes_along(tmp_path: Path) -> None:
     process.kill()
     outcome = ended(run)
     assert outcome.kind == "failed"
-    assert isinstance(outcome.error, ChildLostError)
+    assert isinstance(outcome.error, SubprocessLostError)
     assert f"(process {process.pid}) ended with status -9" in str(outcome.error)
     assert not [each for each in family if lives(each)]
     run.kill()
@@ -162,7 +162,7 @@ def test_a_child_that_does_not_hear_of_its_lease_is_killed(tmp_path: Path) -> No
     process = the_child()
     process.suspend()
     outcome = ended(run)
-    assert isinstance(outcome.error, ChildLostError)
+    assert isinstance(outcome.error, SubprocessLostError)
     assert "had no lease of its node any more" in str(outcome.error)
     assert not lives(process)
 
@@ -199,7 +199,7 @@ def test_a_process_that_cannot_be_started_is_an_outcome(tmp_path: Path, monkeypa
     assert run.wait() is None
     run.start()
     error = ended(run).error
-    assert isinstance(error, ChildLostError)
+    assert isinstance(error, SubprocessLostError)
     assert "could not be started" in str(error)
 
 
@@ -209,7 +209,7 @@ def test_a_child_ends_by_itself(why: str, tmp_path: Path) -> None:
     job = {"feed": feed, "store": store_url(tmp_path), "state_dir": str(tmp_path), "level": 20, "run": {}}
     until = lease_clock() + (2.0 if why == "its lease is over" else LONG_S)
     process = subprocess.Popen(
-        [sys.executable, "-m", "cdc_core.jobs.child_main"],
+        [sys.executable, "-m", "cdc_core.jobs.subprocess_main"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         start_new_session=True,

@@ -23,11 +23,20 @@ from cdc_core.telemetry.retrying import Retrying
 from cdc_core.telemetry.status import Status
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["LOOK_S", "Lines", "lease_clock", "line", "outcome_of", "outcome_values", "status_of", "status_values"]
+__all__ = [
+    "POLL_INTERVAL_S",
+    "Lines",
+    "lease_clock",
+    "line",
+    "outcome_of",
+    "outcome_values",
+    "status_of",
+    "status_values",
+]
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
-LOOK_S = 0.5
+POLL_INTERVAL_S = 0.5
 """How often both sides look whether the lease is over. A longer wait would not count the time that a host sleeps."""
 
 

@@ -1,4 +1,4 @@
-"""One changefeed in a process of its own: `python -m cdc_core.jobs.child_main`, which `ChildRun` starts.
+"""One changefeed in a process of its own: `python -m cdc_core.jobs.subprocess_main`, which `SubprocessRun` starts.
 
 It lives no longer than its lease, and no longer than the process that started it.
 """
@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.supervisor import Outcome, Supervisor
-from cdc_core.jobs.child_lines import LOOK_S, Lines, lease_clock, line, outcome_values, status_values
+from cdc_core.jobs.ipc import POLL_INTERVAL_S, Lines, lease_clock, line, outcome_values, status_values
 from cdc_core.jobs.process_session import kill_session
 from cdc_core.masking import MaskingFilter, secret_forms, uri_secrets
 from cdc_core.store.progress import ProgressStore
@@ -67,7 +67,7 @@ class _Node:
             left_s = self._until - lease_clock()
             if left_s <= 0:
                 self._die()
-            if waiting.poll(min(left_s, LOOK_S) * 1000):
+            if waiting.poll(min(left_s, POLL_INTERVAL_S) * 1000):
                 piece = os.read(self._orders, _READ_BYTES)
                 if not piece:
                     self._die()
@@ -145,7 +145,7 @@ def _run(node: _Node, feed: ResolvedChangefeed) -> Outcome:
     supervisor.start()
     said, due = None, float("-inf")
     while True:
-        outcome = supervisor.wait(LOOK_S)
+        outcome = supervisor.wait(POLL_INTERVAL_S)
         if node.stop.is_set():
             supervisor.stop()
         if node.abandon.is_set():

@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FormerSession"]
+__all__ = ["LastSessionFile"]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-class FormerSession:
+class LastSessionFile:
     """Keeps the node's session beside *lock*, a file that this process has locked.
 
     That lock says that whoever held it before has ended, but only on this host since it was started, and only of this

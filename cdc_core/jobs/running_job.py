@@ -9,18 +9,18 @@ from cdc_core.engine.error_text import one_line
 from cdc_core.engine.saved_progress import saved_steps
 from cdc_core.engine.supervisor import Supervisor
 from cdc_core.errors import FencedError, RetryableError
-from cdc_core.jobs.child import ChildRun
 from cdc_core.jobs.reverting import Reverting
+from cdc_core.jobs.subprocess_run import SubprocessRun
 from cdc_core.masking import mask
 from cdc_core.remedies import fitting
 from cdc_core.store.job_values import Ended, NodeRecord
 from cdc_core.store.progress import ProgressStore
 
-__all__ = ["Ending", "Work"]
+__all__ = ["JobEnding", "RunningJob"]
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class JobEnding:
     """How the work on a job has ended and why. `clean`: nothing of it is alive any more."""
 
     ended: Ended
@@ -29,12 +29,12 @@ class Ending:
 
 
 @dataclass(slots=True)
-class Work:
+class RunningJob:
     """The work on one job, in threads or a process of its own."""
 
-    run: Supervisor | ChildRun | Reverting
+    run: Supervisor | SubprocessRun | Reverting
     feed: ResolvedChangefeed | None = None
-    told: bool = False
+    stop_requested: bool = False
     """Whether it was told to stop."""
     moves_to: NodeRecord | None = None
     """The node that is to have the job when it has stopped."""
@@ -47,26 +47,26 @@ class Work:
     @property
     def is_movable(self) -> bool:
         """Whether it is a run that is well on its way, and was not told to stop."""
-        return not isinstance(self.run, Reverting) and not self.told and self.run.has_begun
+        return not isinstance(self.run, Reverting) and not self.stop_requested and self.run.has_begun
 
-    def ending(self, store: ProgressStore) -> Ending | None:
+    def ending(self, store: ProgressStore) -> JobEnding | None:
         """Return how it has ended, None while it goes on. Raises: RetryableError from the store."""
         found = self._ending()
         if found is None or self.feed is None or self.steps_before is None:
             return found
         return found if saved_steps(self.feed.name, store) > self.steps_before else replace(found, clean=False)
 
-    def _ending(self) -> Ending | None:
+    def _ending(self) -> JobEnding | None:
         if isinstance(self.run, Reverting):
-            return None if self.run.ended is None else Ending(self.run.ended, self.run.reason)
+            return None if self.run.ended is None else JobEnding(self.run.ended, self.run.reason)
         outcome = self.run.outcome
         if outcome is None or self.feed is None:
             return None
         if outcome.error is None:
-            return Ending("succeeded" if outcome.kind == "complete" else "stopped", clean=outcome.kind == "stopped")
+            return JobEnding("succeeded" if outcome.kind == "complete" else "stopped", clean=outcome.kind == "stopped")
         text = mask(fitting(one_line(outcome.error), self.feed.name, job=True), self.feed.secrets())
         if isinstance(outcome.error, FencedError | RetryableError):
-            return Ending("stopped", text, clean=False)
+            return JobEnding("stopped", text, clean=False)
         if self.feed.options.on_error == "pause":
-            return Ending("paused", f"job failed ({text}) but is being paused because of on_error=pause")
-        return Ending("failed", text)
+            return JobEnding("paused", f"job failed ({text}) but is being paused because of on_error=pause")
+        return JobEnding("failed", text)
