@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cdc_core.errors import RetryableError
+from cdc_core.store.moments import MINUTE_S
 from cdc_core.store.progress import ProgressStore
 from cdc_core.telemetry.status import Status
 
@@ -21,13 +22,17 @@ _LEAST_S = 1.0
 
 
 class StatusRecord:
-    """Keeps the status of changefeed *name* in *store*: one small row, written at most once a second."""
+    """Keeps the status of changefeed *name* in *store*: one small row, written at most once a second.
+
+    The first one of each minute keeps a moment as well.
+    """
 
     def __init__(self, name: str, store: ProgressStore) -> None:
         self._name = name
         self._store = store
         self._kept: tuple[int, dict[str, Any]] | None = None
         self._at = float("-inf")
+        self._minute = 0.0
 
     def keep(self, status: Status, epoch: int, *, now: bool = False) -> None:
         """Write *status* of attempt *epoch* if it is due, or *now*. Raises: FencedError when a newer one began.
@@ -41,9 +46,10 @@ class StatusRecord:
         if (epoch, values) == self._kept and moment - self._at < HEARTBEAT_S and not now:
             return
         self._at = moment
+        minute = time.time() // MINUTE_S
         with suppress(RetryableError):
-            self._store.save_status(self._name, epoch, values)
-            self._kept = epoch, values
+            self._store.save_status(self._name, epoch, values, moment=minute != self._minute)
+            self._kept, self._minute = (epoch, values), minute
 
 
 def _values(status: Status) -> dict[str, Any]:

@@ -5,11 +5,25 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS
-from cdc_core.store.tables import CHANGEFEEDS, CLAIMS, DEAD_LETTERS, GAPS, RESCANS, STATUSES, TOPICS, TRACES, UNRECORDED
+from cdc_core.store.tables import (
+    CHANGEFEEDS,
+    CLAIMS,
+    DEAD_LETTERS,
+    GAPS,
+    MOMENTS,
+    RESCANS,
+    STATUSES,
+    TOPICS,
+    TRACES,
+    UNRECORDED,
+)
 
 __all__ = ["forget"]
 
-_TABLES = (JOBS, CHANGEFEEDS, UNRECORDED, GAPS, DEAD_LETTERS, STATUSES, RESCANS, CLAIMS, TOPICS, TRACES, JOB_EVENTS)
+_TABLES = (
+    *(JOBS, CHANGEFEEDS, UNRECORDED, GAPS, DEAD_LETTERS, STATUSES, MOMENTS, RESCANS, CLAIMS, TOPICS, TRACES),
+    JOB_EVENTS,
+)
 """Jobs first: whoever changes a job locks it before its changefeed."""
 
 

@@ -6,6 +6,7 @@ from cdc_core.store.claims import Claims
 from cdc_core.store.dead_letters import DeadLetters
 from cdc_core.store.events import Events, add_event
 from cdc_core.store.forgetting import forget
+from cdc_core.store.moments import Moments
 from cdc_core.store.nodes import Nodes
 from cdc_core.store.opening import sqlite_file, store_url
 from cdc_core.store.pauses import Pauses
@@ -54,6 +55,7 @@ class ProgressStore(
     Pauses,
     DeadLetters,
     Statuses,
+    Moments,
     Rescans,
     Claims,
     Topics,

@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from cdc_core.store.database import Database
+from cdc_core.store.moments import keep_moment
 from cdc_core.store.tables import STATUSES
 from cdc_core.store.values import SavedStatus, dump, now_text
 
@@ -19,13 +20,18 @@ __all__ = ["Statuses"]
 class Statuses(Database):
     """The status that each changefeed saved last."""
 
-    def save_status(self, name: str, epoch: int, status: Mapping[str, Any]) -> None:
-        """Save *status*, JSON without secrets, in place of the previous one. Raises: FencedError."""
+    def save_status(self, name: str, epoch: int, status: Mapping[str, Any], *, moment: bool = False) -> None:
+        """Save *status*, JSON without secrets, in place of the previous one. Raises: FencedError.
+
+        With *moment* the store keeps what has been counted by now for a day: see `Moments.moments`.
+        """
         with self._fenced(name, epoch) as connection:
             values = {"status": dump({**status, "epoch": epoch}), "written_at": now_text()}
             known = connection.execute(sa.update(STATUSES).where(STATUSES.c.name == name).values(values))
             if not known.rowcount:
                 connection.execute(sa.insert(STATUSES).values(name=name, **values))
+            if moment:
+                keep_moment(connection, name, state=status.get("phase", ""))
 
     def status(self, name: str) -> SavedStatus | None:
         """Return the status that was saved last, None when none was."""

@@ -11,6 +11,7 @@ __all__ = [
     "EVENTS",
     "GAPS",
     "METADATA",
+    "MOMENTS",
     "NUMBER",
     "RESCANS",
     "SCHEMA_VERSION",
@@ -22,7 +23,7 @@ __all__ = [
     "update",
 ]
 
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
 """Version of the tables below: the newest of those in migrations/versions."""
 
 METADATA = sa.MetaData()
@@ -145,6 +146,15 @@ TRACES = sa.Table(
     sqlite_autoincrement=True,
 )
 """Whose changes are followed, how many at most and until when, and what was found of them."""
+
+MOMENTS = sa.Table(
+    "cdc_moments",
+    METADATA,
+    sa.Column("name", sa.String(40), primary_key=True),
+    sa.Column("minute", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("counted", sa.Text, nullable=False),
+)
+"""What each changefeed had counted in the minutes of the last day in which it ran."""
 
 
 def update(name: str) -> sa.Update:

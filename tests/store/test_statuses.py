@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from cdc_testing.stored import DEFINITION
+import sqlalchemy as sa
+from cdc_testing.stored import DEFINITION, progress
 
+from cdc_core.engine import status_record
+from cdc_core.engine.status_record import StatusRecord
 from cdc_core.errors import FencedError
 from cdc_core.store.progress import ProgressStore
+from cdc_core.store.tables import MOMENTS
+from cdc_core.telemetry.status import Status
 
 
 def test_the_status_is_the_one_that_was_saved_last(store: ProgressStore) -> None:
@@ -39,3 +47,43 @@ def test_the_status_of_a_forgotten_changefeed_is_gone(store: ProgressStore) -> N
     store.save_status("orders", store.begin_attempt("orders"), {"state": "running"})
     store.forget("orders")
     assert store.status("orders") is None
+
+
+def test_a_moment_is_kept_with_a_status_once_a_minute_and_for_a_day(store: ProgressStore) -> None:
+    store.register("orders", DEFINITION)
+    epoch, this_minute = store.begin_attempt("orders"), int(time.time() // 60)
+    kept = [{"name": "orders", "minute": this_minute - ago, "counted": "[1,2,3,4,0,5]"} for ago in range(2, 3000)]
+    with store._transaction() as connection:
+        connection.execute(sa.insert(MOMENTS), kept)
+    store.save("orders", epoch, progress())
+    store.save_status("orders", epoch, {"phase": "running"})
+    assert len(store.moments("orders")) <= 1438
+    for _ in range(3):
+        store.save_status("orders", epoch, {"phase": "running"}, moment=True)
+    with store._transaction(reading=True) as connection:
+        rows = connection.execute(sa.select(sa.func.count()).select_from(MOMENTS)).scalar_one()
+    first, *_, last = store.moments("orders")
+    assert 1438 <= rows <= 1440
+    assert (first.rows, first.lag_s, first.latency_counts) == (2, 3, [0, 5])
+    assert last.rows == 10
+    assert last.lag_s is not None
+    assert abs(time.time() - last.at) < 600
+    store.forget("orders")
+    assert store.moments("orders") == []
+
+
+def test_a_run_keeps_a_moment_with_its_first_status_of_each_minute(
+    store: ProgressStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[bool] = []
+
+    def note(*_: Any, moment: bool) -> None:
+        kept.append(moment)
+
+    monkeypatch.setattr(store, "save_status", note)
+    record = StatusRecord("orders", store)
+    for second in (60, 70, 119, 120, 121):
+        clock = SimpleNamespace(time=lambda now=second: now, monotonic=lambda now=second: now)
+        monkeypatch.setattr(status_record, "time", clock)
+        record.keep(Status(changefeed="orders", phase="running"), 1, now=True)
+    assert kept == [True, False, False, True, False]

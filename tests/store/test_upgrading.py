@@ -90,6 +90,21 @@ def test_a_store_is_upgraded_with_all_its_contents(url: str, engine: sa.Engine, 
     store.close()
 
 
+def test_a_store_of_version_13_keeps_moments_from_then_on(url: str, engine: sa.Engine) -> None:
+    before = ProgressStore(url)
+    before.register("orders", DEFINITION)
+    epoch = before.begin_attempt("orders")
+    before.save("orders", epoch, progress())
+    before.close()
+    write(engine, "DROP TABLE cdc_moments;\nUPDATE cdc_store SET version = 13;\n")
+    store = ProgressStore(url)
+    assert store.moments("orders") == []
+    store.save_status("orders", epoch, {"phase": "running"}, moment=True)
+    assert [moment.rows for moment in store.moments("orders")] == [10]
+    assert differences(engine) == []
+    store.close()
+
+
 def test_an_upgraded_changefeed_continues(url: str, engine: sa.Engine) -> None:
     write(engine, (WRITTEN / "v3.sql").read_text())
     store = ProgressStore(url)

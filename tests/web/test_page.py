@@ -5,17 +5,20 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from cdc_testing.browsing import Answer, Browser
 from cdc_testing.page_rig import HOSTILE, Shown, deployment, served
 from cdc_testing.stored import DEFINITION, progress
 
 from cdc_core import Timestamp
 from cdc_core.store.progress import DeadLetter, ProgressStore, store_url
+from cdc_core.store.tables import MOMENTS
 from cdc_core.web.access.callers import token_hash
 
 
@@ -344,6 +347,25 @@ def test_charts_have_the_points_of_everybody_who_looked(browser: Browser) -> Non
     columns = json.loads(browser.get("/ui/changefeeds/orders/points").body)
     assert [len(column) for column in columns] == [len(columns[0])] * 7
     assert len(columns[0]) >= 1
+
+
+def test_charts_have_a_day_of_minutes_in_which_nobody_looked_and_gaps_where_it_did_not_run(
+    browser: Browser, store: ProgressStore
+) -> None:
+    now = int(time.time())
+    kept = [(7200, 100), (7140, 700), (240, 5000), (180, 5600), (120, 6200)]
+    with store._transaction() as connection:
+        for ago, rows in kept:
+            counted = json.dumps([now - ago, rows, 2.5, 7.0, rows])
+            connection.execute(sa.insert(MOMENTS).values(name="orders", minute=(now - ago) // 60, counted=counted))
+    browser.get("/ui")
+    at, lags, rates, half, *_, retained = json.loads(browser.get("/ui/changefeeds/orders/points").body)
+    assert [now - each for each in at[:6]] == [7200, 7140, 3690, 240, 180, 120]
+    assert lags[:6] == [2.5, 2.5, None, 2.5, 2.5, 2.5]
+    assert rates[:6] == [None, 10, None, None, 10, 10]
+    assert [each is None for each in half[:6]] == [True, False, True, True, False, False]
+    assert retained[:6] == [7, 7, None, 7, 7, 7]
+    assert at[-1] >= now
 
 
 def test_whoever_has_not_signed_in_is_asked_to(guarded: Browser) -> None:

@@ -1,16 +1,18 @@
-"""The latest measurements of each changefeed, kept in memory while somebody watches."""
+"""What the charts show: seconds while somebody watches, kept in memory, and a day of minutes, kept in the store."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
+from cdc_core.store.moments import MINUTE_S, Moment
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.reports import Report, reports
-from cdc_core.web.page.measurements import Measurement, Moment, measure, moment_of
+from cdc_core.web.page.measurements import Measurement, measure, moment_of
 
 __all__ = ["History", "Snapshot"]
 
@@ -20,6 +22,8 @@ _CHANGEFEEDS = 500
 """Of more changefeeds than these, the others have no charts: the memory that is used has a limit."""
 _WINDOW_S = 10.0
 """Rates and latencies are of about so much time: progress is saved only once a step."""
+_GAP_S, _LONG_GAP_S = 10.0, 2.5 * MINUTE_S
+"""Between points further apart nothing was measured: of those in memory, and next to one of the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +59,23 @@ class History:
             return self._snapshot
 
     def points(self, name: str) -> list[Measurement]:
-        """Return the measurements of a changefeed, the oldest first."""
+        """Return the measurements of a changefeed within a day, the oldest first, with `Measurement.none` in gaps.
+
+        Raises: RetryableError from the store.
+        """
         with self._lock:
             kept = self._kept.get(name)
-            return [] if kept is None else list(kept.points)
+            seconds = [] if kept is None else list(kept.points)
+        watched = {point.at // MINUTE_S for point in seconds}
+        minutes = [point for point in _by_minute(self._store.moments(name)) if point.at // MINUTE_S not in watched]
+        points = [(point, _GAP_S) for point in seconds] + [(point, _LONG_GAP_S) for point in minutes]
+        points.sort(key=lambda entry: entry[0].at)
+        found = [point for point, _ in points[:1]]
+        for (before, gap_s), (now, next_gap_s) in pairwise(points):
+            if now.at - before.at > max(gap_s, next_gap_s):
+                found.append(Measurement.none((before.at + now.at) / 2))
+            found.append(now)
+        return found
 
     def _read(self) -> None:
         found = reports(self._store)
@@ -77,6 +94,14 @@ class History:
             kept.points.append(point)
             kept.moments.append(now)
         self._snapshot = Snapshot(reports=found, measured=measured)
+
+
+def _by_minute(moments: Sequence[Moment]) -> Iterator[Measurement]:
+    """Yield the points at *moments*; the first one after a gap has no rate."""
+    before = None
+    for now in moments:
+        yield measure(now, before if before is not None and now.at - before.at <= _LONG_GAP_S else now)
+        before = now
 
 
 def _before(moments: deque[Moment], now: float) -> Moment | None:

@@ -5,26 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cdc_core.store.moments import Moment
 from cdc_core.store.reports import Report
 from cdc_core.telemetry import metrics
 from cdc_core.telemetry.source_gauges import RETAINED
-from cdc_core.telemetry.stages import STAGES
 
-__all__ = ["Measurement", "Moment", "measure", "moment_of", "quantile"]
+__all__ = ["Measurement", "measure", "moment_of", "quantile"]
 
 _PERCENTILES = (0.5, 0.95, 0.99)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
-    """What a changefeed has counted at a moment, in seconds since 1970. `lag_s` and `retained_bytes` are as of then."""
-
-    at: float
-    rows: float
-    stages: Mapping[str, float]
-    latency_counts: Sequence[float]
-    lag_s: float | None
-    retained_bytes: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +28,18 @@ class Measurement:
     shares: Mapping[str, float]
     """The part of the time of tasks at each stage."""
 
+    @classmethod
+    def none(cls, at: float) -> Measurement:
+        """Return a point at which nothing was measured: charts have no line across it."""
+        return cls(
+            at=at,
+            lag_s=None,
+            rows_per_s=None,
+            latencies_s=[None] * len(_PERCENTILES),
+            retained_bytes=None,
+            shares={},
+        )
+
     def to_json(self) -> list[float | None]:
         """Return the point as the charts take it."""
         return [self.at, self.lag_s, self.rows_per_s, *self.latencies_s, self.retained_bytes]
@@ -47,13 +47,9 @@ class Measurement:
 
 def moment_of(report: Report) -> Moment:
     """Return what *report* says, for a later comparison."""
-    tally = report.tally
-    (latency,) = tally.samples(metrics.COMMIT_LATENCY)
-    return Moment(
+    return Moment.of(
+        report.tally,
         at=report.now.timestamp(),
-        rows=tally.value(metrics.ROWS),
-        stages={stage: tally.value(metrics.STAGE_SECONDS, stage) for stage in STAGES},
-        latency_counts=tuple(latency.counts),
         lag_s=report.behind_s,
         retained_bytes=report.gauges.get(RETAINED),
     )
@@ -63,10 +59,9 @@ def measure(now: Moment, before: Moment | None) -> Measurement:
     """Return the point at *now*, with rates and latencies since *before*; without one, since the beginning."""
     elapsed = None if before is None else now.at - before.at
     rows = now.rows - (0.0 if before is None else before.rows)
-    counts = [
-        count - (0.0 if before is None else before.latency_counts[index])
-        for index, count in enumerate(now.latency_counts)
-    ]
+    counts = list(now.latency_counts)
+    if before is not None:
+        counts = [count - earlier for count, earlier in zip(counts, before.latency_counts, strict=False)]
     spent = {
         stage: max(0.0, seconds - (0.0 if before is None else before.stages[stage]))
         for stage, seconds in now.stages.items()

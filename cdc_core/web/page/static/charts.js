@@ -2,13 +2,14 @@
 "use strict";
 (() => {
   const place = document.querySelector("[data-points]");
-  const LAG = 1, RATE = 2, HALF = 3, MOST = 4, NEARLY_ALL = 5, RETAINED = 6, COLUMNS = 7, LONGEST = 900, GAP_S = 10;
+  const LAG = 1, RATE = 2, HALF = 3, MOST = 4, NEARLY_ALL = 5, RETAINED = 6, COLUMNS = 7, LONGEST = 5000, GAP_S = 10;
   const CHARTS = {
     lag: { columns: [LAG], colors: ["--source"], unit: seconds },
     rate: { columns: [RATE], colors: ["--sink"], unit: count },
     latency: { columns: [HALF, MOST, NEARLY_ALL], colors: ["--sink", "--source", "--encode"], unit: seconds },
     retained: { columns: [RETAINED], colors: ["--encode"], unit: bytes },
   };
+  const spans = document.getElementById("spans-of-charts");
   let points = Array.from({ length: COLUMNS }, () => []);
   let charts = [];
 
@@ -31,14 +32,13 @@
 
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-  // Where nothing was measured, there is no line.
-  function dataOf(chart) {
-    const columns = [0, ...chart.columns], data = columns.map(() => []);
-    points[0].forEach((at, index) => {
-      if (at - points[0][index - 1] > GAP_S) data.forEach((values, place) => values.push(place ? null : at - GAP_S / 2));
-      columns.forEach((column, place) => data[place].push(points[column][index]));
-    });
-    return data;
+  const dataOf = (chart) => [0, ...chart.columns].map((column) => points[column]);
+
+  // The time that is chosen, up to the last point; less while there are no older ones.
+  function range(_, first, last) {
+    if (last === null) return [null, null];
+    const from = Math.max(first, last - spans.querySelector(":checked").value);
+    return [Math.min(from, last - 1), last];
   }
 
   function draw() {
@@ -52,7 +52,7 @@
         legend: { show: false },
         cursor: { sync: { key: "charts" }, drag: { x: false, y: false }, points: { size: 6 } },
         tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
-        scales: { y: { range: (_, __, most) => [0, most > 0 ? most * 1.15 : 1] } },
+        scales: { x: { range }, y: { range: (_, __, most) => [0, most > 0 ? most * 1.15 : 1] } },
         axes: [
           { ...axis, size: 28, space: 70, values: [[60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]] },
           { ...axis, size: 58, space: 34, values: (_, ticks) => ticks.map(chart.unit) },
@@ -66,10 +66,13 @@
   function add(point) {
     const last = points[0][points[0].length - 1];
     if (last !== undefined && point[0] <= last) return;
-    point.forEach((value, column) => {
-      points[column].push(value);
-      if (points[column].length > LONGEST) points[column].shift();
-    });
+    // Where nothing was measured, there is no line.
+    const added = point[0] - last > GAP_S ? [point.map((_, column) => (column ? null : point[0] - GAP_S / 2)), point] : [point];
+    points = points.map((values, column) => [...values, ...added.map((each) => each[column])].slice(-LONGEST));
+    refresh();
+  }
+
+  function refresh() {
     for (const { chart, plot } of charts) plot.setData(dataOf(chart));
   }
 
@@ -78,12 +81,18 @@
     for (const { element, plot } of charts) plot.setSize({ width: element.clientWidth - 8, height: 142 });
   });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  place.hidden = false;
-  fetch(place.dataset.points)
-    .then((answer) => (answer.ok ? answer.json() : []))
-    .then((columns) => {
-      if (columns.length === COLUMNS) points = columns;
-      draw();
-    })
-    .catch(() => draw());
+  spans.addEventListener("change", draw);
+  place.hidden = spans.hidden = false;
+
+  // What is older comes from the server, by minutes where nobody looked.
+  const load = () =>
+    fetch(place.dataset.points)
+      .then((answer) => (answer.ok ? answer.json() : []))
+      .then((columns) => {
+        if (columns.length === COLUMNS) points = columns;
+      })
+      .catch(() => {})
+      .then(() => (charts.length ? refresh() : draw()));
+  load();
+  setInterval(() => { if (!document.hidden) load(); }, 60000);
 })();
