@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.attempt_channel import AttemptChannel
 from cdc_core.engine.fencing import EpochCheck, at_work
 from cdc_core.engine.host_requirements import HostRequirements
 from cdc_core.engine.topic_admission import TopicAdmission
@@ -42,7 +43,7 @@ class MaskedError(RuntimeError):
 class AttemptConfig:
     """One attempt of a changefeed. `feed` has the epoch of the attempt and the URL of the progress store.
 
-    `state_dir` belongs to the changefeed (locks), `run_dir` to this attempt (stop flag, Spark's scratch). `plans` has
+    `state_dir` belongs to the changefeed (locks), `run_dir` to this attempt (its channel, Spark's scratch). `plans` has
     those of the query, one for each version of its table; without a query it is empty. With
     `warm_up` the processes only load what they will need.
     """
@@ -115,6 +116,11 @@ class AttemptConfig:
     def key(self) -> tuple[str, int]:
         """Unique to this attempt, in any store: a worker may serve changefeeds of one name one after another."""
         return self.feed.feed_id, self.feed.epoch
+
+    @property
+    def channel(self) -> AttemptChannel:
+        """A new end of the channel between the processes of this attempt."""
+        return AttemptChannel(self.run_dir)
 
     @property
     def tasks_lock(self) -> Path:

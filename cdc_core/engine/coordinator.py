@@ -14,9 +14,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from cdc_core.delivery.bad_rows import too_many
+from cdc_core.engine.attempt_channel import Saved
 from cdc_core.engine.reports import SliceReport, complete_step
 from cdc_core.engine.resolved_marks import ResolvedMarks
-from cdc_core.engine.saved_progress import Saved
 from cdc_core.engine.slow_log import slow_slices
 from cdc_core.engine.traced_changes import TracedChanges
 from cdc_core.errors import ContractError, RetryableError

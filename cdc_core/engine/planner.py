@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cdc_core.delivery.tracing import StepTrace, TraceRequest
+from cdc_core.delivery.tracing import StepTrace
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.plans import Plans
-from cdc_core.engine.requests import RescanFlag, TraceFlag
 from cdc_core.engine.rescans import Rescans
-from cdc_core.engine.saved_progress import SavedFlag
 from cdc_core.engine.time_range import TimeRange
 from cdc_core.errors import ContractError
 from cdc_core.rangefeed import Token
@@ -53,15 +50,14 @@ class Planner:
         self._owner = feed.rangefeed.owner
         self._planner = planner
         self._store = config.open_store(alone=True)
-        self._saved = SavedFlag(config.run_dir)
+        self._channel = config.channel
         self._limit = StepLimit(rows=options.max_step_rows, bytes=options.max_step_bytes)
         self._frequency_s = feed.min_checkpoint_frequency_s
         self._scans_only = options.initial_scan == "only"
         self._within = TimeRange.of(options)
         self._blocks_keys = feed.dead_letter is not None and options.dead_letter_order == "block_key"
         self._plans = Plans(feed, planner, self._store)
-        self._rescans = Rescans(feed.name, feed.epoch, planner, self._store, RescanFlag(config.run_dir))
-        self._traces = TraceFlag(config.run_dir)
+        self._rescans = Rescans(feed.name, feed.epoch, planner, self._store, self._channel.rescans)
         self._repeated: Sequence[Slice] | None = None
         self._begun = False
         self._latest = Timestamp()
@@ -153,12 +149,9 @@ class Planner:
         return self._store.blocked_keys(self._name) if self._blocks_keys else ()
 
     def _trace(self) -> StepTrace | None:
-        """Return what the step that is being planned traces. Costs one look at a file that is not there for nothing."""
-        asked = self._traces.look()
-        if not asked:
-            return None
-        requests = tuple(TraceRequest(**request) for request in json.loads(asked))
-        return StepTrace(requests=requests, planned=time.time())
+        """Return what the step that is being planned traces."""
+        requests = self._channel.traces()
+        return StepTrace(requests=requests, planned=time.time()) if requests else None
 
     def _after(self, start: Offset) -> Timestamp:
         """Return the latest timestamp of the step that ended at *start*, and set when the next one may begin.
@@ -167,7 +160,7 @@ class Planner:
         """
         if self._latest_of != start["step"]:
             before, token = self._resolved, start["token"]
-            shown = None if self._sharded else self._saved.look()
+            shown = None if self._sharded else self._channel.saved()
             if shown is not None and shown.step == start["step"]:
                 self._latest, self._resolved = shown.latest, shown.high_water
             else:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cdc_core.engine.requests import RescanFlag
 from cdc_core.rangefeed import Token
 from cdc_core.step_planner import Rescan, StepPlanner
 from cdc_core.timestamp import Timestamp
@@ -32,15 +32,17 @@ class Rescans:
     """The rescans of one attempt. Lives in the planner's process.
 
     They wait in the store until the step that holds them is saved. A crash before that repeats them, and loses none.
-    The store is asked at the start, and whenever *flag* has changed.
+    The store is asked at the start, and whenever what *asked* returns has changed: see `AttemptChannel.rescans`.
     """
 
-    def __init__(self, name: str, epoch: int, planner: StepPlanner, store: ProgressStore, flag: RescanFlag) -> None:
+    def __init__(
+        self, name: str, epoch: int, planner: StepPlanner, store: ProgressStore, asked: Callable[[], str]
+    ) -> None:
         self._name = name
         self._epoch = epoch
         self._planner = planner
         self._store = store
-        self._flag = flag
+        self._asked = asked
         self._answered: str | None = None
         self._taken: _Taken | None = None
         self._held_by: int | None = None
@@ -64,7 +66,7 @@ class Rescans:
         return start if self._taken is None or step != self._held_by else self._taken.token
 
     def _take(self, start: Token, after: Timestamp) -> _Taken | None:
-        asked, now = self._flag.look(), time.monotonic()
+        asked, now = self._asked(), time.monotonic()
         if asked == self._answered or now < self._look_at:
             return None
         self._look_at = now + _LOOK_S

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Literal
 
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.attempt_channel import AttemptChannel
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.checks import check_and_prepare, end_of_once, source_clock
+from cdc_core.engine.control_requests import ControlRequests
 from cdc_core.engine.dead_letter_log import DeadLetterLog
 from cdc_core.engine.error_text import cause_of, one_line, owner_of
 from cdc_core.engine.fencing import RunLock
@@ -24,17 +26,15 @@ from cdc_core.engine.host_checks import check_executors, required_of_hosts
 from cdc_core.engine.places import compare_places, keep_places
 from cdc_core.engine.planned_queries import PlannedQueries
 from cdc_core.engine.query_host import Query, QueryHost, QueryHostError
-from cdc_core.engine.requests import RescanRequests, TraceRequests
 from cdc_core.engine.resolved_marks import emit_last_resolved_mark
 from cdc_core.engine.retry_policy import FINAL, RetryPolicy
 from cdc_core.engine.run_control import Pausing, RunControl, Stopped
 from cdc_core.engine.run_events import RunEvents
 from cdc_core.engine.run_status import RunStatus, WatchError
-from cdc_core.engine.saved_progress import SavedProgress, delivered
+from cdc_core.engine.saved_progress import AttemptProgress, delivered
 from cdc_core.engine.source_probe import SourceProbe
 from cdc_core.engine.start_position import register, start_token
 from cdc_core.engine.status_sampler import StatusSampler
-from cdc_core.engine.stop_flag import StopFlag
 from cdc_core.engine.takeover import PreviousAttempts
 from cdc_core.errors import (
     CdcError,
@@ -51,7 +51,6 @@ from cdc_core.remedies import fitting
 from cdc_core.schema import TableSchema
 from cdc_core.store.progress import ProgressStore
 from cdc_core.telemetry import metrics
-from cdc_core.telemetry.activity import activity_directory
 from cdc_core.telemetry.status import Status
 from cdc_core.timestamp import Timestamp
 
@@ -306,7 +305,7 @@ class Run:
         run_dir = self._state_dir / f"{self._feed.name}.run" / str(epoch)
         shutil.rmtree(run_dir.parent, ignore_errors=True)
         run_dir.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        activity_directory(run_dir).mkdir(parents=True)
+        AttemptChannel(run_dir).create()
         with ExitStack() as cleanup:
             cleanup.callback(shutil.rmtree, run_dir.parent, ignore_errors=True)
             cleanup.callback(self._status.forget_tasks)
@@ -412,18 +411,19 @@ class Run:
 
     def _supervise(self, config: AttemptConfig, query: Query, rangefeed: Rangefeed) -> Ending:
         """Watch the query until it is to end, and return as `_finish` does. Raises: the error that ended it before."""
+        channel = config.channel
         sampler = StatusSampler(
             self._feed,
-            config.run_dir,
+            channel,
             local=self._host.is_local,
             count_dead_letters=self._dead_letters.look,
             silent_since=self.status.source_silent_since,
             retrying=self.status.retrying,
             start=config.start,
         )
-        saved = SavedProgress(self._feed.name, self._store, config.run_dir)
+        saved = AttemptProgress(self._feed.name, self._store, channel)
         probe = SourceProbe(lambda: source_clock(replace(config.feed, saved=config.start)))
-        asked = [of(self._feed.name, self._store, config.run_dir) for of in (RescanRequests, TraceRequests)]
+        requests = ControlRequests(self._feed.name, self._store, channel)
         self._status.set(phase="running")
         assert self._events is not None
         self._events.started(self._epoch, self.status.high_water)
@@ -432,12 +432,11 @@ class Run:
             if not query.is_active:
                 sampler.repeat_warnings()
                 raise query.failure()
-            progress = saved.look(until=self._until or self._feed.options.end)
+            progress = saved.poll(until=self._until or self._feed.options.end)
             self._say(**sampler.look(progress, rangefeed.scan_progress(progress.token)))
             probe.look(progress.tally.value(metrics.STEPS))
             self._events.saved(progress)
-            for requests in asked:
-                requests.look()
+            requests.poll()
             self._host.maintain(executor_wait_s=self._feed.options.executor_wait)
             reached = self._until is not None and progress.resolved >= self._until
             complete = reached or all_delivered(self._feed, progress)
@@ -453,10 +452,10 @@ class Run:
         If the step is abandoned, emit nothing and say so.
         """
         self._say(phase="stopping", shares={})
-        flag = StopFlag(config.run_dir)
-        flag.request()
+        channel = config.channel
+        channel.request_stop()
         deadline = time.monotonic() + _STOP_LIMIT_S
-        while query.is_active and not flag.acknowledged and not self._control.abandon.is_set():
+        while query.is_active and not channel.stop_acknowledged and not self._control.abandon.is_set():
             if time.monotonic() > deadline:
                 log.warning("changefeed '%s': the running step took too long and was abandoned", self._feed.name)
                 break
@@ -466,7 +465,7 @@ class Run:
             sampler.repeat_warnings()
             raise query.failure()
         query.stop()
-        if not flag.acknowledged:
+        if not channel.stop_acknowledged:
             return "abandoned" if self._control.abandon.is_set() else "given up"
         compare_places(config.feed, self._store, rangefeed.schemas())
         emit_last_resolved_mark(config.feed, self._store)

@@ -2,73 +2,39 @@
 
 from __future__ import annotations
 
-import os
 import time
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cdc_core.engine.attempt_channel import AttemptChannel, Saved
 from cdc_core.telemetry import metrics
 from cdc_core.timestamp import Timestamp
 
 if TYPE_CHECKING:
     from cdc_core.store.progress import Progress, ProgressStore
 
-__all__ = ["Saved", "SavedFlag", "SavedProgress", "delivered", "saved_steps"]
+__all__ = ["AttemptProgress", "delivered", "saved_steps"]
 
 _LOAD_S = 1.0
 """Progress is loaded this often at most, however often it is saved."""
-_SIZE = 128
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """What is known of the progress that was saved with *step*."""
+class AttemptProgress:
+    """The progress of changefeed *name* in *store*, for the driver of an attempt: *channel* says when it is saved."""
 
-    step: int
-    high_water: Timestamp
-    latest: Timestamp
-
-
-class SavedFlag:
-    """A small file in the directory of an attempt: its coordinator tells driver and planner here what it has saved."""
-
-    def __init__(self, run_dir: Path) -> None:
-        self._path = run_dir / "saved"
-
-    def show(self, saved: Saved) -> None:
-        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            os.pwrite(file, f"{saved.step} {saved.high_water} {saved.latest}".encode().ljust(_SIZE), 0)
-        finally:
-            os.close(file)
-
-    def look(self) -> Saved | None:
-        """Return what was shown last, None before the first step."""
-        try:
-            step, high_water, latest = self._path.read_text().split()
-        except (FileNotFoundError, ValueError):
-            return None
-        return Saved(int(step), Timestamp.parse(high_water), Timestamp.parse(latest))
-
-
-class SavedProgress:
-    """The progress of changefeed *name* in *store*, for the driver of the attempt in *run_dir*."""
-
-    def __init__(self, name: str, store: ProgressStore, run_dir: Path) -> None:
+    def __init__(self, name: str, store: ProgressStore, channel: AttemptChannel) -> None:
         self._name = name
         self._store = store
-        self._flag = SavedFlag(run_dir)
+        self._channel = channel
         self._seen: Saved | None = None
         self._progress: Progress | None = None
         self._loaded_at = float("-inf")
 
-    def look(self, *, until: Timestamp | None = None) -> Progress:
+    def poll(self, *, until: Timestamp | None = None) -> Progress:
         """Return the progress, at most a second after it was saved; at once when it has reached *until*.
 
         Raises: RetryableError.
         """
-        told, now = self._flag.look(), time.monotonic()
+        told, now = self._channel.saved(), time.monotonic()
         due = now - self._loaded_at >= _LOAD_S or (until is not None and told is not None and told.high_water >= until)
         if self._progress is None or (told != self._seen and due):
             self._progress = self._store.load(self._name)

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cdc_core.engine.attempt_channel import Activity
 from cdc_core.engine.reports import SliceReport
-from cdc_core.telemetry.activity import Activity
 from cdc_core.telemetry.stages import STAGES
 
 __all__ = ["SlowCalls", "slow_slices"]
@@ -46,7 +46,7 @@ class SlowCalls:
         self._owners = owners
         self._masked = masked
         self._clock = clock
-        self._calls: dict[tuple[str, int], _Call] = {}
+        self._calls: dict[tuple[str, int, int], _Call] = {}
 
     def look(self, tasks: Sequence[Activity]) -> None:
         """Log what is new among *tasks*. Called a few times a second."""
@@ -54,7 +54,7 @@ class SlowCalls:
             return
         now, going_on = self._clock(), set()
         for task in tasks:
-            key = task.role, task.process
+            key = task.role, task.process, task.thread
             call = self._calls.get(key)
             if call is not None and (call.stage != task.stage or now - task.for_s > call.since + self._limit_s):
                 self._end(key, now)
@@ -77,8 +77,8 @@ class SlowCalls:
         for key in self._calls.keys() - going_on:
             self._end(key, now)
 
-    def _end(self, key: tuple[str, int], now: float) -> None:
-        call, (role, process) = self._calls.pop(key), key
+    def _end(self, key: tuple[str, int, int], now: float) -> None:
+        call, (role, process, _) = self._calls.pop(key), key
         log.warning(
             "changefeed '%s': slow: a %s (process %d) goes on after %.1f s of waiting for %s",
             self._name,

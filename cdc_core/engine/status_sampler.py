@@ -5,20 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine.planner_warnings import PlannerWarnings
+from cdc_core.engine.attempt_channel import SLICE, Activity, AttemptChannel
+from cdc_core.engine.attempt_log import AttemptLog
 from cdc_core.engine.slow_log import SlowCalls
-from cdc_core.engine.source_notice import NoticeLog
 from cdc_core.masking import mask
 from cdc_core.options import format_duration
 from cdc_core.rangefeed import Token
 from cdc_core.scan_progress import ScanProgress
 from cdc_core.store.progress import Progress
 from cdc_core.telemetry import metrics
-from cdc_core.telemetry.activity import SLICE, Activities, Activity
 from cdc_core.telemetry.retrying import Retrying
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, STORE
 from cdc_core.telemetry.tally import Tally
@@ -48,15 +46,15 @@ class _Sample:
 class StatusSampler:
     """Observes one attempt, a few times a second, and returns what changes in the status.
 
-    Tasks on the driver's host are visible in *run_dir*; *local* says that there are no others. *count_dead_letters* is
-    called when there are new ones. *silent_since* is since when the source does not answer, by `time.time()`.
-    *retrying* is what had failed when the attempt began, at the token *start*.
+    Tasks on the driver's host are visible through *channel*; *local* says that there are no others.
+    *count_dead_letters* is called when there are new ones. *silent_since* is since when the source does not answer, by
+    `time.time()`. *retrying* is what had failed when the attempt began, at the token *start*.
     """
 
     def __init__(
         self,
         feed: ResolvedChangefeed,
-        run_dir: Path,
+        channel: AttemptChannel,
         *,
         local: bool,
         count_dead_letters: Callable[[], int],
@@ -81,9 +79,8 @@ class StatusSampler:
         every = f" (a step every {format_duration(frequency_s)}: min_checkpoint_frequency)"
         self._window_s = max(_WINDOW_S, 2 * frequency_s)
         self._every = every if frequency_s >= _QUIET_S else ""
-        self._activities = Activities(run_dir)
-        self._notices = NoticeLog(feed, run_dir)
-        self._warnings = PlannerWarnings(feed, run_dir)
+        self._channel = channel
+        self._log = AttemptLog(feed, channel)
         self._local = local
         self._count_dead_letters = count_dead_letters
         self._refused: float | None = None
@@ -117,7 +114,7 @@ class StatusSampler:
             "dead_letters": self._dead_letters,
             "releases_failed": int(tally.value(metrics.UNRELEASED_STEPS)),
             "source_silent_since": self._silent_since,
-            "notice": self._notices.look(),
+            "notice": self._log.source_warning(),
             "shares": self._shares(tasks),
             **waiting,
             "retrying": self._retrying,
@@ -125,7 +122,7 @@ class StatusSampler:
 
     def repeat_warnings(self) -> None:
         """Log what the planner has warned of since the last look."""
-        self._warnings.repeat()
+        self._log.repeat_warnings()
 
     def look_at_tasks(self) -> dict[str, Any]:
         """Return what the status says of the tasks at work alone."""
@@ -162,7 +159,7 @@ class StatusSampler:
         return (last.rows - first.rows) / elapsed if elapsed else 0.0
 
     def _look_at_tasks(self) -> Sequence[Activity]:
-        tasks = self._activities.look()
+        tasks = self._channel.activities()
         self._slow.look(tasks)
         self._busy = any(task.role == SLICE and sum(task.seconds.values()) + task.for_s >= _BUSY_S for task in tasks)
         return tasks

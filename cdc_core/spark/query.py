@@ -9,10 +9,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from cdc_core.engine.attempt_channel import AttemptChannel
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.packing import SPARK_SCHEMA
 from cdc_core.engine.query_host import QueryHostError
-from cdc_core.engine.saved_progress import SavedFlag
 from cdc_core.errors import from_wire
 from cdc_core.queries.binding import BoundQuery
 from cdc_core.spark.columns import spark_schema
@@ -74,13 +74,13 @@ class RunningQuery:
     def __init__(self, query: StreamingQuery, run_dir: Path, turn: Turn) -> None:
         """*turn* ends with the first step that is saved in *run_dir*, or with the query."""
         self._query = query
-        self._saved = SavedFlag(run_dir)
+        self._channel = AttemptChannel(run_dir)
         self._turn: Turn | None = turn
 
     @property
     def is_active(self) -> bool:
         active = self._query.isActive
-        if not active or (self._turn is not None and self._saved.look() is not None):
+        if not active or (self._turn is not None and self._channel.saved() is not None):
             self._end_turn()
         return active
 

@@ -16,12 +16,11 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from cdc_core.engine.aggregator import read_slice
+from cdc_core.engine.attempt_channel import PLANNER
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.claims import claim, offers
 from cdc_core.engine.packing import BEGIN, END, FAILED, IDLE, note, pack
 from cdc_core.engine.planner import Offset, PlannedSlice, Planner
-from cdc_core.engine.planner_warnings import keep_warnings
-from cdc_core.engine.stop_flag import StopFlag
 from cdc_core.engine.time_range import TimeRange
 from cdc_core.engine.worker_cache import WorkerCache
 from cdc_core.placement import executor_locality
@@ -30,7 +29,6 @@ from cdc_core.rows import RowBatch
 from cdc_core.sink import SliceInfo
 from cdc_core.slice_reader import SliceReader
 from cdc_core.spark.columns import columns_schema, noted, packed_columns, query_for
-from cdc_core.telemetry.activity import PLANNER, at_stages
 from cdc_core.telemetry.stages import SOURCE
 from cdc_core.timestamp import Timestamp
 
@@ -66,7 +64,7 @@ class RangefeedReader(DataSourceStreamReader):
 
     def __init__(self, config: AttemptConfig) -> None:
         self._config = config
-        self._stop = StopFlag(config.run_dir)
+        self._channel = config.channel
         self._planner: Planner | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802
@@ -75,15 +73,15 @@ class RangefeedReader(DataSourceStreamReader):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002, N802
         with self._config.guarded():
-            if self._stop.requested:
-                self._stop.acknowledge()
+            if self._channel.stop_requested:
+                self._channel.acknowledge_stop()
                 return start
             with self._planning():
                 planner = self._open_planner()
                 end = planner.next_step(start)
             if end == start:  # each question costs Spark more than the answer costs us
                 planner.rest()
-                self._stop.wait(min(planner.wait_s, _LONGEST_WAIT_S))
+                self._channel.wait_for_stop(min(planner.wait_s, _LONGEST_WAIT_S))
             return end
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
@@ -166,8 +164,7 @@ class RangefeedReader(DataSourceStreamReader):
 
     @contextmanager
     def _planning(self) -> Iterator[None]:
-        run_dir = self._config.run_dir
-        with keep_warnings(run_dir), at_stages(PLANNER, run_dir=run_dir, first=SOURCE):
+        with self._channel.collected_warnings(), self._channel.at_stages(PLANNER, first=SOURCE):
             yield
 
     def _open_planner(self) -> Planner:

@@ -20,22 +20,19 @@ from cdc_core.delivery.harmless import harmless
 from cdc_core.delivery.routing import Routing
 from cdc_core.delivery.tracing import TracedChange
 from cdc_core.engine.aggregator import ReaderDiedError, write_slice
+from cdc_core.engine.attempt_channel import COORDINATOR, SLICE
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.coordinator import Coordinator
 from cdc_core.engine.fencing import EpochCheck, FencedSink
 from cdc_core.engine.packing import Arriving
-from cdc_core.engine.planner_warnings import pass_warning
 from cdc_core.engine.reports import SliceReport, joined_failures
 from cdc_core.engine.resolved_marks import open_resolved_marks
-from cdc_core.engine.saved_progress import SavedFlag
-from cdc_core.engine.source_notice import NoticeFile
 from cdc_core.engine.topic_admission import TopicAdmission
 from cdc_core.engine.trace_teller import TraceTeller
 from cdc_core.engine.worker_cache import WorkerCache
 from cdc_core.envelope import DeleteForm
 from cdc_core.sink import Sink
 from cdc_core.spark.evaluated_rows import opened
-from cdc_core.telemetry.activity import COORDINATOR, SLICE, at_stages
 from cdc_core.telemetry.stages import SINK, STORE
 
 __all__ = ["ReportMessage", "SinkWriter", "open_writer"]
@@ -90,7 +87,7 @@ class SinkWriter(DataSourceStreamArrowWriter):
             with (
                 config.guarded(),
                 config.at_work(),
-                at_stages(SLICE, run_dir=config.run_dir, first=SINK) as stages,
+                config.channel.at_stages(SLICE, first=SINK) as stages,
                 _epoch_checks.use(config.key, config.open_epoch_check) as check,
                 _sinks.use(config.key, config.open_sink) as sink,
                 ExitStack() as opened,
@@ -149,7 +146,7 @@ class SinkWriter(DataSourceStreamArrowWriter):
             reports = [message.report for message in sent]
             with (
                 self._config.at_work(),  # or one that is stuck could emit its mark after those of a newer run
-                at_stages(COORDINATOR, run_dir=self._config.run_dir, first=STORE) as stages,
+                self._config.channel.at_stages(COORDINATOR, first=STORE) as stages,
                 _coordinators.use(self._config.key, self._open_coordinator) as coordinator,
             ):
                 coordinator.step_done(reports, stages=stages)
@@ -161,17 +158,17 @@ class SinkWriter(DataSourceStreamArrowWriter):
         return _dead_letter_sinks.use(self._config.key, self._config.open_dead_letter_sink)
 
     def _open_coordinator(self) -> Coordinator:
-        feed, store = self._config.feed, self._config.open_store(alone=True)
+        feed, store, channel = self._config.feed, self._config.open_store(alone=True), self._config.channel
         return Coordinator(
             name=feed.name,
             epoch=feed.epoch,
             store=store,
             open_marks=lambda: open_resolved_marks(feed, store),
             open_history=feed.open_history,
-            saved=SavedFlag(self._config.run_dir).show,
-            noticed=NoticeFile(self._config.run_dir).show,
+            saved=channel.publish_saved,
+            noticed=channel.publish_source_warning,
             resolved_interval_s=feed.options.resolved,
             dead_letter_max=feed.options.dead_letter_max,
             log_slow_s=feed.options.log_slow,
-            warn=partial(pass_warning, self._config.run_dir),
+            warn=channel.warn,
         )

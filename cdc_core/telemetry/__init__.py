@@ -1,1 +1,1 @@
-"""What a running changefeed reports about itself: stages, activity, status."""
+"""What a running changefeed reports about itself: stages, metrics, status."""

@@ -24,7 +24,7 @@ from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.checks import as_stored, check_dead_letters, check_encoder, check_sink, check_source, prepare_sink
-from cdc_core.engine.requests import RescanRequests, TraceRequests
+from cdc_core.engine.control_requests import ControlRequests
 from cdc_core.engine.start_position import register, start_token
 from cdc_core.errors import from_wire
 from cdc_core.plugins.host import PluginHost
@@ -133,7 +133,7 @@ class LocalEngine:
         self._directory = directory
         self.store = ProgressStore(store_url(directory))
         self._steps: Steps | None = None
-        self._asked: list[RescanRequests | TraceRequests] = []
+        self._requests: ControlRequests | None = None
         self.steps = 0
         self._pause = threading.Event()
 
@@ -172,7 +172,7 @@ class LocalEngine:
         feed = feed.for_attempt(feed_id=feed.feed_id, epoch=epoch, table_names=names)
         config = AttemptConfig(feed=feed, state_dir=self._directory, run_dir=run_dir, start=token)
         self._steps = Steps(config)
-        self._asked = [of(feed.name, self.store, run_dir) for of in (RescanRequests, TraceRequests)]
+        self._requests = ControlRequests(feed.name, self.store, config.channel)
 
     def close(self) -> None:
         """Let go of what the planner holds; `run` goes on from here."""
@@ -183,8 +183,8 @@ class LocalEngine:
     def step(self) -> bool:
         """Take one step; return whether there was one to take, if not after a moment. Raises: what ends the run."""
         assert self._steps is not None, "run() begins a run"
-        for asked in self._asked:
-            asked.look()
+        assert self._requests is not None
+        self._requests.poll()
         try:
             if not self._steps.plan():
                 self._pause.wait(0.005)

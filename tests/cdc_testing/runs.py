@@ -245,7 +245,7 @@ class Feed:
     def stop_a_worker(self) -> psutil.Process | None:
         """SIGSTOP a Python worker in the middle of a slice and return it, None when there is none."""
         for path in self.state.glob("*.run/*/activity/slice-*"):
-            worker = self._worker(int(path.name.rpartition("-")[2]))
+            worker = self._worker(int(path.name.split("-")[1]))
             if worker is not None and path.exists():  # it was stopped at its work, and does not come to its end
                 return worker
             if worker is not None:

@@ -8,11 +8,10 @@ from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.scripted import TABLE, Script
 
 from cdc_core import ContractError, Flushed, Span, SpanMark, Timestamp
+from cdc_core.engine.attempt_channel import AttemptChannel
 from cdc_core.engine.coordinator import Coordinator
 from cdc_core.engine.reports import SliceReport
 from cdc_core.engine.resolved_marks import open_resolved_marks
-from cdc_core.engine.saved_progress import SavedFlag
-from cdc_core.engine.source_notice import NoticeFile
 from cdc_core.errors import FencedError, RetryableSinkError, TerminalRangefeedError
 from cdc_core.frontier import Frontier
 from cdc_core.options import Duration
@@ -34,14 +33,15 @@ def store(script: Script) -> ProgressStore:
 def coordinator(store: ProgressStore, script: Script, *, resolved_interval_s: float | None = 0.0) -> Coordinator:
     options = {"resolved": None if resolved_interval_s is None else Duration(resolved_interval_s)}
     feed = counter_feed(script.directory, options=options).for_attempt(feed_id="0" * 12, epoch=1)
+    channel = AttemptChannel(script.directory)
     return Coordinator(
         name="t",
         epoch=1,
         store=store,
         open_marks=lambda: open_resolved_marks(feed, store),
         open_history=feed.open_history,
-        saved=SavedFlag(script.directory).show,
-        noticed=NoticeFile(script.directory).show,
+        saved=channel.publish_saved,
+        noticed=channel.publish_source_warning,
         resolved_interval_s=resolved_interval_s,
     )
 
@@ -126,7 +126,8 @@ def test_a_fenced_attempt_saves_emits_and_releases_nothing(store: ProgressStore,
 def test_an_attempt_that_is_fenced_after_the_save_releases_nothing(
     store: ProgressStore, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SavedFlag, "show", lambda *_: store.begin_attempt("t"))  # perhaps a move back was between
+    # Perhaps a move back was between.
+    monkeypatch.setattr(AttemptChannel, "publish_saved", lambda *_: store.begin_attempt("t"))
     with pytest.raises(FencedError):
         coordinator(store, script, resolved_interval_s=None).step_done(step(5, mark(5)))
     assert saved(store).token == {"n": 5}

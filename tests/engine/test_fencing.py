@@ -11,7 +11,6 @@ import pytest
 from cdc_testing.engine import eventually
 
 from cdc_core.engine.fencing import RunLock, at_work, is_idle
-from cdc_core.engine.stop_flag import StopFlag
 from cdc_core.errors import RetryableError
 
 HOLD = """
@@ -57,16 +56,6 @@ def end(process: subprocess.Popen[bytes]) -> None:
     for stream in (process.stdin, process.stdout):
         assert stream is not None
         stream.close()
-
-
-def test_a_stop_is_acknowledged_only_by_the_planner(tmp_path: Path) -> None:
-    driver, planner = StopFlag(tmp_path), StopFlag(tmp_path)
-    assert not planner.requested
-    driver.request()
-    assert planner.requested
-    assert not driver.acknowledged
-    planner.acknowledge()
-    assert driver.acknowledged
 
 
 def test_only_one_process_runs_a_changefeed_from_a_state_directory(tmp_path: Path, hold: Hold) -> None:

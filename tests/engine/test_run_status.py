@@ -187,9 +187,9 @@ def test_what_the_source_says_is_shown_and_logged_when_it_begins_and_ends(
         elif kept and status.notice is None:
             stop_runs()
 
-    with caplog.at_level("INFO", logger="cdc_core.engine.source_notice"):
+    with caplog.at_level("INFO", logger="cdc_core.engine.attempt_log"):
         assert engine.run(once=False, watch=watch, total=10_000_000, rows_per_step=100) == 0
-    assert [record.getMessage() for record in caplog.records if record.name == "cdc_core.engine.source_notice"] == [
+    assert [record.getMessage() for record in caplog.records if record.name == "cdc_core.engine.attempt_log"] == [
         "changefeed 't': rangefeed 'counter': process 7 holds the log",
         "changefeed 't': rangefeed 'counter': no longer: process 7 holds the log",
     ]

@@ -9,10 +9,10 @@ import pytest
 from cdc_testing.engine import counter_feed
 
 from cdc_core import Flushed, Span, SpanMark, Timestamp
-from cdc_core.engine.planner_warnings import PlannerWarnings, pass_warning
+from cdc_core.engine.attempt_channel import Activity, AttemptChannel
+from cdc_core.engine.attempt_log import AttemptLog
 from cdc_core.engine.reports import SliceReport
 from cdc_core.engine.slow_log import SlowCalls, slow_slices
-from cdc_core.telemetry.activity import Activity
 from cdc_core.telemetry.stages import SINK, SOURCE, STAGES, Repeat
 
 OWNERS: Mapping[str, str] = {SINK: "sink 'webhook'", SOURCE: "source 'postgres'"}
@@ -96,10 +96,10 @@ def test_a_slice_that_took_long_is_named_with_its_tables_and_where_its_time_went
             stages={SOURCE: 2.0, SINK: 40.1},
         )
 
-    feed = counter_feed(tmp_path)
+    feed, channel = counter_feed(tmp_path), AttemptChannel(tmp_path)
     for line in slow_slices([report(0, 1.0), report(1, 45.2)], 5.0):
-        pass_warning(tmp_path, line)
-    PlannerWarnings(feed, tmp_path).repeat()
+        channel.warn(line)
+    AttemptLog(feed, channel).repeat_warnings()
     assert caplog.messages == [
         f"changefeed '{feed.name}': slow: slice 2 of 2 of step 12 (shop.public.orders) took 45.2 s for 1,000 rows:"
         " source 2.0 s, encode 0.0 s, sink 40.1 s, store 0.0 s"

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from cdc_testing.engine import counter_feed
 
+from cdc_core.engine.attempt_channel import COORDINATOR, SLICE, AttemptChannel
 from cdc_core.engine.status_sampler import StatusSampler
 from cdc_core.frontier import Frontier
 from cdc_core.scan_progress import ScanProgress
 from cdc_core.store.progress import Progress
-from cdc_core.telemetry.activity import COORDINATOR, SLICE, activity_directory, at_stages
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, STORE, repeating, stage
 
 
@@ -22,8 +22,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        for module in ("cdc_core.telemetry.stages", "cdc_core.telemetry.activity", "cdc_core.engine.status_sampler"):
-            monkeypatch.setattr(f"{module}.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("time.monotonic", lambda: self.now)
 
 
 @pytest.fixture
@@ -35,15 +34,15 @@ class Watched:
     """A run whose counters a test moves."""
 
     def __init__(self, run_dir: Path, clock: Clock, *, local: bool = True, frequency_s: float = 0.0) -> None:
-        self.run_dir = run_dir
+        self.channel = AttemptChannel(run_dir)
         self.clock = clock
         self.counters: dict[str, float] = {}
         self.waiting = 0
         self.asked = 0
-        activity_directory(run_dir).mkdir(parents=True, exist_ok=True)
+        self.channel.create()
         self.watch = StatusSampler(
             counter_feed(run_dir, min_checkpoint_frequency_s=frequency_s),
-            run_dir,
+            self.channel,
             local=local,
             count_dead_letters=self._count,
         )
@@ -92,7 +91,7 @@ def test_shares_are_those_of_the_steps_of_the_last_ten_seconds(watched: Watched)
 
 def test_shares_of_a_long_step_are_those_of_its_tasks_so_far(watched: Watched) -> None:
     watched.look()
-    with at_stages(SLICE, run_dir=watched.run_dir, first=SINK):
+    with watched.channel.at_stages(SLICE, first=SINK):
         watched.look(after_s=6)
         with stage(ENCODE):
             watched.look()
@@ -100,7 +99,7 @@ def test_shares_of_a_long_step_are_those_of_its_tasks_so_far(watched: Watched) -
 
 
 def test_a_sink_that_is_stuck_is_named_with_how_long_it_is(watched: Watched) -> None:
-    with at_stages(SLICE, run_dir=watched.run_dir, first=SINK):
+    with watched.channel.at_stages(SLICE, first=SINK):
         watched.look()
         assert watched.look(after_s=2)["waiting_on"] is None
         stuck = watched.look(after_s=61)
@@ -110,7 +109,7 @@ def test_a_sink_that_is_stuck_is_named_with_how_long_it_is(watched: Watched) -> 
 
 def test_a_source_is_silent_from_when_a_task_waits_for_it_until_it_answers(watched: Watched) -> None:
     assert watched.look()["source_silent_since"] is None
-    with at_stages(SLICE, run_dir=watched.run_dir, first=SOURCE):
+    with watched.channel.at_stages(SLICE, first=SOURCE):
         watched.look()
         assert watched.look(after_s=2)["source_silent_since"] is None
         since = watched.look(after_s=5)["source_silent_since"]
@@ -122,7 +121,7 @@ def test_a_source_is_silent_from_when_a_task_waits_for_it_until_it_answers(watch
 
 
 def test_rows_of_a_source_end_its_silence_before_their_step_is_saved(watched: Watched) -> None:
-    with at_stages(SLICE, run_dir=watched.run_dir, first=SOURCE):
+    with watched.channel.at_stages(SLICE, first=SOURCE):
         watched.look()
         assert watched.look(after_s=5)["source_silent_since"] is not None
         with stage(ENCODE):
@@ -132,7 +131,7 @@ def test_rows_of_a_source_end_its_silence_before_their_step_is_saved(watched: Wa
 
 
 def test_what_a_sink_repeats_by_itself_is_told_with_its_reason_and_the_next_attempt(watched: Watched) -> None:
-    with at_stages(SLICE, run_dir=watched.run_dir, first=SINK):
+    with watched.channel.at_stages(SLICE, first=SINK):
         watched.look()
         with repeating("it answers 503: é" + "x" * 1000, next_attempt_s=100):
             assert watched.look(after_s=2)["waiting_for"] is None  # it may well be over in a moment
@@ -144,7 +143,7 @@ def test_what_a_sink_repeats_by_itself_is_told_with_its_reason_and_the_next_atte
 
 
 def test_telling_of_a_repeat_moves_no_share(watched: Watched) -> None:
-    with at_stages(SLICE, run_dir=watched.run_dir, first=SINK):
+    with watched.channel.at_stages(SLICE, first=SINK):
         watched.look()
         with stage(ENCODE):
             watched.look(after_s=4)
@@ -155,19 +154,19 @@ def test_telling_of_a_repeat_moves_no_share(watched: Watched) -> None:
 
 
 def test_of_tasks_that_are_stuck_one_that_says_why_is_told(watched: Watched) -> None:
-    with at_stages(SLICE, run_dir=watched.run_dir, first=SINK):
+    with watched.channel.at_stages(SLICE, first=SINK):
         watched.look(after_s=1)
-        with at_stages(COORDINATOR, run_dir=watched.run_dir, first=SINK), repeating("it hangs", next_attempt_s=1):
+        with watched.channel.at_stages(COORDINATOR, first=SINK), repeating("it hangs", next_attempt_s=1):
             assert watched.look(after_s=10)["waiting_for"] == "it hangs"
 
 
 def test_what_a_call_repeated_ends_with_it(watched: Watched) -> None:
-    with at_stages(SLICE, run_dir=watched.run_dir, first=SINK), repeating("it hangs", next_attempt_s=1), stage(SOURCE):
+    with watched.channel.at_stages(SLICE, first=SINK), repeating("it hangs", next_attempt_s=1), stage(SOURCE):
         assert watched.look(after_s=10)["waiting_for"] is None
 
 
 def test_the_coordinator_may_be_stuck_too(watched: Watched) -> None:
-    with at_stages(COORDINATOR, run_dir=watched.run_dir, first=STORE):
+    with watched.channel.at_stages(COORDINATOR, first=STORE):
         assert watched.look(after_s=5)["waiting_on"] == "the progress store"
         with stage(SINK):
             assert watched.look(after_s=5)["waiting_on"] == "sink 'journal'"
@@ -188,7 +187,7 @@ def test_without_rows_it_waits_for_changes(watched: Watched) -> None:
 
 def test_a_long_step_that_just_ended_is_no_waiting_for_changes(watched: Watched) -> None:
     watched.look(after_s=7)
-    with at_stages(SLICE, run_dir=watched.run_dir, first=SINK):
+    with watched.channel.at_stages(SLICE, first=SINK):
         watched.look(after_s=5)
     assert watched.look(after_s=1)["waiting_on"] is None  # its rows are about to be saved
     assert watched.look(after_s=10)["waiting_on"] == "changes"
@@ -203,7 +202,7 @@ def test_steps_that_are_far_apart_are_what_changes_may_wait_for(tmp_path: Path, 
 
 def test_a_scan_or_a_long_step_is_no_waiting_for_changes(watched: Watched) -> None:
     assert watched.look(after_s=5, scan=ScanProgress(done=1, total=2, unit="chunks"))["waiting_on"] is None
-    with at_stages(SLICE, run_dir=watched.run_dir, first=SINK):
+    with watched.channel.at_stages(SLICE, first=SINK):
         watched.look(after_s=2)
         with stage(ENCODE):
             assert watched.look(after_s=2)["waiting_on"] is None

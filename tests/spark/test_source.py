@@ -14,11 +14,11 @@ from cdc_testing.scripted import TABLE, CounterPlanner, Script
 
 from cdc_core import Span, Timestamp
 from cdc_core.engine import planner
+from cdc_core.engine.attempt_channel import AttemptChannel
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.fencing import is_idle
 from cdc_core.engine.packing import BEGIN, END, FAILED, ROWS, unpack
 from cdc_core.engine.planner import Offset
-from cdc_core.engine.stop_flag import StopFlag
 from cdc_core.errors import ContractError, FencedError, RetryableRangefeedError, from_wire
 from cdc_core.frontier import Frontier
 from cdc_core.options import Duration
@@ -105,19 +105,17 @@ def test_rows_of_a_step_come_after_all_that_was_marked_before(reader: RangefeedR
 
 def test_a_stop_keeps_the_planner_where_it_is(reader: RangefeedReader, config: AttemptConfig) -> None:
     start = reader.latestOffset(reader.initialOffset(), LIMIT)
-    flag = StopFlag(config.run_dir)
-    flag.request()
+    config.channel.request_stop()
     assert reader.latestOffset(start, LIMIT) == start
-    assert flag.acknowledged
+    assert config.channel.stop_acknowledged
 
 
 def test_a_stop_is_not_acknowledged_by_planning_slices(reader: RangefeedReader, config: AttemptConfig) -> None:
     start = reader.initialOffset()
     end = reader.latestOffset(start, LIMIT)
-    flag = StopFlag(config.run_dir)
-    flag.request()
+    config.channel.request_stop()
     assert len(reader.partitions(start, end)) == 2
-    assert not flag.acknowledged
+    assert not config.channel.stop_acknowledged
 
 
 def test_an_idle_source_plans_no_step(script: Script, store: ProgressStore) -> None:
@@ -362,10 +360,10 @@ def test_a_stop_does_not_wait_for_the_next_step(script: Script, store: ProgressS
     start = {"step": 4, "token": {"n": 9 * TEN_SECONDS}}
     save(store, 9 * TEN_SECONDS)
     assert reader.latestOffset(start, LIMIT) == start
-    flag = StopFlag(script.directory / "t.run" / "1")
-    flag.request()
+    driver = AttemptChannel(script.directory / "t.run" / "1")
+    driver.request_stop()
     assert reader.latestOffset(start, LIMIT) == start
-    assert flag.acknowledged
+    assert driver.stop_acknowledged
 
 
 def test_a_reader_is_made_from_one_option(config: AttemptConfig) -> None:
