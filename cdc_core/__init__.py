@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from cdc_core.schema import Column, ColumnType, Kind, TableName, TableSchema
     from cdc_core.schema_change import SchemaChange, SchemaChangeRules, ShapeChange
     from cdc_core.sink import Flushed, RefusedRow, Sink, SliceInfo
+    from cdc_core.sink_calls import TracedRow
     from cdc_core.sink_context import SinkContext
     from cdc_core.sink_reader import Endpoint, SinkReader, StoredMessage
     from cdc_core.slice_reader import SliceReader, SpanMark
@@ -85,8 +86,6 @@ if TYPE_CHECKING:
     from cdc_core.span import Span
     from cdc_core.step_planner import Rescan, Slice, StepLimit, StepPlanner
     from cdc_core.stored_history import FileShape, StoredFile, StoredHistory
-    from cdc_core.telemetry.stages import repeating, traced_rows
-    from cdc_core.telemetry.tracing import TracedRow
     from cdc_core.timestamp import Timestamp
     from cdc_core.unavailable import (
         UNAVAILABLE_MEMBER,
@@ -217,12 +216,10 @@ __all__ = [
     "parse_options",
     "plain_value",
     "refuse_unavailable",
-    "repeating",
     "secret_forms",
     "secret_values",
     "shown_key",
     "timestamps_of_source",
-    "traced_rows",
     "unavailable_by_column",
     "unavailable_column",
     "unavailable_sets",
@@ -264,6 +261,7 @@ _NAMES = {
     "cdc_core.schema": "Column ColumnType Kind TableName TableSchema",
     "cdc_core.schema_change": "SchemaChange SchemaChangeRules ShapeChange",
     "cdc_core.sink": "Flushed RefusedRow Sink SliceInfo",
+    "cdc_core.sink_calls": "TracedRow",
     "cdc_core.sink_context": "SinkContext",
     "cdc_core.sink_reader": "Endpoint SinkReader StoredMessage",
     "cdc_core.slice_reader": "SliceReader SpanMark",
@@ -273,8 +271,6 @@ _NAMES = {
     "cdc_core.span": "Span",
     "cdc_core.step_planner": "Rescan Slice StepLimit StepPlanner",
     "cdc_core.stored_history": "FileShape StoredFile StoredHistory",
-    "cdc_core.telemetry.stages": "repeating traced_rows",
-    "cdc_core.telemetry.tracing": "TracedRow",
     "cdc_core.timestamp": "Timestamp",
     "cdc_core.unavailable": (
         "UNAVAILABLE_MEMBER refuse_unavailable unavailable_by_column unavailable_column unavailable_sets"

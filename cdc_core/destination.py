@@ -92,8 +92,9 @@ class Destination(ABC):
         Asked on a node that takes a changefeed over from one that did not end cleanly. While a scan is in progress,
         or after a move, it waits this long, so that no call of the earlier node delivers an old version of a row after
         a newer one. Then every call must have returned or raised, if the destination serves it at all or the sink gives
-        up. A call that is inside `repeating` ends by itself, when it repeats the next time. By default a minute. 0 is
-        for a sink whose readers see late rows where they belong, such as in files whose names sort by epoch.
+        up. A call that is inside `SinkContext.repeating` ends by itself, when it repeats the next time. By default a
+        minute. 0 is for a sink whose readers see late rows where they belong, such as in files whose names sort by
+        epoch.
         """
         return 60.0
 

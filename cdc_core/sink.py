@@ -74,7 +74,7 @@ class Sink(ABC):
     everything was flushed.
 
     Constructors have no side effects and connect to nothing. The engine retries; a sink does not loop for ever. A sink
-    that repeats something inside a call reports it with `repeating`, so that users see why they wait.
+    that repeats something inside a call reports it with `SinkContext.repeating`, so that users see why they wait.
 
     Raises, everywhere: RetryableSinkError (the step runs again after a wait), TerminalSinkError (the changefeed stops).
     `emit` and `flush` also raise RefusedRowsError when the destination refuses rows and the sink cannot tell which. An

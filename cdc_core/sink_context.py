@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 from cdc_core.encoder import Encoder
 from cdc_core.messages import TopicNames
+from cdc_core.rows import RowBatch
 from cdc_core.schema import TableName
+from cdc_core.sink_calls import ObservedCalls, TracedRow
 
 __all__ = ["SinkContext"]
 
@@ -43,7 +47,31 @@ class SinkContext:
     """Name of the encoder, as the option `format` gives it."""
     compression: str = "none"
     """How to compress files: "none" when the encoder compresses them itself, or the sink has no such option."""
+    calls: ObservedCalls = field(default_factory=ObservedCalls, repr=False, compare=False)
+    """How the engine listens to `repeating` and `traced_rows`."""
 
     def topics(self, prefix: str = "") -> TopicNames:
         """Return how this changefeed's tables become topics, with the sink's own *prefix*."""
         return TopicNames(full_table_name=self.full_table_name, prefix=prefix, pattern=self.topic)
+
+    def repeating(self, reason: str, *, next_attempt_s: float) -> AbstractContextManager[None]:
+        """Report, inside the block, that the component repeats something for *reason*, and when it tries again.
+
+        For a component that repeats something by itself before its call returns: put it around the wait, in the thread
+        that the engine called. The changefeed's status shows it; outside of a changefeed it does nothing. *reason* is
+        one line without secrets, and is shortened when it is long. An error that is raised needs no such report.
+
+        Raises: FencedError at its begin when a newer attempt of the changefeed has begun, so that the call does not go
+        on; RetryableError when the progress store cannot say so.
+        """
+        observer = self.calls.observer
+        return nullcontext() if observer is None else observer.repeating(reason, next_attempt_s=next_attempt_s)
+
+    def traced_rows(self, rows: RowBatch) -> Sequence[tuple[int, TracedRow]]:
+        """Return the rows of *rows* that someone traces, each with its index. Nearly always none, at once.
+
+        For a sink that knows where a row arrives: call it in `emit`, and say so by `TracedRow.placed` or
+        `TracedRow.acknowledged`, from any thread and until `flush` returns.
+        """
+        observer = self.calls.observer
+        return () if observer is None else observer.traced_rows(rows)

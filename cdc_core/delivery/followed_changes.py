@@ -10,8 +10,8 @@ from cdc_core.delivery.harmless import harmless
 from cdc_core.delivery.row_json import key_json
 from cdc_core.delivery.tracing import TracedChange
 from cdc_core.rows import RowBatch
+from cdc_core.sink_calls import TracedRow
 from cdc_core.store.values import DeadLetter
-from cdc_core.telemetry.tracing import TracedRow
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["FollowedChanges"]

@@ -126,7 +126,7 @@ class Coordinator:
         if letters:
             self._keep_budget(letters[-1])
         with stage(SINK):
-            self._emit_resolved()
+            self._emit_resolved(stages)
         self._traced.resolved(self._emitted)
         with stage(SOURCE):
             # It may have been moved back while this process was stopped. Then the source is to keep what comes again.
@@ -200,7 +200,7 @@ class Coordinator:
             what = f"{counted(count, 'row')} refused within an hour, dead_letter_max is {self._dead_letter_max}"
             raise too_many(self._name, what, last)
 
-    def _emit_resolved(self) -> None:
+    def _emit_resolved(self, stages: Stages | None) -> None:
         high_water = self._progress.resolved
         if self._resolved_interval_s is None or high_water <= self._emitted:
             return
@@ -211,7 +211,7 @@ class Coordinator:
             return
         if self._marks is None:
             self._marks = self._open_marks()
-        self._marks.emit(high_water, latest=self._progress.latest)
+        self._marks.emit(high_water, latest=self._progress.latest, stages=stages)
         self._emitted, self._emitted_at = high_water, time.monotonic()
 
     def _release(self) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -19,7 +20,8 @@ from typing import TYPE_CHECKING, Self
 from cdc_core.errors import RetryableError
 from cdc_core.rows import RowBatch
 from cdc_core.sink import Flushed, Sink, SliceInfo
-from cdc_core.telemetry.stages import continued_while
+from cdc_core.sink_calls import TracedRow
+from cdc_core.telemetry.stages import SINK, Stages
 
 if TYPE_CHECKING:
     from cdc_core.store.progress import ProgressStore
@@ -164,16 +166,18 @@ class EpochCheck:
 
 
 class FencedSink(Sink):
-    """Passes on calls to *sink* as long as *require_newest* raises nothing. `repeating` inside of a call asks it too.
+    """Passes on calls to *sink* as long as *require_newest* raises nothing. What a call repeats asks it too.
 
     What it cannot prevent: a process that is stopped inside a call of *sink*, and continues after a newer attempt has
     begun, completes that call.
     """
 
-    def __init__(self, sink: Sink, require_newest: Callable[[], None]) -> None:
+    def __init__(self, sink: Sink, require_newest: Callable[[], None], stages: Stages | None = None) -> None:
+        """*stages* are those of the task, which shows what the sink repeats."""
         super().__init__(sink.context)
         self._sink = sink
         self._require_newest = require_newest
+        self._observer = _FencedObserver(require_newest, stages or Stages(SINK))
 
     def begin(self, slice_: SliceInfo) -> None:
         with self._fenced():
@@ -194,5 +198,20 @@ class FencedSink(Sink):
     @contextmanager
     def _fenced(self) -> Iterator[None]:
         self._require_newest()
-        with continued_while(self._require_newest):
+        with self.context.calls.observed_by(self._observer):
             yield
+
+
+@dataclass(frozen=True, slots=True)
+class _FencedObserver:
+    """What *stages* observe, and no repetition after a newer attempt has begun."""
+
+    require_newest: Callable[[], None]
+    stages: Stages
+
+    def repeating(self, reason: str, *, next_attempt_s: float) -> AbstractContextManager[None]:
+        self.require_newest()
+        return self.stages.repeating(reason, next_attempt_s=next_attempt_s)
+
+    def traced_rows(self, rows: RowBatch) -> Sequence[tuple[int, TracedRow]]:
+        return self.stages.traced_rows(rows)

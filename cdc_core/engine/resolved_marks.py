@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.resolved_sink import Covered, ResolvedSink
+from cdc_core.sink_calls import ObservedCalls
+from cdc_core.telemetry.stages import Stages
 from cdc_core.timestamp import Timestamp
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ class ResolvedMarks:
         routed: bool = False,
     ) -> None:
         self._sink = sink
+        context = getattr(sink, "context", None)  # an author's class may have kept it elsewhere
+        self._calls = ObservedCalls() if context is None else context.calls
         self._store = store
         self._name = name
         self._epoch = epoch
@@ -43,12 +47,16 @@ class ResolvedMarks:
         self._tell_topics = routes
         self._routed = routed
 
-    def emit(self, mark: Timestamp, *, latest: Timestamp) -> None:
+    def emit(self, mark: Timestamp, *, latest: Timestamp, stages: Stages | None = None) -> None:
         """Emit *mark*, and before it any mark that an earlier attempt prepared and perhaps did not emit.
 
-        Called after the progress that reached *mark* was saved; no row of it has `updated` above *latest*. Raises:
-        FencedError; whatever the sink raises.
+        Called after the progress that reached *mark* was saved; no row of it has `updated` above *latest*. *stages* are
+        those of the task, which shows what the sink repeats. Raises: FencedError; whatever the sink raises.
         """
+        with nullcontext() if stages is None else self._calls.observed_by(stages):
+            self._emit(mark, latest)
+
+    def _emit(self, mark: Timestamp, latest: Timestamp) -> None:
         if self._tell_topics:
             self._sink.add_topics(self._store.topics(self._name))
             self._tell_topics = self._routed  # without such a query there are those of an earlier one

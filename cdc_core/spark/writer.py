@@ -94,9 +94,9 @@ class SinkWriter(DataSourceStreamArrowWriter):
             ):
 
                 def open_dead_letter_sink() -> Sink:
-                    return FencedSink(opened.enter_context(self._dead_letter_sink()), check.require_newest)
+                    return FencedSink(opened.enter_context(self._dead_letter_sink()), check.require_newest, stages)
 
-                fenced = FencedSink(sink, check.require_newest)
+                fenced = FencedSink(sink, check.require_newest, stages)
                 routing = None
                 if config.feed.routes:
                     admission = opened.enter_context(_admissions.use(config.key, config.open_topic_admission))

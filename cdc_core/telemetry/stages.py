@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from cdc_core.rows import RowBatch
+from cdc_core.sink_calls import TracedRow
 from cdc_core.telemetry.tally import Tally
-from cdc_core.telemetry.tracing import SliceTrace, TracedRow
 
 __all__ = [
     "ENCODE",
@@ -25,13 +25,10 @@ __all__ = [
     "STAGES",
     "STORE",
     "Repeat",
+    "SliceTrace",
     "Stages",
-    "continued_while",
     "measured_stages",
-    "note_encoded",
-    "repeating",
     "stage",
-    "traced_rows",
     "waited_for",
 ]
 
@@ -52,11 +49,20 @@ class Repeat:
     next_at: float
 
 
+class SliceTrace(Protocol):
+    """The traced changes of a slice."""
+
+    def rows_in(self, rows: RowBatch) -> Sequence[tuple[int, TracedRow]]:
+        """Return those that are among *rows*, each with its index."""
+
+
 class Stages:
     """Seconds that one task spends at each stage, beginning at *first*. *changed* is called at every change.
 
     `changes` counts the changes of the stage. `repeat` is what the component at work repeats by itself. `tally` is what
     the task counts beside the time. `trace` has the changes of the slice that are traced, None unless there are some.
+
+    The `CallObserver` of sinks that the task calls.
     """
 
     def __init__(self, first: str, *, changed: Callable[[Stages], None] | None = None) -> None:
@@ -89,11 +95,18 @@ class Stages:
             self._tell()
         return before
 
-    def say(self, repeat: Repeat | None) -> None:
-        """Note what the component at work repeats; None when it stops repeating."""
-        if repeat != self.repeat:
-            self.repeat = repeat
-            self._tell()
+    @contextmanager
+    def repeating(self, reason: str, *, next_attempt_s: float) -> Iterator[None]:
+        """Show, inside the block, what the component at work repeats."""
+        self._say(Repeat(reason=reason, next_at=time.time() + next_attempt_s))
+        try:
+            yield
+        finally:
+            self._say(None)
+
+    def traced_rows(self, rows: RowBatch) -> Sequence[tuple[int, TracedRow]]:
+        """Return the rows of *rows* that are traced, each with its index."""
+        return () if self.trace is None else self.trace.rows_in(rows)
 
     @contextmanager
     def measured(self) -> Iterator[Stages]:
@@ -104,13 +117,17 @@ class Stages:
         finally:
             _measured.reset(token)
 
+    def _say(self, repeat: Repeat | None) -> None:
+        if repeat != self.repeat:
+            self.repeat = repeat
+            self._tell()
+
     def _tell(self) -> None:
         if self._changed is not None:
             self._changed(self)
 
 
 _measured: ContextVar[Stages | None] = ContextVar("cdc_stages", default=None)
-_may_continue: ContextVar[Callable[[], None] | None] = ContextVar("cdc_may_continue", default=None)
 
 
 @contextmanager
@@ -125,51 +142,6 @@ def stage(name: str) -> Iterator[None]:
         yield
     finally:
         stages.enter(before)
-
-
-@contextmanager
-def repeating(reason: str, *, next_attempt_s: float) -> Iterator[None]:
-    """Report, inside the block, that the component repeats something for *reason*, and when it tries again.
-
-    For a component that repeats something by itself before its call returns: put it around the wait, in the thread that
-    the engine called. The changefeed's status shows it; outside of a changefeed it does nothing. *reason* is one line
-    without secrets, and is shortened when it is long. An error that is raised needs no such report.
-
-    Raises: FencedError at its begin when a newer attempt of the changefeed has begun, so that the call does not go on;
-    RetryableError when the progress store cannot say so.
-    """
-    may_continue = _may_continue.get()
-    if may_continue is not None:
-        may_continue()
-    stages = _measured.get()
-    if stages is None:
-        yield
-        return
-    stages.say(Repeat(reason=reason, next_at=time.time() + next_attempt_s))
-    try:
-        yield
-    finally:
-        stages.say(None)
-
-
-def traced_rows(rows: RowBatch) -> Sequence[tuple[int, TracedRow]]:
-    """Return the rows of *rows* that someone traces, each with its index. Costs almost nothing unless `cdc trace` runs.
-
-    For a sink that knows where a row arrives: call it in `emit`, in the thread that the engine called, and say so by
-    `TracedRow.placed` or `TracedRow.acknowledged`, from any thread and until `flush` returns.
-    """
-    stages = _measured.get()
-    return () if stages is None or stages.trace is None else stages.trace.rows_in(rows)
-
-
-@contextmanager
-def continued_while(may_continue: Callable[[], None]) -> Iterator[None]:
-    """Have every `repeating` inside the block call *may_continue* first; it raises what ends the call."""
-    token = _may_continue.set(may_continue)
-    try:
-        yield
-    finally:
-        _may_continue.reset(token)
 
 
 def waited_for(items: Iterable[R]) -> Iterator[R]:
@@ -187,9 +159,3 @@ def waited_for(items: Iterable[R]) -> Iterator[R]:
 def measured_stages() -> Stages | None:
     """Return the stages of the task that this thread works for, None where they are not measured."""
     return _measured.get()
-
-
-def note_encoded(rows: RowBatch) -> None:
-    """Note that *rows* are encoded, of those that are traced."""
-    for _, traced in traced_rows(rows):
-        traced.reached("encoded")

@@ -8,7 +8,7 @@ from cdc_core.file_body import FileBody
 from cdc_core.messages import MessageBatch
 from cdc_core.rows import RowBatch
 from cdc_core.telemetry.measuring import note_sizes
-from cdc_core.telemetry.stages import ENCODE, measured_stages, note_encoded, stage
+from cdc_core.telemetry.stages import ENCODE, measured_stages, stage
 from cdc_core.timestamp import Timestamp
 from cdc_core.wrapped_encoder import WrappedBody, WrappedEncoder
 
@@ -24,7 +24,7 @@ class TimedEncoder(WrappedEncoder):
             stages = measured_stages()
             if stages is not None:
                 note_sizes(stages.tally, batch)
-                note_encoded(rows)
+            _note_encoded(rows)
             return batch
 
     def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:
@@ -40,9 +40,16 @@ class _TimedBody(WrappedBody):
     def write(self, rows: RowBatch) -> bytes | pa.Buffer:
         with stage(ENCODE):
             written = super().write(rows)
-            note_encoded(rows)
+            _note_encoded(rows)
             return written
 
     def finish(self) -> bytes | pa.Buffer:
         with stage(ENCODE):
             return super().finish()
+
+
+def _note_encoded(rows: RowBatch) -> None:
+    stages = measured_stages()
+    if stages is not None:
+        for _, traced in stages.traced_rows(rows):
+            traced.reached("encoded")

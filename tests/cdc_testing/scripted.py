@@ -57,7 +57,6 @@ from cdc_core import (
     Timestamp,
     Token,
     option,
-    repeating,
 )
 from cdc_core import errors as cdc_errors
 
@@ -337,7 +336,7 @@ class JournalSink(Sink):
         self.script.raise_once("emit")
         self.script.hold("hold-emit")
         if self.script.pending("repeat-emit"):
-            with repeating((self.script.directory / "repeat-emit").read_text(), next_attempt_s=60.0):
+            with self.context.repeating((self.script.directory / "repeat-emit").read_text(), next_attempt_s=60.0):
                 self.script.hold("repeat-emit")
         found = [[row["id"], row["n"]] for row in rows.column("after").to_pylist()]
         how, bad = self._bad_rows()

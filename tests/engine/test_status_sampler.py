@@ -14,7 +14,7 @@ from cdc_core.engine.status_sampler import StatusSampler
 from cdc_core.frontier import Frontier
 from cdc_core.scan_progress import ScanProgress
 from cdc_core.store.progress import Progress
-from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, STORE, repeating, stage
+from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, STORE, stage
 
 
 class Clock:
@@ -131,9 +131,9 @@ def test_rows_of_a_source_end_its_silence_before_their_step_is_saved(watched: Wa
 
 
 def test_what_a_sink_repeats_by_itself_is_told_with_its_reason_and_the_next_attempt(watched: Watched) -> None:
-    with watched.channel.at_stages(SLICE, first=SINK):
+    with watched.channel.at_stages(SLICE, first=SINK) as stages:
         watched.look()
-        with repeating("it answers 503: é" + "x" * 1000, next_attempt_s=100):
+        with stages.repeating("it answers 503: é" + "x" * 1000, next_attempt_s=100):
             assert watched.look(after_s=2)["waiting_for"] is None  # it may well be over in a moment
             said = watched.look(after_s=2)
         quiet = watched.look()
@@ -143,25 +143,32 @@ def test_what_a_sink_repeats_by_itself_is_told_with_its_reason_and_the_next_atte
 
 
 def test_telling_of_a_repeat_moves_no_share(watched: Watched) -> None:
-    with watched.channel.at_stages(SLICE, first=SINK):
+    with watched.channel.at_stages(SLICE, first=SINK) as stages:
         watched.look()
         with stage(ENCODE):
             watched.look(after_s=4)
         watched.look()
         watched.look(after_s=4)
-        with repeating("it hangs", next_attempt_s=1):
+        with stages.repeating("it hangs", next_attempt_s=1):
             assert watched.look()["shares"] == {"source": 0, "encode": 1 / 2, "sink": 1 / 2}
 
 
 def test_of_tasks_that_are_stuck_one_that_says_why_is_told(watched: Watched) -> None:
     with watched.channel.at_stages(SLICE, first=SINK):
         watched.look(after_s=1)
-        with watched.channel.at_stages(COORDINATOR, first=SINK), repeating("it hangs", next_attempt_s=1):
+        with (
+            watched.channel.at_stages(COORDINATOR, first=SINK) as stages,
+            stages.repeating("it hangs", next_attempt_s=1),
+        ):
             assert watched.look(after_s=10)["waiting_for"] == "it hangs"
 
 
 def test_what_a_call_repeated_ends_with_it(watched: Watched) -> None:
-    with watched.channel.at_stages(SLICE, first=SINK), repeating("it hangs", next_attempt_s=1), stage(SOURCE):
+    with (
+        watched.channel.at_stages(SLICE, first=SINK) as stages,
+        stages.repeating("it hangs", next_attempt_s=1),
+        stage(SOURCE),
+    ):
         assert watched.look(after_s=10)["waiting_for"] is None
 
 

@@ -70,7 +70,8 @@ def test_slices_with_traced_rows_share_a_client_that_is_closed_when_there_are_no
     sink = kafka.sink({"topic_partitions": "1"})
     trace, clients = EveryFirstRow(), []
     for number in range(6):
-        with Stages("sink").measured() as stages:
+        stages = Stages("sink")
+        with sink.context.calls.observed_by(stages):
             sink.emit(rows([number], walls=[1]))  # of which nobody wants to know, also in the slice of the next ones
             stages.trace = trace if number % 2 else None
             sink.emit(rows([number, 99], walls=[2, number + 1]))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from typing import Any
 
 from cdc_sink_webhook.outbox import Outbox
@@ -13,9 +14,13 @@ class FakeDelivery:
         pass
 
 
+def unheard(_: str, *, next_attempt_s: float) -> nullcontext[None]:
+    return nullcontext()
+
+
 def test_only_one_timer_runs_at_a_time() -> None:
     delivery: Any = FakeDelivery()
-    outbox = Outbox(lambda _: delivery, parallel=1, max_bytes=1)
+    outbox = Outbox(lambda _: delivery, parallel=1, max_bytes=1, repeating=unheard)
     calls: list[int] = []
     holding, released, first, again = (threading.Event() for _ in range(4))
 

@@ -14,8 +14,9 @@ from cdc_testing.engine import eventually
 from cdc_testing.webhook_server import WebhookServer
 
 from cdc_core import RowBatch, SinkContext
+from cdc_core.engine.fencing import FencedSink
 from cdc_core.errors import FencedError
-from cdc_core.telemetry.stages import SINK, Repeat, Stages, continued_while
+from cdc_core.telemetry.stages import SINK, Repeat, Stages
 
 
 class Task(threading.Thread):
@@ -28,7 +29,8 @@ class Task(threading.Thread):
         self._rows = rows
 
     def run(self) -> None:
-        with Stages(SINK, changed=lambda stages: self.repeats.append(stages.repeat)).measured():
+        stages = Stages(SINK, changed=lambda stages: self.repeats.append(stages.repeat))
+        with self._sink.context.calls.observed_by(stages):
             self._sink.emit(self._rows)
             self._sink.flush()
 
@@ -68,12 +70,13 @@ def test_a_call_that_waits_for_the_endpoint_ends_when_a_newer_attempt_has_begun(
     def may_continue() -> None:
         nonlocal asked
         asked += 1
-        if asked == 3:
+        if asked == 4:
             raise FencedError("another attempt began")
 
-    sink.emit(rows([1]))
-    with continued_while(may_continue), pytest.raises(FencedError):
-        sink.flush()
+    fenced = FencedSink(sink, may_continue)
+    fenced.emit(rows([1]))
+    with pytest.raises(FencedError):
+        fenced.flush()
 
 
 @pytest.mark.parametrize(("options", "seconds"), [({}, 84.0), ({"webhook_client_timeout": "10s"}, 112.0)])

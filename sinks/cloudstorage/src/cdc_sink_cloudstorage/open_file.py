@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from cdc_core import FileBody, RowBatch, TableSchema, Timestamp, TracedRow, traced_rows
+from cdc_core import FileBody, RowBatch, TableSchema, Timestamp, TracedRow
 from cdc_sink_cloudstorage.compression import new_compressor
 from cdc_sink_cloudstorage.store import Chunk
 
@@ -53,7 +53,6 @@ class OpenFile:
         before = self.held_bytes
         data = self._body.write(rows)
         self.messages += len(rows)
-        self.traced += [row for _, row in traced_rows(rows)]
         if len(rows):
             earliest = rows.earliest()
             self.lower = earliest if self.lower is None else min(self.lower, earliest)

@@ -91,6 +91,7 @@ class CloudStorageSink(Sink):
             body = self.context.encoder.open_body(topic)
             file = OpenFile(topic, rows.schema, body=body, compression=self.context.compression)
         self._buffered += file.write(rows)
+        file.traced += [row for _, row in self.context.traced_rows(rows)]
         self._open[topic] = file  # only now: a file must not be published when none of its rows could be encoded
         if file.nbytes >= self._options.file_size:
             self._publish(file)

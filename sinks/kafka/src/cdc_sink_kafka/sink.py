@@ -20,7 +20,6 @@ from cdc_core import (
     Sink,
     SinkContext,
     TerminalSinkError,
-    traced_rows,
 )
 from cdc_sink_kafka.clients import Settings
 from cdc_sink_kafka.failures import Failure, refused_rows
@@ -87,7 +86,7 @@ class KafkaSink(Sink):
         self._require_open()
         if len(rows) == 0:
             return
-        traced = bool(traced_rows(rows))
+        traced = dict(self.context.traced_rows(rows))
         if self._limits is None or self._headers is None:
             self._limits, self._headers = self._open()
         elif self._batches_too_large:
@@ -95,7 +94,7 @@ class KafkaSink(Sink):
                 self._producers.flush()
             self._producers.close()
         with self._dropped_when_refused():
-            producer = self._producers.of_rows(traced=traced)
+            producer = self._producers.of_rows(traced=bool(traced))
         payload = self._headers.payload(rows)
         batch = self.context.encoder.encode(payload, topic=self._settings.topics.of_rows(rows))
         headers = self._headers.of(rows, batch)
@@ -109,7 +108,7 @@ class KafkaSink(Sink):
             ]
             batch, headers, deleted = _without(batch, headers, deleted, measured.unsendable)
             sizes = None if headers is None else sizes_of(headers)
-        messages = traced_messages(rows, unsendable=measured.unsendable, deleted=deleted) if traced else {}
+        messages = traced_messages(traced, count=len(rows), unsendable=measured.unsendable, deleted=deleted)
         callbacks = {place: producer.following(row) for place, row in messages.items()}
         self._bytes += measured.nbytes
         if deleted is not None and deleted.true_count:

@@ -6,19 +6,27 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Protocol
 
-from cdc_core import CdcError, TerminalSinkError, repeating
+from cdc_core import CdcError, TerminalSinkError
 from cdc_sink_webhook.delivery import Delivered, Delivery
 from cdc_sink_webhook.key_order import KeyOrder, QueuedRequest
 from cdc_sink_webhook.request import Request
 from cdc_sink_webhook.retries import PendingRetries, PendingRetry
 
-__all__ = ["Outbox"]
+__all__ = ["Outbox", "Repeating"]
 
 logger = logging.getLogger(__name__)
 
 _GROUP = 64
 _CLOSE_LIMIT_S = 2.0
+
+
+class Repeating(Protocol):
+    """`SinkContext.repeating`."""
+
+    def __call__(self, reason: str, /, *, next_attempt_s: float) -> AbstractContextManager[None]: ...
 
 
 class Outbox:
@@ -28,9 +36,17 @@ class Outbox:
     status of the changefeed shows the pending retry.
     """
 
-    def __init__(self, connect: Callable[[PendingRetries], Delivery], *, parallel: int, max_bytes: int) -> None:
+    def __init__(
+        self,
+        connect: Callable[[PendingRetries], Delivery],
+        *,
+        parallel: int,
+        max_bytes: int,
+        repeating: Repeating,
+    ) -> None:
         """*connect* makes the delivery, in the thread that sends. The queue holds at most *max_bytes* of requests."""
         self._connect = connect
+        self._repeating = repeating
         self._parallel = parallel
         self._max_bytes = max_bytes
         self._low_bytes = max_bytes // 4 * 3
@@ -132,7 +148,7 @@ class Outbox:
             if pending is None:
                 self._changed.wait()
             else:
-                with repeating(pending.reason, next_attempt_s=pending.next_attempt_s):
+                with self._repeating(pending.reason, next_attempt_s=pending.next_attempt_s):
                     self._changed.wait()
         self._raise_error()
 

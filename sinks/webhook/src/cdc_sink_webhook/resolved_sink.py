@@ -26,7 +26,7 @@ class WebhookResolvedSink(ResolvedSink):
         if self._outbox is None or self._batcher is None:
             settings = Settings.of(self.context)
             self._batcher = settings.batcher()
-            self._outbox = settings.outbox(self._batcher, parallel=1)
+            self._outbox = settings.outbox(self._batcher, parallel=1, repeating=self.context.repeating)
         encoder = self.context.encoder
         events = encoder.context.events
         attributes = events.resolved(timestamp) if events is not None and events.binary else {}

@@ -15,7 +15,7 @@ from cdc_sink_webhook.delivery import Delivery
 from cdc_sink_webhook.endpoint import Endpoint
 from cdc_sink_webhook.event_headers import refuse_names_of_events
 from cdc_sink_webhook.options import WebhookOptions
-from cdc_sink_webhook.outbox import Outbox
+from cdc_sink_webhook.outbox import Outbox, Repeating
 from cdc_sink_webhook.sink_config import SinkConfig
 from cdc_sink_webhook.tls import tls_context
 
@@ -70,8 +70,8 @@ class Settings:
             limit=self.options.buffer_size // 4,
         )
 
-    def outbox(self, batcher: Batcher, *, parallel: int) -> Outbox:
-        """Start an outbox for the requests of *batcher*."""
+    def outbox(self, batcher: Batcher, *, parallel: int, repeating: Repeating) -> Outbox:
+        """Start an outbox for the requests of *batcher*. It reports by *repeating* what it waits for."""
         return Outbox(
             lambda pending: Delivery(
                 self.client(),
@@ -82,6 +82,7 @@ class Settings:
             ),
             parallel=parallel,
             max_bytes=self.options.buffer_size,
+            repeating=repeating,
         )
 
 

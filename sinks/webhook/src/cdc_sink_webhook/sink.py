@@ -16,7 +16,6 @@ from cdc_core import (
     SinkContext,
     SliceInfo,
     TerminalSinkError,
-    traced_rows,
 )
 from cdc_sink_webhook.batcher import Batcher
 from cdc_sink_webhook.outbox import Outbox
@@ -67,7 +66,7 @@ class WebhookSink(Sink):
         messages = self.context.encoder.encode(rows, topic=self.context.topics().of_rows(rows))
         with self._busy:
             outbox, batcher = self._open()
-            batcher.traced.update({self._rows + index: row for index, row in traced_rows(rows)})
+            batcher.traced.update({self._rows + index: row for index, row in self.context.traced_rows(rows)})
             for start in range(0, len(rows), _CHUNK_ROWS):
                 chunk = rows.slice(start, _CHUNK_ROWS)
                 outbox.send(batcher.add(chunk, _slice(messages, start), first=self._rows))
@@ -102,7 +101,9 @@ class WebhookSink(Sink):
             settings = Settings.of(self.context)
             self._batcher = settings.batcher()
             self._batcher.replay = self._replay
-            self._outbox = settings.outbox(self._batcher, parallel=settings.options.parallel_requests)
+            self._outbox = settings.outbox(
+                self._batcher, parallel=settings.options.parallel_requests, repeating=self.context.repeating
+            )
         return self._outbox, self._batcher
 
     def _send_due(self) -> None:

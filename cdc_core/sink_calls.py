@@ -1,0 +1,68 @@
+"""What a part of a sink tells the engine inside a call, before the call returns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol
+
+from cdc_core.rows import RowBatch
+
+__all__ = ["CallObserver", "ObservedCalls", "TracedRow"]
+
+
+class TracedRow:
+    """One change on its way through a sink. `moments` has when it reached each stage, in seconds since 1970.
+
+    `place` is where at the destination it is, as far as the sink says so. For one process; nothing of it is durable.
+    """
+
+    __slots__ = ("moments", "place")
+
+    def __init__(self) -> None:
+        self.moments: dict[str, float] = {}
+        self.place: dict[str, Any] = {}
+
+    def reached(self, stage: str) -> None:
+        """Note that the change is at *stage* now."""
+        self.moments[stage] = time.time()
+
+    def placed(self, **place: Any) -> None:
+        """Note where the change will be once it is durable, such as `file="…"`: JSON values without secrets."""
+        self.place.update(place)
+
+    def acknowledged(self, **place: Any) -> None:
+        """Note that the destination has taken the change, and where it is. Unless a sink says so, a flush means it."""
+        self.place.update(place)
+        self.reached("acknowledged")
+
+
+class CallObserver(Protocol):
+    """Who calls a part of a sink. `SinkContext` has what its methods mean to the sink."""
+
+    def repeating(self, reason: str, *, next_attempt_s: float) -> AbstractContextManager[None]: ...
+
+    def traced_rows(self, rows: RowBatch) -> Sequence[tuple[int, TracedRow]]: ...
+
+
+class ObservedCalls:
+    """The calls of what was built from one `SinkContext`. `observer` is whoever makes the present one, if it listens.
+
+    The engine sets it. A sink uses the methods of its context.
+    """
+
+    def __init__(self) -> None:
+        self.observer: CallObserver | None = None
+
+    @contextmanager
+    def observed_by(self, observer: CallObserver) -> Iterator[None]:
+        """Have *observer* told what is said inside the block."""
+        before, self.observer = self.observer, observer
+        try:
+            yield
+        finally:
+            self.observer = before
+
+    def __reduce__(self) -> tuple[type[ObservedCalls], tuple[()]]:
+        return ObservedCalls, ()  # of another process nobody is told anything
