@@ -10,10 +10,10 @@ import adbc_driver_postgresql.dbapi as adbc
 import numpy as np
 import psycopg
 import pyarrow as pa
-from cdc_rangefeed_postgres.completion import Lookup
 from cdc_rangefeed_postgres.pgoutput import LogDecoder
 from cdc_rangefeed_postgres.scan_values import select_list, to_struct
 from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog, TypeInfo, column_type
+from cdc_rangefeed_postgres.unchanged_toast import Lookup
 from cdc_testing.pgvalues import TYPES, Maker
 
 from cdc_core import Column, Op, RowBatch, TableName, TableSchema, Timestamp

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 import pytest
-from cdc_rangefeed_postgres.completion import completed
 from cdc_rangefeed_postgres.types import PgColumn, TableVersion
+from cdc_rangefeed_postgres.unchanged_toast import completed
 from cdc_testing.decoding import (
     PLAIN,
     RELATION,

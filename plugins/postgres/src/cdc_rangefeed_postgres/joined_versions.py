@@ -12,8 +12,8 @@ from cdc_rangefeed_postgres.changes import NONE, Changes, Tuples
 from cdc_rangefeed_postgres.fields import Ints
 from cdc_rangefeed_postgres.keys import Folded, fold
 from cdc_rangefeed_postgres.relations import shape
-from cdc_rangefeed_postgres.toast import fill_from_earlier, require_keys
 from cdc_rangefeed_postgres.types import TableVersion
+from cdc_rangefeed_postgres.unchanged_toast import fill_from_earlier, require_keys
 
 __all__ = ["folded_versions"]
 

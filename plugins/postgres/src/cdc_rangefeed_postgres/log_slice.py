@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from cdc_core import RowBatch, Span, SpanMark, Timestamp
 from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate, text_of
-from cdc_rangefeed_postgres.completion import Lookup
 from cdc_rangefeed_postgres.connection import Server, stream
 from cdc_rangefeed_postgres.lost_history import explain, explained
 from cdc_rangefeed_postgres.lsn import lsn_text
@@ -23,8 +22,9 @@ from cdc_rangefeed_postgres.read_ahead import read_ahead
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.slot_copy import SlotCopy
 from cdc_rangefeed_postgres.temporary import refuse_without_copy
+from cdc_rangefeed_postgres.transaction_framing import whole_transactions
 from cdc_rangefeed_postgres.types import TableVersion
-from cdc_rangefeed_postgres.whole_transactions import whole_transactions
+from cdc_rangefeed_postgres.unchanged_toast import Lookup
 
 __all__ = ["LogSlice", "read_log"]
 

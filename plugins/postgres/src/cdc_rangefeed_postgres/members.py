@@ -23,7 +23,7 @@ from cdc_rangefeed_postgres.selection import Pattern, Selection, exclusion
 from cdc_rangefeed_postgres.token import PostgresToken, TableState, is_intent
 
 __all__ = [
-    "check_newcomer",
+    "check_new_table",
     "dropped",
     "find_tables",
     "followed",
@@ -163,7 +163,7 @@ def gone_from(catalog: Catalog, token: PostgresToken) -> set[str]:
     return {name for name in token.tables if catalog.tables[name].gone}
 
 
-def check_newcomer(connection: Connection, publication: Publication, table: Table, *, diff: bool) -> None:
+def check_new_table(connection: Connection, publication: Publication, table: Table, *, diff: bool) -> None:
     """Return when a *table* that matches can be followed. Raises: ConfigError."""
     check_tables(connection, [table], diff=diff)
     check_privileges(connection, [table], publication, first=False)
@@ -222,7 +222,7 @@ def _is_fit(connection: Connection, publication: Publication, table: Table, *, d
         if first:  # the privileges of all tables are checked at once
             check_tables(connection, [table], diff=diff)
         else:
-            check_newcomer(connection, publication, table, diff=diff)
+            check_new_table(connection, publication, table, diff=diff)
     except ConfigError as error:
         if first:
             entry = exclusion(table.name.schema, table.name.table)

@@ -11,16 +11,15 @@ import pyarrow as pa
 
 from cdc_core import ContractError, Op, RowBatch, TableSchema, Timestamp
 from cdc_rangefeed_postgres.changes import NONE, Changes, Tuples, read_changes
-from cdc_rangefeed_postgres.completion import Lookup, completed
 from cdc_rangefeed_postgres.fields import Ints, Messages
 from cdc_rangefeed_postgres.joined_versions import folded_versions
 from cdc_rangefeed_postgres.keys import Folded
 from cdc_rangefeed_postgres.relation_tracker import RelationTracker
 from cdc_rangefeed_postgres.scan_values import has_key_texts
-from cdc_rangefeed_postgres.toast import unavailable_of
-from cdc_rangefeed_postgres.transactions import Stamps, TransactionClock
+from cdc_rangefeed_postgres.transaction_framing import Stamps, TransactionClock
 from cdc_rangefeed_postgres.truncation import Truncate, note_tables
 from cdc_rangefeed_postgres.types import TableVersion
+from cdc_rangefeed_postgres.unchanged_toast import Lookup, completed, unavailable_of
 
 __all__ = ["LogDecoder"]
 

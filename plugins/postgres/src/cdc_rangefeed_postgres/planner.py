@@ -36,7 +36,7 @@ from cdc_rangefeed_postgres.filter_watch import FilterWatch
 from cdc_rangefeed_postgres.log_plan import LogPlan, log_bytes, log_end
 from cdc_rangefeed_postgres.log_position import flushed_and_clock, newest
 from cdc_rangefeed_postgres.members import followed_before, load_members
-from cdc_rangefeed_postgres.newcomers import Newcomers
+from cdc_rangefeed_postgres.new_tables import NewTables
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.pacing import Pacing
 from cdc_rangefeed_postgres.partitions import with_present_partitions
@@ -78,7 +78,7 @@ class PostgresPlanner(StepPlanner):
         self._connection = KeptConnection(self._server, "planner", lock_timeout_s=self._options.lock_timeout)
         self._rounds = ScanRounds(self._server, self._slot, self._options)
         self._estimates = Estimates(context.restriction)
-        self._newcomers = Newcomers(context, self._slot, Primary(self._server))
+        self._new_tables = NewTables(context, self._slot, Primary(self._server))
         self._filters = FilterWatch(self._slot.publication)
         self._truncated = TruncateSearch(self._slot)
         self._pacing = Pacing(self._slot.name)
@@ -151,7 +151,7 @@ class PostgresPlanner(StepPlanner):
         self._server.use(endpoint_of(self.context.saved))
         connection = self._server.connect_checked()
         with closing(connection), self._server.translated("checking a rescan"):
-            known, selection = followed_before(self.context), self._newcomers.selection
+            known, selection = followed_before(self.context), self._new_tables.selection
             catalog = load_members(connection, self._slot.publication, selection, known, diff=self.context.diff)
             check_rescan(connection, catalog, rescan, lock_timeout_s=self._options.lock_timeout)
 
@@ -211,7 +211,7 @@ class PostgresPlanner(StepPlanner):
                 )
                 start = with_present_partitions(connection, catalog, start, removed=removed)
                 near_end = flushed - start.lsn <= log_bytes(limit)
-                self._sure = self._newcomers.look(connection, catalog, start, near_end=near_end) and self._sure
+                self._sure = self._new_tables.poll(connection, catalog, start, near_end=near_end) and self._sure
             except TerminalRangefeedError as error:
                 self._ending = self._ending or (flushed, error)
                 if isinstance(error, PartitionsTruncatedError):
@@ -261,7 +261,7 @@ class PostgresPlanner(StepPlanner):
 
     def _refresh(self, connection: Connection, start: PostgresToken) -> Catalog:
         """Read the catalog again, and types before it: what is altered in between is then found before it is used."""
-        known, selection = self._catalog, self._newcomers.selection
+        known, selection = self._catalog, self._new_tables.selection
         while True:
             types = self._types if known is None else present_types(connection, known)
             catalog = load_watched(connection, self._slot, start, selection, diff=self.context.diff, known=known)

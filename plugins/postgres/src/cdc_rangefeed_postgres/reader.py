@@ -11,12 +11,12 @@ from cdc_core import RangefeedContext, RowBatch, Slice, SliceReader, SpanMark, T
 from cdc_rangefeed_postgres.client_errors import ClientError
 from cdc_rangefeed_postgres.connection import Server
 from cdc_rangefeed_postgres.log_slice import LogSlice, read_log
-from cdc_rangefeed_postgres.lookup import TableLookup
 from cdc_rangefeed_postgres.lsn import lsn_text
 from cdc_rangefeed_postgres.null_columns import with_null_columns
 from cdc_rangefeed_postgres.pgoutput import LogDecoder
 from cdc_rangefeed_postgres.read_ahead import StillReadingError
 from cdc_rangefeed_postgres.scan_slice import ScanSlice, read_scan
+from cdc_rangefeed_postgres.unchanged_toast import TableLookup
 
 __all__ = ["PostgresReader"]
 

@@ -15,9 +15,9 @@ from cdc_rangefeed_postgres.catalog import Catalog, Table
 from cdc_rangefeed_postgres.catalog_queries import load_tables
 from cdc_rangefeed_postgres.connection import Connection, set_lock_timeout
 from cdc_rangefeed_postgres.cursor import cursor_position
+from cdc_rangefeed_postgres.external_slot import first_position, require_origin, require_slot
 from cdc_rangefeed_postgres.filtered import Filtered
 from cdc_rangefeed_postgres.filtered_tables import RowFilters
-from cdc_rangefeed_postgres.given_slot import first_position, require_origin, require_slot
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
 from cdc_rangefeed_postgres.members import log_renamed
 from cdc_rangefeed_postgres.moving import begun

@@ -17,8 +17,8 @@ from confluent_kafka.admin._topic import TopicDescription
 from confluent_kafka.cimpl import NewTopic
 
 from cdc_core import CdcError, ConfigError, RetryableSinkError, TerminalSinkError
+from cdc_sink_kafka.background_close import close_in_background
 from cdc_sink_kafka.client_log import ClientLog, plain
-from cdc_sink_kafka.closing import release
 from cdc_sink_kafka.options import KafkaOptions
 from cdc_sink_kafka.producer_config import flat
 
@@ -165,7 +165,7 @@ class Administrator:
 
     def close(self) -> None:
         """Release the connection."""
-        release(self._clients)
+        close_in_background(self._clients)
 
     @property
     def _admin(self) -> AdminClient:
@@ -185,7 +185,7 @@ class Administrator:
         try:
             self._await_answer(probe)
         finally:
-            release(probe)
+            close_in_background(probe)
 
     def _await_answer(self, probe: Sequence[Producer]) -> None:
         brokers = self._properties["bootstrap.servers"]

@@ -11,8 +11,8 @@ from typing import Any, Literal
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from cdc_core import CdcError, ContractError, RetryableSinkError, TerminalSinkError, TracedRow
+from cdc_sink_kafka.background_close import close_in_background
 from cdc_sink_kafka.client_log import ClientLog
-from cdc_sink_kafka.closing import release
 from cdc_sink_kafka.delivery_reports import DeliveryReports
 from cdc_sink_kafka.failures import Failure, sink_error
 
@@ -140,7 +140,7 @@ class OrderedProducer:
         self._guarded("flush", 0)
         last = [self._producer]
         del self._producer
-        release(last)
+        close_in_background(last)
 
     def _serve(self, timeout_s: float) -> None:
         self._raise_failed()

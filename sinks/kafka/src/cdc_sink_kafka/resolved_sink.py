@@ -8,7 +8,7 @@ from cdc_core import ResolvedSink, SinkContext, TerminalSinkError, Timestamp
 from cdc_sink_kafka.clients import Settings
 from cdc_sink_kafka.ordered_producer import OrderedProducer
 from cdc_sink_kafka.partitions import Partitions
-from cdc_sink_kafka.watched_topics import WatchedTopics
+from cdc_sink_kafka.topic_deletion_check import TopicDeletionCheck
 
 __all__ = ["KafkaResolvedSink"]
 
@@ -22,7 +22,7 @@ class KafkaResolvedSink(ResolvedSink):
     def __init__(self, context: SinkContext) -> None:
         super().__init__(context)
         self._settings = Settings.of(context)
-        self._topics = WatchedTopics(self._settings)
+        self._topics = TopicDeletionCheck(self._settings)
         self._producer: OrderedProducer | None = None
         self._partitions: Partitions | None = None
         self._routed: set[str] = set()
@@ -61,7 +61,7 @@ class KafkaResolvedSink(ResolvedSink):
 
     def close(self) -> None:
         """Release the connection. Does not wait for brokers."""
-        self._partitions = None  # before the producer: `release` needs the only reference to the client
+        self._partitions = None  # before the producer: `close_in_background` needs the only reference to the client
         if self._producer is not None:
             self._producer.close()
         self._topics.close()

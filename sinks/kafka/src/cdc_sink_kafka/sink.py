@@ -29,8 +29,8 @@ from cdc_sink_kafka.producers import Producers
 from cdc_sink_kafka.routed_topics import RoutedTopics
 from cdc_sink_kafka.size_limits import SizeLimits
 from cdc_sink_kafka.tombstones import deleted_rows, with_tombstones
+from cdc_sink_kafka.topic_deletion_check import TopicDeletionCheck
 from cdc_sink_kafka.traced_messages import traced_messages
-from cdc_sink_kafka.watched_topics import WatchedTopics
 
 __all__ = ["KafkaSink"]
 
@@ -57,7 +57,7 @@ class KafkaSink(Sink):
     def __init__(self, context: SinkContext) -> None:
         super().__init__(context)
         self._settings = Settings.of(context)
-        self._topics = WatchedTopics(self._settings)
+        self._topics = TopicDeletionCheck(self._settings)
         self._routed = RoutedTopics(self._settings)
         self._batches_too_large = False
         self._producers = Producers(self._new_producer)

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 import pyarrow as pa
-from cdc_rangefeed_postgres.whole_transactions import whole_transactions
+from cdc_rangefeed_postgres.transaction_framing import whole_transactions
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -12,14 +12,14 @@ from cdc_core import ConfigError, RangefeedContext, RestartError, TerminalRangef
 from cdc_rangefeed_postgres.catalog import Catalog, Table
 from cdc_rangefeed_postgres.catalog_queries import load_again
 from cdc_rangefeed_postgres.connection import Connection
-from cdc_rangefeed_postgres.members import check_newcomer, find_tables, gone_from, name_taken
+from cdc_rangefeed_postgres.members import check_new_table, find_tables, gone_from, name_taken
 from cdc_rangefeed_postgres.names import quoted
 from cdc_rangefeed_postgres.primary import Primary
 from cdc_rangefeed_postgres.selection import Selection, exclusion
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.token import PostgresToken
 
-__all__ = ["Newcomers"]
+__all__ = ["NewTables"]
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ _LOOK_AGAIN_S = 10.0
 """After this time a table that could not be followed is checked again, even if it looks the same."""
 
 
-class Newcomers:
+class NewTables:
     """Finds tables that can join, and publishes them. The attempt ends then, and the next one begins with them."""
 
     def __init__(self, context: RangefeedContext, slot: Slot, primary: Primary) -> None:
@@ -42,7 +42,7 @@ class Newcomers:
         self._again_at = 0.0
         self._told: set[tuple[int, str]] = set()
 
-    def look(self, connection: Connection, catalog: Catalog, token: PostgresToken, *, near_end: bool) -> bool:
+    def poll(self, connection: Connection, catalog: Catalog, token: PostgresToken, *, near_end: bool) -> bool:
         """Return when the tables of *catalog* remain the ones to follow for now; False while one waits to join.
 
         Nothing after *token* may be resolved then. It waits for a lock for a moment at most. So that tables which come
@@ -95,7 +95,7 @@ class Newcomers:
                     f"table {table.name} is not in publication {publication.name}. Run ALTER PUBLICATION "
                     f"{quoted(publication.name)} ADD TABLE {table.sql};"
                 )
-            check_newcomer(connection, publication, table, diff=self._diff)
+            check_new_table(connection, publication, table, diff=self._diff)
         except ConfigError as error:
             entry = exclusion(table.name.schema, table.name.table)
             text = str(error).rstrip(";.")

@@ -10,14 +10,14 @@ from cdc_sink_kafka.admin import NO_ID, Administrator
 from cdc_sink_kafka.clients import Settings
 from cdc_sink_kafka.failures import Failure
 
-__all__ = ["WatchedTopics"]
+__all__ = ["TopicDeletionCheck"]
 
 _EVERY_S = 1.0
 _SURE_AFTER_S = 4.0
 _ASK_S = 0.5
 
 
-class WatchedTopics:
+class TopicDeletionCheck:
     """Compares the ids of the changefeed's topics with those that this process saw first.
 
     Brokers without topic ids only reveal a topic that is missing, not one that was created again. They may learn to

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-__all__ = ["release"]
+__all__ = ["close_in_background"]
 
 
-def release(clients: list[Any]) -> None:
+def close_in_background(clients: list[Any]) -> None:
     """Empty *clients* in a background thread, which destroys them. The list must hold the only references.
 
     Destroying a client waits for its threads. These may be busy with a host name or a broker for a long time, and

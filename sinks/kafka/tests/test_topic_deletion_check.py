@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 from cdc_sink_kafka.options import KafkaOptions
-from cdc_sink_kafka.watched_topics import WatchedTopics
+from cdc_sink_kafka.topic_deletion_check import TopicDeletionCheck
 from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows
 from confluent_kafka import Uuid
@@ -120,7 +120,7 @@ class Upgraded:
 
 def test_brokers_that_begin_to_tell_ids_do_not_end_the_changefeed() -> None:
     brokers = Upgraded()
-    watched = WatchedTopics(cast(Any, brokers))
+    watched = TopicDeletionCheck(cast(Any, brokers))
     none, first, second = (str(Uuid(0, number)) for number in range(3))
     for answer in (none, none, first, none, first):
         brokers.answer = answer
@@ -133,11 +133,11 @@ def test_brokers_that_begin_to_tell_ids_do_not_end_the_changefeed() -> None:
 def test_a_topic_of_an_earlier_run_that_is_missing_is_not_said_to_be_deleted_during_this_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("cdc_sink_kafka.watched_topics._SURE_AFTER_S", 0.0)
-    monkeypatch.setattr("cdc_sink_kafka.watched_topics._ASK_S", 0.0)
+    monkeypatch.setattr("cdc_sink_kafka.topic_deletion_check._SURE_AFTER_S", 0.0)
+    monkeypatch.setattr("cdc_sink_kafka.topic_deletion_check._ASK_S", 0.0)
     brokers = Upgraded()
     brokers.topic_names = ()
-    watched = WatchedTopics(cast(Any, brokers))
+    watched = TopicDeletionCheck(cast(Any, brokers))
     watched.add(["old"], seen=False)
     told = r"^topic 'old' does not exist, although the changefeed has written to it, .* Create the topic, then run"
     with pytest.raises(TerminalSinkError, match=told):
