@@ -18,7 +18,7 @@ from cdc_core.shards.shard import MOST_SHARDS
 from cdc_core.timestamp import Timestamp
 from cdc_core.uris import place_of, same_database
 
-__all__ = ["NOT_OF_SCANS", "Changefeed", "ChangefeedOptions"]
+__all__ = ["NOT_OF_SCANS", "Changefeed", "ChangefeedOptions", "require_name"]
 
 _MOST_ROW_BYTES = 1024 * MB
 """Twice as much, which hexadecimal digits take, is more than some columns of Arrow hold."""
@@ -28,6 +28,14 @@ _LEAST_MASK_KEY = 16
 NOT_OF_SCANS = ("resolved", "diff", "mvcc_timestamp", "updated", "end_time")
 """Options that initial_scan='only' cannot be combined with."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
+
+
+def require_name(name: str) -> None:
+    """Return if *name* can be the name of a changefeed. Raises: ConfigError."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"'{name}' is not a valid name of a changefeed; use 1 to 40 of the characters A-Z a-z 0-9 _ -"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -56,10 +64,7 @@ class Changefeed:
     written: Mapping[str, Any] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
-            raise ConfigError(
-                f"'{self.name}' is not a valid name of a changefeed; use 1 to 40 of the characters A-Z a-z 0-9 _ -"
-            )
+        require_name(self.name)
         if isinstance(self.tables, str):
             raise ConfigError(f"changefeed '{self.name}': tables must be a list of table names")
         object.__setattr__(self, "tables", self._watched())

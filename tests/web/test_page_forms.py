@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 from cdc_testing import scripted
-from cdc_testing.browsing import Browser
+from cdc_testing.browsing import Answer, Browser
 from cdc_testing.components import plugin, source_of
 from cdc_testing.documented_role import documented
 from cdc_testing.local_engine import LocalEngine
@@ -86,6 +87,50 @@ def test_what_is_wrong_stands_at_its_field_and_nothing_is_created(
         assert "option 'retry_backoff' must be a duration" in text
         assert "Something has to be corrected." in text
     assert store.list() == []
+
+
+def errors_of(answer: Answer) -> dict[str, str]:
+    """Return what the form says to be wrong, by field."""
+    return dict(re.findall(r'id="h-f-([\w-]+)"><strong>(.*?)</strong>', answer.body, re.DOTALL))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "wanted"),
+    [
+        (
+            {"name": "a b", "source": "nonsense", "sink": "ftp://x", "format": "xml", "max_attempts": "often"},
+            {"name", "source", "sink", "format", "max_attempts"},
+        ),
+        (
+            {"name": "a b", "tables": "t,t", "total": "many", "key_column": "x", "max_step_rows": "0"},
+            {"name", "tables", "total", "key_column", "max_step_rows"},
+        ),
+        (
+            {"name": "", "tables": "", "query": "SELEC", "retry_backoff": "9s", "max_retry_backoff": "1s"},
+            {"name", "query", "max_retry_backoff"},
+        ),
+        (
+            {"metrics_label": "${PW}", "mask_key": "${file:/etc/passwd}", "topic": "x{y}", "log_slow": "0s"},
+            {"metrics_label", "mask_key", "topic", "log_slow"},
+        ),
+        (
+            {
+                "source": "counter://reader:a/b@host/shop",
+                "on_error": "dead",
+                "dead_letter": "file:///d",
+                "topic": "{y}",
+            },
+            {"source", "on_error", "topic"},
+        ),
+    ],
+)
+def test_all_that_is_wrong_is_said_at_once_and_each_at_its_field(
+    browser: Browser, fields: dict[str, str], wrong: dict[str, str], wanted: set[str]
+) -> None:
+    answer = browser.post("/ui/new/validate", **{**fields, **wrong})
+    assert errors_of(answer).keys() == wanted
+    assert [text for text in errors_of(answer).values() if "-_-" in text] == []
+    assert browser.post("/ui/new", **{**fields, **wrong}).status == 400
 
 
 def test_while_it_is_filled_in_what_is_missing_is_no_error_yet(browser: Browser) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote_plus
 
-from cdc_core.config.changefeed import ChangefeedOptions
+from cdc_core.config.changefeed import ChangefeedOptions, require_name
 from cdc_core.config.component import Component
 from cdc_core.config.definition import changefeed_of, masked_option, require_references
 from cdc_core.config.flat import option_of, unflattened
@@ -18,7 +18,7 @@ from cdc_core.config.resolve import canonical_names, resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.masking import MASK, mask, secret_forms, secret_texts, secrets_of_uris
-from cdc_core.options import option_problems
+from cdc_core.options import option_names, option_problems, parse_options
 from cdc_core.uris import split_parameters
 from cdc_core.web.connect.config_keys import CLASS, COMMON, CORE, ConfigKey, keys_of
 from cdc_core.web.deployment import Deployment
@@ -32,6 +32,9 @@ _SHOWN = ("name", "tables", "format", "cursor", "end_time", "metrics_label")
 _BETWEEN_WORDS = re.compile(r"[\s,;&=?/:@\"'`(){}\[\]]+")
 _SHORTEST_WORD = 8
 """Errors may quote a part of a value. A shorter part is left, or messages would become unreadable."""
+_ALWAYS = ("name", "source", "sink", "format")
+_NAMELESS = "-_-"
+"""The name of a changefeed whose name is not right, while the rest is checked."""
 _NULL = "Null value can not be supplied as the configuration value."
 
 
@@ -118,7 +121,7 @@ def validate(deployment: Deployment, config: Mapping[str, str | None]) -> Valida
     for key, problem in refused.items():
         found.add(key, problem)
     if refused:
-        return found
+        return _with_rest(found, deployment, refused)
     for key, value in config.items():
         if value is None:
             found.add(key, _NULL)
@@ -133,19 +136,20 @@ def validate(deployment: Deployment, config: Mapping[str, str | None]) -> Valida
             found.add(key, str(error))
     owned = _check_parts(found, resolved, deployment)
     _check_options(found, resolved, owned)
-    if found.problems:
-        return found
-    try:
-        changefeed = changefeed_of(texts["name"], parts.written, origin=_PLACE, environ=environ)
-        feed = resolve(changefeed, deployment.plugins)
-        require_references(feed.stored, feed.name)
-        _require_no_masks(feed.stored["written"])
-    except CdcError as error:
-        text = str(error).removeprefix(f"{_PLACE}: ")
-        found.add(_key_of(text, found), text)
-        return found
-    deployment.add_secrets(feed.secrets())
-    found.feed = feed
+    feed = _check_together(found, texts, deployment)
+    if feed is not None and not found.problems:
+        deployment.add_secrets(feed.secrets())
+        found.feed = feed
+    return found
+
+
+def _with_rest(found: Validated, deployment: Deployment, refused: Collection[str]) -> Validated:
+    """Return *found* with what is wrong with the keys that are not *refused*, of which nothing is resolved."""
+    kept = {key: value for key, value in found.config.items() if not {key, key.partition(".")[0]} & set(refused)}
+    if len(kept) < len(found.config):
+        rest = validate(deployment, kept)
+        found.keys = rest.keys
+        found.problems = {**rest.problems, **found.problems}
     return found
 
 
@@ -167,6 +171,11 @@ def _check_common(found: Validated, texts: Mapping[str, str]) -> None:
     for key in ("name", "connector.class"):
         if not texts.get(key, "").strip() and found.config.get(key, "") is not None:
             found.add(key, f'Missing required configuration "{key}" which has no default value.')
+    if texts.get("name", "").strip():
+        try:
+            require_name(texts["name"])
+        except ConfigError as error:
+            found.add("name", str(error))
     given = texts.get("connector.class", "")
     if given and not is_our_class(given):
         found.add("connector.class", f"Class {given} could not be found; the one connector is {CLASS}")
@@ -227,6 +236,62 @@ def _check_options(found: Validated, texts: Mapping[str, str], owned: Sequence[t
             found.add(key, problem if problem.startswith("Missing") else f"option '{name}' {problem}")
 
 
+def _check_together(found: Validated, texts: Mapping[str, str], deployment: Deployment) -> ResolvedChangefeed | None:
+    """Find what is wrong with values that are right one by one; return the changefeed of those that are right.
+
+    What is wrong with a value is found without those that are wrong already. What may only follow from these is not
+    told: as long as it is about one of them.
+    """
+    right = {key: text for key, text in texts.items() if key not in found.problems}
+    while True:
+        try:
+            return _resolved(right, deployment, is_whole=not {"source", "sink", "format"} & found.problems.keys())
+        except CdcError as error:
+            text = str(error).removeprefix(f"{_PLACE}: ").removeprefix(f"changefeed '{_NAMELESS}': ")
+            text = text.replace(f"changefeed '{_NAMELESS}'", "the changefeed")
+        mentioned = [key for key in _mentioned(text, texts) if key not in _ALWAYS]
+        if not any(key in found.problems for key in mentioned):
+            key = _key_of(text, found) or (*mentioned, "name")[0]
+            found.add(key, text)
+            mentioned += [key] if key != "name" else []
+        before = len(right)
+        right = {key: value for key, value in right.items() if key not in mentioned}
+        if len(right) == before:
+            return None
+
+
+def _resolved(config: Mapping[str, str], deployment: Deployment, *, is_whole: bool) -> ResolvedChangefeed | None:
+    """Return the changefeed of *config*, which may lack what every changefeed has; None unless it *is_whole*.
+
+    Raises: CdcError.
+    """
+    written = dict(unflattened(config).written)
+    written.setdefault("source", "source://")
+    if "tables" not in written and "query" not in written:
+        written["tables"] = ["table"]
+    changefeed = changefeed_of(config.get("name", _NAMELESS), written, origin=_PLACE, environ=deployment.environ)
+    if is_whole:
+        feed = resolve(changefeed, deployment.plugins)
+        require_references(feed.stored, feed.name)
+        _require_no_masks(feed.stored["written"])
+        return feed
+    names = option_names(ChangefeedOptions)
+    given = canonical_names(changefeed.options, names, owner="the changefeed")
+    parse_options(
+        ChangefeedOptions,
+        {name: value for name, value in given.items() if name in names},
+        owner=f"changefeed '{_NAMELESS}'",
+    )
+    return None
+
+
+def _mentioned(text: str, keys: Iterable[str]) -> list[str]:
+    """Return those of *keys* whose names are in *text*, in its order."""
+    found = {key: re.search(rf"(?<![\w.-]){re.escape(option_of(key) or key)}(?![\w-])", text) for key in keys}
+    places = {key: match.start() for key, match in found.items() if match is not None}
+    return sorted(places, key=lambda key: places[key])
+
+
 def _require_no_masks(written: Mapping[str, Any]) -> None:
     """Return unless a mask stands where a secret is missing. Raises: ConfigError."""
     for key, value in {**written, **written.get("options", {}), **written.get("spark", {})}.items():
@@ -234,12 +299,13 @@ def _require_no_masks(written: Mapping[str, Any]) -> None:
             raise ConfigError(f"'{key}' has {MASK} in place of a secret; write it as ${{VARIABLE}} or ${{file:PATH}}")
 
 
-def _key_of(text: str, found: Validated) -> str:
+def _key_of(text: str, found: Validated) -> str | None:
     """Return the key that an error is about, as well as its text tells."""
     by_option = {key.option or key.name: key.name for key in found.keys}
     names = [name for match in _QUOTED.finditer(text) for name in match.groups() if name]
     names += re.findall(r"\b(source|sink|format|tables|query|functions)\b", text)
+    names += ["tables"] if re.search(r"\btable\b", text) else []
     for name in names:
         if name in found.config or name in by_option:
             return by_option.get(name, name)
-    return "name"
+    return None
