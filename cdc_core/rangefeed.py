@@ -79,7 +79,7 @@ class Rangefeed(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Return when source, tables, privileges and settings are right. Changes nothing. Raises: ConfigError."""
+        """Return when `start` can succeed, also while a run reads. Changes nothing. Raises: ConfigError; as `start`."""
 
     @abstractmethod
     def schemas(self) -> Sequence[TableSchema]:

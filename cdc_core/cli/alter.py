@@ -9,11 +9,11 @@ from dataclasses import replace
 import click
 
 from cdc_core.cli.alter_job import alter_job
-from cdc_core.cli.job_commands import echo_job, find_job, job_store, json_option, store_or_environment
+from cdc_core.cli.job_commands import echo_job, find_job, job_store, json_option
 from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stopped import stopped
-from cdc_core.cli.stored import require_known, require_one_name, state_option, store_option
+from cdc_core.cli.stored import require_known, require_one_name, state_option, store_option, store_or_environment
 from cdc_core.config.alteration import Alteration, changed_tables, remaining_sections, without_option
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.interpolation import escaped

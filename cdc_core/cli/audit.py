@@ -14,7 +14,7 @@ import click
 
 from cdc_core.cli.run import located, progress_at, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
-from cdc_core.cli.stored import state_option, store_option
+from cdc_core.cli.stored import definition_store, state_option, store_option
 from cdc_core.errors import ConfigError
 from cdc_core.options import counted
 from cdc_core.store.job_values import FINISHED, RESTING
@@ -74,6 +74,7 @@ def audit(
     when the changefeed cannot be audited.
     """
     session.start_logging(quiet=True)
+    store = definition_store(file, state, store)
     changefeed, _, url, _ = located(session, file, name, state=state, store=store)
     feed = resolved(session, changefeed)
     feed_id, stopped = _known(url, feed.name)

@@ -9,18 +9,19 @@ import click
 
 from cdc_core.cli.session import CliSession
 from cdc_core.cli.tables import coloured
-from cdc_core.errors import CdcError
+from cdc_core.errors import CdcError, ConfigError
+from cdc_core.remedies import fitting
 
 __all__ = ["CheckReport"]
 
 
 class CheckReport:
-    """The parts of one changefeed. Each is printed as soon as it is added, unless the report is *quiet*."""
+    """The parts of one changefeed, perhaps a *job*. Each is printed as soon as it is added, unless it is *quiet*."""
 
-    def __init__(self, session: CliSession, name: str, *, width: int, quiet: bool) -> None:
+    def __init__(self, session: CliSession, name: str, *, job: bool, width: int, quiet: bool) -> None:
         self.status = 0
-        """The exit status: the greatest of the errors'."""
-        self._session, self._name, self._width, self._quiet = session, name, width, quiet
+        """The exit status: 2 when a part fails."""
+        self._session, self._name, self._job, self._width, self._quiet = session, name, job, width, quiet
         self._parts: list[dict[str, Any]] = []
         self._print(f"changefeed '{name}'")
 
@@ -28,9 +29,11 @@ class CheckReport:
         self, part: str, what: str, found: str | CdcError, *, notes: Sequence[str] = (), is_checked: bool = True
     ) -> None:
         """Add a part: *found* is its error, or has further lines about it, or says why it is not checked."""
-        text, failed = self._session.masked(str(found)), isinstance(found, CdcError)
-        if isinstance(found, CdcError):
-            self.status = max(self.status, found.exit_status)
+        text, failed = str(found), isinstance(found, CdcError)
+        if failed:
+            self.status = ConfigError.exit_status
+            text = fitting(text, self._name, job=self._job)
+        text = self._session.masked(text)
         outcome = coloured(text, "error") if failed else f"{coloured('ok', 'ok')}{text}" if is_checked else text
         self._print(f"  {part:{self._width}} {what} … {outcome}")
         for note in notes:

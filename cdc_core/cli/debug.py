@@ -17,7 +17,7 @@ from cdc_core.cli.debug_archive import DebugArchive
 from cdc_core.cli.debug_masking import environment_secrets, masked_text, referred_secrets
 from cdc_core.cli.run import located, name_in, resolved, state_of
 from cdc_core.cli.session import FILE, CliSession, debug_option
-from cdc_core.cli.stored import require_known, require_one_name, state_option, store_option
+from cdc_core.cli.stored import definition_store, require_known, require_one_name, state_option, store_option
 from cdc_core.config.interpolation import with_absolute_files
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.masking import secret_forms, uri_secrets
@@ -54,6 +54,7 @@ def debug(
     """
     for path in logs:
         parts.require_file(Path(path))
+    store = definition_store(file, state, store)
     if store is not None:
         require_one_name(name, state)
         feed_name, named, (state_dir, url) = file, None, state_of(Path(), store)

@@ -13,7 +13,7 @@ import click
 from cdc_core.cli.query_check import plans_of
 from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option, json_option
-from cdc_core.cli.stored import store_option
+from cdc_core.cli.stored import definition_store, store_option
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
 from cdc_core.options import counted
@@ -41,7 +41,7 @@ def explain(session: CliSession, file: str, name: str | None, as_json: bool, sto
     left to Spark, with the reason, and which changes the source leaves out. Likewise for each table that has a section.
     Changes nothing.
     """
-    feed = resolved(session, located(session, file, name, store=store)[0])
+    feed = resolved(session, located(session, file, name, store=definition_store(file, None, store))[0])
     if not feed.queries().exist:
         raise ConfigError(
             f"changefeed '{feed.name}' has no query to explain: it delivers whole rows of {', '.join(feed.tables)}"

@@ -13,9 +13,9 @@ from typing import TypeVar
 
 import click
 
-from cdc_core.cli.run import is_file, state_of
+from cdc_core.cli.run import state_of
 from cdc_core.cli.session import CliSession, json_option
-from cdc_core.cli.stored import require_known, require_store
+from cdc_core.cli.stored import STORE_VARIABLE, require_known, require_store
 from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.store.job_reports import job_report
@@ -34,22 +34,20 @@ __all__ = [
     "json_option",
     "poll",
     "require_owner",
-    "store_or_environment",
     "user_name",
     "wait_option",
 ]
 
 T = TypeVar("T")
 
-_VARIABLE = "CDC_STORE"
 _POLL_S = 0.2
 _LONGEST_OWNER = 64
 
 job_store_option = click.option(
     "--store",
     metavar="DIR|URL",
-    envvar=_VARIABLE,
-    help=f"The store of the jobs, the one that the nodes have. Default: the environment variable {_VARIABLE}.",
+    envvar=STORE_VARIABLE,
+    help=f"The store of the jobs, the one that the nodes have. Default: the environment variable {STORE_VARIABLE}.",
 )
 wait_option = click.option("--wait", is_flag=True, help="Return when it is done, not when it is requested.")
 
@@ -58,7 +56,7 @@ wait_option = click.option("--wait", is_flag=True, help="Return when it is done,
 def job_store(session: CliSession, store: str | None, *, create: bool = False) -> Iterator[ProgressStore]:
     """Open the store of the jobs; its secrets are masked from now on. Raises: ConfigError."""
     if not store:
-        raise ConfigError(f"no store is given; use --store DIR|URL, or set {_VARIABLE}")
+        raise ConfigError(f"no store is given; use --store DIR|URL, or set {STORE_VARIABLE}")
     url = state_of(Path(), store)[1]
     session.add_secrets(secret_forms(uri_secrets(url)))
     with closing(ProgressStore(url)) as opened:
@@ -67,13 +65,6 @@ def job_store(session: CliSession, store: str | None, *, create: bool = False) -
         else:
             require_store(opened, option="--store")
         yield opened
-
-
-def store_or_environment(file: str | None, state: str | None, store: str | None) -> str | None:
-    """Return *store*, otherwise the environment's if *file* is no file and *state* is None: FILE is a name there."""
-    if store is not None or state is not None or (file is not None and is_file(file)):
-        return store
-    return os.environ.get(_VARIABLE) or None
 
 
 def find_job(store: ProgressStore, name: str, *, by_store: bool, verb: Verb | None = None) -> JobRecord | None:

@@ -8,11 +8,11 @@ from contextlib import closing
 import click
 
 from cdc_core.cli.confirm import agreed
-from cdc_core.cli.job_commands import by_user, find_job, store_or_environment
+from cdc_core.cli.job_commands import by_user, find_job
 from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stopped import stopped
-from cdc_core.cli.stored import require_known, state_option, store_option
+from cdc_core.cli.stored import require_known, state_option, store_option, store_or_environment
 from cdc_core.errors import ConfigError
 from cdc_core.jobs.moving import plan_move, target_of, written_target
 from cdc_core.masking import secret_forms, uri_secrets

@@ -10,7 +10,7 @@ import click
 
 from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option, json_option
-from cdc_core.cli.stored import store_option
+from cdc_core.cli.stored import definition_store, store_option
 from cdc_core.options import counted
 from cdc_core.watching.preview import Previewed
 from cdc_core.watching.preview import preview as previewed
@@ -41,7 +41,7 @@ def preview(
     was one.
     """
     session.start_logging(quiet=True)
-    feed = resolved(session, located(session, file, name, store=store)[0])
+    feed = resolved(session, located(session, file, name, store=definition_store(file, None, store))[0])
     found = []
     with closing(previewed(feed, rows=rows, live=live)) as messages:
         for message in messages:

@@ -7,10 +7,10 @@ from functools import partial
 
 import click
 
-from cdc_core.cli.job_commands import find_job, store_or_environment
+from cdc_core.cli.job_commands import find_job
 from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
-from cdc_core.cli.stored import require_known, state_option, store_option
+from cdc_core.cli.stored import require_known, state_option, store_option, store_or_environment
 from cdc_core.cli.tables import echo_table
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.replay import Replay, waiting_rows

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from cdc_core.cli.job_commands import adoption_text, await_job, echo_job, json_option, store_or_environment, wait_option
+from cdc_core.cli.job_commands import adoption_text, await_job, echo_job, json_option, wait_option
 from cdc_core.cli.run import name_in, state_of
 from cdc_core.cli.session import FILE, CliSession, debug_option
-from cdc_core.cli.stored import require_known, require_one_name, state_option, store_option
+from cdc_core.cli.stored import require_known, require_one_name, state_option, store_option, store_or_environment
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.store.job_values import JobRecord

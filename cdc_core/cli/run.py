@@ -18,7 +18,15 @@ from cdc_core.cli.notes import notes_of
 from cdc_core.cli.otlp import exporting_metrics, otlp_option
 from cdc_core.cli.query_check import selected
 from cdc_core.cli.session import FILE, CliSession, debug_option, json_option, log_format_option
-from cdc_core.cli.stored import require_one_name, state_option, store_option, stored_changefeed, warn_of_other_plugins
+from cdc_core.cli.stored import (
+    definition_store,
+    is_file,
+    require_one_name,
+    state_option,
+    store_option,
+    stored_changefeed,
+    warn_of_other_plugins,
+)
 from cdc_core.cli.supervised import supervise
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.component import Component
@@ -49,7 +57,6 @@ from cdc_core.store.progress import ProgressStore, store_url
 __all__ = [
     "check",
     "find_changefeed",
-    "is_file",
     "located",
     "name_in",
     "names_in",
@@ -158,6 +165,7 @@ def check(
     Without NAME, check all changefeeds of the file. Prints one line for each part, and notes about what you should
     know although nothing is wrong. The exit status is 2 when a check fails, also with --json.
     """
+    store = definition_store(file, state, store)
     found = [located(session, file, each, state=state, store=store) for each in names_in(file, name, store)]
     url = found[0][2]
     session.add_secrets(secret_forms(uri_secrets(url)))
@@ -216,7 +224,9 @@ def _check(
         parts.append(
             ("dead letters", letters.sink, letters.shown_destination, lambda: check_dead_letters(feed, schemas))
         )
-    report = CheckReport(session, feed.name, width=max(8, *(len(part) for part, *_ in parts)), quiet=as_json)
+    job = progress is not None and progress.find_job(feed.name) is not None
+    width = max(8, *(len(part) for part, *_ in parts))
+    report = CheckReport(session, feed.name, job=job, width=width, quiet=as_json)
     for part, component, place, checked in parts:
         notes: Sequence[str] = ()
         found: str | CdcError
@@ -278,12 +288,6 @@ def name_in(file: str, name: str | None) -> tuple[str, Path]:
     if is_file(file):
         return find_name(Path(file), name), Path(file).parent
     return _published(file).name, Path()
-
-
-def is_file(file: str) -> bool:
-    """Return whether *file* is the path of a file, there or not, and not a name."""
-    path = Path(file)
-    return path.is_file() or path.suffix == ".toml" or len(path.parts) > 1
 
 
 def _published(file: str) -> Changefeed:

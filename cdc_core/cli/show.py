@@ -84,6 +84,7 @@ def report_lines(report: Report) -> Iterator[str]:
         ("retrying", report.retrying.reason if report.job is None and report.retrying is not None else None),
         ("waiting for", _waiting(shown)),
         ("error", shown["error"]),
+        ("continue with", _continues(report)),
     ]
     if job is not None:
         rows += [("" if number else "history", _event(event)) for number, event in enumerate(job["history"][-_EVENTS:])]
@@ -101,6 +102,15 @@ def _job(report: Report, shown: dict[str, Any], job: dict[str, Any]) -> Iterator
     yield "owner", job["owner"]
     yield "locality", job["execution_locality"]
     yield "last run", _state(report, shown) if report.status else None
+
+
+def _continues(report: Report) -> str:
+    """Return the commands that continue a job which rests for an error, unless the error names them."""
+    job = report.job
+    if job is None or not job.job.rests_for_error or "`cdc resume" in (job.job.reason or ""):
+        return ""
+    name = report.known.name
+    return f"`cdc resume {name}` once the cause is fixed; `cdc alter {name}` changes its tables and options"
 
 
 def _event(event: dict[str, Any]) -> str:

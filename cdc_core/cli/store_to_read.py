@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from cdc_core.cli.job_commands import store_or_environment
 from cdc_core.cli.run import name_in, state_of
 from cdc_core.cli.session import CliSession
-from cdc_core.cli.stored import require_one_name, require_store
+from cdc_core.cli.stored import require_one_name, require_store, store_or_environment
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.store.progress import ProgressStore
 

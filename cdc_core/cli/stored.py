@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,6 +14,7 @@ import click
 from cdc_core.cli.session import CliSession
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.definition import changed_plugins, changefeed_from
+from cdc_core.config.pipelines import pipeline_names
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
@@ -21,16 +23,21 @@ from cdc_core.store.opening import store_exists
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 
 __all__ = [
+    "STORE_VARIABLE",
+    "definition_store",
+    "is_file",
     "require_known",
     "require_one_name",
     "require_store",
     "state_option",
     "store_option",
+    "store_or_environment",
     "stored_changefeed",
     "warn_of_other_plugins",
 ]
 
 _LOG = logging.getLogger(__name__)
+STORE_VARIABLE = "CDC_STORE"
 _BOTH = "--store says where progress is stored, and --state too; remove --state"
 
 state_option = click.option(
@@ -69,6 +76,24 @@ def store_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def _is_path(file: str) -> bool:
     """Return whether *file* is a path and not a name or a URI, whatever files there are."""
     return "://" not in file and (file.endswith(".toml") or os.sep in file)
+
+
+def is_file(file: str) -> bool:
+    """Return whether *file* is the path of a file, there or not, and not a name."""
+    path = Path(file)
+    return path.is_file() or path.suffix == ".toml" or len(path.parts) > 1
+
+
+def store_or_environment(file: str | None, state: str | None, store: str | None) -> str | None:
+    """Return *store*, otherwise the environment's if *file* is no file and *state* is None: FILE is a name there."""
+    if store is not None or state is not None or (file is not None and is_file(file)):
+        return store
+    return os.environ.get(STORE_VARIABLE) or None
+
+
+def definition_store(file: str, state: str | None, store: str | None) -> str | None:
+    """Return the same for a command that reads definitions: a pipeline that a package publishes has its own."""
+    return store if file in pipeline_names() else store_or_environment(file, state, store)
 
 
 def require_one_name(name: str | None, state: str | None = None) -> None:

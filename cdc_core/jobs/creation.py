@@ -15,8 +15,9 @@ from cdc_core.engine.checks import (
     check_time_range,
 )
 from cdc_core.engine.planned_queries import check_query
-from cdc_core.errors import ConfigError
+from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.locality import Locality
+from cdc_core.remedies import fitting
 from cdc_core.store.job_values import FINISHED, exists_already
 from cdc_core.store.liveness import is_alive
 from cdc_core.store.progress import ProgressStore
@@ -44,7 +45,10 @@ def locality_of(feed: ResolvedChangefeed) -> Locality:
 def check_job(feed: ResolvedChangefeed) -> None:
     """Return when the source can be read and rows of it be delivered. Raises: ConfigError. Creates nothing."""
     with logged_as(feed.name):
-        schemas = check_source(feed)
+        try:
+            schemas = check_source(feed)
+        except TerminalError as error:  # it has begun, and cannot continue
+            raise ConfigError(fitting(str(error), feed.name, job=True)) from error
         if not feed.queries().exist:
             check_delivery(feed, schemas)
             return

@@ -47,7 +47,7 @@ def test_a_failure_that_may_be_due_to_what_is_read_is_retryable_and_no_outage(er
 @pytest.mark.parametrize(
     ("state", "remedy"),
     [
-        ("42501", "Run `cdc check` to see which privilege is missing, and grant it"),
+        ("42501", "Run `cdc check FILE NAME` to see which privilege is missing, and grant it"),
         ("28P01", "Fix the source URI or the login settings of the server"),
         ("3D000", "Fix the source URI or the login settings of the server"),
     ],

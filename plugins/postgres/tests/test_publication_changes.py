@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_testing.feeding import Feed, again, feed_of
 from cdc_testing.fixtures import fresh_database
@@ -101,7 +103,8 @@ def test_what_was_altered_and_restored_ends_the_changefeed_and_every_later_start
     for statement in (alter, restore):
         sql.execute(statement)
         write(sql)
-    for look in (feed.catch_up, feed.restart):
+    check = PostgresRangefeed(replace(feed.context, saved=feed.saved)).check
+    for look in (feed.catch_up, feed.restart, check):
         with pytest.raises(TerminalRangefeedError) as ended:
             look()
         assert expected in str(ended.value)

@@ -157,8 +157,13 @@ def test_a_dropped_slot_is_lost_history(database: str, sql: Sql) -> None:
         feed.start()
         feed.catch_up()
         feed.close()
+        found = PostgresRangefeed(replace(feed.context, saved=feed.saved))
+        found.check()
         sql.execute("SELECT pg_drop_replication_slot(%s)", [slot_of(feed)])
-        with pytest.raises(HistoryLostError, match=rf"slot {slot_of(feed)} no longer exists: .* --all --new-slot"):
+        lost = rf"slot {slot_of(feed)} no longer exists: .* --all --new-slot"
+        with pytest.raises(HistoryLostError, match=lost):
+            found.check()
+        with pytest.raises(HistoryLostError, match=lost):
             feed.restart()
 
 

@@ -68,6 +68,19 @@ def test_the_high_water_mark_is_a_time_for_people_and_a_timestamp_for_programs(
     )
 
 
+def test_a_job_that_failed_says_how_it_continues(store: ProgressStore, capsys: Capture) -> None:
+    said = (
+        "\n  continue with     `cdc resume a` once the cause is fixed; `cdc alter a` changes its tables and options\n"
+    )
+    created(store, "a")
+    assert said not in done(capsys, "show", "a")
+    ended(store, "failed", "a", "the row has 9 bytes; raise max_row_bytes")
+    assert said in done(capsys, "show", "a")
+    created(store, "b")
+    ended(store, "failed", "b", "the topic is gone. Create it, then resume the job with `cdc resume b`")
+    assert "continue with" not in done(capsys, "show", "b"), "the error says it"
+
+
 LONG = "the server removed log that is needed; raise max_slot_wal_keep_size and create the changefeed again. " * 4
 """What people read when something is wrong."""
 

@@ -6,14 +6,23 @@ from pathlib import Path
 
 import pytest
 from cdc_testing.job_commands import as_json, created, done, refused
+from cdc_testing.scripted import CounterRangefeed
 from cdc_testing.stored import DEFINITION
 
+from cdc_core.cli.main import main
+from cdc_core.errors import TerminalRangefeedError
 from cdc_core.store.progress import ProgressStore, store_url
 
 Capture = pytest.CaptureFixture[str]
 
 
-@pytest.mark.parametrize("command", [["pause"], ["resume"], ["cancel", "--yes"], ["owner"], ["show"], ["alter"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(["pause"], ["resume"], ["cancel", "--yes"], ["owner"], ["show"], ["alter"]),
+        *(["check"], ["explain"], ["preview"], ["audit"]),
+    ],
+)
 def test_an_unknown_job_is_refused(store: ProgressStore, command: list[str], capsys: Capture) -> None:
     created(store)
     more = {"owner": ["bob"], "alter": ["--set", "diff=true"]}.get(command[0], [])
@@ -54,6 +63,24 @@ def test_a_file_is_still_a_file_with_a_store_in_the_environment(
     assert as_json(capsys, "resume", str(file))["paused"] is None
     assert "is not a job, and no node adopts it" in refused(capsys, "resume", str(file), "--wait")
     assert "are for jobs" in refused(capsys, "alter", str(file), "--set", "diff=true")
+
+
+def test_a_job_is_checked_by_its_name_and_told_the_commands_for_jobs(
+    store: ProgressStore, file: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert done(capsys, "create", str(file))
+
+    def check(_rangefeed: CounterRangefeed) -> None:
+        raise TerminalRangefeedError("its slot is lost. Use `cdc rescan FILE NAME --all --new-slot`")
+
+    assert "sink     shelf shelf://room … ok" in done(capsys, "check", "orders")
+    assert done(capsys, "debug", "orders", "--no-connect").startswith("wrote cdc-debug-orders-")
+    monkeypatch.setattr(CounterRangefeed, "check", check)
+    assert main(["check", "orders"]) == 2
+    assert "lost. Use `cdc rescan orders --all --new-slot`\n" in capsys.readouterr().out
+    assert "lost. Use `cdc rescan orders --all --new-slot`" in refused(capsys, "alter", "orders", "--set", "diff=true")
+    assert main(["check", str(file)]) == 2
+    assert "lost. Use `cdc rescan FILE orders --all --new-slot`\n" in capsys.readouterr().out
 
 
 def test_a_job_is_named_without_its_file(store: ProgressStore, file: Path, capsys: Capture) -> None:

@@ -83,7 +83,7 @@ def _translate(error: BaseException, doing: str, mask: Callable[[str], str]) -> 
     text = mask(f"PostgreSQL failed while {doing}: {text_of(error)}")
     if state == _PRIVILEGE:
         return TerminalRangefeedError(
-            f"{text}. Run `cdc check` to see which privilege is missing, and grant it", repairable=True
+            f"{text}. Run `cdc check FILE NAME` to see which privilege is missing, and grant it", repairable=True
         )
     if state == _LIMIT and "enlarge string buffer" in str(error):
         return TerminalRangefeedError(

@@ -34,6 +34,7 @@ from cdc_rangefeed_postgres.members import followed_before, left_behind, load_me
 from cdc_rangefeed_postgres.moving import moved
 from cdc_rangefeed_postgres.primary import Primary
 from cdc_rangefeed_postgres.privileges import check_privileges
+from cdc_rangefeed_postgres.publication_changes import require_unaltered
 from cdc_rangefeed_postgres.row_filter import RowFilter, explained
 from cdc_rangefeed_postgres.selection import Selection
 from cdc_rangefeed_postgres.slot import Slot
@@ -103,6 +104,10 @@ class PostgresRangefeed(Rangefeed):
                 connection, altered=self.context.options.row_filter or not all(table.published for table in tables)
             )
             require_given(connection, slot, self.context, tables)
+            if self.context.saved is not None and not first:
+                saved = PostgresToken.from_json(self.context.saved)
+                slot.require_kept(connection, needed=saved.lsn)
+                require_unaltered(slot.publication, catalog, saved)
             if first:
                 log_large_values(connection, tables, unchanged_toast=self.context.options.unchanged_toast)
         except ClientError as error:

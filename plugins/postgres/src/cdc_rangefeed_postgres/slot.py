@@ -180,6 +180,18 @@ class Slot:
                 "was restored from a backup, or is a standby that was promoted before it had received them. "
                 f"{self.remedy}"
             )
+        state = self.require_kept(connection, needed=needed)
+        if state.confirmed > needed:
+            raise HistoryLostError(
+                f"replication slot {self.name} was moved to {lsn_text(state.confirmed)} by another program: changes "
+                f"after {lsn_text(needed)} are lost. {self.remedy}"
+            )
+
+    def require_kept(self, connection: Connection, *, needed: int) -> SlotState:
+        """Return the slot's state when it is there and retains log, also while a run reads it from *needed* on.
+
+        Raises: HistoryLostError.
+        """
         state = self.state(connection)
         if state is None:
             raise HistoryLostError(
@@ -198,11 +210,7 @@ class Slot:
                 f"replication slot {self.name} was invalidated ({state.invalid}): changes after {lsn_text(needed)} are "
                 f"lost. {_AGAINST.get(state.invalid, 'Raise max_slot_wal_keep_size')}. {self.remedy}"
             )
-        if state.confirmed > needed:
-            raise HistoryLostError(
-                f"replication slot {self.name} was moved to {lsn_text(state.confirmed)} by another program: changes "
-                f"after {lsn_text(needed)} are lost. {self.remedy}"
-            )
+        return state
 
     def require_failover(self, state: SlotState) -> None:
         """Return when the slot is a failover slot, or need not be one. Raises: ConfigError."""
