@@ -42,7 +42,7 @@ def test_a_form_that_an_encoder_does_not_write_does_not_apply() -> None:
 def test_another_process_that_ended_is_reported_and_replaced() -> None:
     rig, batch = EncoderRig(REFERENCE_ENCODER, options={}, outputs={"messages"}), history(ORDERS)
     form = rig.form("messages")
-    encoding_process._process().kill()
+    encoding_process.PEER.process.kill()
     with pytest.raises(AssertionError, match="the other process ended with exit code -9"):
         encoding_process.pairs_of_other_process(rig.feed(form), batch, "orders")
     found = encoding_process.pairs_of_other_process(rig.feed(form), batch, "orders")

@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import Any, cast
 
-from cdc_core import (
-    Changefeed,
-    Encoder,
-    EncoderContext,
-    EncoderRegistration,
-    Envelope,
-    RangefeedRegistration,
-    SinkRegistration,
-    hookimpl,
-)
+from cdc_conformance.hosting import SOURCE, UNOPENED_SOURCE, plugin_of, unopened_sink
+from cdc_core import Changefeed, Encoder, EncoderContext, EncoderRegistration, Envelope
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.envelope import ENVELOPE_OPTIONS, ENVELOPES
-from cdc_core.plugins.entry_points import Published
 from cdc_core.plugins.host import PluginHost
 
-__all__ = ["NoOptions", "encoder_context", "open_encoder", "plugin_host", "resolved_changefeed"]
-
-_NOTHING, _OPTIONS, _SUMMARY = f"{__name__}:Nothing", f"{__name__}:NoOptions", "Never opened"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoOptions:
-    """The options of a source and sinks that are never opened."""
+__all__ = ["encoder_context", "open_encoder", "plugin_host", "resolved_changefeed"]
 
 
 def resolved_changefeed(
@@ -47,7 +30,7 @@ def resolved_changefeed(
         flags["initial_scan"] = "only"
     changefeed = Changefeed(
         name="conformance",
-        source="nothing://",
+        source=SOURCE,
         tables=("public.orders",),
         sink=f"{output}://nowhere",
         format=registration.name,
@@ -72,52 +55,6 @@ def _noon() -> int:
 
 def plugin_host(encoder: EncoderRegistration, *, file_envelopes: frozenset[str]) -> PluginHost:
     """Return a host with *encoder*, and with a source and a sink for each output that are never opened."""
-
-    @hookimpl
-    def cdc_register_encoders() -> list[EncoderRegistration]:
-        return [encoder]
-
-    @hookimpl
-    def cdc_register_sinks() -> list[SinkRegistration]:
-        return [
-            _sink("messages", envelopes=frozenset(ENVELOPES)),
-            _sink("files", forced=frozenset({"key_in_value"}), envelopes=file_envelopes),
-        ]
-
-    @hookimpl
-    def cdc_register_rangefeeds() -> list[RangefeedRegistration]:
-        return [
-            RangefeedRegistration(
-                name="nothing",
-                schemes=("nothing",),
-                rangefeed=_NOTHING,
-                planner=_NOTHING,
-                reader=_NOTHING,
-                options=_OPTIONS,
-                summary=_SUMMARY,
-            )
-        ]
-
-    hooks = SimpleNamespace(
-        cdc_register_encoders=cdc_register_encoders,
-        cdc_register_sinks=cdc_register_sinks,
-        cdc_register_rangefeeds=cdc_register_rangefeeds,
-    )
-    return PluginHost([Published.of(hooks, name="under-test")])
-
-
-def _sink(
-    output: str, *, forced: frozenset[str] = frozenset(), envelopes: frozenset[str] | None = None
-) -> SinkRegistration:
-    return SinkRegistration(
-        name=output,
-        schemes=(output,),
-        output=output,
-        forced=forced,
-        envelopes=envelopes,
-        sink=_NOTHING,
-        resolved_sink=_NOTHING,
-        destination=_NOTHING,
-        options=_OPTIONS,
-        summary=_SUMMARY,
-    )
+    messages = unopened_sink("messages", output="messages", envelopes=frozenset(ENVELOPES))
+    files = unopened_sink("files", output="files", forced=frozenset({"key_in_value"}), envelopes=file_envelopes)
+    return PluginHost([plugin_of(encoder, UNOPENED_SOURCE, messages, files)])

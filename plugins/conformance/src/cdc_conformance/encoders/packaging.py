@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pickle
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -16,11 +16,11 @@ from cdc_conformance.encoders.conditions import FILES
 from cdc_conformance.encoders.messages import history, written
 from cdc_conformance.encoders.rig import EncoderRig
 from cdc_conformance.encoders.samples import Sample
-from cdc_conformance.encoders.side_effects import side_effects
 from cdc_conformance.processes import imported_by
 from cdc_conformance.promises import applies_if, does_not_apply
 from cdc_conformance.rows import INT8, TEXT, table
-from cdc_core import CdcError, Decoder, Encoder, EncoderRegistration, OptionError
+from cdc_conformance.side_effects import watched
+from cdc_core import CdcError, Decoder, Encoder, EncoderContext, EncoderRegistration, OptionError
 from cdc_core.options import describe
 from cdc_core.plugins.classes import load_class
 from cdc_core.plugins.entry_points import PLUGINS
@@ -44,14 +44,13 @@ class Packaging:
         """
         for form in rig.some():
             cls, context = rig.feed(form).encoder.load("encoder", Encoder), rig.context(form)
-            with side_effects() as found:
-                cls(context)
-            assert not found, f"{form}: side effects of the encoder's constructor: {'; '.join(found)}"
+            parts: dict[str, Callable[[EncoderContext], object]] = {"encoder": cls}
             if rig.registration.decoder:
-                reader = load_class(rig.registration.decoder, owner="decoder", base=Decoder)
-                with side_effects() as found:
-                    reader(context)
-                assert not found, f"{form}: side effects of the decoder's constructor: {'; '.join(found)}"
+                parts["decoder"] = load_class(rig.registration.decoder, owner="decoder", base=Decoder)
+            for part, construct in parts.items():
+                with watched() as effects:
+                    construct(context)
+                assert str(effects) == "nothing", f"{form}: the {part}'s constructor {effects}"
 
     def test_a_check_changes_nothing(self, rig: EncoderRig, topic: str) -> None:
         """`check` does not affect how rows are encoded. It may be called at any time and any number of times, or never.
@@ -61,10 +60,10 @@ class Packaging:
         for form in rig.full_forms():
             batch = history(_ORDERS)
             plain, checked = rig.encoder(form), rig.encoder(form)
-            with side_effects() as found:
+            with watched() as effects:
                 checked.check([(_ORDERS, topic)])
-            forbidden = [effect for effect in found if not effect.startswith(("socket.", "thread "))]
-            assert not forbidden, f"{form}: side effects of check: {'; '.join(forbidden)}"
+            forbidden = effects.changed + effects.started
+            assert not forbidden, f"{form}: check must write and start nothing, but: {', '.join(forbidden)}"
             checked.check([])
             checked.check([(table("others", {"id": INT8}), f"{topic}_others"), (_ORDERS, topic)])
             same = written(checked, batch, topic, form) == written(plain, batch, topic, form)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gc
-import threading
 import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import psutil
 import pyarrow as pa
 import pytest
 
@@ -17,6 +15,7 @@ from cdc_conformance.encoders.form import Form
 from cdc_conformance.encoders.messages import history, written
 from cdc_conformance.encoders.rig import EncoderRig
 from cdc_conformance.rows import INT8, TEXT, Change, rows, table
+from cdc_conformance.side_effects import Resources as Opened
 from cdc_core import Encoder, RowBatch
 
 __all__ = ["Resources"]
@@ -69,14 +68,11 @@ class Resources:
                     encoder.encode_resolved(topic, history(_ORDERS).latest())
 
             use()
-            before = _open()
+            before = Opened.now()
             for _ in range(10):
                 use()
-            left = _more(before)
-            if left:  # The garbage collector may release it.
-                gc.collect()
-                left = _more(before)
-            assert not left, f"{form}: ten encoders left {left} open"
+            left = before.more()
+            assert not left, f"{form}: ten encoders left this open: {left}"
 
 
 def _large(count: int, first: int = 0, *, width: int = 500) -> RowBatch:
@@ -85,17 +81,6 @@ def _large(count: int, first: int = 0, *, width: int = 500) -> RowBatch:
 
 def _encode_large(encoder: Encoder, topic: str, form: Form, first: int) -> None:
     written(encoder, _large(30, first, width=1500), topic, form)
-
-
-def _open() -> tuple[set[threading.Thread], int]:
-    return set(threading.enumerate()), psutil.Process().num_fds()
-
-
-def _more(before: tuple[set[threading.Thread], int]) -> dict[str, int]:
-    """Return what is open now and was not *before*. Threads that others have ended since hide none."""
-    (threads, descriptors), (threads_now, descriptors_now) = before, _open()
-    found = {"threads": len(threads_now - threads), "descriptors": descriptors_now - descriptors}
-    return {what: count for what, count in found.items() if count > 0}
 
 
 def _peak_of(work: Callable[[], object]) -> int:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_core import Encoder, FileBody, MessageBatch, Op, RowBatch, TableSchema, Timestamp
+from cdc_conformance.filtering_encoder import FilteringEncoder
+from cdc_core import Op, RowBatch
 
 __all__ = ["ScannedRowsEncoder", "scanned"]
 
@@ -20,33 +19,8 @@ def scanned(batch: RowBatch) -> RowBatch:
     return RowBatch(schema=batch.schema, batch=kept.set_column(place, "op", ops))
 
 
-class ScannedRowsEncoder(Encoder):
+class ScannedRowsEncoder(FilteringEncoder):
     """Passes only scanned rows to another encoder."""
 
-    def __init__(self, encoder: Encoder) -> None:
-        super().__init__(encoder.context)
-        self._encoder = encoder
-        self.file_extension = encoder.file_extension
-
-    def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
-        self._encoder.check(tables)
-
-    def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
-        return self._encoder.encode(scanned(rows), topic=topic)
-
-    def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:
-        return self._encoder.encode_resolved(topic, timestamp)
-
-    def open_body(self, topic: str) -> FileBody:
-        return _Body(self._encoder.open_body(topic))
-
-
-class _Body(FileBody):
-    def __init__(self, body: FileBody) -> None:
-        self._body = body
-
-    def write(self, rows: RowBatch) -> bytes | pa.Buffer:
-        return self._body.write(scanned(rows))
-
-    def finish(self) -> bytes | pa.Buffer:
-        return self._body.finish()
+    def filtered(self, rows: RowBatch) -> RowBatch:
+        return scanned(rows)

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from cdc_conformance.promises import does_not_apply, requires
 from cdc_conformance.rangefeeds.driver import Feed
-from cdc_conformance.rangefeeds.resources import Resources
 from cdc_conformance.rangefeeds.suite import MakeChangefeed, OpenFeed, RangefeedSuite
+from cdc_conformance.side_effects import Resources
 from cdc_conformance.workload import Workload
 from cdc_core import RangefeedRegistration
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
+from cdc_conformance.processes import Peer
 from cdc_conformance.rangefeeds.driver import Feed, Plan
-from cdc_conformance.rangefeeds.reader_process import ReaderProcess
 from cdc_conformance.rangefeeds.suite import MakeChangefeed, OpenFeed, RangefeedSuite
 from cdc_conformance.workload import Workload
 from cdc_core import RowBatch, Slice, SpanMark
+from cdc_core.config.resolved import ResolvedChangefeed
 
 __all__ = ["Slices"]
+
+_EXECUTOR = Peer()
 
 
 class Slices(RangefeedSuite):
@@ -48,7 +52,7 @@ class Slices(RangefeedSuite):
         feed.start()
         for plan in _scan_and_log(feed, workload):
             for slice_, pickled in zip(plan.slices, plan.pickled, strict=True):
-                there = ReaderProcess.shared().read(changefeed, pickled)
+                there = _EXECUTOR.call(_read_pickled, changefeed, pickled)
                 _assert_same(feed.read(slice_).items, there, "in another process")
 
     def test_an_abandoned_read_can_be_repeated(self, workload: Workload, open_feed: OpenFeed) -> None:
@@ -66,6 +70,11 @@ class Slices(RangefeedSuite):
                     next(abandoned, None)
                     abandoned.close()  # type: ignore[attr-defined]
                 _assert_same(feed.read(slice_).items, _read_anew(feed, slice_), "after an abandoned read")
+
+
+def _read_pickled(changefeed: ResolvedChangefeed, pickled: bytes) -> list[RowBatch | SpanMark]:
+    with closing(changefeed.open_reader()) as reader:
+        return list(reader.read(pickle.loads(pickled)))
 
 
 def _read_anew(feed: Feed, slice_: Slice) -> Sequence[RowBatch | SpanMark]:

@@ -11,8 +11,8 @@ import pytest
 
 from cdc_conformance.promises import requires
 from cdc_conformance.rangefeeds.driver import Part
-from cdc_conformance.rangefeeds.resources import Resources
 from cdc_conformance.rangefeeds.suite import MakeChangefeed, OpenFeed, RangefeedSuite
+from cdc_conformance.side_effects import Resources
 from cdc_conformance.workload import Workload
 from cdc_core import ConfigError, Kind, RangefeedRegistration
 from cdc_core.options import describe

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from cdc_conformance.sinks.poison import BAD, BY_KEY, BY_SIZE, Poison
-from cdc_conformance.sinks.refusing_encoder import REFUSED, RefusingEncoder
 from cdc_conformance.sinks.rig import SinkRig
 from cdc_conformance.sinks.seen import rows_of
 from cdc_conformance.sinks.tables import ORDERS
+from cdc_conformance.sinks.unencodable import REFUSED, RefusingEncoder
 from cdc_core import CdcError, RowBatch
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.delivery.delivery import Delivery

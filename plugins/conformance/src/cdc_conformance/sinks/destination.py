@@ -6,8 +6,8 @@ import contextlib
 
 from cdc_conformance.promises import requires
 from cdc_conformance.rows import INT8, TEXT, table
+from cdc_conformance.side_effects import failure_of, watched
 from cdc_conformance.sinks.rig import SinkRig
-from cdc_conformance.sinks.side_effects import failure_of, watched
 from cdc_conformance.sinks.tables import ORDERS, USERS, versions
 from cdc_core import CdcError, ConfigError
 

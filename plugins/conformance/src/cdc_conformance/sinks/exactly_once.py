@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from cdc_conformance.rows import Change, rows
+from cdc_conformance.side_effects import failure_of
 from cdc_conformance.sinks.recording import DirectoryStorage, Recording
 from cdc_conformance.sinks.rig import SinkRig
 from cdc_conformance.sinks.secrecy import SECRET, SecretOptions, feeds_with_secrets
-from cdc_conformance.sinks.side_effects import failure_of
 from cdc_conformance.sinks.tables import AT, ORDERS, USERS, WIDER_ORDERS, versions
 from cdc_core import CdcError, Flushed, HistoryLostError, Timestamp
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cdc_conformance.promises import requires
+from cdc_conformance.side_effects import failure_of
 from cdc_conformance.sinks.rig import SinkRig
-from cdc_conformance.sinks.side_effects import failure_of
 from cdc_conformance.sinks.tables import AT, ORDERS, versions
 from cdc_core import CdcError, RetryableError
 

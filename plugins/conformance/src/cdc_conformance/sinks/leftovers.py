@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from cdc_conformance.side_effects import descriptors, threads, until, watched
 from cdc_conformance.sinks.rig import SinkRig
-from cdc_conformance.sinks.side_effects import descriptors, threads, until, watched
 from cdc_conformance.sinks.tables import AT, ORDERS, versions
 from cdc_core import Timestamp
 

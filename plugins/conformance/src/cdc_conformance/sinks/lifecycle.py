@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from cdc_conformance.side_effects import failure_of, watched
 from cdc_conformance.sinks.rig import Part, SinkRig
-from cdc_conformance.sinks.side_effects import failure_of, watched
 from cdc_conformance.sinks.tables import AT, ORDERS, versions
 from cdc_core import CdcError, Flushed
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pickle
 
+from cdc_conformance.side_effects import failure_of
 from cdc_conformance.sinks.rig import SinkRig
-from cdc_conformance.sinks.side_effects import failure_of
 from cdc_conformance.sinks.tables import ORDERS
 from cdc_core import OptionError
 from cdc_core.options import describe, option_names

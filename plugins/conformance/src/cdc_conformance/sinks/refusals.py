@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from cdc_conformance.promises import requires
+from cdc_conformance.side_effects import failure_of
 from cdc_conformance.sinks.poison import BAD, BY_KEY, BY_SIZE, Poison, emit_and_flush
 from cdc_conformance.sinks.rig import SinkRig
-from cdc_conformance.sinks.side_effects import failure_of
 from cdc_conformance.sinks.tables import ORDERS, versions
 from cdc_core import RowBatch, Sink
 

@@ -11,8 +11,8 @@ from urllib.parse import quote, unquote, urlencode
 
 import pyarrow as pa
 
+from cdc_conformance.hosting import SOURCE, UNOPENED_SOURCE, installed_and
 from cdc_conformance.sinks.crashing import Call, make_calls, run_and_die
-from cdc_conformance.sinks.hosting import SOURCE, host_of
 from cdc_conformance.sinks.matching import Matcher
 from cdc_conformance.sinks.seen import Row, Seen, rows_of
 from cdc_core import (
@@ -61,7 +61,7 @@ class SinkRig:
         self.uri = uri
         self.options = dict(options)
         self.schemas: tuple[TableSchema, ...] = ()
-        self.host = host_of(registration, format)
+        self.host = installed_and(UNOPENED_SOURCE, registration, *([] if isinstance(format, str) else [format]))
         self._format = format if isinstance(format, str) else format.name
         self._read_back = read_back
         self._name = f"feed-{secrets.token_hex(4)}"

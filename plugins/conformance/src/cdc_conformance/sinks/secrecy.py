@@ -10,8 +10,8 @@ from functools import partial
 import pytest
 
 from cdc_conformance.promises import requires
+from cdc_conformance.side_effects import failure_of
 from cdc_conformance.sinks.rig import SinkRig
-from cdc_conformance.sinks.side_effects import failure_of
 from cdc_conformance.sinks.tables import AT, ORDERS, versions
 from cdc_core import CdcError, Destination, ResolvedSink, Sink
 from cdc_core.config.resolved import ResolvedChangefeed

@@ -6,8 +6,8 @@ from typing import Any
 
 from cdc_conformance.promises import requires
 from cdc_conformance.rows import Change, rows
+from cdc_conformance.side_effects import Background, resident_bytes
 from cdc_conformance.sinks.rig import SinkRig
-from cdc_conformance.sinks.side_effects import Background, resident_bytes
 from cdc_conformance.sinks.tables import AT, ORDERS, versions
 from cdc_core import RowBatch, Timestamp
 from cdc_core.delivery.delivery import FLUSH_BYTES

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from cdc_conformance.sinks.refusing_encoder import REFUSED, RefusingEncoder
+from cdc_conformance.filtering_encoder import FilteringEncoder
+from cdc_conformance.side_effects import failure_of
 from cdc_conformance.sinks.rig import SinkRig
-from cdc_conformance.sinks.side_effects import failure_of
 from cdc_conformance.sinks.tables import AT, ORDERS, versions
-from cdc_core import EncodeError, SliceInfo, Timestamp
+from cdc_core import EncodeError, RowBatch, SliceInfo, Timestamp
 
-__all__ = ["Unencodable"]
+__all__ = ["REFUSED", "RefusingEncoder", "Unencodable"]
+
+REFUSED = 47_110_815
+"""The value of `id` in the row that cannot be encoded."""
+
+
+class RefusingEncoder(FilteringEncoder):
+    """Raises EncodeError for that row, and encodes all others as another encoder does."""
+
+    def filtered(self, rows: RowBatch) -> RowBatch:
+        if any(REFUSED in key.values() for key in rows.column("key").to_pylist()):
+            raise EncodeError(f"table {rows.schema.name}, column note: cannot encode the row with key ({REFUSED})")
+        return rows
 
 
 class Unencodable:

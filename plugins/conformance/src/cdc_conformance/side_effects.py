@@ -1,7 +1,8 @@
-"""Side effects of a piece of code: files that it changes, connections and processes that it starts."""
+"""What a piece of code changes, connects to and starts, and what it leaves open."""
 
 from __future__ import annotations
 
+import gc
 import os
 import stat
 import sys
@@ -15,13 +16,19 @@ from typing import Any, Generic, TypeVar
 
 import psutil
 
-__all__ = ["Background", "Effects", "descriptors", "failure_of", "resident_bytes", "threads", "until", "watched"]
+__all__ = [
+    *("Background", "Effects", "Resources", "descriptors", "failure_of", "resident_bytes", "threads", "until"),
+    "watched",
+]
 
 T = TypeVar("T")
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _CHANGES = ("os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod")
-_CONNECTIONS = ("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.gethostbyname", "sqlite3.connect")
+_CONNECTIONS = (
+    *("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"),
+    "sqlite3.connect",
+)
 _PROCESSES = ("subprocess.Popen", "os.fork", "os.posix_spawn", "os.system", "os.exec")
 _POLL_S = 0.005
 
@@ -35,7 +42,7 @@ class Effects:
     connected: list[str] = field(default_factory=list)
     started: list[str] = field(default_factory=list)
     threads: int = 0
-    """How many threads were added, those of libraries included."""
+    """How many threads were started, or added if that is more: libraries start threads that Python does not see."""
 
     def __str__(self) -> str:
         parts = [f"changed {path}" for path in self.changed] + self.connected + self.started
@@ -49,13 +56,47 @@ _watching: list[Effects] = []
 def watched() -> Iterator[Effects]:
     """Yield the side effects of the block. They are complete when it ends."""
     _install_hook()
-    effects, before = Effects(), threads()
+    effects, before, start = Effects(), threads(), threading.Thread.start
+
+    def counted(thread: threading.Thread) -> None:
+        effects.threads += 1
+        start(thread)
+
+    threading.Thread.start = counted  # type: ignore[assignment, method-assign]
     _watching.append(effects)
     try:
         yield effects
     finally:
         _watching.remove(effects)
-        effects.threads = threads() - before
+        threading.Thread.start = start  # type: ignore[method-assign]
+        effects.threads = max(effects.threads, threads() - before)
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """The number of open files and sockets, and the running threads."""
+
+    files: int
+    threads: frozenset[threading.Thread]
+
+    @classmethod
+    def now(cls) -> Resources:
+        return cls(psutil.Process().num_fds(), frozenset(threading.enumerate()))
+
+    def more(self) -> str:
+        """Return in words what was opened since and is still open; an empty text if nothing is."""
+        found = self._more()
+        if found:
+            gc.collect()
+            found = self._more()
+        return found
+
+    def _more(self) -> str:
+        now = Resources.now()
+        found = [f"thread {thread.name}" for thread in now.threads - self.threads if thread.is_alive()]
+        if now.files > self.files:
+            found.append(f"{now.files - self.files} files or sockets")
+        return ", ".join(found)
 
 
 def threads() -> int:

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from cdc_conformance.sinks.side_effects import Background, descriptors, failure_of, until, watched
+from cdc_conformance.side_effects import Background, descriptors, failure_of, until, watched
 
 
 def test_changes_of_files_are_seen_and_reads_are_not(tmp_path: Path) -> None:
@@ -32,12 +32,15 @@ def test_connections_processes_and_threads_are_seen() -> None:
         subprocess.run([sys.executable, "-c", ""], check=True)
         thread = threading.Thread(target=stop.wait)
         thread.start()
+        ended = threading.Thread(target=int)
+        ended.start()
+        ended.join()
     stop.set()
     thread.join()
     assert effects.connected == ["called socket.connect"]
     assert "called subprocess.Popen" in effects.started
-    assert effects.threads == 1
-    assert str(effects).endswith("started 1 threads")
+    assert effects.threads == 2
+    assert str(effects).endswith("started 2 threads")
 
 
 def test_nothing_is_seen_after_the_block(tmp_path: Path) -> None:
