@@ -77,6 +77,37 @@ def test_the_form_offers_the_options_of_what_is_chosen(browser: Browser) -> None
     assert form.fields["sink"] == "kafka://broker:9092"
 
 
+def test_what_is_needed_and_common_comes_first_and_the_rest_is_in_closed_groups(
+    browser: Browser, fields: dict[str, str]
+) -> None:
+    further = {"max_attempts": "7", "table.counter": '{"where": "n > 0"}', "spark.x": "1"}
+    answer = browser.post("/ui/new/validate", **fields, **further)
+    first, *groups = answer.body.split('<details class="options"')
+    names = [re.findall(r'<(?:input|select|textarea) [^>]*name="([^"]+)"', each) for each in (first, *groups)]
+    assert names[0][:7] == ["name", "source", "tables", "query", "sink", "format", "control"]
+    assert {"envelope", "resolved", "initial_scan", "on_error"} <= set(names[0])
+    assert len(groups) > 8
+    flat = [name for each in names for name in each]
+    assert len(flat) == len(set(flat))
+    assert max(map(len, names)) < 16
+    is_open = {
+        name: " open>" in group.partition("<summary>")[0]
+        for group, each in zip(groups, names[1:], strict=True)
+        for name in each
+    }
+    assert (
+        is_open.items() >= {"max_attempts": True, "rows_per_step": True, "topic": False, "max_step_rows": False}.items()
+    )
+    assert names[-1] == ["table.counter", "spark.x"]
+    assert browser.post("/ui/new", **fields, **further).status == 303
+
+
+def test_a_value_that_belongs_to_nothing_stays_in_the_form(browser: Browser, fields: dict[str, str]) -> None:
+    answer = browser.post("/ui/new/validate", **fields, topic_prefix="shop")
+    assert errors_of(answer).keys() == {"topic_prefix"}
+    assert answer.page.forms[0].fields["topic_prefix"] == "shop"
+
+
 def test_what_is_wrong_stands_at_its_field_and_nothing_is_created(
     browser: Browser, store: ProgressStore, fields: dict[str, str]
 ) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from cdc_core.plugins.host import PluginHost
 from cdc_core.web.connect.config_keys import CLASS, COMMON, CORE, ConfigKey
@@ -15,6 +14,19 @@ __all__ = ["Choice", "Field", "Finding", "Form", "Section", "config_in", "form_o
 
 _MAIN = ("name", "source", "tables", "query", "sink", "format")
 _BOXES = ("tables", "query")
+_COMMON = ("envelope", "updated", "diff", "resolved", "initial_scan", "on_error", "dead_letter")
+_GROUPS = {
+    "envelope": "Messages",
+    "full_table_name": "Topics and order",
+    "resolved": "Resolved marks and checkpoints",
+    "initial_scan": "Start and end",
+    "schema_change_events": "Schema changes",
+    "max_step_rows": "Size of steps and rows",
+    "on_error": "Errors and retries",
+    "mask_key": "Masking, placement and monitoring",
+}
+"""Groups of the options that every changefeed has, by the first option of each."""
+_FURTHER = "Sections of tables, functions, Spark and other settings"
 _LABELS = {"name": "Name", "source": "Source", "tables": "Tables", "query": "Query", "sink": "Sink", "format": "Format"}
 _HINTS = {
     "name": "1 to 40 of the characters A-Z a-z 0-9 _ -",
@@ -55,7 +67,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """Options that belong to one component. `set`: how many have a value or an error, or empty."""
+    """Options that belong together. `set`: how many have a value or an error, or empty."""
 
     title: str
     part: str
@@ -73,9 +85,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """The whole form. `others` are errors that belong to no field; `verdict` says in one line how it stands."""
+    """The whole form: what a changefeed needs, what is often set, and the rest by groups.
+
+    `others` are errors that belong to no field; `verdict` says in one line how it stands.
+    """
 
     main: Sequence[Field]
+    common: Sequence[Field]
     sections: Sequence[Section]
     others: Sequence[str]
     tone: str
@@ -113,14 +129,32 @@ def form_of(plugins: PluginHost, values: Mapping[str, str], found: Validated, *,
         )
         for name in _MAIN
     ]
-    options = [key for key in keys.values() if key.option is not None]
-    sections = [
-        _section(group, [_field(key, values, problems) for key in mine])
-        for group, mine in groupby(options, key=lambda key: key.group)
-    ]
-    fields = {field.name for field in main} | {field.name for section in sections for field in section.fields}
-    others = [text for name, text in problems.items() if name not in fields]
-    return Form(main=main, sections=sections, others=others, **_verdict(found, problems, complete=complete))
+    groups: dict[str, list[Field]] = {"": [], _FURTHER: []}
+    for group, key in _grouped([key for key in keys.values() if key.option is not None]):
+        groups.setdefault(group, []).append(_field(key, values, problems))
+    for name in values:
+        if name not in keys and values[name].strip():
+            groups[_FURTHER].append(_field(ConfigKey(name=name, type="STRING", doc="", group=""), values, problems))
+    common = groups.pop("")
+    main += [field for field in common if field.required]
+    groups[_FURTHER] = groups.pop(_FURTHER)
+    fields = {field.name for mine in (main, common, *groups.values()) for field in mine}
+    return Form(
+        main=main,
+        common=[field for field in common if not field.required],
+        sections=[_section(group, mine) for group, mine in groups.items() if mine],
+        others=[text for name, text in problems.items() if name not in fields],
+        **_verdict(found, problems, complete=complete),
+    )
+
+
+def _grouped(options: Sequence[ConfigKey]) -> Iterator[tuple[str, ConfigKey]]:
+    """Yield each option with the title of its group, which is empty for those that are required or often set."""
+    group = ""
+    for key in options:
+        is_core = key in CORE
+        group = _GROUPS.get(key.name, group) if is_core else key.group
+        yield "" if key.required or (is_core and key.name in _COMMON) else group, key
 
 
 def _verdict(found: Validated, problems: Mapping[str, str], *, complete: bool) -> dict[str, str]:
