@@ -54,6 +54,12 @@ class Frontier:
         watched = self._tables.get(span.table, ())
         return min((timestamp for part, timestamp in watched if part.overlap(span)), default=Timestamp())
 
+    def copy(self) -> Frontier:
+        """Return a frontier of its own that stands where this one stands."""
+        frontier = Frontier(())
+        frontier._tables, frontier._least = dict(self._tables), dict(self._least)
+        return frontier
+
     def watching(self, spans: Iterable[Span]) -> Frontier:
         """Return the frontier of the tables of *spans*, each a whole table.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -12,7 +13,7 @@ from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.delivery.delivery import Delivery
 from cdc_core.delivery.followed_changes import FollowedChanges
 from cdc_core.delivery.routing import Routing
-from cdc_core.delivery.tracing import StepTrace, TracedChange, WantedChanges
+from cdc_core.delivery.tracing import TracedChange, WantedChanges
 from cdc_core.engine.attempt_config import MaskedError
 from cdc_core.engine.invalid_texts import invalid_texts
 from cdc_core.engine.oversized_rows import refusal_for, refusal_of, refused_row
@@ -30,16 +31,14 @@ from cdc_core.engine.packing import (
     pack,
     unpack,
 )
-from cdc_core.engine.reports import SliceReport
+from cdc_core.engine.slices import PlannedSlice, SliceReport
 from cdc_core.engine.time_range import EVERYTHING, TimeRange
 from cdc_core.errors import ContractError, RetryableError, to_wire
 from cdc_core.options import counted
-from cdc_core.rangefeed import Token
 from cdc_core.rows import RowBatch
 from cdc_core.schema import TableName
-from cdc_core.sink import Sink, SliceInfo
+from cdc_core.sink import Sink
 from cdc_core.slice_reader import SliceReader, SpanMark
-from cdc_core.step_planner import Slice
 from cdc_core.telemetry.measuring import CommitLatency
 from cdc_core.telemetry.stages import ENCODE, QUERY, SINK, SOURCE, Stages, waited_for
 from cdc_core.telemetry.tally import Tally
@@ -63,48 +62,31 @@ class ReaderDiedError(MaskedError):
 
 def read_slice(
     reader: SliceReader,
-    slice_: Slice,
-    info: SliceInfo,
+    planned: PlannedSlice,
     *,
-    slices: int,
-    end: Token,
-    blocked: Sequence[tuple[str, str]] = (),
     within: TimeRange = EVERYTHING,
-    again: bool = False,
-    trace: StepTrace | None = None,
     max_row_bytes: int | None = None,
     pack: Callable[[RowBatch], Iterator[pa.RecordBatch]] = pack,
     shown: Callable[[RowBatch], RowBatch] = lambda rows: rows,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a slice in the packed layout, with rows as *pack* gives them.
+    """Yield the slice that was *planned* in the packed layout, with rows as *pack* gives them.
 
-    Only a slice that was read to its end gets its `end` row.
-    *blocked* are the keys, as (full table name, key in JSON), whose rows must wait; they reach the writer this way.
-    Only rows *within* this range are yielded, and no mark passes it. *again*: an earlier attempt began the step. Of a
-    row of more than *max_row_bytes*, the writer gets the key and the reason. *shown* returns rows as people may see
-    them: columns of a table may be masked. The writer is told of rows that *trace* looks for before they come.
+    Only a slice that was read to its end gets its `end` row. Only rows *within* this range are yielded, and no mark
+    passes it. Of a row of more than *max_row_bytes*, the writer gets the key and the reason. *shown* returns rows as
+    people may see them: columns of a table may be masked. The writer is told of traced rows before they come.
 
     Raises: ContractError, before the rows in question are passed on, for a row below the slice's lower bound: it could
     be older than what is resolved. Likewise for a row above its table's marks. TerminalError: see `TimeRange.of_rows`.
     """
     owner = f"rangefeed {type(reader).__name__}"
-    extra = {"blocked": list(blocked)} if blocked else {}
-    yield from notes(
-        BEGIN,
-        {
-            "step": info.step,
-            "index": info.index,
-            "lower": str(info.lower),
-            "planned_by": info.planned_by,
-            "again": again,
-            **extra,
-        },
-    )
+    info, trace = planned.info, planned.trace
+    assert planned.slice is not None
+    yield from notes(BEGIN, planned.for_writer())
     within = within.beginning_at(info.lower)
     marks: list[SpanMark] = []
     latest: dict[str, Timestamp] = {}
     wanted = None if trace is None else WantedChanges(trace, step=info.step, position_of=reader.position_of)
-    for item in reader.read(slice_):
+    for item in reader.read(planned.slice):
         if isinstance(item, SpanMark):
             marks.append(item)
             continue
@@ -132,7 +114,7 @@ def read_slice(
                 f"{owner} broke its contract: a row of table {table} is from {timestamp}, above {reached}, the greatest"
                 " span mark of its slice"
             )
-    yield from notes(END, {"slices": slices, "end": end, "marks": [within.of_mark(mark).to_json() for mark in marks]})
+    yield from notes(END, [within.of_mark(mark) for mark in marks])
 
 
 def write_slice(
@@ -164,13 +146,13 @@ def write_slice(
     delivery = Delivery(sink, bad_rows, owner=bad_rows.owners[SINK], refuses_rows=refuses_rows, tally=tally)
     latency = CommitLatency(tally)
     started = time.monotonic()
-    info: SliceInfo | None = None
-    end: dict[str, object] | None = None
-    rows, table, again = 0, None, task_attempt > 0
+    planned: PlannedSlice | None = None
+    marks: Sequence[SpanMark] | None = None
+    rows, table = 0, None
     followed: FollowedChanges | None = None
     for kind, value in waited_for(unpack(batches)):
         if isinstance(value, RowBatch):
-            _require_inside(info, end)
+            _require_inside(planned, marks)
             rows, table = rows + len(value), value.schema.name
             for part in (value,) if routing is None else routing.parted(value):
                 if isinstance(part, BadRow):
@@ -183,24 +165,17 @@ def write_slice(
                 del part
             del value  # a large one would stay while the next one arrives
         elif isinstance(value, BadRow):
-            _require_inside(info, end)
+            _require_inside(planned, marks)
             rows += 1
             bad_rows.add(value)
         elif kind == BEGIN:
-            info = SliceInfo(
-                step=value["step"],
-                index=value["index"],
-                lower=Timestamp.parse(value["lower"]),
-                planned_by=value.get("planned_by"),
-                task_attempt=task_attempt,
-            )
-            again = again or value.get("again", False)
-            bad_rows.begin(info, value.get("blocked", ()))
-            delivery.begin(info)
+            planned = replace(value, info=replace(value.info, task_attempt=task_attempt))
+            bad_rows.begin(planned.info, planned.blocked)
+            delivery.begin(planned.info)
         elif kind == END:
-            end = value
+            marks = value
         elif kind == REFUSED:
-            _require_inside(info, end)
+            _require_inside(planned, marks)
             rows += 1
             bad_rows.add(refused_row(value))
         elif kind == TRACED:
@@ -213,7 +188,7 @@ def write_slice(
             return None
         elif kind == FAILED:
             raise MaskedError(value["error"])
-    if info is None or end is None:
+    if planned is None or marks is None:
         raise ReaderDiedError(rows, table)
     if followed is not None:
         tell(followed.so_far())
@@ -221,13 +196,10 @@ def write_slice(
     latency.flushed()
     dead_letters = bad_rows.flush()
     return SliceReport(
-        step=info.step,
-        index=info.index,
-        slices=end["slices"],  # type: ignore[arg-type]
-        end=end["end"],  # type: ignore[arg-type]
-        marks=tuple(SpanMark.from_json(mark) for mark in end["marks"]),  # type: ignore[attr-defined]
+        planned=replace(planned, blocked=()),
+        marks=tuple(marks),
         rows=rows,
-        repeated=rows if again else 0,
+        repeated=rows if planned.again or task_attempt else 0,
         flushed=flushed,
         dead_letters=dead_letters,
         seconds=time.monotonic() - started,
@@ -237,8 +209,8 @@ def write_slice(
     )
 
 
-def _require_inside(info: SliceInfo | None, end: object) -> None:
-    if info is None or end is not None:
+def _require_inside(planned: PlannedSlice | None, marks: object) -> None:
+    if planned is None or marks is not None:
         raise ContractError("engine: rows outside of a slice")
 
 

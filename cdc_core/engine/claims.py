@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cdc_core.engine.attempt_config import AttemptConfig
-from cdc_core.engine.planner import PlannedSlice
+from cdc_core.engine.slices import PlannedSlice
 from cdc_core.locality import Locality
 
 if TYPE_CHECKING:

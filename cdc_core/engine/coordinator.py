@@ -1,34 +1,43 @@
-"""The coordinator: what happens after each step.
+"""The coordinator: carries out what the step machine wants of a step whose slices have reported.
 
-The order is the at-least-once rule and never changes: every slice has flushed and reported, then progress is saved
-together with the index of the dead letters, then the resolved mark is emitted, then the source may release history.
+The order is the at-least-once rule: every slice has flushed and reported, then progress is saved together with the
+index of the dead letters, then the resolved mark is emitted, then the source may release history.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.bad_rows import too_many
-from cdc_core.engine.attempt_channel import Saved
-from cdc_core.engine.reports import SliceReport, complete_step
-from cdc_core.engine.resolved_marks import ResolvedMarks
+from cdc_core.engine.attempt_channel import AttemptChannel, Saved
+from cdc_core.engine.resolved_marks import ResolvedMarks, open_resolved_marks
+from cdc_core.engine.slices import SliceReport
 from cdc_core.engine.slow_log import slow_slices
+from cdc_core.engine.step_machine import (
+    Completing,
+    EmitResolved,
+    Release,
+    Save,
+    StepMachine,
+    StepRules,
+    perform,
+)
 from cdc_core.engine.traced_changes import TracedChanges
 from cdc_core.errors import ContractError, RetryableError
 from cdc_core.options import counted
-from cdc_core.shards.marks import token_with_marks
 from cdc_core.source_history import SourceHistory
-from cdc_core.store.values import DeadLetter, Progress
+from cdc_core.store.values import DeadLetter
 from cdc_core.telemetry import metrics
 from cdc_core.telemetry.source_gauges import keep_gauges
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, Stages, stage
 from cdc_core.telemetry.tally import Tally
-from cdc_core.timestamp import Timestamp
 
 if TYPE_CHECKING:
     from cdc_core.store.progress import ProgressStore
@@ -40,58 +49,35 @@ log = logging.getLogger(__name__)
 _BUDGET_PERIOD = timedelta(hours=1)
 _METRICS_SAVED_S = 30.0
 """The source's gauges after a step are saved with the next step, and at once when they were not saved for so long."""
-_LONGEST_APART_S = 10.0
-"""After so long a mark is emitted although less of the source's time has passed than marks are to be apart."""
 _LONG_BETWEEN_STEPS_S = 5.0
 """When steps are so far apart, the connection to the store is given back between them."""
 
 
 class Coordinator:
-    """Folds the reports of each step into the saved progress of one attempt.
+    """Makes the steps of attempt `feed.epoch` count.
 
     Lives in a commit process of Spark. Several of these serve all changefeeds of a driver and end after an idle minute,
-    so an attempt may have several instances: what must outlive a step is in the store. *saved* tells driver and planner
-    of each saved step, *noticed* what the source says. *resolved_interval_s* is the least distance between two emitted
-    resolved marks, None for none at all. *open_marks* and *open_history* are called when first needed. *warn* gets a
-    line about each slice that took longer than *log_slow_s*.
+    so an attempt may have several instances: what must outlive a step is in the store. Driver and planner are told of
+    each saved step through *channel*.
     """
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        epoch: int,
-        store: ProgressStore,
-        open_marks: Callable[[], ResolvedMarks],
-        open_history: Callable[[], SourceHistory],
-        saved: Callable[[Saved], object],
-        noticed: Callable[[str | None], object],
-        resolved_interval_s: float | None,
-        dead_letter_max: int = 0,
-        log_slow_s: float | None = None,
-        warn: Callable[[str], object] = log.warning,
-    ) -> None:
-        self._name = name
-        self._epoch = epoch
+    def __init__(self, feed: ResolvedChangefeed, store: ProgressStore, channel: AttemptChannel) -> None:
+        self._feed = feed
+        self._name, self._epoch = feed.name, feed.epoch
         self._store = store
-        self._open_marks = open_marks
-        self._open_history = open_history
-        self._saved = saved
-        self._noticed = noticed
-        self._resolved_interval_s = resolved_interval_s
-        self._dead_letter_max = dead_letter_max
-        self._log_slow_s = log_slow_s
-        self._warn = warn
+        self._channel = channel
         self._marks: ResolvedMarks | None = None
         self._history: SourceHistory | None = None
-        self._traced = TracedChanges(store, marks=resolved_interval_s is not None)
+        self._traced = TracedChanges(store, marks=feed.options.resolved is not None)
         self._metrics_saved_at = float("-inf")
         self._committed_at = time.monotonic()
         self._uncounted = Tally()
         """What the next saved step counts beside its own: of the call before it."""
+        self._machine = StepMachine(StepRules.of(feed), now=time.monotonic())
         self._step: int | None = None
-        self._progress = Progress(token={})
-        self._emitted, self._emitted_at = Timestamp(), time.monotonic()
+        """The last one that this instance has completed."""
+        self._tally = Tally()
+        """Totals over all runs, as they are saved with progress."""
 
     def step_done(self, reports: Sequence[SliceReport | None], *, stages: Stages | None = None) -> None:
         """Make a finished step count. *stages* are those of this call.
@@ -100,38 +86,8 @@ class Coordinator:
         over; whatever the sink raises for a resolved mark. After an exception the attempt must start again from the
         store.
         """
-        step = complete_step(reports)
-        if self._step is None or step[0].step != self._step + 1:
-            self._load()
-        self._fold(step)
-        delivered = [entry for report in step for entry in report.flushed.delivered]
-        unrecorded = delivered and self._resolved_interval_s is None
-        letters = [letter for report in step for letter in report.dead_letters]
-        begun = time.monotonic()
-        self._store.save(
-            self._name,
-            self._epoch,
-            self._progress,
-            delivered=None if unrecorded else delivered,
-            dead_letters=letters,
-        )
-        self._uncounted.observe(metrics.CHECKPOINT_SECONDS, time.monotonic() - begun)
-        if self._log_slow_s is not None:
-            for line in slow_slices(step, self._log_slow_s):
-                self._warn(line)
-        self._step = step[0].step
-        self._saved(Saved(self._step, self._progress.frontier.high_water, self._progress.latest))
-        if traced := [change for report in step for change in report.traced]:
-            self._traced.saved(traced)
-        if letters:
-            self._keep_budget(letters[-1])
-        with stage(SINK):
-            self._emit_resolved(stages)
-        self._traced.resolved(self._emitted)
-        with stage(SOURCE):
-            # It may have been moved back while this process was stopped. Then the source is to keep what comes again.
-            self._store.require_newest(self._name, self._epoch)
-            self._release()
+        self._continue_before(reports)
+        perform(self._machine.complete(reports, time.monotonic()), partial(self._do, stages))
         self._save_metrics()
         now = time.monotonic()
         if now - self._committed_at >= _LONG_BETWEEN_STEPS_S:
@@ -147,30 +103,60 @@ class Coordinator:
         self._traced.close()
         self._store.close()
 
-    def _load(self) -> None:
-        """Continue from the store: another instance, or an earlier attempt, has taken the steps before this one."""
-        progress = self._store.load(self._name)
-        if progress is None:
-            raise ContractError(f"engine: changefeed '{self._name}' runs without saved progress")
-        if progress.emitted != self._emitted:
-            self._emitted_at = time.monotonic()
-        self._progress, self._emitted = progress, progress.emitted
+    def _continue_before(self, reports: Sequence[SliceReport | None]) -> None:
+        """Continue from the store when another instance, or an earlier attempt, has completed the step before."""
+        step = next((report.planned.info.step for report in reports if report is not None), 0)
+        if self._step is None or step != self._step + 1:
+            progress = self._store.load(self._name)
+            if progress is None:
+                raise ContractError(f"engine: changefeed '{self._name}' runs without saved progress")
+            self._machine.resume(progress, step=step - 1, now=time.monotonic())
+            self._tally = progress.tally
+        self._step = step
 
-    def _fold(self, step: Sequence[SliceReport]) -> None:
-        progress = self._progress
-        frontier, latest = progress.frontier, progress.latest
-        marks = [mark for report in step for mark in report.marks]
-        for mark in marks:
-            if mark.resolved and mark.timestamp < (reached := frontier.of(mark.span)):
-                raise ContractError(
-                    f"rangefeed broke its contract: span {mark.span} is resolved at {mark.timestamp}, below {reached},"
-                    " which an earlier step reached"
-                )
-        for mark in marks:
-            if mark.resolved:
-                frontier.forward(mark.span, mark.timestamp)
-            latest = max(latest, mark.timestamp)
-        tally = progress.tally
+    def _do(self, stages: Stages | None, action: Completing) -> None:
+        match action:
+            case Save():
+                self._save(action)
+            case EmitResolved():
+                with stage(SINK):
+                    if self._marks is None:
+                        self._marks = open_resolved_marks(self._feed, self._store)
+                    self._marks.emit(action.mark, latest=action.latest, stages=stages)
+            case Release():
+                self._traced.resolved(self._machine.emitted)
+                with stage(SOURCE):
+                    # It may have been moved back while this process was stopped. Then the source is to keep what comes
+                    # again.
+                    self._store.require_newest(self._name, self._epoch)
+                    self._release(action)
+
+    def _save(self, action: Save) -> None:
+        self._count(action.reports)
+        delivered = [entry for report in action.reports for entry in report.flushed.delivered]
+        unrecorded = delivered and self._feed.options.resolved is None
+        letters = [letter for report in action.reports for letter in report.dead_letters]
+        begun = time.monotonic()
+        self._store.save(
+            self._name,
+            self._epoch,
+            replace(action.progress, counters=self._tally.saved()),
+            delivered=None if unrecorded else delivered,
+            dead_letters=letters,
+        )
+        self._uncounted.observe(metrics.CHECKPOINT_SECONDS, time.monotonic() - begun)
+        if self._feed.options.log_slow is not None:
+            for line in slow_slices(action.reports, self._feed.options.log_slow):
+                self._channel.warn(line)
+        progress = action.progress
+        self._channel.publish_saved(Saved(action.step, progress.frontier.high_water, progress.latest))
+        if traced := [change for report in action.reports for change in report.traced]:
+            self._traced.saved(traced)
+        if letters:
+            self._keep_budget(letters[-1])
+
+    def _count(self, step: Sequence[SliceReport]) -> None:
+        tally = self._tally
         tally.merge(self._uncounted.saved())
         self._uncounted = Tally()
         tally.add(metrics.STEPS)
@@ -187,8 +173,6 @@ class Coordinator:
         for report in step:
             tally.merge(report.counted)
             _add_seconds(tally, report.stages)
-        token = token_with_marks(step[0].end, marks, frontier=frontier, before=progress.latest)
-        self._progress = Progress(token=token, frontier=frontier, latest=latest, counters=tally.saved())
 
     def _keep_budget(self, last: DeadLetter) -> None:
         """Raise a TerminalError when more than dead_letter_max rows were refused within the last hour.
@@ -196,32 +180,19 @@ class Coordinator:
         They are durable and their step is saved: the next run continues after them, until the next bad row.
         """
         count = self._store.count_dead_letters(self._name, since=datetime.now(UTC) - _BUDGET_PERIOD)
-        if count > self._dead_letter_max:
-            what = f"{counted(count, 'row')} refused within an hour, dead_letter_max is {self._dead_letter_max}"
+        limit = self._feed.options.dead_letter_max
+        if count > limit:
+            what = f"{counted(count, 'row')} refused within an hour, dead_letter_max is {limit}"
             raise too_many(self._name, what, last)
 
-    def _emit_resolved(self, stages: Stages | None) -> None:
-        high_water = self._progress.resolved
-        if self._resolved_interval_s is None or high_water <= self._emitted:
-            return
-        apart_s = (high_water.wall - self._emitted.wall) / 1e9
-        if time.monotonic() - self._emitted_at >= max(self._resolved_interval_s, _LONGEST_APART_S):
-            apart_s = self._resolved_interval_s  # the source's clock went back, or the changefeed is slow
-        if self._emitted and apart_s < self._resolved_interval_s:
-            return
-        if self._marks is None:
-            self._marks = self._open_marks()
-        self._marks.emit(high_water, latest=self._progress.latest, stages=stages)
-        self._emitted, self._emitted_at = high_water, time.monotonic()
-
-    def _release(self) -> None:
+    def _release(self, action: Release) -> None:
         if self._history is None:
-            self._history = self._open_history()
-        tally = self._progress.tally
+            self._history = self._feed.open_history()
+        tally = self._tally
         try:
-            self._history.release(self._progress.token)
+            self._history.release(action.token)
             keep_gauges(tally, self._history.metrics(), at=time.time())
-            self._noticed(self._history.notice())
+            self._channel.publish_source_warning(self._history.notice())
             if tally.clear(metrics.UNRELEASED_STEPS):
                 self._metrics_saved_at = float("-inf")
         except RetryableError as error:
@@ -230,12 +201,11 @@ class Coordinator:
             tally.add(metrics.RELEASE_FAILURES)
             tally.set(metrics.UNRELEASED_STEPS, tally.value(metrics.UNRELEASED_STEPS) + 1)
             log.warning("the source did not release its history; the next step tries again: %s", error)
-        self._progress = replace(self._progress, counters=tally.saved())
 
     def _save_metrics(self) -> None:
         now = time.monotonic()
         if now - self._metrics_saved_at >= _METRICS_SAVED_S:
-            self._store.save_counters(self._name, self._epoch, self._progress.counters)
+            self._store.save_counters(self._name, self._epoch, self._tally.saved())
             self._metrics_saved_at = now
 
 

@@ -13,7 +13,7 @@ A payload of more than `PIECE_BYTES` travels as a `pieces` row, which says how l
 
 from __future__ import annotations
 
-import json
+import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -62,14 +62,14 @@ _ARROW_SCHEMA = pa.schema(
 )
 
 
-def note(kind: str, value: dict[str, Any]) -> pa.RecordBatch:
-    """Return a row that carries the JSON *value*, for a value that is small."""
-    return _row(kind, None, None, _json(value))
+def note(kind: str, value: object) -> pa.RecordBatch:
+    """Return a row that carries the picklable *value*, for a value that is small."""
+    return _row(kind, None, None, pickle.dumps(value))
 
 
-def notes(kind: str, value: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-    """Yield the JSON *value*, of any size, as one row or in pieces."""
-    yield from _in_pieces(kind, None, None, [pa.py_buffer(_json(value))])
+def notes(kind: str, value: object) -> Iterator[pa.RecordBatch]:
+    """Yield the picklable *value*, of any size, as one row or in pieces."""
+    yield from _in_pieces(kind, None, None, [pa.py_buffer(pickle.dumps(value))])
 
 
 def divided(rows: RowBatch, *, most_bytes: int | None = None) -> Iterator[RowBatch]:
@@ -99,7 +99,7 @@ def pack_whole(kind: str, rows: RowBatch) -> Iterator[pa.RecordBatch]:
 
 
 def unpack(batches: Iterable[Arriving]) -> Iterator[tuple[str, Any]]:
-    """Yield (kind, value) of every value: a RowBatch for `rows` and `beside`, the JSON value for all others.
+    """Yield (kind, value) of every value: a RowBatch for `rows` and `beside`, what `note` was given for all others.
 
     What another layout has opened already, as (kind, value), is yielded as it is.
 
@@ -118,14 +118,14 @@ def unpack(batches: Iterable[Arriving]) -> Iterator[tuple[str, Any]]:
             if kind != FAILED and (kind == _PIECE) != (joined is not None):
                 raise ContractError(f"engine: a row of kind '{kind}' arrived where {_due(joined)} was due")
             if kind == PIECES:
-                joined = _Joined(**json.loads(payload.to_pybytes()))
+                joined = _Joined(**pickle.loads(payload))
                 continue
             if joined is not None and kind == _PIECE:
                 joined.add(numbers[index].as_py(), payload)
                 if not joined.complete:
                     continue
                 kind, payload, joined = joined.kind, joined.buffer, None
-            value = RowBatch.from_ipc(payload) if kind in (ROWS, BESIDE) else json.loads(payload.to_pybytes())
+            value = RowBatch.from_ipc(payload) if kind in (ROWS, BESIDE) else pickle.loads(payload)
             del payload
             yield kind, value
             del value  # a large one would stay while the pieces of the next are joined
@@ -155,10 +155,6 @@ class _Joined:
 
 def _due(joined: _Joined | None) -> str:
     return "no piece" if joined is None else "the next piece"
-
-
-def _json(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
 
 
 def _in_pieces(

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cdc_core.config.component import Component
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.step_machine import Cut, RepeatedStep
 from cdc_core.masking import mask, masked_uri
 from cdc_core.rangefeed import Token
 from cdc_core.step_planner import Slice, StepPlanner
@@ -96,8 +97,8 @@ class Plans:
         self.first_began_before = False
         """Whether an earlier attempt began the step after the token that this one starts from, and did not save it."""
 
-    def repeat(self, start: Token, *, after: Timestamp, blocked: Sequence[Any]) -> tuple[Plan, Sequence[Slice]] | None:
-        """Return the plan that an earlier attempt saved for the step after *start*, with its slices; None to plan anew.
+    def repeat(self, start: Token, *, after: Timestamp, blocked: Sequence[Any]) -> RepeatedStep | None:
+        """Return the step after *start* as an earlier attempt planned it; None to plan it anew.
 
         Once an attempt, before its first step. Raises: FencedError; what the rangefeed raises.
         """
@@ -120,28 +121,19 @@ class Plans:
             return None
         self._save(replace(plan, repeats=plan.repeats + 1))
         log.info("step %d of attempt %d is repeated", plan.step, plan.epoch)
-        return plan, slices
+        return RepeatedStep(step=plan.step, end=plan.end, planned_by=plan.epoch, slices=slices)
 
-    def save(
-        self,
-        step: int,
-        *,
-        start: Token,
-        end: Token,
-        after: Timestamp,
-        slices: Sequence[Slice],
-        blocked: Sequence[Any],
-    ) -> None:
-        """Make the plan durable, before any slice of it runs. Raises: FencedError."""
+    def save(self, cut: Cut, *, slices: Sequence[Slice], blocked: Sequence[Any]) -> None:
+        """Make the plan durable, before any of its *slices* runs. Raises: FencedError."""
         if not self._repeats:
             return
         self._save(
             Plan(
                 epoch=self._feed.epoch,
-                step=step,
-                start=start,
-                end=end,
-                after=after,
+                step=cut.step,
+                start=cut.start,
+                end=cut.end,
+                after=cut.after,
                 slices=_digest(slices, blocked),
                 setting=self._own_setting(),
                 parallelism=self._feed.parallelism,

@@ -45,25 +45,18 @@ class Rescans:
         self._asked = asked
         self._answered: str | None = None
         self._taken: _Taken | None = None
-        self._held_by: int | None = None
-        """The step that holds what was taken, once it is planned."""
+        self._held_by = 0
+        """The step that is to hold what was taken. Until it is planned, it is asked for again and again."""
         self._look_at = 0.0
 
     def added_to(self, start: Token, *, step: int, after: Timestamp) -> Token:
-        """Return *start*, at which the saved *step* ended, with all rescans that wait: *start* itself without any."""
-        if self._taken is not None and self._held_by is not None and step >= self._held_by:
+        """Return *start*, from which *step* is planned next, with all rescans that wait: *start* itself without any."""
+        if self._taken is not None and step > self._held_by:
             self._begin(self._taken)
         if self._taken is None:
             self._taken = self._take(start, after)
+        self._held_by = step
         return start if self._taken is None else self._taken.token
-
-    def planned(self, step: int) -> None:
-        """Note that *step* was planned from the token that `added_to` returned last."""
-        self._held_by = None if self._taken is None else step
-
-    def start_of(self, step: int, start: Token) -> Token:
-        """Return the token from which *step* was planned, which follows *start*."""
-        return start if self._taken is None or step != self._held_by else self._taken.token
 
     def _take(self, start: Token, after: Timestamp) -> _Taken | None:
         asked, now = self._asked(), time.monotonic()
@@ -86,4 +79,4 @@ class Rescans:
 
     def _begin(self, taken: _Taken) -> None:
         self._store.begin_rescans(self._name, self._epoch, taken.numbers, taken.began)
-        self._taken = self._held_by = None
+        self._taken = None

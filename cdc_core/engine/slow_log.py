@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cdc_core.engine.attempt_channel import Activity
-from cdc_core.engine.reports import SliceReport
+from cdc_core.engine.slices import SliceReport
 from cdc_core.telemetry.stages import STAGES
 
 __all__ = ["SlowCalls", "slow_slices"]
@@ -92,7 +92,8 @@ class SlowCalls:
 def slow_slices(step: Sequence[SliceReport], limit_s: float) -> list[str]:
     """Return one line for each slice of a finished step that took longer than *limit_s*."""
     return [
-        f"slow: slice {report.index + 1} of {report.slices} of step {report.step} ({_spans(report)}) took"
+        f"slow: slice {report.planned.info.index + 1} of {report.planned.slices} of step {report.planned.info.step}"
+        f" ({_spans(report)}) took"
         f" {report.seconds:.1f} s for {report.rows:,} rows: "
         + ", ".join(f"{stage} {report.stages.get(stage, 0.0):.1f} s" for stage in STAGES)
         for report in step

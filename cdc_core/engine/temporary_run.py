@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from cdc_core.config.resolved import ResolvedChangefeed
@@ -23,19 +24,34 @@ from cdc_core.engine.error_text import one_line
 from cdc_core.engine.finish import all_delivered
 from cdc_core.engine.oversized_rows import refused_row
 from cdc_core.engine.packing import END, REFUSED, ROWS, Arriving, unpack
-from cdc_core.engine.time_range import TimeRange
-from cdc_core.errors import ConfigError, ContractError, RestartError, RetryableError
+from cdc_core.engine.slices import PlannedSlice, SliceReport
+from cdc_core.engine.step_machine import (
+    AddRescans,
+    Advance,
+    Cut,
+    CutStep,
+    EmitResolved,
+    Planned,
+    Planning,
+    ReadClock,
+    Release,
+    Repeat,
+    Save,
+    StepMachine,
+    StepRules,
+    perform,
+)
+from cdc_core.errors import ConfigError, RestartError, RetryableError
 from cdc_core.frontier import Frontier
 from cdc_core.masking import mask
 from cdc_core.rangefeed import Rangefeed, Token
 from cdc_core.rows import RowBatch
 from cdc_core.schema import TableSchema
-from cdc_core.shards.marks import token_with_marks
-from cdc_core.sink import SliceInfo
+from cdc_core.sink import Flushed
 from cdc_core.slice_reader import SliceReader, SpanMark
 from cdc_core.source_history import SourceHistory
 from cdc_core.span import Span
-from cdc_core.step_planner import StepLimit, StepPlanner
+from cdc_core.step_planner import StepPlanner
 from cdc_core.store.values import Progress
 from cdc_core.timestamp import Timestamp
 
@@ -44,6 +60,7 @@ __all__ = ["Evaluation", "Item", "Retries", "TemporaryRun", "WholeRows", "tempor
 log = logging.getLogger(__name__)
 
 _IDLE_S = 0.05
+_MAX_WAIT_S = 0.5
 _PARALLELISM = 1
 _MOST_DOUBLINGS = 30
 
@@ -139,8 +156,7 @@ class TemporaryRun:
         self._scans_only = scans_only
         self._stop = threading.Event()
         self._progress = Progress(token={})
-        self._emitted = Timestamp()
-        self._steps = 0
+        self._rules = StepRules.of(feed)
         self._retries = Retries(feed, self._stop)
 
     def retries(self) -> Retries:
@@ -178,92 +194,60 @@ class TemporaryRun:
                         self._start_again(rangefeed)
 
     def _attempt(self) -> Iterator[Item]:
+        """Carry out what the step machine wants. Its progress is in memory alone."""
+        machine = StepMachine(self._rules)
+        machine.resume(self._progress, step=-1, now=time.monotonic())
         with ExitStack() as parts:
             planner = parts.enter_context(closing(self._feed.open_planner()))
             reader = parts.enter_context(closing(self._feed.open_reader()))
             history = parts.enter_context(closing(self._feed.open_history()))
             while not self._stop.is_set() and not self._complete:
-                begun = time.monotonic()
-                resolved = self._progress.resolved
-                if not (yield from self._step(planner, reader)):
-                    self._stop.wait(_IDLE_S)
+                slices = perform(machine.plan(time.monotonic()), partial(_planned, planner))
+                if not slices:
+                    self._stop.wait(min(_MAX_WAIT_S, max(_IDLE_S, machine.wait_s(time.monotonic()))))
                     continue
-                self._retries.succeeded()
-                yield from self._mark()
-                self._release(history)
-                if self._progress.resolved > resolved and not self._complete:
-                    self._stop.wait(max(0.0, begun + self._feed.min_checkpoint_frequency_s - time.monotonic()))
+                reports = []
+                for planned in slices:
+                    reports.append((yield from self._read(reader, planned)))
+                for action in machine.complete(reports, time.monotonic()):
+                    match action:
+                        case Save():
+                            self._progress = action.progress
+                            self._retries.succeeded()
+                        case EmitResolved():
+                            yield action.mark
+                            self._progress = replace(self._progress, emitted=action.mark)
+                        case Release():
+                            self._release(history)
+        mark = self._progress.resolved
+        if self._complete and self._feed.options.resolved is not None and mark > self._progress.emitted:
+            yield mark
 
     @property
     def _complete(self) -> bool:
         scanned = self._scans_only and bool(self._progress.last_mark(scans_only=True))
         return scanned or all_delivered(self._feed, self._progress)
 
-    def _step(self, planner: StepPlanner, reader: SliceReader) -> Generator[Item, None, bool]:
-        """Yield the rows of the next step and make it count; return whether there was one."""
-        progress, options = self._progress, self._feed.options
-        after, begin = progress.latest, progress.token
-        end = planner.advance(
-            begin, after=after, limit=StepLimit(rows=options.max_step_rows, bytes=options.max_step_bytes)
+    def _read(self, reader: SliceReader, planned: PlannedSlice) -> Generator[Item, None, SliceReport]:
+        """Yield the rows of a slice; return its report."""
+        marks: Sequence[SpanMark] = ()
+        packed: Iterator[Any] = read_slice(
+            reader,
+            planned,
+            within=self._rules.within,
+            max_row_bytes=self._feed.options.max_row_bytes,
+            pack=self._evaluation.of,
+            shown=self._evaluation.shown,
         )
-        if end == begin:
-            return False
-        marks: list[SpanMark] = []
-        slices = planner.slices(begin, end, after=after)
-        for index, slice_ in enumerate(slices):
-            if progress.resolved and slice_.lower <= progress.resolved:
-                raise ContractError(
-                    f"{self._feed.rangefeed.owner} broke its contract: a slice begins at {slice_.lower}, but"
-                    f" {progress.resolved} is resolved already"
-                )
-            info = SliceInfo(step=self._steps, index=index, lower=slice_.lower)
-            packed: Iterator[Any] = read_slice(
-                reader,
-                slice_,
-                info,
-                slices=len(slices),
-                end=end,
-                within=TimeRange.of(options),
-                max_row_bytes=options.max_row_bytes,
-                pack=self._evaluation.of,
-                shown=self._evaluation.shown,
-            )
-            for kind, value in unpack(packed):
-                if isinstance(value, RowBatch | BadRow):
-                    yield value
-                elif kind == REFUSED:
-                    yield refused_row(value)
-                elif kind == END:
-                    marks += map(SpanMark.from_json, value["marks"])
-                del value
-        self._count(end, marks)
-        return True
-
-    def _count(self, end: Token, marks: Sequence[SpanMark]) -> None:
-        progress = self._progress
-        for mark in marks:
-            if mark.resolved and mark.timestamp < (reached := progress.frontier.of(mark.span)):
-                raise ContractError(
-                    f"{self._feed.rangefeed.owner} broke its contract: span {mark.span} is resolved at"
-                    f" {mark.timestamp}, below {reached}, which an earlier step reached"
-                )
-        for mark in marks:
-            if mark.resolved:
-                progress.frontier.forward(mark.span, mark.timestamp)
-        token = token_with_marks(end, marks, frontier=progress.frontier, before=progress.latest)
-        latest = max([progress.latest, *(mark.timestamp for mark in marks)])
-        self._progress = replace(progress, token=token, latest=latest)
-        self._steps += 1
-
-    def _mark(self) -> Iterator[Item]:
-        """Yield what is resolved, if marks are wanted and it is time for one."""
-        interval_s, mark = self._feed.options.resolved, self._progress.resolved
-        if interval_s is None or mark <= self._emitted:
-            return
-        apart_s = (mark.wall - self._emitted.wall) / 1e9
-        if not self._emitted or apart_s >= interval_s or self._complete:
-            self._emitted = mark
-            yield mark
+        for kind, value in unpack(packed):
+            if isinstance(value, RowBatch | BadRow):
+                yield value
+            elif kind == REFUSED:
+                yield refused_row(value)
+            elif kind == END:
+                marks = value
+            del value
+        return SliceReport(planned=planned, marks=tuple(marks), rows=0, flushed=Flushed(), seconds=0.0)
 
     def _release(self, history: SourceHistory) -> None:
         try:
@@ -286,6 +270,21 @@ class TemporaryRun:
 
 def _shown(feed: ResolvedChangefeed, error: Exception) -> str:
     return mask(one_line(error), feed.secrets())
+
+
+def _planned(planner: StepPlanner, action: Planning) -> object:
+    """Carry out *action* where no plan is kept, and nobody asks for rescans."""
+    match action:
+        case ReadClock():
+            return planner.now()
+        case AddRescans():
+            return action.start
+        case Advance():
+            return planner.advance(action.start, after=action.after, limit=action.limit)
+        case Cut():
+            return CutStep(slices=planner.slices(action.start, action.end, after=action.after))
+        case Repeat() | Planned():
+            return None
 
 
 def _forget(intent: Token) -> None:

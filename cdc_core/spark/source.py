@@ -20,7 +20,8 @@ from cdc_core.engine.attempt_channel import PLANNER
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.claims import claim, offers
 from cdc_core.engine.packing import BEGIN, END, FAILED, IDLE, note, pack
-from cdc_core.engine.planner import Offset, PlannedSlice, Planner
+from cdc_core.engine.planner import Offset, Planner
+from cdc_core.engine.slices import PlannedSlice
 from cdc_core.engine.time_range import TimeRange
 from cdc_core.engine.worker_cache import WorkerCache
 from cdc_core.placement import executor_locality
@@ -92,7 +93,7 @@ class RangefeedReader(DataSourceStreamReader):
                 return [SlicePartition(0, (_nothing(slices=0),))]
             with self._planning():
                 planner = self._open_planner()
-                offered = offers(self._config, planner.slices(start, end))
+                offered = offers(self._config, planner.slices())
                 if len(offered[0]) > 1:
                     planner.forget_claims(end)
                 return [SlicePartition(task, choice) for task, choice in enumerate(offered)]
@@ -130,18 +131,10 @@ class RangefeedReader(DataSourceStreamReader):
                 config.at_work(),
                 _readers.use(config.key, config.open_reader) as reader,
             ):
-                planned = self._claimed(partition)
-                assert planned.slice is not None
                 yield from read_slice(
                     reader,
-                    planned.slice,
-                    planned.info,
-                    slices=planned.slices,
-                    end=planned.end,
-                    blocked=planned.blocked,
+                    self._claimed(partition),
                     within=TimeRange.of(config.feed.options),
-                    again=planned.again,
-                    trace=planned.trace,
                     max_row_bytes=config.feed.options.max_row_bytes,
                     pack=packed,
                     shown=shown,
@@ -193,8 +186,8 @@ class WarmUpReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch]:  # noqa: ARG002
         with self._config.guarded():
             self._config.load()
-            yield note(BEGIN, {"step": 0, "index": 0, "lower": str(Timestamp())})
-            yield note(END, {})
+            yield note(BEGIN, _nothing(slices=1))
+            yield note(END, [])
 
 
 def _nothing(*, slices: int) -> PlannedSlice:

@@ -25,8 +25,7 @@ from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.coordinator import Coordinator
 from cdc_core.engine.fencing import EpochCheck, FencedSink
 from cdc_core.engine.packing import Arriving
-from cdc_core.engine.reports import SliceReport, joined_failures
-from cdc_core.engine.resolved_marks import open_resolved_marks
+from cdc_core.engine.slices import SliceReport, joined_failures
 from cdc_core.engine.topic_admission import TopicAdmission
 from cdc_core.engine.trace_teller import TraceTeller
 from cdc_core.engine.worker_cache import WorkerCache
@@ -158,17 +157,5 @@ class SinkWriter(DataSourceStreamArrowWriter):
         return _dead_letter_sinks.use(self._config.key, self._config.open_dead_letter_sink)
 
     def _open_coordinator(self) -> Coordinator:
-        feed, store, channel = self._config.feed, self._config.open_store(alone=True), self._config.channel
-        return Coordinator(
-            name=feed.name,
-            epoch=feed.epoch,
-            store=store,
-            open_marks=lambda: open_resolved_marks(feed, store),
-            open_history=feed.open_history,
-            saved=channel.publish_saved,
-            noticed=channel.publish_source_warning,
-            resolved_interval_s=feed.options.resolved,
-            dead_letter_max=feed.options.dead_letter_max,
-            log_slow_s=feed.options.log_slow,
-            warn=channel.warn,
-        )
+        config = self._config
+        return Coordinator(config.feed, config.open_store(alone=True), config.channel)

@@ -15,6 +15,7 @@ import gc
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -35,6 +36,7 @@ from cdc_core import (
     RefusedRowsError,
     RowBatch,
     Sink,
+    SliceInfo,
     Timestamp,
 )
 from cdc_core.config.resolve import resolve
@@ -43,6 +45,7 @@ from cdc_core.delivery.bad_rows import DeadLetterRows
 from cdc_core.delivery.row_json import key_json
 from cdc_core.engine.aggregator import write_slice
 from cdc_core.engine.packing import BEGIN, END, note, pack
+from cdc_core.engine.slices import PlannedSlice
 from cdc_core.file_body import joined_values
 from cdc_core.plugins.host import PluginHost
 
@@ -68,15 +71,17 @@ _HOW = {
 def run(bench: Bench) -> Iterator[Figure]:
     count = max(1, 2 * bench.sizes.part_rows // _BATCH_ROWS)
     whole = row_batch(count * _BATCH_ROWS)
+    info = SliceInfo(step=0, index=0, lower=Timestamp())
+    planned = PlannedSlice(slice=None, info=info, slices=1, end={})
     slice_ = [
-        note(BEGIN, {"step": 0, "index": 0, "lower": str(Timestamp())}),
+        note(BEGIN, planned),
         *(packed for start in range(0, len(whole), _BATCH_ROWS) for packed in pack(whole.slice(start, _BATCH_ROWS))),
-        note(END, {"slices": 1, "end": {}, "marks": []}),
+        note(END, []),
     ]
     bad = whole.column("after").field("id")[len(whole) * 3 // 4].as_py()
     keys = whole.column("key")
     blocked = [(SCHEMA.name.full, key_json(SCHEMA, keys[number]).replace("[", "[-")) for number in range(_BLOCKED_KEYS)]
-    begin = note(BEGIN, {"step": 0, "index": 0, "lower": str(Timestamp()), "blocked": blocked})
+    begin = note(BEGIN, replace(planned, blocked=blocked))
     with bench.scratch("dead_letters") as directory:
         feed = _feed(directory, "continue")
         work: dict[str, Callable[[], object]] = {

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_core.engine.aggregator import read_slice as honest_read
+from cdc_core.engine.slices import PlannedSlice
 from cdc_core.rows import RowBatch
-from cdc_core.sink import SliceInfo
 from cdc_core.slice_reader import SliceReader, SpanMark
 from cdc_core.spark import source
 from cdc_core.step_planner import Slice
@@ -37,9 +37,9 @@ class Reading:
 def change_reading(patch: Patch, change: Callable[[Items], Items], *, retries_only: bool) -> None:
     """Let *change* change what executors read, or only what they read again."""
 
-    def read_slice(reader: SliceReader, slice_: Slice, info: SliceInfo, **step: Any) -> Iterator[pa.RecordBatch]:
+    def read_slice(reader: SliceReader, planned: PlannedSlice, **step: Any) -> Iterator[pa.RecordBatch]:
         used: Any = Reading(reader, change) if _is_retry() or not retries_only else reader
-        return honest_read(used, slice_, info, **step)
+        return honest_read(used, planned, **step)
 
     patch(source, "read_slice", read_slice)
 

@@ -7,6 +7,7 @@ them would not find their like either.
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -21,13 +22,14 @@ from cdc_testing.nemesis_events import ChangeKey, CreateTable, Rescan
 from cdc_testing.scripted import Script
 
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine import coordinator, run
+from cdc_core.engine import run, step_machine
 from cdc_core.engine.aggregator import write_slice as honest_write
 from cdc_core.engine.attempt_config import MaskedError
-from cdc_core.engine.packing import BEGIN, END
+from cdc_core.engine.packing import END
 from cdc_core.engine.planner import Planner
-from cdc_core.engine.reports import SliceReport
-from cdc_core.engine.reports import complete_step as honest_completion
+from cdc_core.engine.slices import SliceReport
+from cdc_core.engine.slices import complete_step as honest_completion
+from cdc_core.engine.step_machine import Completing, EmitResolved, Release, Save, StepMachine
 from cdc_core.frontier import Frontier
 from cdc_core.rangefeed import Rangefeed, Token
 from cdc_core.rows import RowBatch
@@ -113,30 +115,29 @@ def _report_before_flush(patch: Patch) -> None:
 
 
 def _resolved_at_the_maximum(patch: Patch) -> None:
-    honest = coordinator.Coordinator._emit_resolved
+    honest = StepMachine.complete
 
-    def emit_resolved(self: coordinator.Coordinator) -> None:
-        real = self._progress
-        spans = [span for span, _ in real.frontier]
-        self._progress = replace(real, frontier=Frontier(spans, real.frontier.latest))
-        try:
-            honest(self)
-        finally:
-            self._progress = real
+    def complete(self: StepMachine, reports: Any, now: float) -> Iterator[Completing]:
+        for action in honest(self, reports, now):
+            if isinstance(action, Release) and (mark := self.progress.frontier.latest):
+                yield EmitResolved(mark=mark, latest=self.progress.latest)
+            if not isinstance(action, EmitResolved):
+                yield action
 
-    patch(coordinator.Coordinator, "_emit_resolved", emit_resolved)
+    patch(StepMachine, "complete", complete)
 
 
 def _release_before_save(patch: Patch) -> None:
-    def step_done(self: coordinator.Coordinator, reports: Sequence[SliceReport | None], **_: Any) -> None:
-        step = honest_completion(reports)
-        self._fold(step)
-        self._release()
-        delivered = [entry for report in step for entry in report.flushed.delivered]
-        self._store.save(self._name, self._epoch, self._progress, delivered=delivered)
-        self._emit_resolved()
+    honest = StepMachine.complete
 
-    patch(coordinator.Coordinator, "step_done", step_done)
+    def complete(self: StepMachine, reports: Any, now: float) -> Iterator[Completing]:
+        for action in honest(self, reports, now):
+            if isinstance(action, Save):
+                yield Release(token=action.progress.token)
+            if not isinstance(action, Release):
+                yield action
+
+    patch(StepMachine, "complete", complete)
 
 
 def _retry_reorders(patch: Patch) -> None:
@@ -182,7 +183,7 @@ def _saved_without_all_slices(patch: Patch) -> None:
         honest(self, reported or messages, batchId)
 
     patch(writer.SinkWriter, "commit", commit)
-    patch(coordinator, "complete_step", lambda reports: [report for report in reports if report is not None])
+    patch(step_machine, "complete_step", lambda reports: [report for report in reports if report is not None])
 
 
 def _unread_slice_counts(patch: Patch) -> None:
@@ -201,9 +202,8 @@ def _resolved_before_flush(patch: Patch) -> None:
     def write(self: writer.SinkWriter, iterator: Iterator[pa.RecordBatch]) -> Any:
         def resolved_early() -> Iterator[pa.RecordBatch]:
             for batch in iterator:
-                kind, value = _note(batch)
-                if kind == END and value:
-                    marks = [SpanMark.from_json(mark) for mark in value["marks"]]
+                if batch.column("kind")[0].as_py() == END:
+                    marks: list[SpanMark] = pickle.loads(batch.column("payload")[0].as_py())
                     if marks and all(mark.resolved for mark in marks):
                         with closing(self._config.feed.open_resolved_sink()) as sink:
                             sink.emit_resolved(min(mark.timestamp for mark in marks))
@@ -212,11 +212,6 @@ def _resolved_before_flush(patch: Patch) -> None:
         return honest(self, resolved_early())
 
     patch(writer.SinkWriter, "write", write)
-
-
-def _note(batch: pa.RecordBatch) -> tuple[str, dict[str, Any]]:
-    kind = batch.column("kind")[0].as_py()
-    return kind, json.loads(batch.column("payload")[0].as_py()) if kind in (BEGIN, END) else {}
 
 
 def _starts_at_the_planned_end(patch: Patch) -> None:
@@ -255,7 +250,7 @@ def _whole_table_for_one_range(patch: Patch) -> None:
             for report in honest_completion(reports)
         ]
 
-    patch(coordinator, "complete_step", complete_step)
+    patch(step_machine, "complete_step", complete_step)
 
 
 def _forgets_how_far_it_was(patch: Patch) -> None:

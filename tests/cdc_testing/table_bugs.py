@@ -11,13 +11,12 @@ from cdc_testing.changed_reading import Items, Patch, Reading, change_reading
 from cdc_testing.nemesis_script import GUESTS
 
 from cdc_core.engine.aggregator import read_slice as honest_read
-from cdc_core.engine.planner import PlannedSlice, Planner
+from cdc_core.engine.planner import Planner
 from cdc_core.engine.rescans import Rescans
+from cdc_core.engine.slices import PlannedSlice
 from cdc_core.rows import Op, RowBatch
-from cdc_core.sink import SliceInfo
 from cdc_core.slice_reader import SliceReader
 from cdc_core.spark import source
-from cdc_core.step_planner import Slice
 
 __all__ = ["joins_without_rows", "keeps_the_first_key", "rescan_begun_before_saved", "scans_once"]
 
@@ -43,20 +42,18 @@ def keeps_the_first_key(patch: Patch) -> None:
 def scans_once(patch: Patch) -> None:
     honest = Planner.slices
 
-    def slices(self: Planner, start: Any, end: Any) -> list[PlannedSlice]:
-        planned = honest(self, start, end)
-        return [replace(one, blocked=_KNOWN) for one in planned] if self._resolved else planned
+    def slices(self: Planner) -> Sequence[PlannedSlice]:
+        planned = honest(self)
+        return [replace(one, blocked=_KNOWN) for one in planned] if self._machine.reached.high_water else planned
 
     def without_scans(items: Items) -> Items:
         for item in items:
             if not isinstance(item, RowBatch) or item.column("op")[0].as_py() != Op.SCAN:
                 yield item
 
-    def read_slice(
-        reader: SliceReader, slice_: Slice, info: SliceInfo, *, blocked: Sequence[Any], **step: Any
-    ) -> Iterator[pa.RecordBatch]:
-        used: Any = Reading(reader, without_scans) if list(blocked) == _KNOWN else reader
-        return honest_read(used, slice_, info, **step)
+    def read_slice(reader: SliceReader, planned: PlannedSlice, **step: Any) -> Iterator[pa.RecordBatch]:
+        used: Any = Reading(reader, without_scans) if list(planned.blocked) == _KNOWN else reader
+        return honest_read(used, planned, **step)
 
     patch(Planner, "slices", slices)
     patch(source, "read_slice", read_slice)

@@ -12,11 +12,20 @@ from cdc_core import ContractError, RowBatch, Sink, Slice, SliceInfo, SliceReade
 from cdc_core.engine.aggregator import ReaderDiedError, read_slice, write_slice
 from cdc_core.engine.attempt_config import MaskedError
 from cdc_core.engine.packing import FAILED, note
+from cdc_core.engine.slices import PlannedSlice
 from cdc_core.errors import RetryableSinkError, from_wire
 from cdc_core.telemetry.metrics import BATCH_ROWS, COMMIT_LATENCY, FLUSH_SECONDS
 from cdc_core.telemetry.tally import Tally
 
-INFO = SliceInfo(step=4, index=1, lower=Timestamp(1))
+
+def planned(first: int, last: int, *, lower: int = 1, again: bool = False) -> PlannedSlice:
+    return PlannedSlice(
+        slice=Slice(lower=Timestamp(lower), payload=(first, last, 1, 2)),
+        info=SliceInfo(step=4, index=1, lower=Timestamp(lower)),
+        slices=2,
+        end={"n": last},
+        again=again,
+    )
 
 
 @pytest.fixture
@@ -30,13 +39,13 @@ def sink(script: Script) -> Sink:
 
 
 def packed(reader: SliceReader, *, last: int = 100) -> Iterator[pa.RecordBatch]:
-    slice_ = Slice(lower=Timestamp(1), payload=(0, last, 1, 2))
-    return read_slice(reader, slice_, INFO, slices=2, end={"n": last})
+    return read_slice(reader, planned(0, last))
 
 
 def test_a_slice_is_flushed_whole_and_reported_with_its_marks(reader: SliceReader, sink: Sink, script: Script) -> None:
     report = write_slice(sink, packed(reader))
-    assert (report.step, report.index, report.slices, report.end) == (4, 1, 2, {"n": 100})
+    info = report.planned.info
+    assert (info.step, info.index, report.planned.slices, report.planned.end) == (4, 1, 2, {"n": 100})
     assert (report.rows, report.flushed.messages) == (50, 50)
     [mark] = report.marks
     assert (mark.timestamp, mark.resolved) == (Timestamp(100), True)
@@ -61,8 +70,7 @@ def test_batches_flushes_and_the_latency_of_rows_are_counted(reader: SliceReader
 def test_the_rows_of_a_slice_that_was_begun_before_are_counted(
     reader: SliceReader, sink: Sink, task_attempt: int, again: bool, repeated: int
 ) -> None:
-    slice_ = Slice(lower=Timestamp(1), payload=(0, 100, 1, 2))
-    batches = read_slice(reader, slice_, INFO, slices=2, end={"n": 100}, again=again)
+    batches = read_slice(reader, planned(0, 100, again=again))
     report = write_slice(sink, batches, task_attempt=task_attempt)
     assert report is not None
     assert (report.rows, report.repeated) == (50, repeated)
@@ -115,11 +123,9 @@ def test_a_rangefeed_that_yields_no_mark_is_named(reader: SliceReader, monkeypat
 
 
 def test_a_row_that_comes_too_late_is_the_rangefeeds_fault_and_is_not_passed_on(reader: SliceReader) -> None:
-    info = SliceInfo(step=4, index=1, lower=Timestamp(14))
-    slice_ = Slice(lower=info.lower, payload=(9, 100, 1, 2))
     passed: list[pa.RecordBatch] = []
     with pytest.raises(ContractError) as raised:
-        passed.extend(read_slice(reader, slice_, info, slices=2, end={}))
+        passed.extend(read_slice(reader, planned(9, 100, lower=14)))
     assert str(raised.value) == (
         "rangefeed CounterReader broke its contract: the row of table public.counter with key {'id': 11} is from"
         " 11.0000000000, below 14.0000000000 where its slice begins; a later timestamp may be resolved already"

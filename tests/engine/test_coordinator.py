@@ -7,11 +7,10 @@ import pytest
 from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.scripted import TABLE, Script
 
-from cdc_core import ContractError, Flushed, Span, SpanMark, Timestamp
+from cdc_core import ContractError, Flushed, SliceInfo, Span, SpanMark, Timestamp
 from cdc_core.engine.attempt_channel import AttemptChannel
 from cdc_core.engine.coordinator import Coordinator
-from cdc_core.engine.reports import SliceReport
-from cdc_core.engine.resolved_marks import open_resolved_marks
+from cdc_core.engine.slices import PlannedSlice, SliceReport
 from cdc_core.errors import FencedError, RetryableSinkError, TerminalRangefeedError
 from cdc_core.frontier import Frontier
 from cdc_core.options import Duration
@@ -33,26 +32,18 @@ def store(script: Script) -> ProgressStore:
 def coordinator(store: ProgressStore, script: Script, *, resolved_interval_s: float | None = 0.0) -> Coordinator:
     options = {"resolved": None if resolved_interval_s is None else Duration(resolved_interval_s)}
     feed = counter_feed(script.directory, options=options).for_attempt(feed_id="0" * 12, epoch=1)
-    channel = AttemptChannel(script.directory)
-    return Coordinator(
-        name="t",
-        epoch=1,
-        store=store,
-        open_marks=lambda: open_resolved_marks(feed, store),
-        open_history=feed.open_history,
-        saved=channel.publish_saved,
-        noticed=channel.publish_source_warning,
-        resolved_interval_s=resolved_interval_s,
-    )
+    return Coordinator(feed, store, AttemptChannel(script.directory))
 
 
 def step(number: int, *marks: SpanMark, slices: int = 2) -> Sequence[SliceReport]:
     return [
         SliceReport(
-            step=number,
-            index=index,
-            slices=slices,
-            end={"n": number},
+            planned=PlannedSlice(
+                slice=None,
+                info=SliceInfo(step=number, index=index, lower=Timestamp(1)),
+                slices=slices,
+                end={"n": number},
+            ),
             marks=marks,
             rows=10,
             flushed=Flushed(messages=9, bytes=80, files=1),

@@ -15,10 +15,16 @@ from cdc_core.delivery.bad_rows import StopAtBadRow
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.engine.aggregator import read_slice, write_slice
 from cdc_core.engine.oversized_rows import refusal_of, refused_row
+from cdc_core.engine.slices import PlannedSlice
 from cdc_core.errors import BadRowError
 from cdc_core.unavailable import unavailable_by_column
 
-INFO = SliceInfo(step=0, index=0, lower=Timestamp(0))
+PLANNED = PlannedSlice(
+    slice=Slice(lower=Timestamp(0), payload=None),
+    info=SliceInfo(step=0, index=0, lower=Timestamp(0)),
+    slices=1,
+    end={},
+)
 WIDE = dataclasses.replace(
     TABLE, columns=(*TABLE.columns, Column(name="text", type=ColumnType(kind=Kind.STRING, source="text")))
 )
@@ -61,8 +67,7 @@ class Given(SliceReader):
 
 
 def packed(batch: RowBatch, limit: int) -> Iterator[pa.RecordBatch]:
-    slice_ = Slice(lower=Timestamp(0), payload=None)
-    return read_slice(Given(batch), slice_, INFO, slices=1, end={}, max_row_bytes=limit)
+    return read_slice(Given(batch), PLANNED, max_row_bytes=limit)
 
 
 def test_a_row_above_the_limit_ends_the_slice_with_its_key_and_size(script: Script) -> None:
@@ -97,10 +102,10 @@ def test_rows_with_texts_that_are_not_utf_8_are_refused_and_the_others_come_in_o
     ids = given.column("key").field("id")
     images = dict.fromkeys(("after", "before"), RowBatch.struct(WIDE.after_type, [ids, ids, texts]))
     columns = {name: given.column(name) for name in given.batch.schema.names}
-    reader, slice_ = Unchecked(RowBatch.of(WIDE, **columns | images)), Slice(lower=Timestamp(0), payload=None)
+    reader = Unchecked(RowBatch.of(WIDE, **columns | images))
     bad_rows = Collected()
     sink = counter_feed(script.directory).open_sink()
-    report = write_slice(sink, read_slice(reader, slice_, INFO, slices=1, end={}), bad_rows=bad_rows)
+    report = write_slice(sink, read_slice(reader, PLANNED), bad_rows=bad_rows)
     assert report is not None
     assert [(bad.row.shown_key(0), bad.stage) for bad in bad_rows.bad] == [({"id": 1}, "source"), ({"id": 3}, "source")]
     assert [bad.reason.partition(";")[0] for bad in bad_rows.bad] == [

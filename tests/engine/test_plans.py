@@ -11,6 +11,7 @@ from cdc_testing.engine import counter_feed
 from cdc_core import Slice, Timestamp
 from cdc_core.engine.plans import Plans
 from cdc_core.engine.start_position import register
+from cdc_core.engine.step_machine import Cut
 from cdc_core.store.progress import ProgressStore, store_url
 
 START, END, AFTER = {"n": 0}, {"n": 1000}, Timestamp(0)
@@ -28,12 +29,11 @@ def test_a_repeated_step_has_its_slices_whatever_the_cluster_looks_like_then(tmp
             return Plans(own, planner, store), list(planner.slices(START, END, after=AFTER))
 
         plans, slices = attempt(3)
-        plans.save(4, start=START, end=END, after=AFTER, slices=slices, blocked=())
+        plans.save(Cut(step=4, start=START, end=END, after=AFTER), slices=slices, blocked=())
         for parallelism in (later, 5):  # a repeat that broke off is repeated too
             plans, fresh = attempt(parallelism)
             found = plans.repeat(START, after=AFTER, blocked=())
             assert found is not None
-            plan, repeated = found
-            assert plan.epoch == 1
-            assert repr(list(repeated)) == repr(slices)
+            assert (found.step, found.planned_by) == (4, 1)
+            assert repr(list(found.slices)) == repr(slices)
             assert len(fresh) == parallelism

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from cdc_testing.engine import counter_feed
 
-from cdc_core import Flushed, Span, SpanMark, Timestamp
+from cdc_core import Flushed, SliceInfo, Span, SpanMark, Timestamp
 from cdc_core.engine.attempt_channel import Activity, AttemptChannel
 from cdc_core.engine.attempt_log import AttemptLog
-from cdc_core.engine.reports import SliceReport
+from cdc_core.engine.slices import PlannedSlice, SliceReport
 from cdc_core.engine.slow_log import SlowCalls, slow_slices
 from cdc_core.telemetry.stages import SINK, SOURCE, STAGES, Repeat
 
@@ -85,10 +85,9 @@ def test_a_slice_that_took_long_is_named_with_its_tables_and_where_its_time_went
     def report(index: int, seconds: float) -> SliceReport:
         mark = SpanMark(span=Span("shop.public.orders"), timestamp=Timestamp(5), resolved=True)
         return SliceReport(
-            step=12,
-            index=index,
-            slices=2,
-            end={},
+            planned=PlannedSlice(
+                slice=None, info=SliceInfo(step=12, index=index, lower=Timestamp(1)), slices=2, end={}
+            ),
             marks=(mark,),
             rows=1000,
             flushed=Flushed(messages=0, bytes=0, files=0),

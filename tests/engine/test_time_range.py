@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,7 @@ from cdc_testing.scripted import TABLE, Script
 from cdc_core import Op, RowBatch, Slice, SliceInfo, SliceReader, Span, SpanMark, TerminalError, Timestamp
 from cdc_core.engine.aggregator import read_slice
 from cdc_core.engine.packing import END, unpack
+from cdc_core.engine.slices import PlannedSlice
 from cdc_core.engine.time_range import EVERYTHING, TimeRange
 
 
@@ -77,19 +79,21 @@ def test_a_scan_after_the_end_does_not_show_the_table_at_the_end() -> None:
         kept(rows, TimeRange(end=Timestamp(6)))
 
 
+def planned(payload: Any) -> PlannedSlice:
+    info = SliceInfo(step=1, index=0, lower=Timestamp(1))
+    return PlannedSlice(slice=Slice(lower=info.lower, payload=payload), info=info, slices=1, end={})
+
+
 @pytest.mark.parametrize(("end", "mark"), [(99, 99), (100, 100), (101, 100)])
 def test_no_mark_of_a_slice_passes_the_end(end: int, mark: int, script: Script) -> None:
     reader = counter_feed(script.directory, batch_rows=10).open_reader()
-    info = SliceInfo(step=1, index=0, lower=Timestamp(1))
-    slice_ = Slice(lower=info.lower, payload=(0, 100, 0, 1))
-    within = TimeRange(end=Timestamp(end))
-    found = list(unpack(read_slice(reader, slice_, info, slices=1, end={}, within=within)))
+    found = list(unpack(read_slice(reader, planned((0, 100, 0, 1)), within=TimeRange(end=Timestamp(end)))))
     numbers = [
         n for _, rows in found if isinstance(rows, RowBatch) for n in rows.column("after").field("n").to_pylist()
     ]
     assert numbers == list(range(1, min(end, 100) + 1))
-    [marks] = [value["marks"] for kind, value in found if kind == END]  # type: ignore[index]
-    assert marks == [[TABLE.name.full, "", None, str(Timestamp(mark)), True]]
+    [marks] = [value for kind, value in found if kind == END]
+    assert marks == [SpanMark(span=Span(TABLE.name.full), timestamp=Timestamp(mark), resolved=True)]
 
 
 def test_a_reader_that_breaks_its_contract_beyond_the_end_is_still_told(script: Script) -> None:
@@ -99,7 +103,5 @@ def test_a_reader_that_breaks_its_contract_beyond_the_end_is_still_told(script: 
             yield SpanMark(span=Span(TABLE.name.full), timestamp=Timestamp(8), resolved=True)
 
     reader = Hasty(counter_feed(script.directory).rangefeed_context())
-    info = SliceInfo(step=1, index=0, lower=Timestamp(1))
-    slice_ = Slice(lower=info.lower, payload=None)
     with pytest.raises(Exception, match=r"a row of table db.public.counter is from 9\.0+, above 8\.0+"):
-        list(read_slice(reader, slice_, info, slices=1, end={}, within=TimeRange(end=Timestamp(5))))
+        list(read_slice(reader, planned(None), within=TimeRange(end=Timestamp(5))))

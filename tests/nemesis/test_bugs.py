@@ -8,12 +8,12 @@ import pytest
 from cdc_testing.engine_bugs import BUGS, installed
 from cdc_testing.nemesis_rig import NemesisRig, scripts_for
 
-from cdc_core.engine import coordinator, planner, rescans, run
+from cdc_core.engine import planner, rescans, run, step_machine
 from cdc_core.spark import source, writer
 
 PLACES = (
-    coordinator,
-    coordinator.Coordinator,
+    step_machine,
+    step_machine.StepMachine,
     run,
     source,
     planner.Planner,

@@ -137,23 +137,6 @@ def test_a_rangefeed_without_slices_is_named(script: Script, store: ProgressStor
     assert str(error) == "rangefeed 'counter' broke its contract: slices() must return at least one slice"
 
 
-def test_a_slice_that_begins_at_or_below_what_is_resolved_is_refused(
-    reader: RangefeedReader, store: ProgressStore
-) -> None:
-    start = reader.initialOffset()
-    end = reader.latestOffset(start, LIMIT)
-    resolved = Frontier([Span(TABLE.name.full)], Timestamp(2000))
-    store.save("t", 1, Progress(token={"n": 1000}, frontier=resolved, latest=Timestamp(1000)))
-    with pytest.raises(MaskedError) as raised:
-        reader.partitions(end, {"step": 1, "token": {"n": 2000}})
-    error = from_wire(str(raised.value))
-    assert isinstance(error, ContractError)
-    assert str(error) == (
-        "rangefeed 'counter' broke its contract: a slice begins at 1000.0000000001, but 2000.0000000000 is resolved"
-        " already"
-    )
-
-
 def test_a_partition_survives_pickling_with_its_slice(reader: RangefeedReader) -> None:
     start = reader.initialOffset()
     for partition in reader.partitions(start, reader.latestOffset(start, LIMIT)):

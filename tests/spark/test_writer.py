@@ -17,7 +17,8 @@ from cdc_core.engine.aggregator import ReaderDiedError, read_slice
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.fencing import FencedSink, is_idle
 from cdc_core.engine.host_requirements import StoreFile
-from cdc_core.engine.packing import BEGIN, END, IDLE, note
+from cdc_core.engine.packing import IDLE, note
+from cdc_core.engine.slices import PlannedSlice
 from cdc_core.engine.worker_cache import WorkerCache
 from cdc_core.errors import ConfigError, ContractError, FencedError, RetryableSinkError, TerminalSinkError, from_wire
 from cdc_core.frontier import Frontier
@@ -54,9 +55,14 @@ def config(script: Script, store: ProgressStore) -> AttemptConfig:
 def slice_of(config: AttemptConfig, index: int, *, step: int = 0, slices: int = 2) -> Iterator[pa.RecordBatch]:
     first, last = step * 100, step * 100 + 100
     reader = config.feed.open_reader()
-    info = SliceInfo(step=step, index=index, lower=Timestamp(first + 1))
-    payload = Slice(lower=info.lower, payload=(first, last, index, slices))
-    return read_slice(reader, payload, info, slices=slices, end={"n": last})
+    lower = Timestamp(first + 1)
+    planned = PlannedSlice(
+        slice=Slice(lower=lower, payload=(first, last, index, slices)),
+        info=SliceInfo(step=step, index=index, lower=lower),
+        slices=slices,
+        end={"n": last},
+    )
+    return read_slice(reader, planned)
 
 
 def write(config: AttemptConfig, index: int = 0, **changes: Any) -> ReportMessage:
@@ -264,7 +270,7 @@ def test_a_warm_up_loads_the_sink_and_reports_nothing(
     config: AttemptConfig, script: Script, store: ProgressStore
 ) -> None:
     warm_up = SinkWriter(dataclasses.replace(config, warm_up=True))
-    message = warm_up.write(iter([note(BEGIN, {}), note(END, {})]))
+    message = warm_up.write(iter([note(IDLE, {})]))
     warm_up.commit([message], 0)
     assert message == ReportMessage()
     assert Journal(script.directory).events == []

@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from cdc_core import ContractError, Flushed, Span, SpanMark, Timestamp
-from cdc_core.engine.reports import SliceReport, complete_step, joined_failures
+from cdc_core import ContractError, Flushed, SliceInfo, Span, SpanMark, Timestamp
+from cdc_core.engine.slices import PlannedSlice, SliceReport, complete_step, joined_failures
 from cdc_core.errors import RetryableSinkError, TerminalSinkError, from_wire, to_wire
 
 
 def report(index: int, *, slices: int = 2, step: int = 3, end: int = 10) -> SliceReport:
-    return SliceReport(
-        step=step, index=index, slices=slices, end={"n": end}, marks=(), rows=0, flushed=Flushed(), seconds=0.0
-    )
+    info = SliceInfo(step=step, index=index, lower=Timestamp(1))
+    planned = PlannedSlice(slice=None, info=info, slices=slices, end={"n": end})
+    return SliceReport(planned=planned, marks=(), rows=0, flushed=Flushed(), seconds=0.0)
 
 
 def test_a_step_is_complete_when_all_slices_have_reported() -> None:

@@ -1,28 +1,50 @@
-"""What an aggregator reports to the coordinator about a finished slice."""
+"""A slice of a step on its way through the processes of an attempt: as it is planned, and as it is reported."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
-from cdc_core.delivery.tracing import TracedChange
+from cdc_core.delivery.tracing import StepTrace, TracedChange
 from cdc_core.errors import ContractError, RetryableError, from_wire
 from cdc_core.rangefeed import Token
-from cdc_core.sink import Flushed
+from cdc_core.sink import Flushed, SliceInfo
 from cdc_core.slice_reader import SpanMark
+from cdc_core.step_planner import Slice
 from cdc_core.store.values import DeadLetter
 
-__all__ = ["SliceReport", "complete_step", "joined_failures"]
+__all__ = ["PlannedSlice", "SliceReport", "complete_step", "joined_failures"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSlice:
+    """One slice of a step, from the planner to the report about it. Picklable."""
+
+    slice: Slice | None
+    """None where there is nothing to do."""
+    info: SliceInfo
+    slices: int
+    """How many slices the step has."""
+    end: Token
+    """The token at which the whole step ends."""
+    blocked: Sequence[tuple[str, str]] = ()
+    """Keys, as (full table name, key in JSON), whose rows must wait."""
+    again: bool = False
+    """Whether an earlier attempt began the step, and may have delivered some of its rows."""
+    trace: StepTrace | None = None
+    """Which changes are traced, None for none."""
+
+    def for_writer(self) -> Self:
+        """Return this without what only the reader understands: a writer does not load the rangefeed."""
+        return self if self.slice is None else replace(self, slice=replace(self.slice, payload=None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceReport:
-    """One slice is durable at the sink. `end` is the token at which the whole step ends."""
+    """The slice that was `planned` is durable at the sink."""
 
-    step: int
-    index: int
-    slices: int
-    end: Token
+    planned: PlannedSlice
     marks: tuple[SpanMark, ...]
     rows: int
     flushed: Flushed
@@ -48,16 +70,16 @@ def complete_step(reports: Sequence[SliceReport | None]) -> Sequence[SliceReport
     present = [report for report in reports if report is not None]
     if not present:
         raise ContractError("engine: a step ended without the report of any slice; its progress is not saved")
-    first = present[0]
-    missing = sorted(set(range(first.slices)) - {report.index for report in present})
+    first = present[0].planned
+    missing = sorted(set(range(first.slices)) - {report.planned.info.index for report in present})
     if missing or len(present) != first.slices:
         raise ContractError(
-            f"engine: step {first.step} ended without the reports of slices {missing} of {first.slices};"
+            f"engine: step {first.info.step} ended without the reports of slices {missing} of {first.slices};"
             " its progress is not saved"
         )
-    if any((report.step, report.end) != (first.step, first.end) for report in present):
+    if any((each.planned.info.step, each.planned.end) != (first.info.step, first.end) for each in present):
         raise ContractError(
-            f"engine: the slices of step {first.step} report different steps; its progress is not saved"
+            f"engine: the slices of step {first.info.step} report different steps; its progress is not saved"
         )
     return present
 
