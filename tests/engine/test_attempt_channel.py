@@ -22,11 +22,15 @@ from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, stage
 OTHER_PROCESS = """
 import logging, sys
 from pathlib import Path
-from cdc_core import Timestamp, repeating
+from cdc_core import Timestamp
 from cdc_core.engine.attempt_channel import SLICE, AttemptChannel, Saved
 from cdc_core.telemetry.stages import SINK, SOURCE, stage
 channel = AttemptChannel(Path(sys.argv[1]))
-with channel.at_stages(SLICE, first=SINK), stage(SOURCE), repeating("it hangs", next_attempt_s=7):
+with (
+    channel.at_stages(SLICE, first=SINK) as stages,
+    stage(SOURCE),
+    stages.repeating("it hangs", next_attempt_s=7),
+):
     channel.publish_saved(Saved(3, Timestamp(5), Timestamp(7)))
     channel.publish_source_warning("the slot is behind")
     with channel.collected_warnings():
