@@ -7,7 +7,7 @@ import re
 from cdc_testing.imports import ROOT
 
 from cdc_core.cli.trace import change_lines
-from cdc_core.watching.trace import STAGES, TracedChange
+from cdc_core.store.traced_change import STAGES, TracedChange
 
 PAGE = (ROOT / "docs" / "trace.md").read_text()
 

@@ -13,10 +13,11 @@ from cdc_core.cli.store_to_read import store_to_read
 from cdc_core.cli.stored import require_known, state_option, store_option
 from cdc_core.errors import ConfigError
 from cdc_core.option_values import read_duration
-from cdc_core.options import counted, format_duration
+from cdc_core.options import format_duration
 from cdc_core.store.progress import ProgressStore
+from cdc_core.store.traced_change import TracedChange
 from cdc_core.telemetry.status import shown_moment
-from cdc_core.watching.trace import LONGEST_S, MOST_CHANGES, Trace, TracedChange, standing_text
+from cdc_core.watching.trace import LONGEST_S, MOST_CHANGES, Trace, shown_change, standing_text
 from cdc_core.watching.trace_keys import checked_key
 
 __all__ = ["change_lines", "trace"]
@@ -87,7 +88,7 @@ def _follow(session: CliSession, store: ProgressStore, traced: Trace, name: str,
 
     def show(change: TracedChange) -> None:
         if as_json:
-            session.echo_json(change.to_json())
+            session.echo_json(shown_change(change))
         else:
             click.echo(session.masked("\n".join(change_lines(change))))
 
@@ -113,8 +114,6 @@ def _follow(session: CliSession, store: ProgressStore, traced: Trace, name: str,
         for change in traced.changes:
             if not change.complete:
                 show(change)
-    if missed := traced.missed:
-        click.echo(f"incomplete: the progress store did not take {counted(missed, 'report')} of changes", err=True)
     if not traced.changes:
         click.echo("no such change was read in this time", err=True)
     return 0 if any(change.complete for change in traced.changes) else 1

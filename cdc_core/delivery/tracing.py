@@ -1,37 +1,42 @@
-"""Traced changes in a slice: what is asked for, and how it is found when the slice is read.
+"""Traced changes in a slice: what is asked for, how it is found when the slice is read, and what becomes of it.
 
 The reader looks for them, because only it knows what was asked. A note that travels before their rows tells the writer,
-which follows them: see `followed_changes`.
+which follows them.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
 from cdc_core.delivery.blocked_keys import BlockedKeys
-from cdc_core.delivery.harmless import harmless
 from cdc_core.delivery.row_json import key_column, key_json
-from cdc_core.errors import ContractError
+from cdc_core.errors import ContractError, FencedError
 from cdc_core.rows import Op, RowBatch
 from cdc_core.schema import TableName, TableSchema
+from cdc_core.sink_calls import TracedRow
+from cdc_core.store.traced_change import TracedChange
+from cdc_core.store.values import DeadLetter
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["StepTrace", "TraceRequest", "TracedChange", "WantedChanges", "change_id", "key_text"]
+__all__ = ["FollowedChanges", "StepTrace", "TraceRequest", "WantedChanges", "key_text", "suppress_and_log"]
 
-TracedChange = dict[str, Any]
-"""What became of a change, as JSON: see docs/trace.md. Holds its key and no other value of the row."""
+log = logging.getLogger(__name__)
 
 _ONLY_TEXTS = ("infinity", "-infinity", "24:00:00")
 """Moments that Arrow does not read."""
+_STAGES_IN_SINK = ("encoded", "emitted", "acknowledged")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +58,6 @@ class StepTrace:
 
     requests: tuple[TraceRequest, ...]
     planned: float
-
-
-def change_id(change: Mapping[str, Any]) -> str:
-    """Return what identifies the change of a row, also when its step is repeated."""
-    of_commit = " ".join((change["table"], change["key"], change["position"] or change["updated"]))
-    return f"{of_commit} {change['nth']}" if change["nth"] else of_commit
 
 
 def key_text(schema: TableSchema, asked: str) -> str | None:
@@ -109,7 +108,7 @@ class WantedChanges:
 
     def found_in(self, rows: RowBatch, shown: Callable[[RowBatch], RowBatch]) -> list[TracedChange]:
         """Return the traced changes among *rows*, as *shown* shows them to people; none after an error."""
-        with harmless(self._left.clear):
+        with suppress_and_log(self._left.clear):
             return self._found_in(shown(rows))
         return []
 
@@ -138,15 +137,95 @@ class WantedChanges:
         table, key = rows.schema.name.full, key_json(rows.schema, rows.column("key")[index])
         nth = self._changes_of[table, key, position]  # a huge transaction may have several changes of a key
         self._changes_of[table, key, position] += 0 if position is None else 1
-        return {
-            "traces": list(traces),
-            "table": table,
-            "key": key,
-            "nth": nth,
-            "op": Op(rows.column("op")[index].as_py()).name.lower(),
-            "updated": str(updated),
-            "position": position,
-            "step": self._step,
-            "planned": self._trace.planned,
-            "read": time.time(),
-        }
+        return TracedChange(
+            traces=tuple(traces),
+            table=table,
+            key=key,
+            nth=nth,
+            op=Op(rows.column("op")[index].as_py()).name.lower(),
+            updated=updated,
+            position=position,
+            step=self._step,
+            moments={"planned": self._trace.planned, "read": time.time()},
+        )
+
+
+class FollowedChanges:
+    """Follows traced changes of a slice through its sink: a `SliceTrace`. After an error it follows none."""
+
+    def __init__(self) -> None:
+        self._changes: list[tuple[TracedChange, TracedRow]] = []
+        self._by_row: dict[tuple[str, str, Timestamp], TracedRow] = {}
+        self._keys = BlockedKeys()
+
+    def add(self, changes: Iterable[TracedChange]) -> None:
+        """Follow *changes*, whose rows come later."""
+        for change in changes:
+            row = TracedRow()
+            self._changes.append((change, row))
+            self._by_row[change.table, change.key, change.updated] = row
+            self._keys.add(change.table, change.key)
+
+    def rows_in(self, rows: RowBatch) -> Sequence[tuple[int, TracedRow]]:
+        table, updated, keys = rows.schema.name.full, rows.column("updated"), rows.column("key")
+        found = []
+        with suppress_and_log(self._drop):
+            for index in self._keys.find(rows):
+                at = Timestamp(**updated[index].as_py())
+                row = self._by_row.get((table, key_json(rows.schema, keys[index]), at))
+                if row is not None:
+                    found.append((index, row))
+        return found
+
+    def emitted(self, rows: RowBatch) -> None:
+        """Note that the sink has taken *rows*; they may wait in it."""
+        for _, row in self.rows_in(rows):
+            row.reached("emitted")
+
+    def so_far(self) -> list[TracedChange]:
+        """Return what is known of each change."""
+        changes: list[TracedChange] = []
+        with suppress_and_log(self._drop):
+            for change, row in self._changes:
+                moments = {stage: row.moments[stage] for stage in _STAGES_IN_SINK if stage in row.moments}
+                place = json.loads(json.dumps(dict(row.place)))  # a sink may have said what is no JSON
+                changes.append(replace(change.reached(moments), place=place))
+        return changes
+
+    def flushed(self, dead_letters: Sequence[DeadLetter]) -> tuple[TracedChange, ...]:
+        """Return what became of each change, now that all rows of the slice are durable or among *dead_letters*."""
+        refused = {(letter.table, letter.key, letter.updated): letter.stage for letter in dead_letters}
+        for identity, row in self._by_row.items():
+            if identity not in refused and "emitted" in row.moments and "acknowledged" not in row.moments:
+                row.reached("acknowledged")
+        changes = []
+        for change in self.so_far():
+            stage = refused.get((change.table, change.key, change.updated))
+            left_out = stage is None and "emitted" not in change.moments
+            changes.append(replace(change, dead_letter=stage, left_out=left_out))
+        return tuple(changes)
+
+    def _drop(self) -> None:
+        self._changes.clear()
+        self._by_row.clear()
+        self._keys = BlockedKeys()
+
+
+@contextmanager
+def suppress_and_log(drop: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """End the block, which only a trace needs, at an error: log it, once in this process, and *drop* what is traced.
+
+    A FencedError passes.
+    """
+    try:
+        yield
+    except FencedError:
+        raise
+    except Exception as error:
+        drop()
+        _log_once(f"{type(error).__name__}: {error}")
+
+
+@lru_cache(maxsize=100)
+def _log_once(text: str) -> None:
+    log.warning("a trace failed, and the changefeed continues without it: %s", text)

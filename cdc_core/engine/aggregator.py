@@ -11,9 +11,8 @@ import pyarrow as pa
 from cdc_core.delivery.bad_rows import SliceBadRows, StopAtBadRow
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.delivery.delivery import Delivery
-from cdc_core.delivery.followed_changes import FollowedChanges
 from cdc_core.delivery.routing import Routing
-from cdc_core.delivery.tracing import TracedChange, WantedChanges
+from cdc_core.delivery.tracing import FollowedChanges, WantedChanges
 from cdc_core.engine.attempt_config import MaskedError
 from cdc_core.engine.invalid_texts import invalid_texts
 from cdc_core.engine.oversized_rows import refusal_for, refusal_of, refused_row
@@ -39,6 +38,7 @@ from cdc_core.rows import RowBatch
 from cdc_core.schema import TableName
 from cdc_core.sink import Sink
 from cdc_core.slice_reader import SliceReader, SpanMark
+from cdc_core.store.traced_change import TracedChange
 from cdc_core.telemetry.measuring import CommitLatency
 from cdc_core.telemetry.stages import ENCODE, QUERY, SINK, SOURCE, Stages, waited_for
 from cdc_core.telemetry.tally import Tally
@@ -96,7 +96,7 @@ def read_slice(
         latest[table] = max(latest.get(table, Timestamp()), newest)
         rows = within.of_rows(item, latest=newest)
         if wanted is not None and (found := wanted.found_in(rows, shown)):
-            yield from notes(TRACED, {"changes": found})
+            yield from notes(TRACED, {"changes": [change.to_json() for change in found]})
         bad = invalid_texts(rows) if reader.unchecked_texts else {}
         start = 0
         for index in (*sorted(bad), len(rows)):
@@ -126,13 +126,13 @@ def write_slice(
     stages: Stages | None = None,
     task_attempt: int = 0,
     routing: Routing | None = None,
-    tell: Callable[[Sequence[TracedChange]], object] = lambda _: None,
+    write_traced: Callable[[Sequence[TracedChange]], object] = lambda _: None,
 ) -> SliceReport | None:
     """Emit a slice's rows, flush, and return the report; None where there was no slice. *stages* are the task's.
 
     *refuses_rows* is what the sink's registration says; *task_attempt* counts from 0 how often the task was begun.
-    *routing* puts rows apart that have topics; without it there are none. *tell* gets what is known of traced changes
-    before the slice is durable.
+    *routing* puts rows apart that have topics; without it there are none. *write_traced* gets what is known of traced
+    changes before the slice is durable.
 
     A reader that dies makes *batches* end normally. Therefore nothing counts before the slice's `end` row was seen;
     without it the slice is abandoned. Dead letters in *bad_rows* are durable before the report; without *bad_rows* the
@@ -180,10 +180,10 @@ def write_slice(
             bad_rows.add(refused_row(value))
         elif kind == TRACED:
             followed = followed or FollowedChanges()
-            followed.add(value["changes"])
+            followed.add(map(TracedChange.from_json, value["changes"]))
             if stages is not None:
                 stages.trace = followed
-            tell(followed.so_far())
+            write_traced(followed.so_far())
         elif kind == IDLE:
             return None
         elif kind == FAILED:
@@ -191,7 +191,7 @@ def write_slice(
     if planned is None or marks is None:
         raise ReaderDiedError(rows, table)
     if followed is not None:
-        tell(followed.so_far())
+        write_traced(followed.so_far())
     flushed = delivery.flush()
     latency.flushed()
     dead_letters = bad_rows.flush()

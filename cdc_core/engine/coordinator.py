@@ -29,7 +29,7 @@ from cdc_core.engine.step_machine import (
     StepRules,
     perform,
 )
-from cdc_core.engine.traced_changes import TracedChanges
+from cdc_core.engine.trace_writer import TraceWriter
 from cdc_core.errors import ContractError, RetryableError
 from cdc_core.options import counted
 from cdc_core.source_history import SourceHistory
@@ -68,7 +68,7 @@ class Coordinator:
         self._channel = channel
         self._marks: ResolvedMarks | None = None
         self._history: SourceHistory | None = None
-        self._traced = TracedChanges(store, marks=feed.options.resolved is not None)
+        self._traced = TraceWriter(store, marks=feed.options.resolved is not None)
         self._metrics_saved_at = float("-inf")
         self._committed_at = time.monotonic()
         self._uncounted = Tally()
@@ -100,7 +100,6 @@ class Coordinator:
         for component in (self._marks, self._history):
             if component is not None:
                 component.close()
-        self._traced.close()
         self._store.close()
 
     def _continue_before(self, reports: Sequence[SliceReport | None]) -> None:

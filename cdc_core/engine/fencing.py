@@ -149,7 +149,7 @@ class EpochCheck:
     """
 
     def __init__(self, store: ProgressStore, *, name: str, epoch: int) -> None:
-        self._store = store
+        self.store = store
         self._name = name
         self._epoch = epoch
         self._valid_until = float("-inf")
@@ -158,11 +158,11 @@ class EpochCheck:
         """Return when the attempt may emit. Raises: FencedError; RetryableError when the store cannot be read."""
         now = time.clock_gettime(_CLOCK)
         if now >= self._valid_until:
-            self._store.require_newest(self._name, self._epoch)
+            self.store.require_newest(self._name, self._epoch)
             self._valid_until = now + CHECK_VALID_S  # not later: the process may have been stopped since
 
     def close(self) -> None:
-        self._store.close()
+        self.store.close()
 
 
 class FencedSink(Sink):

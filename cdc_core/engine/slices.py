@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from cdc_core.delivery.tracing import StepTrace, TracedChange
+from cdc_core.delivery.tracing import StepTrace
 from cdc_core.errors import ContractError, RetryableError, from_wire
 from cdc_core.rangefeed import Token
 from cdc_core.sink import Flushed, SliceInfo
 from cdc_core.slice_reader import SpanMark
 from cdc_core.step_planner import Slice
+from cdc_core.store.traced_change import TracedChange
 from cdc_core.store.values import DeadLetter
 
 __all__ = ["PlannedSlice", "SliceReport", "complete_step", "joined_failures"]

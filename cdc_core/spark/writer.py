@@ -6,7 +6,7 @@ with a new writer each time. So both keep what stays open at module level.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -16,9 +16,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from cdc_core.delivery.bad_rows import bad_rows_of
-from cdc_core.delivery.harmless import harmless
 from cdc_core.delivery.routing import Routing
-from cdc_core.delivery.tracing import TracedChange
 from cdc_core.engine.aggregator import ReaderDiedError, write_slice
 from cdc_core.engine.attempt_channel import COORDINATOR, SLICE
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
@@ -27,7 +25,7 @@ from cdc_core.engine.fencing import EpochCheck, FencedSink
 from cdc_core.engine.packing import Arriving
 from cdc_core.engine.slices import SliceReport, joined_failures
 from cdc_core.engine.topic_admission import TopicAdmission
-from cdc_core.engine.trace_teller import TraceTeller
+from cdc_core.engine.trace_writer import TraceWriter
 from cdc_core.engine.worker_cache import WorkerCache
 from cdc_core.envelope import DeleteForm
 from cdc_core.sink import Sink
@@ -40,7 +38,6 @@ _sinks: WorkerCache[Sink] = WorkerCache()
 _dead_letter_sinks: WorkerCache[Sink] = WorkerCache()
 _epoch_checks: WorkerCache[EpochCheck] = WorkerCache()
 _admissions: WorkerCache[TopicAdmission] = WorkerCache()
-_tellers: WorkerCache[TraceTeller] = WorkerCache()
 _coordinators: WorkerCache[Coordinator] = WorkerCache()
 
 
@@ -108,21 +105,13 @@ class SinkWriter(DataSourceStreamArrowWriter):
                     stages=stages,
                     task_attempt=_task_attempt(),
                     routing=routing,
-                    tell=self._tell,
+                    write_traced=TraceWriter(check.store).write,
                 )
                 return ReportMessage(report=report, idle=report is None)
         except ReaderDiedError:
             raise
         except MaskedError as error:
             return ReportMessage(failure=str(error))
-
-    def _tell(self, changes: Sequence[TracedChange]) -> None:
-        """Have it saved how far traced changes are."""
-        with harmless(), _tellers.use(self._config.key, self._open_teller) as teller:
-            teller.tell(changes)
-
-    def _open_teller(self) -> TraceTeller:
-        return TraceTeller(self._config.open_store_of_host)
 
     def _arriving(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Arriving]:
         """Return what arrived, opened if it has the columns layout."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,6 +14,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.store.database import Database
 from cdc_core.store.events import add_event
 from cdc_core.store.tables import TRACES
+from cdc_core.store.traced_change import TracedChange
 from cdc_core.store.values import dump
 
 __all__ = ["MOST_TRACES", "TraceRecord", "Traces"]
@@ -23,7 +24,7 @@ MOST_TRACES = 10
 
 _KEPT_S = 3600.0
 _MISSED = "missed"
-"""Beside the changes that were found, how many reports of changes the store did not take. No id of a change."""
+"""No id of a change: what an earlier version kept beside them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +37,12 @@ class TraceRecord:
     most: int
     expires: float
     """When it is over at the latest, or was, in seconds since 1970."""
-    found: Mapping[str, Mapping[str, Any]]
+    found: Mapping[str, TracedChange]
 
     @property
     def is_active(self) -> bool:
         """Whether more changes are looked for."""
-        return self.expires > time.time() and not _has_enough(self.found, self.most)
+        return self.expires > time.time() and _saved(self.found) < self.most
 
 
 class Traces(Database):
@@ -81,51 +82,40 @@ class Traces(Database):
             rows = connection.execute(asked).all()
         wanted: dict[str, list[dict[str, Any]]] = {}
         for row in rows:
-            complete = [change for change in json.loads(row.found).values() if "saved" in change]
-            if (most := row.most - len(complete)) > 0:
+            if (most := row.most - _saved(_changes(row.found))) > 0:
                 request = {"number": row.id, "table": row.table_name, "key": row.key, "most": most}
                 wanted.setdefault(row.name, []).append(request)
         return {name: dump(requests) for name, requests in wanted.items()}
 
-    def put_traced(self, number: int, changes: Mapping[str, Mapping[str, Any]], *, missed: int = 0) -> None:
-        """Save what became of *changes*, by their ids; those beyond the most that were wanted are left out,
-        first those whose progress is not saved.
+    def put_traced(self, number: int, changes: Sequence[TracedChange]) -> None:
+        """Save what became of *changes*; those beyond the most that were wanted are left out, first those whose
+        progress is not saved.
 
-        A state that is older than the saved one, of the same reading of a change, changes nothing. *missed* is how many
-        reports more of such changes were left out. The trace is over when it has found enough; what follows of these
-        changes is saved all the same. Does nothing when the trace was ended.
+        A state that is older than the saved one, of the same reading of a change, changes nothing. The trace is over
+        when it has found enough; what follows of these changes is saved all the same. Does nothing when the trace was
+        ended.
         """
         mine = sa.select(TRACES).where(TRACES.c.id == number).with_for_update()
         with self._transaction() as connection:
             row = connection.execute(mine).one_or_none()
             if row is None:
                 return
-            found = json.loads(row.found)
-            missed += found.pop(_MISSED, {}).get("reports", 0)
-            for identity, change in changes.items():
-                found[identity] = _newer(found.get(identity), change)
-            best = sorted(found, key=lambda identity: "saved" not in found[identity])[: row.most]
+            found = _changes(row.found)
+            for change in changes:
+                found[change.identity] = _newer(found.get(change.identity), replace(change, traces=()))
+            best = sorted(found, key=lambda identity: "saved" not in found[identity].moments)[: row.most]
             kept = {identity: change for identity, change in found.items() if identity in best}
-            if missed:
-                kept[_MISSED] = {"reports": missed}
-            values: dict[str, Any] = {"found": json.dumps(kept, separators=(",", ":"))}  # in the order of their arrival
-            if _has_enough(kept, row.most):
+            texts = {identity: change.to_json() for identity, change in kept.items()}  # in the order of their arrival
+            values: dict[str, Any] = {"found": json.dumps(texts, separators=(",", ":"))}
+            if _saved(kept) >= row.most:
                 values["expires"] = min(row.expires, time.time())
             connection.execute(sa.update(TRACES).where(TRACES.c.id == number).values(**values))
 
-    def traced(self, number: int) -> dict[str, dict[str, Any]] | None:
-        """Return what became of the changes that were traced, by their ids; None when the trace was ended."""
-        found = self._found(number)
-        return None if found is None else _changes(found)
-
-    def missed_reports(self, number: int) -> int:
-        """Return how many reports of the changes that were traced are missing, as far as is known."""
-        return int((self._found(number) or {}).get(_MISSED, {}).get("reports", 0))
-
-    def _found(self, number: int) -> dict[str, dict[str, Any]] | None:
+    def traced(self, number: int) -> dict[str, TracedChange] | None:
+        """Return what became of the changes that were traced, by their identities; None when the trace was ended."""
         with self._transaction(reading=True) as connection:
             text = connection.execute(sa.select(TRACES.c.found).where(TRACES.c.id == number)).scalar_one_or_none()
-        return None if text is None else dict(json.loads(text))
+        return None if text is None else _changes(text)
 
     def traces(self, name: str) -> list[TraceRecord]:
         """Return the traces of changefeed *name*, the first one first: those that are over for at most an hour too."""
@@ -139,7 +129,7 @@ class Traces(Database):
                 key=row.key,
                 most=row.most,
                 expires=row.expires,
-                found=_changes(json.loads(row.found)),
+                found=_changes(row.found),
             )
             for row in rows
         ]
@@ -150,16 +140,18 @@ class Traces(Database):
             connection.execute(sa.delete(TRACES).where(TRACES.c.id == number))
 
 
-def _changes(found: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {identity: change for identity, change in found.items() if identity != _MISSED}
+def _changes(found: str) -> dict[str, TracedChange]:
+    """Return what the column `found` has, by identities."""
+    texts = json.loads(found).items()
+    return {identity: TracedChange.from_json(change) for identity, change in texts if identity != _MISSED}
 
 
-def _has_enough(found: Mapping[str, Mapping[str, Any]], most: int) -> bool:
-    return sum("saved" in change for change in found.values()) >= most
+def _saved(found: Mapping[str, TracedChange]) -> int:
+    return sum("saved" in change.moments for change in found.values())
 
 
-def _newer(known: Mapping[str, Any] | None, change: Mapping[str, Any]) -> Mapping[str, Any]:
+def _newer(known: TracedChange | None, change: TracedChange) -> TracedChange:
     """Return the later of two states of a change. What is known of it only grows, until it is read again."""
-    if known is None or known.get("read") != change.get("read"):
+    if known is None or known.moments.get("read") != change.moments.get("read"):
         return change
-    return max(change, known, key=len)
+    return max(change, known, key=lambda state: len(state.to_json()))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
@@ -15,82 +13,38 @@ from cdc_core.schema import TableName
 from cdc_core.sql_names import meant_tables
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 from cdc_core.store.reports import report
+from cdc_core.store.traced_change import TracedChange
 from cdc_core.telemetry.status import behind_text, shown_moment
-from cdc_core.timestamp import Timestamp
 
 __all__ = [
     "LONGEST_S",
     "MOST_CHANGES",
-    "STAGES",
     "Trace",
-    "TracedChange",
+    "shown_change",
     "standing_text",
     "traced_table",
 ]
 
 MOST_CHANGES = 100
 LONGEST_S = 3600.0
-STAGES = ("planned", "read", "encoded", "emitted", "acknowledged", "saved", "resolved")
-"""What a change passes, in this order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TracedChange:
-    """One change on its way. Holds its key and no other value of the row.
-
-    `moments` has when it reached each stage, by the clock of the process that did that; a stage that it has not reached
-    is missing. `position` is that of the commit at the source, and `place` where at the destination the change is, as
-    far as source and sink know these.
-    """
-
-    table: str
-    key: str
-    op: str
-    updated: Timestamp
-    position: str | None
-    step: int
-    moments: Mapping[str, datetime]
-    place: Mapping[str, Any]
-    dead_letter: str | None
-    """What refused the change, if it is among the dead letters."""
-    left_out: bool
-    """Whether the query, or the section of the table, does not deliver it."""
-    complete: bool
-    """Whether no stage will follow: `resolved`, or `saved` where there are no resolved marks."""
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        moments = {stage: datetime.fromtimestamp(value[stage], UTC) for stage in STAGES if stage in value}
-        return cls(
-            **{name: value[name] for name in ("table", "key", "op", "position", "step")},
-            updated=Timestamp.parse(value["updated"]),
-            moments=moments,
-            place=value.get("place", {}),
-            dead_letter=value.get("dead_letter"),
-            left_out=value.get("left_out", False),
-            complete="resolved" in moments or ("saved" in moments and not value["marks"]),
-        )
-
-    def after_s(self, stage: str) -> float:
-        """Return how long after its commit the change reached *stage*; a scanned row's commit is that of its scan."""
-        return self.moments[stage].timestamp() - self.updated.wall / 1e9
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the change as JSON values; docs/trace.md explains each."""
-        return {
-            "table": self.table,
-            "key": json.loads(self.key),
-            "op": self.op,
-            "updated": str(self.updated),
-            "committed_at": self.updated.to_datetime().isoformat(timespec="milliseconds"),
-            "position": self.position,
-            "step": self.step,
-            "stages": {stage: round(self.after_s(stage), 6) for stage in self.moments},
-            "place": dict(self.place),
-            "dead_letter": self.dead_letter,
-            "left_out": self.left_out,
-            "complete": self.complete,
-        }
+def shown_change(change: TracedChange) -> dict[str, Any]:
+    """Return *change* as the JSON values that docs/trace.md explains."""
+    return {
+        "table": change.table,
+        "key": json.loads(change.key),
+        "op": change.op,
+        "updated": str(change.updated),
+        "committed_at": change.updated.to_datetime().isoformat(timespec="milliseconds"),
+        "position": change.position,
+        "step": change.step,
+        "stages": {stage: round(change.after_s(stage), 6) for stage in change.moments},
+        "place": dict(change.place),
+        "dead_letter": change.dead_letter,
+        "left_out": change.left_out,
+        "complete": change.complete,
+    }
 
 
 class Trace:
@@ -140,15 +94,9 @@ class Trace:
         found = self._store.traced(self.number)
         if found is None:
             return []
-        changes = {identity: TracedChange.from_json(value) for identity, value in found.items()}
-        new = [change for identity, change in changes.items() if self._seen.get(identity) != change]
-        self._seen = changes
+        new = [change for identity, change in found.items() if self._seen.get(identity) != change]
+        self._seen = found
         return new
-
-    @property
-    def missed(self) -> int:
-        """How many reports of changes the store did not take in time. What they said may be missing."""
-        return self._store.missed_reports(self.number)
 
     @property
     def changes(self) -> list[TracedChange]:

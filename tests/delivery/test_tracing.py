@@ -6,8 +6,7 @@ import pytest
 from cdc_testing.table_rows import MakeRows, Row
 
 from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema, Timestamp
-from cdc_core.delivery.followed_changes import FollowedChanges
-from cdc_core.delivery.tracing import StepTrace, TraceRequest, WantedChanges, change_id, key_text
+from cdc_core.delivery.tracing import FollowedChanges, StepTrace, TraceRequest, WantedChanges, key_text
 from cdc_core.errors import FencedError
 from cdc_core.store.values import DeadLetter
 
@@ -41,11 +40,11 @@ def test_a_key_is_found_in_its_table_and_no_more_often_than_was_asked_for(rows: 
         TraceRequest(number=3, table="public.other", key="[2]", most=5),
     )
     found = search.found_in(rows, as_it_is)
-    assert [(change["key"], change["traces"]) for change in found] == [("[0]", [2]), ("[1]", [2]), ("[2]", [1, 2])]
-    assert found[2]["position"] == "at 12"
+    assert [(change.key, change.traces) for change in found] == [("[0]", (2,)), ("[1]", (2,)), ("[2]", (1, 2))]
+    assert found[2].position == "at 12"
     assert "secret" not in repr(found)
     again = search.found_in(rows, as_it_is)
-    assert [(change["key"], change["traces"]) for change in again] == [("[2]", [1])]
+    assert [(change.key, change.traces) for change in again] == [("[2]", (1,))]
 
 
 def test_a_change_that_no_sink_gets_says_why(rows: RowBatch) -> None:
@@ -54,10 +53,9 @@ def test_a_change_that_no_sink_gets_says_why(rows: RowBatch) -> None:
     followed.emitted(rows.slice(0, 2))
     letter = DeadLetter(table="shop.public.orders", key="[1]", updated=Timestamp(11), stage="sink", error="secret")
     delivered, refused, left_out, _ = followed.flushed([letter])
-    assert "acknowledged" in delivered
-    assert refused["dead_letter"] == "sink"
-    assert "acknowledged" not in refused
-    assert left_out["left_out"]
+    assert list(delivered.moments) == ["planned", "read", "emitted", "acknowledged"]
+    assert (refused.dead_letter, "acknowledged" in refused.moments) == ("sink", False)
+    assert (delivered.left_out, refused.left_out, left_out.left_out) == (False, False, True)
 
 
 def test_the_changes_of_a_key_in_a_huge_transaction_are_told_apart(make_rows: MakeRows) -> None:
@@ -67,7 +65,7 @@ def test_the_changes_of_a_key_in_a_huge_transaction_are_told_apart(make_rows: Ma
 
     def ids() -> list[str]:
         search = wanted(TraceRequest(number=1, table="orders", key="[1]", most=9))
-        return [change_id(change) for rows in batches for change in search.found_in(rows, as_it_is)]
+        return [change.identity for rows in batches for change in search.found_in(rows, as_it_is)]
 
     assert len(set(ids())) == 2
     assert ids() == ids(), "the step is repeated"

@@ -18,7 +18,8 @@ from cdc_testing.ndjson_rows import delivered
 from cdc_testing.runs import Feed
 
 from cdc_core.store.progress import ProgressStore, store_url
-from cdc_core.watching.trace import STAGES, Trace, TracedChange
+from cdc_core.store.traced_change import STAGES, TracedChange
+from cdc_core.watching.trace import Trace
 
 pytestmark = pytest.mark.slow
 

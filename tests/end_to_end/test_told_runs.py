@@ -38,7 +38,7 @@ def test_a_run_tells_events_what_was_slow_and_what_is_traced(
         assert found[2].details["bytes"] > 0
         assert traced is not None
         [change] = traced.values()
-        assert (change["key"], change["op"]) == ("[42]", "scan")
-        assert {"planned", "read", "encoded", "emitted", "acknowledged", "saved"} <= change.keys()
+        assert (change.key, change.op) == ("[42]", "scan")
+        assert {"planned", "read", "encoded", "emitted", "acknowledged", "saved"} <= change.moments.keys()
         assert "changefeed 'test': slow: slice" in feed.log()
         assert ".public.items) took" in feed.log()

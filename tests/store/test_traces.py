@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
 import pytest
+import sqlalchemy as sa
 
 from cdc_core.errors import ConfigError
 from cdc_core.store.progress import ProgressStore
+from cdc_core.store.tables import TRACES
+from cdc_core.store.traced_change import TracedChange
 from cdc_core.store.traces import MOST_TRACES
+from cdc_core.timestamp import Timestamp
+
+
+def change(key: str, **moments: float) -> TracedChange:
+    return TracedChange(table="t", key=key, op="update", updated=Timestamp(1), position="0/1", step=1, moments=moments)
+
+
+def found(store: ProgressStore, number: int) -> dict[str, Mapping[str, float]] | None:
+    traced = store.traced(number)
+    return None if traced is None else {each.key: each.moments for each in traced.values()}
 
 
 def asked(store: ProgressStore, *, most: int = 2, seconds: float = 60.0) -> int:
@@ -16,18 +33,18 @@ def asked(store: ProgressStore, *, most: int = 2, seconds: float = 60.0) -> int:
 def test_a_trace_is_active_until_it_has_enough_is_over_or_is_ended(store: ProgressStore) -> None:
     number = asked(store)
     assert f'"number":{number}' in store.active_traces()["feed"]
-    store.put_traced(number, {"a": {"read": 1.0}, "b": {"saved": 1.0}})
+    store.put_traced(number, [change("a", read=1.0), change("b", saved=1.0)])
     assert '"most":1' in store.active_traces()["feed"]
-    store.put_traced(number, {"a": {"saved": 2.0}, "c": {"saved": 2.0}})
+    store.put_traced(number, [change("a", saved=2.0), change("c", saved=2.0)])
     assert store.active_traces() == {}
-    assert store.traced(number) == {"a": {"saved": 2.0}, "b": {"saved": 1.0}}
+    assert found(store, number) == {"a": {"saved": 2.0}, "b": {"saved": 1.0}}
     (record,) = store.traces("feed")
     assert (record.number, record.table, record.key, record.most, record.is_active) == (number, "t", "[1]", 2, False)
     assert store.traces("other") == []
     store.end_trace(number)
-    assert store.traced(number) is None
-    store.put_traced(number, {"a": {}})
-    assert store.traced(number) is None
+    assert found(store, number) is None
+    store.put_traced(number, [change("a")])
+    assert found(store, number) is None
 
 
 def test_what_a_killed_command_leaves_ends_by_itself_and_goes_with_the_next_trace(store: ProgressStore) -> None:
@@ -35,35 +52,55 @@ def test_what_a_killed_command_leaves_ends_by_itself_and_goes_with_the_next_trac
     assert store.active_traces() == {}
     for _ in range(MOST_TRACES):
         asked(store)
-    assert store.traced(left) == {}, "the clock of its host may be behind"
-    assert store.traced(older) is None
+    assert found(store, left) == {}, "the clock of its host may be behind"
+    assert found(store, older) is None
 
 
 def test_changes_that_are_saved_are_kept_before_others(store: ProgressStore) -> None:
     number = asked(store)
-    store.put_traced(number, {"a": {"read": 1.0}, "b": {"read": 1.0}})
-    store.put_traced(number, {"c": {"saved": 1.0}})
-    assert store.traced(number) == {"a": {"read": 1.0}, "c": {"saved": 1.0}}
+    store.put_traced(number, [change("a", read=1.0), change("b", read=1.0)])
+    store.put_traced(number, [change("c", saved=1.0)])
+    assert found(store, number) == {"a": {"read": 1.0}, "c": {"saved": 1.0}}
 
 
 def test_a_state_that_arrives_late_changes_nothing_unless_the_change_was_read_again(store: ProgressStore) -> None:
     number = asked(store)
-    store.put_traced(number, {"a": {"read": 1.0, "emitted": 2.0, "saved": 3.0}})
-    store.put_traced(number, {"a": {"read": 1.0, "emitted": 2.0}})
-    assert store.traced(number) == {"a": {"read": 1.0, "emitted": 2.0, "saved": 3.0}}
-    store.put_traced(number, {"a": {"read": 4.0}})
-    assert store.traced(number) == {"a": {"read": 4.0}}
+    store.put_traced(number, [change("a", read=1.0, emitted=2.0, saved=3.0)])
+    store.put_traced(number, [change("a", read=1.0, emitted=2.0)])
+    assert found(store, number) == {"a": {"read": 1.0, "emitted": 2.0, "saved": 3.0}}
+    store.put_traced(number, [change("a", read=4.0)])
+    assert found(store, number) == {"a": {"read": 4.0}}
 
 
-def test_reports_that_are_missing_are_counted_beside_the_changes(store: ProgressStore) -> None:
+def test_what_an_earlier_version_saved_is_read(store: ProgressStore) -> None:
     number = asked(store)
-    assert store.missed_reports(number) == 0
-    store.put_traced(number, {"a": {"read": 1.0}}, missed=2)
-    store.put_traced(number, {"b": {"read": 1.0}}, missed=1)
-    assert store.missed_reports(number) == 3
-    assert list(store.traced(number) or ()) == ["a", "b"]
-    assert [list(trace.found) for trace in store.traces("feed")] == [["a", "b"]]
+    old = {"table": "t", "key": "[1]", "op": "update", "updated": "1.0000000000", "position": "0/1", "nth": 0}
+    old |= {"step": 3, "planned": 1.0, "read": 2.0}
+    found = json.dumps({"t [1] 0/1": old, "missed": {"reports": 2}})
+    with sa.create_engine(store.url).begin() as connection:
+        connection.execute(sa.update(TRACES).where(TRACES.c.id == number).values(found=found))
+    store.put_traced(number, [replace(change("[1]", planned=1.0, read=2.0, emitted=3.0), step=3)])
+    [known] = (store.traced(number) or {}).values()
+    assert (known.moments, known.step, known.complete) == ({"planned": 1.0, "read": 2.0, "emitted": 3.0}, 3, False)
     assert '"most":2' in store.active_traces()["feed"]
+
+
+def test_the_store_gives_back_the_change_that_it_was_given(store: ProgressStore) -> None:
+    number = asked(store)
+    given = replace(
+        change("[1]", read=1.5, saved=2.5),
+        nth=2,
+        position=None,
+        updated=Timestamp(7, 3),
+        place={"offset": 7},
+        dead_letter="sink",
+        left_out=True,
+        marks=True,
+        traces=(number, 99),
+    )
+    store.put_traced(number, [given])
+    assert store.traced(number) == {"t [1] 7.0000000003 2": replace(given, traces=())}
+    assert TracedChange.from_json(json.loads(json.dumps(given.to_json()))) == given
 
 
 def test_a_changefeed_has_few_traces_and_is_forgotten_with_them(store: ProgressStore) -> None:
@@ -72,15 +109,15 @@ def test_a_changefeed_has_few_traces_and_is_forgotten_with_them(store: ProgressS
         asked(store)
     assert "[1]" not in repr(store.events("feed", kinds=["trace_requested"]))
     store.forget("feed")
-    assert store.traced(numbers[0]) is None
+    assert found(store, numbers[0]) is None
 
 
 def test_a_trace_that_has_enough_leaves_its_place_and_is_followed_to_the_end(store: ProgressStore) -> None:
     numbers = [asked(store, most=1) for _ in range(MOST_TRACES)]
-    store.put_traced(numbers[0], {"a": {"saved": 1.0}})
+    store.put_traced(numbers[0], [change("a", saved=1.0)])
     asked(store)
     with pytest.raises(ConfigError, match="or end one"):
         asked(store)
-    store.put_traced(numbers[0], {"a": {"saved": 1.0, "resolved": 2.0}})
-    assert store.traced(numbers[0]) == {"a": {"saved": 1.0, "resolved": 2.0}}
+    store.put_traced(numbers[0], [change("a", saved=1.0, resolved=2.0)])
+    assert found(store, numbers[0]) == {"a": {"saved": 1.0, "resolved": 2.0}}
     assert [trace.number for trace in store.traces("feed") if not trace.is_active] == [numbers[0]]

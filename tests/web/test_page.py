@@ -19,6 +19,7 @@ from cdc_testing.stored import DEFINITION, progress
 from cdc_core import Timestamp
 from cdc_core.store.progress import DeadLetter, ProgressStore, store_url
 from cdc_core.store.tables import MOMENTS
+from cdc_core.store.traced_change import TracedChange
 from cdc_core.web.access.callers import token_hash
 
 
@@ -324,7 +325,9 @@ def test_changes_are_traced_from_a_form(browser: Browser, store: ProgressStore) 
     change = {"table": "shop.public.orders", "key": '["<b>"]', "op": "update", "updated": "1000000000.0000000000"}
     change |= {"position": None, "step": 3, "planned": 1.5, "read": 1.75, "marks": False, "place": {"offset": 7}}
     refused = change | {"key": "[8]", "dead_letter": "sink", "saved": 2.0}
-    store.put_traced(trace.number, {"a": change, "b": refused, "c": change | {"left_out": True}})
+    store.put_traced(
+        trace.number, [*map(TracedChange.from_json, (change, refused, change | {"nth": 1, "left_out": True}))]
+    )
     text = browser.get(page).page.text
     assert 'orders ["<b>"] active until' in text
     assert "2 of at most 2 changes" in text

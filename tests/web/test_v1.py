@@ -13,6 +13,7 @@ from cdc_testing.stored import node, progress
 from cdc_core import Timestamp
 from cdc_core.store.job_values import NodeRecord
 from cdc_core.store.progress import DeadLetter
+from cdc_core.store.traced_change import TracedChange
 
 
 @pytest.fixture
@@ -114,10 +115,10 @@ def test_a_trace_is_asked_for_read_and_ended(rest: Rest, one: NodeRecord) -> Non
     assert rest.store.events("orders")[-1].kind == "trace_requested"
     change = {"table": "db.public.counter", "key": "[7]", "op": "update", "updated": "1000000000.0000000000"}
     change |= {"position": "0/1", "step": 3, "planned": 1.5, "read": 1.75, "marks": False}
-    rest.store.put_traced(number, {"a": change})
+    rest.store.put_traced(number, [TracedChange.from_json(change)])
     (found,) = rest.get(f"{TRACES}/{number}")["changes"]
     assert (found["key"], found["stages"], found["complete"]) == ([7], {"planned": 0.5, "read": 0.75}, False)
-    rest.store.put_traced(number, {each: change | {"saved": 2.0} for each in ("a", "b")})
+    rest.store.put_traced(number, [TracedChange.from_json(change | {"nth": nth, "saved": 2.0}) for nth in (0, 1)])
     (trace,) = rest.get(TRACES)
     assert (trace["active"], [each["complete"] for each in trace["changes"]]) == (False, [True, True])
     rest.ask("DELETE", f"{TRACES}/{number}", status=204)

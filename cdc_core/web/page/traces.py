@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cdc_core.options import counted
+from cdc_core.store.traced_change import STAGES, TracedChange
 from cdc_core.store.traces import TraceRecord
-from cdc_core.watching.trace import STAGES, TracedChange
 from cdc_core.watching.trace_keys import checked_key
 from cdc_core.web.page.rendering import redirect
 from cdc_core.web.page.requests import form_values, known_name
@@ -77,13 +77,12 @@ def end_trace(request: Request) -> Response:
 def _view(record: TraceRecord) -> TraceView:
     about = "any table" if record.table is None else record.table
     until = f"active until {clock_text(datetime.fromtimestamp(record.expires, UTC))}" if record.is_active else "over"
-    changes = [TracedChange.from_json(change) for change in record.found.values()]
     return TraceView(
         number=record.number,
         title=f"{about}, next changes" if record.key is None else f"{about} {record.key}",
-        state=f"{until}; {len(changes)} of at most {counted(record.most, 'change')}",
+        state=f"{until}; {len(record.found)} of at most {counted(record.most, 'change')}",
         is_active=record.is_active,
-        rows=[_row(change) for change in changes],
+        rows=[_row(change) for change in record.found.values()],
     )
 
 

@@ -14,7 +14,7 @@ from cdc_core.option_values import read_duration
 from cdc_core.options import did_you_mean, format_duration
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.traces import TraceRecord
-from cdc_core.watching.trace import LONGEST_S, MOST_CHANGES, TracedChange, traced_table
+from cdc_core.watching.trace import LONGEST_S, MOST_CHANGES, shown_change, traced_table
 from cdc_core.watching.trace_keys import checked_key, key_number, written_key
 from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Refusal
@@ -118,7 +118,7 @@ def _text(record: TraceRecord) -> str:
         "rows": record.most,
         "until": datetime.fromtimestamp(record.expires, UTC).isoformat(timespec="seconds"),
         "active": record.is_active,
-        "changes": [TracedChange.from_json(change).to_json() for change in record.found.values()],
+        "changes": [shown_change(change) for change in record.found.values()],
     }
     return f'{_dumped(first)[:-1]},"key":{_shown_key(record.key)},{_dumped(others)[1:]}'
 
