@@ -75,11 +75,12 @@ def test_the_history_replays_to_the_contents_of_the_tables(memory: Memory) -> No
     for commits in (10, 100):
         workload.run(commits)
         held = memory.held
-        assert held.keys() == workload.rows.keys() == workload.history.state().keys()
+        rows: dict[Any, Any] = {}
+        for write in workload.history.writes():
+            rows[write.key] = write.after
+        assert {key: row for key, row in rows.items() if row is not None} == workload.rows
+        assert held.keys() == workload.rows.keys()
         assert all(same_row(held[key], workload.rows[key]) for key in held)
-        assert workload.history.state() == workload.rows
-    *_, last = workload.history.states()
-    assert last == workload.rows
 
 
 def test_every_version_of_a_key_is_one_above_the_one_before(memory: Memory) -> None:
@@ -102,13 +103,12 @@ def test_each_write_has_the_row_before_its_transaction(memory: Memory) -> None:
 
 
 def test_all_kinds_of_transactions_occur(memory: Memory) -> None:
-    workload = Workload(memory, ("a", "b"), seed=4, big_bytes=5000)
+    workload = Workload(memory, ("a", "b"), seed=4)
     workload.run(300)
     writes = list(workload.history.writes())
     assert any(write.before is None for write in writes)
     assert any(write.after is None for write in writes)
     assert any(write.before and write.after for write in writes)
-    assert any(write.after and len(write.after["note"] or "") >= 5000 for write in writes)
     assert any(len({write.table for write in commit}) == 2 for commit in workload.history.commits)
     assert any(event[:1] == ("rolled back",) and event[1] > 0 for event in memory.events)
     again = [key for key, versions in workload.history.versions().items() if None in versions[:-1]]

@@ -17,6 +17,7 @@ from cdc_core import SourceTransaction, SourceWriter
 __all__ = ["History", "Row", "RowKey", "Transaction", "Workload", "Write", "same_row"]
 
 Row = Mapping[str, Any]
+_MOST_OPEN = 3
 RowKey = tuple[str, int]
 """The table as a user of a changefeed writes it, and the `id`."""
 
@@ -55,21 +56,6 @@ class History:
         for write in self.writes(since):
             found[write.key].append(write.after)
         return dict(found)
-
-    def state(self, count: int | None = None) -> dict[RowKey, Row]:
-        """Return the rows after the first *count* commits, by default after all."""
-        rows: dict[RowKey, Row] = {}
-        for commit in self.commits[:count]:
-            _apply(rows, commit)
-        return rows
-
-    def states(self) -> Iterator[dict[RowKey, Row]]:
-        """Yield the rows before the first commit and after each commit, in one dict that is reused."""
-        rows: dict[RowKey, Row] = {}
-        yield rows
-        for commit in self.commits:
-            _apply(rows, commit)
-            yield rows
 
 
 def same_row(seen: Row | None, written: Row | None) -> bool:
@@ -136,8 +122,6 @@ class Workload:
         *,
         seed: int,
         keys: int = 5,
-        most_open: int = 3,
-        big_bytes: int = 0,
     ) -> None:
         self.writer = writer
         self.tables = tuple(tables)
@@ -149,8 +133,6 @@ class Workload:
         self._fills: dict[tuple[str, str], str] = {}
         self._chance = random.Random(seed)
         self._keys = keys
-        self._most_open = most_open
-        self._big_bytes = big_bytes
         self._versions: dict[RowKey, int] = defaultdict(int)
         self._open: list[Transaction] = []
         self._own: list[Transaction] = []
@@ -184,15 +166,17 @@ class Workload:
             transaction.put(table, id_, note=note)
         transaction.commit()
 
-    def run(self, commits: int) -> None:
-        """Run events until *commits* more transactions have committed. Others may still be open; see `settle`."""
+    def run(self, commits: int, *, settle: bool = False) -> None:
+        """Run events until *commits* more transactions have committed. Others may still be open, unless *settle*."""
         until = len(self.history) + commits
         while len(self.history) < until:
             self.step()
+        if settle:
+            self.settle()
 
     def step(self) -> None:
         """Run one event: begin a transaction, write a row in one, commit one, or roll one back."""
-        if not self._own or (len(self._own) < self._most_open and self._chance.random() < 0.2):
+        if not self._own or (len(self._own) < _MOST_OPEN and self._chance.random() < 0.2):
             self._own.append(self.begin())
         transaction = self._chance.choice(self._own)
         event = self._chance.choices(("write", "commit", "roll back"), weights=(70, 25, 5))[0]
@@ -287,14 +271,11 @@ class Workload:
         """Return new values for some columns of a row; the others, such as large values, stay unchanged."""
         values: dict[str, Any] = {}
         for column in self.columns[table][2:]:
-            weights = (25, 10, 60, 5 if self._big_bytes else 0)
-            kind = self._chance.choices(("keep", "null", "text", "big"), weights=weights)[0]
+            kind = self._chance.choices(("keep", "null", "text"), weights=(25, 10, 60))[0]
             if kind == "null":
                 values[column] = None
             elif kind == "text":
                 values[column] = f"{column} {self._chance.randrange(1_000_000)}"
-            elif kind == "big":
-                values[column] = self._chance.randbytes(self._big_bytes // 2).hex()
         return values
 
 

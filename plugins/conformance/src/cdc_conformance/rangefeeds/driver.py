@@ -140,6 +140,7 @@ class Feed:
 
     def start(self) -> Token:
         """Start an attempt, as the driver does."""
+        self._started = True
         self.rangefeed.check()
         saved = None if self.saved is None else self.saved.token
         token = _through_json(self.rangefeed.start(saved, self.save_intent))
@@ -265,7 +266,9 @@ class Feed:
             self.step(release=release)
 
     def scan(self, *, release: bool = True) -> None:
-        """Run steps until the initial scan is complete."""
+        """Run steps until the initial scan is complete. Starts the attempt, if that was not done."""
+        if not self._started:
+            self.start()
         self.steps_until(lambda: not self.scanning, what="the initial scan is not complete", release=release)
 
     @property
@@ -324,6 +327,7 @@ class Feed:
         self.saved = replace(known, token=_through_json(token))
 
     def _open(self) -> None:
+        self._started = False
         self.rangefeed = self.parts.open_rangefeed()
         self.clock, self.planner = self.parts.open_planner(), self.parts.open_planner()
         self.reader = self.parts.open_reader()

@@ -30,14 +30,12 @@ class History(RangefeedSuite):
         """
         workload.put(workload.tables[1], 91)
         feed = open_feed()
-        feed.start()
         feed.scan(release=False)
         feed.catch_up(release=False)
         begun = len(workload.history)
         first = feed.progress
         for _ in range(3):
-            workload.run(5)
-            workload.settle()
+            workload.run(5, settle=True)
             feed.catch_up(release=False)
             forget()
         feed.restart()
@@ -58,20 +56,17 @@ class History(RangefeedSuite):
         """
         workload.put(workload.tables[1], 91)
         feed = open_feed()
-        feed.start()
         feed.scan()
         begun = len(feed.changes)
         commits = len(workload.history)
         for _ in range(2):
-            workload.run(4)
-            workload.settle()
+            workload.run(4, settle=True)
             feed.catch_up(release=False)
         late, newest = feed.saves[1].token, feed.progress.token
         for token in (newest, newest, late, newest):
             feed.history.release(token)
             forget()
-        workload.run(4)
-        workload.settle()
+        workload.run(4, settle=True)
         feed.restart()
         feed.catch_up()
         _assert_versions(feed, workload, since=commits, arrived=begun)
@@ -85,17 +80,13 @@ class History(RangefeedSuite):
         """
         workload.put(workload.tables[1], 91)
         feed = open_feed()
-        feed.start()
         feed.scan()
-        workload.run(5)
-        workload.settle()
+        workload.run(5, settle=True)
         feed.catch_up()
         begun, commits = len(feed.changes), len(workload.history)
-        workload.run(3)
-        workload.settle()
+        workload.run(3, settle=True)
         plan = feed.next_plan()
-        workload.run(3)
-        workload.settle()
+        workload.run(3, settle=True)
         feed.finish(feed.execute(plan))
         forget()
         feed.restart()
@@ -110,13 +101,11 @@ class History(RangefeedSuite):
         """
         workload.put(workload.tables[1], 91)
         feed = open_feed()
-        feed.start()
         feed.scan()
         feed.catch_up()
         begun, old = len(workload.history), feed.progress
         for _ in range(3):
-            workload.run(4)
-            workload.settle()
+            workload.run(4, settle=True)
             feed.catch_up()
             forget()
         workload.settle()
@@ -139,13 +128,11 @@ class History(RangefeedSuite):
         """
         workload.put(workload.tables[1], 91)
         feed = open_feed()
-        feed.start()
         feed.scan()
         feed.catch_up()
         begun, old = len(workload.history), feed.progress
         for _ in range(3):
-            workload.run(4)
-            workload.settle()
+            workload.run(4, settle=True)
             feed.catch_up()
         workload.settle()
         forget()
@@ -179,8 +166,7 @@ class History(RangefeedSuite):
             feed.catch_up()
         begun, arrived = len(workload.history), len(behind.changes)
         for _ in range(3):
-            workload.run(4)
-            workload.settle()
+            workload.run(4, settle=True)
             ahead.catch_up()
             forget()
         ahead.close()
@@ -233,8 +219,7 @@ class History(RangefeedSuite):
         workload.fill(workload.tables[0], 5)
         options = cursor()
         begun = len(workload.history)
-        workload.run(6)
-        workload.settle()
+        workload.run(6, settle=True)
         forget()
         feed = open_feed(initial_scan=False, **options)
         try:

@@ -28,7 +28,6 @@ class InitialScan(RangefeedSuite):
         workload.fill(first, 60)
         workload.fill(second, 7)
         feed = open_feed(rows=20)
-        feed.start()
         feed.scan()
         read = Counter(change.row_key for change in feed.changes)
         expected = Counter(dict.fromkeys(workload.rows, 1))
@@ -44,7 +43,6 @@ class InitialScan(RangefeedSuite):
         workload.fill(workload.tables[0], 10)
         workload.fill(workload.tables[1], 10)
         feed = open_feed()
-        feed.start()
         feed.scan()
         for change in feed.changes:
             assert change.op is Op.SCAN, f"a row of the scan has the op {change.op.name}: {change}"
@@ -70,7 +68,6 @@ class InitialScan(RangefeedSuite):
         All tables resolve together, so one empty table without marks holds back the whole changefeed.
         """
         feed = open_feed()
-        feed.start()
         feed.scan()
         feed.catch_up()
         known = feed.resolved
@@ -86,7 +83,6 @@ class InitialScan(RangefeedSuite):
         for first in range(1, 101, 20):
             workload.fill(table, 20, first=first, note="x" * 200)
         feed = open_feed(table, rows=20)
-        feed.start()
         feed.scan()
         workload.put(table, 1)
         feed.catch_up()

@@ -26,7 +26,6 @@ class Limits(RangefeedSuite):
         workload.put(workload.tables[1], 1)
         limit = many_rows // 10
         feed = open_feed(rows=limit)
-        feed.start()
         feed.scan()
         feed.catch_up()
         for first in range(1, many_rows + 1, limit // 4):
@@ -43,7 +42,6 @@ class Limits(RangefeedSuite):
         table = workload.tables[0]
         workload.put(workload.tables[1], 1)
         feed = open_feed(bytes_=40_000)
-        feed.start()
         feed.scan()
         feed.catch_up()
         for id_ in range(1, 31):
@@ -65,7 +63,6 @@ class Limits(RangefeedSuite):
         workload.fill(table, many_rows, note="x" * 100)
         limit = many_rows // 10
         feed = open_feed(rows=limit)
-        feed.start()
         feed.scan()
         sizes = [len(step.changes) for step in feed.steps]
         most = limit * _SLACK
@@ -83,7 +80,6 @@ class Limits(RangefeedSuite):
         for id_ in range(1, 7):
             workload.put(scanned, id_, note=f"{id_:06}" * (large_slice_bytes // 36))
         feed = open_feed(bytes_=1 << 30, parallelism=1)
-        feed.start()
         feed.scan()
         for id_ in range(1, 7):
             workload.put(logged, id_, note=f"{id_:06}" * (large_slice_bytes // 36))
@@ -107,7 +103,6 @@ class Limits(RangefeedSuite):
         table = workload.tables[0]
         workload.fill(table, many_rows, note="x" * 200)
         feed = open_feed(parallelism=1)
-        feed.start()
         feed.scan()
         workload.fill(table, many_rows, note="y" * 200)
         feed.catch_up()

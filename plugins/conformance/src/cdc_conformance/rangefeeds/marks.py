@@ -29,10 +29,8 @@ class Marks(RangefeedSuite):
         workload.fill(workload.tables[0], 5)
         feed = open_feed()
         names = {schema.name.full for schema in feed.rangefeed.schemas()}
-        feed.start()
         feed.scan()
-        workload.run(10)
-        workload.settle()
+        workload.run(10, settle=True)
         feed.catch_up()
         for step in feed.steps:
             for reading in step.readings:
@@ -49,10 +47,8 @@ class Marks(RangefeedSuite):
         """
         workload.fill(workload.tables[0], 5)
         feed = open_feed()
-        feed.start()
         feed.scan()
-        workload.run(20)
-        workload.settle()
+        workload.run(20, settle=True)
         feed.catch_up()
         for step in feed.steps:
             for reading in step.readings:
@@ -75,7 +71,6 @@ class Marks(RangefeedSuite):
         first = workload.tables[0]
         workload.fill(first, 20)
         feed = open_feed(rows=10)
-        feed.start()
         feed.scan()
         for _ in range(4):
             workload.run(3)
@@ -135,15 +130,12 @@ class Marks(RangefeedSuite):
         """
         workload.fill(workload.tables[0], 5)
         feed = open_feed()
-        feed.start()
         feed.scan()
-        workload.run(5)
-        workload.settle()
+        workload.run(5, settle=True)
         feed.catch_up()
         for _ in range(3):
             feed.step()
-        workload.run(5)
-        workload.settle()
+        workload.run(5, settle=True)
         feed.restart()
         feed.catch_up()
         frontier = Frontier([span for span, _ in feed.saves[0].frontier])
@@ -189,7 +181,6 @@ class Marks(RangefeedSuite):
         """
         first, second = workload.tables
         feed = open_feed(rows=30)
-        feed.start()
         feed.scan()
         for begin in range(100, 128, 4):
             workload.fill(first, 4, first=begin)
@@ -226,10 +217,8 @@ class Marks(RangefeedSuite):
         at nodes whose clocks are ahead.
         """
         feed = open_feed()
-        feed.start()
         feed.scan()
-        workload.run(30)
-        workload.settle()
+        workload.run(30, settle=True)
         workload.put(workload.tables[0], 91)
         until = feed.clock.now()
         feed.steps_until(lambda: feed.resolved >= until, what=f"{until} is not resolved")
@@ -251,7 +240,6 @@ class Marks(RangefeedSuite):
         """
         workload.put(workload.tables[0], 1)
         feed = open_feed()
-        feed.start()
         feed.scan()
         feed.catch_up()
         for _ in range(3):
@@ -266,7 +254,6 @@ class Marks(RangefeedSuite):
         """
         workload.put(workload.tables[0], 1)
         feed = open_feed()
-        feed.start()
         feed.scan()
         feed.catch_up()
         begun = time.monotonic()
@@ -287,11 +274,9 @@ class Marks(RangefeedSuite):
         table = workload.tables[0]
         workload.fill(table, many_rows, note="x" * 100)
         feed = open_feed(parallelism=4)
-        feed.start()
         feed.scan()
         for _ in range(3):
-            workload.run(10)
-            workload.settle()
+            workload.run(10, settle=True)
             feed.catch_up()
         several = max(len(step.readings) for step in feed.steps)
         assert several > 1, f"no step of the scan of {many_rows} rows for 4 tasks had several slices"

@@ -29,7 +29,6 @@ class Moves(RangefeedSuite):
         table = workload.tables[0]
         workload.fill(table, 5)
         feed = open_feed(table)
-        feed.start()
         feed.scan()
         feed.catch_up()
         known, resolved = len(feed.changes), feed.resolved
@@ -55,7 +54,6 @@ class Moves(RangefeedSuite):
         table = workload.tables[0]
         workload.fill(table, 3)
         feed = open_feed(table)
-        feed.start()
         feed.scan()
         feed.catch_up()
         later = Timestamp(feed.clock.now().wall + _HOUR_NS)

@@ -30,7 +30,6 @@ class Outages(RangefeedSuite):
         """
         workload.fill(workload.tables[0], 5)
         feed = open_feed()
-        feed.start()
         feed.scan()
         workload.put(workload.tables[0], 1)
         plan = feed.next_plan()
@@ -55,7 +54,6 @@ class Outages(RangefeedSuite):
         table = workload.tables[0]
         workload.fill(table, 5)
         feed = open_feed()
-        feed.start()
         feed.scan()
         for id_ in (1, 2, 3):
             workload.put(table, id_)

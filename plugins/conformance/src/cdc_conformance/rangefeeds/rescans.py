@@ -27,7 +27,6 @@ class Rescans(RangefeedSuite):
         workload.fill(table, 10)
         workload.fill(other, 3)
         feed = open_feed(rows=4)
-        feed.start()
         feed.scan()
         workload.fill(table, 5, first=101)
         feed.catch_up()
@@ -57,7 +56,6 @@ class Rescans(RangefeedSuite):
         table = workload.tables[0]
         workload.fill(table, 10)
         feed = open_feed(table)
-        feed.start()
         feed.scan()
         known = len(feed.changes)
         _rescan(feed, table, where="id < 4")
@@ -74,7 +72,6 @@ class Rescans(RangefeedSuite):
         table = workload.tables[0]
         workload.fill(table, 12)
         feed = open_feed(table, rows=4)
-        feed.start()
         feed.scan()
         feed.catch_up()
         known, latest = len(feed.changes), feed.progress.latest

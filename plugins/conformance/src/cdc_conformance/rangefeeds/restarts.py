@@ -161,8 +161,7 @@ class Restarts(RangefeedSuite):
         while feed.scanning:
             tokens.append(feed.planner.advance(feed.progress.token, after=feed.progress.latest, limit=feed.limit))
             feed.step()
-        workload.run(3)
-        workload.settle()
+        workload.run(3, settle=True)
         tokens.append(feed.planner.advance(feed.progress.token, after=feed.progress.latest, limit=feed.limit))
         for token in tokens:
             again = json.loads(json.dumps(token, allow_nan=False))
@@ -175,10 +174,8 @@ class Restarts(RangefeedSuite):
         feed = open_feed()
         intents: list[Token] = []
         feed.rangefeed.start(None, intents.append)
-        feed.start()
         feed.scan()
-        workload.run(3)
-        workload.settle()
+        workload.run(3, settle=True)
         feed.catch_up()
         for token in [*intents, *(progress.token for progress in feed.saves)]:
             assert secret not in json.dumps(token), f"a token holds a secret: its fields are {sorted(token)}"

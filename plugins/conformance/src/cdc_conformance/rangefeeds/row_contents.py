@@ -73,7 +73,6 @@ class RowContents(RangefeedSuite):
         table = workload.tables[0]
         workload.fill(table, 3)
         feed = open_feed()
-        feed.start()
         feed.scan()
         workload.delete(table, 1)
         workload.put(table, 2)
@@ -91,7 +90,6 @@ class RowContents(RangefeedSuite):
         table = workload.tables[0]
         workload.fill(table, 3)
         feed = open_feed(before=False)
-        feed.start()
         feed.scan()
         workload.delete(table, 2)
         feed.catch_up()
@@ -106,7 +104,6 @@ class RowContents(RangefeedSuite):
         table = workload.tables[0]
         workload.fill(table, 5)
         feed = open_feed()
-        feed.start()
         feed.scan()
         workload.put(table, 2)
         workload.put(table, 7)
@@ -125,7 +122,6 @@ class RowContents(RangefeedSuite):
         for id_, text in enumerate((None, *_TEXTS), start=1):
             workload.put(scanned, id_, note=text)
         feed = open_feed()
-        feed.start()
         feed.scan()
         for id_, text in enumerate((None, *_TEXTS), start=1):
             workload.put(logged, id_, note=text)
@@ -141,7 +137,6 @@ class RowContents(RangefeedSuite):
         text = "".join(f"{number:x}" for number in range(20_000))
         workload.put(table, 1, note=text)
         feed = open_feed()
-        feed.start()
         feed.scan()
         workload.put(table, 2, note=text)
         workload.put(table, 1)
@@ -160,10 +155,8 @@ class RowContents(RangefeedSuite):
         """
         workload.fill(workload.tables[0], 5)
         feed = open_feed()
-        feed.start()
         feed.scan()
-        workload.run(10)
-        workload.settle()
+        workload.run(10, settle=True)
         feed.catch_up()
         for change in feed.changes:
             assert change.mvcc is not None, f"mvcc is missing: {change}"
@@ -181,9 +174,7 @@ class RowContents(RangefeedSuite):
         workload.put(table, 91)
         workload.put(table, 92)
         between = feed.clock.now()
-        workload.run(5)
-        workload.settle()
-        feed.start()
+        workload.run(5, settle=True)
         feed.scan()
         (mvcc,) = {change.mvcc for change in feed.changes if change.row_key == (table, 91)}
         assert mvcc is not None, "mvcc is missing"
@@ -198,7 +189,6 @@ class RowContents(RangefeedSuite):
         table = workload.tables[0]
         workload.fill(table, 3)
         feed = open_feed()
-        feed.start()
         feed.scan()
         workload.put(table, 1, note=None)
         workload.delete(table, 2)
@@ -217,7 +207,6 @@ class RowContents(RangefeedSuite):
         table = workload.tables[0]
         workload.put(table, 1)
         feed = open_feed()
-        feed.start()
         feed.scan()
         workload.put(table, 1, note="before")
         workload.add_column(table, "extra")
@@ -245,7 +234,6 @@ class RowContents(RangefeedSuite):
         table = workload.tables[0]
         workload.put(table, 1)
         feed = open_feed()
-        feed.start()
         feed.scan()
         workload.add_column(table, "extra")
         workload.put(table, 1, extra="x")

@@ -35,7 +35,6 @@ class SchemaBoundaries(RangefeedSuite):
         table = workload.tables[0]
         workload.fill(table, 12)
         feed = open_feed(table, rows=4)
-        feed.start()
         feed.scan()
         states = [dict(workload.rows)]
 
@@ -67,7 +66,6 @@ class SchemaBoundaries(RangefeedSuite):
         table, unwatched = workload.tables
         workload.fill(table, 10)
         feed = open_feed(table)
-        feed.start()
         feed.scan()
         feed.catch_up()
         _fill_column(workload, table)
@@ -90,7 +88,6 @@ class SchemaBoundaries(RangefeedSuite):
         size = many_rows // 3
         workload.fill(table, size, note="x" * 200)
         feed = open_feed(table, rows=max(8, many_rows // 40), bytes_=16_000)
-        feed.start()
         feed.scan()
         feed.catch_up()
         workload.put(table, 1)
@@ -126,7 +123,6 @@ class SchemaBoundaries(RangefeedSuite):
         table = workload.tables[0]
         workload.fill(table, 10)
         feed = open_feed(table)
-        feed.start()
         feed.scan()
         workload.fill(table, 20, first=101)
         workload.delete(table, 3)
@@ -145,7 +141,6 @@ class SchemaBoundaries(RangefeedSuite):
         table = workload.tables[0]
         workload.fill(table, 10)
         feed = open_feed(table, rows=4)
-        feed.start()
         feed.scan()
         scanned = len(feed.steps)
         workload.put(table, 1)
@@ -178,7 +173,6 @@ class SchemaBoundaries(RangefeedSuite):
         workload.fill(table, 12)
         _fill_column(workload, table)
         feed = open_feed(table)
-        feed.start()
         feed.scan()
         workload.put(table, 1)
         if not workload.writer.change_key(table, ("extra", "id")):
@@ -201,7 +195,6 @@ class SchemaBoundaries(RangefeedSuite):
         table = workload.tables[0]
         workload.fill(table, 5)
         feed = open_feed(table, schema_change_policy="stop")
-        feed.start()
         feed.scan()
         workload.put(table, 1)
         workload.put(table, 9)
@@ -228,7 +221,6 @@ class SchemaBoundaries(RangefeedSuite):
         table = workload.tables[0]
         workload.fill(table, 5)
         feed = open_feed(table, schema_change_policy="nobackfill")
-        feed.start()
         feed.scan()
         feed.catch_up()
         scanned = len(feed.changes)
@@ -248,7 +240,6 @@ class SchemaBoundaries(RangefeedSuite):
         workload.fill(table, 5)
         feeds = {events: open_feed(table, schema_change_events=events) for events in ("default", "column_changes")}
         for feed in feeds.values():
-            feed.start()
             feed.scan()
         found: dict[str, list[int]] = {events: [] for events in feeds}
         for filled in (True, False):

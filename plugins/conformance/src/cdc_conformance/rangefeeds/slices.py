@@ -35,8 +35,7 @@ class Slices(RangefeedSuite):
             for slice_ in plan.slices:
                 once = feed.read(slice_).items
                 workload.put(table, 1)
-                workload.run(3)
-                workload.settle()
+                workload.run(3, settle=True)
                 _assert_same(once, _read_anew(feed, slice_), "after more commits")
 
     def test_a_slice_can_be_read_in_another_process(
@@ -89,8 +88,7 @@ def _scan_and_log(feed: Feed, workload: Workload) -> Iterator[Plan]:
     yield plan
     feed.finish(feed.execute(plan))
     feed.scan()
-    workload.run(10)
-    workload.settle()
+    workload.run(10, settle=True)
     for _ in feed.patiently("no step has the rows of 10 commits"):
         plan = feed.next_plan()
         step = feed.execute(plan)

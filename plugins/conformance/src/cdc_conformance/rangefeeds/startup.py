@@ -127,7 +127,6 @@ class Startup(RangefeedSuite):
         workload.fill(workload.tables[0], 3)
         with caplog.at_level(logging.DEBUG):
             feed = open_feed()
-            feed.start()
             feed.scan()
             workload.put(workload.tables[0], 1)
             feed.catch_up()
@@ -144,8 +143,7 @@ class Startup(RangefeedSuite):
         feed = open_feed()
         feed.start()
         for _ in range(3):
-            workload.run(3)
-            workload.settle()
+            workload.run(3, settle=True)
             feed.catch_up()
             for name, value in feed.history.metrics().items():
                 assert isinstance(name, str), f"the name of a metric is {name!r}"

@@ -28,8 +28,7 @@ class Transactions(RangefeedSuite):
         hot = workload.tables[0], 99
         for _ in range(40):
             workload.put(*hot)
-        workload.run(30)
-        workload.settle()
+        workload.run(30, settle=True)
         feed.catch_up()
         found = versions(feed.changes)
         for key, rows in workload.history.versions().items():
@@ -46,8 +45,7 @@ class Transactions(RangefeedSuite):
         feed = open_feed()
         feed.start()
         for _ in range(4):
-            workload.run(12)
-            workload.settle()
+            workload.run(12, settle=True)
             feed.step()
         feed.catch_up()
         for key, rows in workload.history.versions().items():
@@ -71,7 +69,6 @@ class Transactions(RangefeedSuite):
         first, second = workload.tables
         workload.put(first, 1)
         feed = open_feed()
-        feed.start()
         feed.scan()
         for _ in range(3):
             transaction = workload.begin()
@@ -165,7 +162,6 @@ class Transactions(RangefeedSuite):
         workload.fill(first, 3)
         workload.fill(second, 3)
         feed = open_feed()
-        feed.start()
         feed.scan()
         feed.catch_up()
         workload.writer.drop_table(first)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["END_KEY", "id_of", "key_of"]
+__all__ = ["END_KEY", "key_of"]
 
 _OFFSET = 2**63
 END_KEY = b"\xff" * 9
@@ -12,8 +12,3 @@ END_KEY = b"\xff" * 9
 def key_of(id_: int) -> bytes:
     """Return the key of the row with this `id`. Raises: OverflowError beyond 64 bits."""
     return (id_ + _OFFSET).to_bytes(8, "big")
-
-
-def id_of(key: bytes) -> int:
-    """Return the `id` of the row with this key."""
-    return int.from_bytes(key, "big") - _OFFSET

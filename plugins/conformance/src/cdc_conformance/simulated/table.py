@@ -29,7 +29,6 @@ class Table:
     def __init__(self, name: TableName, columns: Sequence[tuple[str, str]], created: Timestamp) -> None:
         self.name = name
         self.created = created
-        self.dropped: Timestamp | None = None
         self.shapes = [Shape.first(name, columns, created)]
         self._versions: dict[int, list[Version]] = {}
         self._order: list[tuple[Timestamp, int]] = []
@@ -41,11 +40,6 @@ class Table:
     @property
     def newest_shape(self) -> Shape:
         return self.shapes[-1]
-
-    @property
-    def latest(self) -> Timestamp:
-        """The greatest timestamp of any row version or shape."""
-        return max(self._order[-1][0] if self._order else self.created, self.newest_shape.since)
 
     def shape_at(self, timestamp: Timestamp) -> Shape:
         """Return the shape of a row that was written at *timestamp*."""

@@ -19,11 +19,10 @@ class Crashes:
         The engine saves progress after `flush`, so nothing would ever repeat these rows. Look for buffers of files and
         clients, for threads that still send, and for work that is left to `close`.
         """
-        rig = readable
-        rig.start(ORDERS)
+        readable.start(ORDERS)
         batches = [versions(range(6)), versions(range(6), at=100)]
-        rig.crash_after(*rig.calls(*batches), "flush")
-        rig.assert_arrived(*batches, after="flush returned and the process died")
+        readable.crash_after(*readable.calls(*batches), "flush")
+        readable.assert_arrived(*batches, after="flush returned and the process died")
 
     def test_a_flushed_but_unreported_slice_can_be_repeated(self, readable: SinkRig) -> None:
         """A process dies after `flush` and before its report. The next attempt repeats this slice and no other.
@@ -31,14 +30,13 @@ class Crashes:
         `planned_by` then is the epoch of the earlier attempt. Earlier slices stay unchanged, the repeated slice is
         complete, later slices follow, and no version of a key arrives for the first time after a newer one.
         """
-        rig = readable
-        rig.start(ORDERS)
+        readable.start(ORDERS)
         reported, unreported, later = (versions(range(6), at=100 * step) for step in range(3))
-        rig.write(reported)
-        rig.crash_after(*rig.calls(unreported, step=1), "flush")
-        rig.write(unreported, step=1, epoch=2, planned_by=1)
-        rig.write(later, step=0, epoch=2)
-        rig.assert_arrived(reported, unreported, later, after="a later attempt repeated a slice", in_order=True)
+        readable.write(reported)
+        readable.crash_after(*readable.calls(unreported, step=1), "flush")
+        readable.write(unreported, step=1, epoch=2, planned_by=1)
+        readable.write(later, step=0, epoch=2)
+        readable.assert_arrived(reported, unreported, later, after="a later attempt repeated a slice", in_order=True)
 
     def test_an_unfinished_slice_can_be_repeated(self, readable: SinkRig) -> None:
         """A sink is closed in the middle of a slice, without `flush`, and a later attempt repeats the slice.
@@ -46,36 +44,35 @@ class Crashes:
         What became visible of the unfinished slice must be its beginning, so that the repetition keeps the order.
         `close` promises no delivery: a `close` that still sends some of its rows may send the newest alone.
         """
-        rig = readable
-        rig.start(ORDERS)
+        readable.start(ORDERS)
         batches = [versions(range(6), at=100 * number) for number in range(3)]
-        with rig.closing(rig.open_sink()) as sink:
-            rig.emit(sink, *batches)
-        rig.write(*batches, epoch=2)
-        rig.assert_arrived(*batches, after="a slice was not finished and a later attempt repeated it", in_order=True)
+        with readable.closing(readable.open_sink()) as sink:
+            readable.emit(sink, *batches)
+        readable.write(*batches, epoch=2)
+        readable.assert_arrived(
+            *batches, after="a slice was not finished and a later attempt repeated it", in_order=True
+        )
 
     def test_a_dead_process_blocks_nothing(self, readable: SinkRig) -> None:
         """A process dies in the middle of a slice, before `flush`, and a later attempt repeats the slice at once.
 
         Locks, leases and incomplete files of a dead process must not stop the next one, nor mix with its rows.
         """
-        rig = readable
-        rig.start(ORDERS)
+        readable.start(ORDERS)
         batches = [versions(range(6)), versions(range(6), at=100)]
-        rig.crash_after(*rig.calls(*batches))
-        error = failure_of(lambda: rig.write(*batches, epoch=2))
+        readable.crash_after(*readable.calls(*batches))
+        error = failure_of(lambda: readable.write(*batches, epoch=2))
         assert error is None, f"a process died in the middle of a slice, and the next attempt's sink raised {error!r}"
-        rig.assert_arrived(
+        readable.assert_arrived(
             *batches, after="a process died in the middle of a slice and a later attempt repeated it", in_order=True
         )
 
     @requires("idempotent", "only some destinations can tell that they have a row already")
     def test_repeated_rows_are_not_duplicated(self, readable: SinkRig) -> None:
         """A process dies after `flush`, a later attempt repeats the slice, and each row is there once."""
-        rig = readable
-        rig.start(ORDERS)
+        readable.start(ORDERS)
         batch = versions(range(6))
-        rig.crash_after(*rig.calls(batch), "flush")
-        rig.write(batch, epoch=2)
-        repeated = rig.read().repeated()
+        readable.crash_after(*readable.calls(batch), "flush")
+        readable.write(batch, epoch=2)
+        repeated = readable.read().repeated()
         assert not repeated, f"the sink declares 'idempotent' and a later attempt repeated a slice, but {repeated}"

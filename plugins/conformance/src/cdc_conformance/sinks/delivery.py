@@ -55,22 +55,20 @@ class Delivery:
 
         Requests, files and chunks of a sink have boundaries. Look at what happens to the rest after the last boundary.
         """
-        rig = readable
-        rig.start(ORDERS)
+        readable.start(ORDERS)
         sizes = (1, 299, 1100, 17)
         batches = [versions(range(size), at=2000 * number) for number, size in enumerate(sizes)]
-        flushed = rig.write(*batches)
+        flushed = readable.write(*batches)
         assert flushed.messages == sum(sizes), f"{sum(sizes)} rows were emitted, but flush counted {flushed}"
-        rig.assert_arrived(*batches, after="a slice of many rows was flushed", in_order=True)
+        readable.assert_arrived(*batches, after="a slice of many rows was flushed", in_order=True)
 
     def test_rows_of_several_tables_arrive_at_their_topics(self, readable: SinkRig) -> None:
         """Rows of several tables, mixed in one slice, arrive at the topic of their own table."""
-        rig = readable
         items = table("items", {"id": INT8, "note": TEXT})
-        rig.start(ORDERS, USERS, items)
+        readable.start(ORDERS, USERS, items)
         batches = [versions([key], at=key, schema=schema) for key in range(4) for schema in (ORDERS, items, USERS)]
-        rig.write(*batches)
-        rig.assert_arrived(*batches, after="a slice with rows of three tables was flushed")
+        readable.write(*batches)
+        readable.assert_arrived(*batches, after="a slice with rows of three tables was flushed")
 
     @applies_if(Condition(_routes, "the sink registers no routes: rows have the topic of their table"))
     def test_rows_arrive_at_the_topic_that_they_have(self, readable: SinkRig) -> None:
@@ -78,25 +76,23 @@ class Delivery:
 
         Get the topic of a batch from `context.topics().of_rows(rows)`, and accept it in `admit`.
         """
-        rig = readable
-        rig.start(ORDERS, USERS)
+        readable.start(ORDERS, USERS)
         targets = (USERS, ORDERS, USERS)
-        batches = [rig.routed(versions([key], at=key), like=target) for key, target in enumerate(targets)]
-        sink = rig.open_sink()
+        batches = [readable.routed(versions([key], at=key), like=target) for key, target in enumerate(targets)]
+        sink = readable.open_sink()
         for topic in dict.fromkeys(batch.topic or "" for batch in batches):
             reason = sink.admit(topic)
             assert reason is None, f"a query gave rows the topic of a table, '{topic}', but admit refuses it: {reason}"
-        rig.write_with(sink, *batches)
-        rig.close(sink)
-        rig.assert_arrived(*batches, after="rows of table orders were flushed, some with the topic of table users")
+        readable.write_with(sink, *batches)
+        readable.close(sink)
+        readable.assert_arrived(*batches, after="rows of table orders were flushed, some with the topic of table users")
 
     def test_a_schema_change_within_a_slice_is_followed(self, readable: SinkRig) -> None:
         """Batches of two versions of a table alternate in one slice, and each arrives with its own columns.
 
         Keep nothing about columns from batch to batch without the version: look at `rows.schema` of each batch.
         """
-        rig = readable
-        rig.start(ORDERS)
+        readable.start(ORDERS)
         batches: list[RowBatch] = []
         for number in range(4):
             start = Timestamp(AT.wall + number)
@@ -105,8 +101,8 @@ class Delivery:
                 batches.append(rows(WIDER_ORDERS, [change], start=start))
             else:
                 batches.append(rows(ORDERS, [Change({"id": number, "note": "old"})], start=start))
-        rig.write(*batches)
-        rig.assert_arrived(*batches, after="a slice with rows of two versions of a table was flushed")
+        readable.write(*batches)
+        readable.assert_arrived(*batches, after="a slice with rows of two versions of a table was flushed")
 
     def test_parallel_sinks_do_not_interfere(self, readable: SinkRig) -> None:
         """Two sinks of an attempt write two slices of a step at the same time, and all rows of both arrive.
@@ -114,19 +110,18 @@ class Delivery:
         Executors do so all the time, in one process or in several. Rows get lost by names that two slices share, by
         offsets that are kept from `begin`, by truncated files, and by buffers of the class or the module.
         """
-        rig = readable
-        rig.start(ORDERS)
+        readable.start(ORDERS)
         batches = versions(range(6)), versions(range(6, 12))
-        first, second = rig.open_sink(), rig.open_sink()
-        rig.begin(first, batches[0])
+        first, second = readable.open_sink(), readable.open_sink()
+        readable.begin(first, batches[0])
         first.emit(batches[0].slice(0, 3))
-        rig.begin(second, batches[1], index=1)
+        readable.begin(second, batches[1], index=1)
         second.emit(batches[1].slice(0, 3))
         first.emit(batches[0].slice(3))
         counts = [first.flush().messages]
-        rig.close(first)
+        readable.close(first)
         second.emit(batches[1].slice(3))
         counts.append(second.flush().messages)
-        rig.close(second)
-        rig.assert_arrived(*batches, after="two sinks wrote slices of one step at the same time")
+        readable.close(second)
+        readable.assert_arrived(*batches, after="two sinks wrote slices of one step at the same time")
         assert counts == [6, 6], f"two sinks got 6 rows each at the same time, but flush counted {counts}"

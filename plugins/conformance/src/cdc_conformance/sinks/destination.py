@@ -36,15 +36,14 @@ class Destination:
         People run `cdc check` to look. Ask the destination for permissions instead of testing them with a write. Where
         that is not possible, let the first write fail.
         """
-        rig = readable
-        rig.watch(ORDERS)
-        before = _state(rig)
-        destination = rig.open_destination()
+        readable.watch(ORDERS)
+        before = _state(readable)
+        destination = readable.open_destination()
         with watched() as effects, contextlib.suppress(CdcError):
             destination.check()
-        touched = [path for path in effects.changed if rig.place and rig.place in path]
+        touched = [path for path in effects.changed if readable.place and readable.place in path]
         assert not touched, f"check must change nothing, but it wrote to {touched}"
-        after = _state(rig)
+        after = _state(readable)
         assert after == before, f"check must change nothing, but the destination was {before} and is {after}"
 
     @requires("unreachable", "the test must know a destination that cannot be used")
@@ -67,13 +66,12 @@ class Destination:
 
     def test_prepare_keeps_existing_rows(self, readable: SinkRig) -> None:
         """`prepare` of a later run removes no row of an earlier one: a resumed changefeed does not start over."""
-        rig = readable
-        rig.start(ORDERS)
+        readable.start(ORDERS)
         batch = versions(range(5))
-        rig.write(batch)
-        with rig.closing(rig.open_destination(epoch=2)) as destination:
+        readable.write(batch)
+        with readable.closing(readable.open_destination(epoch=2)) as destination:
             destination.prepare()
-        rig.assert_arrived(batch, after="a later run called prepare")
+        readable.assert_arrived(batch, after="a later run called prepare")
 
     def test_topic_connects_to_nothing(self, rig: SinkRig) -> None:
         """`topic` and `payload` use names and options only: they are called where nothing can be reached."""
@@ -90,18 +88,17 @@ class Destination:
         Escape what the destination does not accept, so that two names never become one topic, or refuse such tables in
         `check` with a ConfigError. Replacing every unusual character by `_` mixes the rows of two tables.
         """
-        rig = readable
         schemas = [table(name, {"id": INT8, "note": TEXT}) for name in _UNUSUAL_NAMES]
-        rig.watch(*schemas)
-        if isinstance(failure_of(rig.open_destination().check), ConfigError):
+        readable.watch(*schemas)
+        if isinstance(failure_of(readable.open_destination().check), ConfigError):
             return
-        topics = {rig.topic(schema) for schema in schemas}
+        topics = {readable.topic(schema) for schema in schemas}
         assert len(topics) == len(schemas), f"{len(schemas)} tables share {len(topics)} topics: {sorted(topics)}"
-        rig.start(*schemas)
+        readable.start(*schemas)
         batches = [versions([1], schema=schema) for schema in schemas]
         for step, batch in enumerate(batches):
-            rig.write(batch, step=step)
-        rig.assert_arrived(*batches, after="rows of tables with unusual names were written")
+            readable.write(batch, step=step)
+        readable.assert_arrived(*batches, after="rows of tables with unusual names were written")
 
     def test_full_table_names_give_different_topics(self, readable: SinkRig) -> None:
         """With the option full_table_name, tables of one name in two schemas have two topics, and rows arrive there.
@@ -109,16 +106,15 @@ class Destination:
         Get topic names from `context.topics(…)`, which respects the option, and not from `name.table`. The destination,
         the sink and the resolved sink must use the same function.
         """
-        rig = readable
-        rig.options |= {"full_table_name": True}
+        readable.options |= {"full_table_name": True}
         schemas = [table("orders", {"id": INT8, "note": TEXT}, schema=schema) for schema in ("public", "eu")]
-        rig.start(*schemas)
-        topics = [rig.topic(schema) for schema in schemas]
+        readable.start(*schemas)
+        topics = [readable.topic(schema) for schema in schemas]
         assert len(set(topics)) == 2, f"with full_table_name, public.orders and eu.orders have the topics {topics}"
         batches = [versions([1], schema=schema) for schema in schemas]
         for step, batch in enumerate(batches):
-            rig.write(batch, step=step)
-        rig.assert_arrived(*batches, after="rows of public.orders and eu.orders were written with full_table_name")
+            readable.write(batch, step=step)
+        readable.assert_arrived(*batches, after="rows of public.orders and eu.orders were written with full_table_name")
 
 
 def _state(rig: SinkRig) -> object:

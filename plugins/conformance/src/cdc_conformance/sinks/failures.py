@@ -38,17 +38,16 @@ class Failures:
 
         Nothing but the failed sink may remember the failure: no pool, no circuit breaker, no lock.
         """
-        rig = readable
-        rig.start(ORDERS)
+        readable.start(ORDERS)
         batches = [versions(range(6)), versions(range(6), at=100)]
         with disturbance.broken():
-            failing = rig.open_sink()
-            error = failure_of(lambda: rig.write_with(failing, *batches))
+            failing = readable.open_sink()
+            error = failure_of(lambda: readable.write_with(failing, *batches))
             assert error is not None, "the destination was down, but neither emit nor flush raised an error"
-        failure_of(lambda: rig.close(failing))
-        error = failure_of(lambda: rig.write(*batches, epoch=2))
+        failure_of(lambda: readable.close(failing))
+        error = failure_of(lambda: readable.write(*batches, epoch=2))
         assert error is None, f"the destination is available again, but a new sink raised {error!r}"
-        rig.assert_arrived(*batches, after="a slice failed and a new sink repeated it", in_order=True)
+        readable.assert_arrived(*batches, after="a slice failed and a new sink repeated it", in_order=True)
 
     @requires("disturbance", "the destination must restart")
     def test_an_open_sink_survives_a_restart_of_the_destination(self, readable: SinkRig, disturbance: Any) -> None:
@@ -57,19 +56,18 @@ class Failures:
         The sink either delivers the second slice through a new connection, or raises a RetryableError and a new sink
         delivers it. A stale connection or file must not swallow it.
         """
-        rig = readable
-        rig.start(ORDERS)
+        readable.start(ORDERS)
         first, second = versions(range(6)), versions(range(6), at=100)
-        sink = rig.open_sink()
-        rig.write_with(sink, first)
+        sink = readable.open_sink()
+        readable.write_with(sink, first)
         with disturbance.broken():
             pass
-        error = failure_of(lambda: rig.write_with(sink, second, step=1))
-        failure_of(lambda: rig.close(sink))
+        error = failure_of(lambda: readable.write_with(sink, second, step=1))
+        failure_of(lambda: readable.close(sink))
         if error is not None:
             assert isinstance(error, RetryableError), f"after a restart, emit or flush must not raise {error!r}"
-            rig.write(second, epoch=2)
-        rig.assert_arrived(first, second, after="the destination restarted between two slices")
+            readable.write(second, epoch=2)
+        readable.assert_arrived(first, second, after="the destination restarted between two slices")
 
     @requires("disturbance", "the destination must fail")
     def test_an_outage_within_a_slice_loses_and_reorders_nothing(self, readable: SinkRig, disturbance: Any) -> None:
@@ -78,20 +76,21 @@ class Failures:
         A call that raises ends the slice, and a new sink repeats it. If none raises, every row is there, in order. Look
         for retries that let later rows pass, and for a failed request that is never sent again.
         """
-        rig = readable
-        rig.start(ORDERS)
+        readable.start(ORDERS)
         batches = [versions(range(6), at=100 * number) for number in range(3)]
-        sink = rig.open_sink()
-        rig.begin(sink, *batches)
+        sink = readable.open_sink()
+        readable.begin(sink, *batches)
         sink.emit(batches[0])
         with disturbance.broken():
             error = failure_of(lambda: sink.emit(batches[1]))
         error = error or failure_of(lambda: (sink.emit(batches[2]), sink.flush()))
-        failure_of(lambda: rig.close(sink))
+        failure_of(lambda: readable.close(sink))
         if error is not None:
             assert isinstance(error, RetryableError), f"during an outage, emit or flush must not raise {error!r}"
-            rig.write(*batches, epoch=2)
-        rig.assert_arrived(*batches, after="the destination was down for the second of three batches", in_order=True)
+            readable.write(*batches, epoch=2)
+        readable.assert_arrived(
+            *batches, after="the destination was down for the second of three batches", in_order=True
+        )
 
     @requires("disturbance", "the destination must fail")
     def test_all_errors_are_cdc_errors(self, rig: SinkRig, disturbance: Any) -> None:

@@ -17,27 +17,25 @@ class Flushes:
 
         The first flush must not end the slice: more rows may follow.
         """
-        rig = readable
-        rig.start(ORDERS)
+        readable.start(ORDERS)
         first, second = versions(range(6)), versions(range(6), at=100)
-        begin, *_ = rig.calls(first, second)
-        rig.crash_after(begin, first, "flush", second, "flush")
-        rig.assert_arrived(second, after="the second flush of a slice returned and the process died")
+        begin, *_ = readable.calls(first, second)
+        readable.crash_after(begin, first, "flush", second, "flush")
+        readable.assert_arrived(second, after="the second flush of a slice returned and the process died")
 
     def test_several_flushes_of_a_slice_overwrite_nothing(self, readable: SinkRig) -> None:
         """What one flush of a slice made durable stays there after the next one, and before what that one adds.
 
         The first flush uses up a name that is made of the slice alone. Count the flushes, and start again in `begin`.
         """
-        rig = readable
-        rig.start(ORDERS)
+        readable.start(ORDERS)
         batches = [versions(range(6), at=100 * number) for number in range(3)]
-        with rig.closing(rig.open_sink()) as sink:
-            rig.begin(sink, *batches)
+        with readable.closing(readable.open_sink()) as sink:
+            readable.begin(sink, *batches)
             for batch in batches:
                 sink.emit(batch)
                 sink.flush()
-        rig.assert_arrived(*batches, after="a slice was flushed three times", in_order=True)
+        readable.assert_arrived(*batches, after="a slice was flushed three times", in_order=True)
 
     def test_each_flush_counts_only_new_rows(self, rig: SinkRig) -> None:
         """Each `Flushed` of a slice counts the rows since the previous flush. There may be none."""

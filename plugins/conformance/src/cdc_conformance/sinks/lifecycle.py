@@ -51,15 +51,14 @@ class Lifecycle:
         Only `task_attempt` is greater. A name that exists already is not an error, and the repeated slice must not be
         skipped as known, because the first try may have ended early.
         """
-        rig = readable
-        rig.start(ORDERS)
+        readable.start(ORDERS)
         first, second = versions(range(4)), versions(range(4), at=100)
-        with rig.closing(rig.open_sink()) as sink:
-            rig.begin(sink, first)
+        with readable.closing(readable.open_sink()) as sink:
+            readable.begin(sink, first)
             sink.emit(first.slice(0, 2))
-        rig.write(first, task_attempt=1)
-        rig.write(second, step=1)
-        rig.assert_arrived(first, second, after="a slice ended early and another sink of the attempt repeated it")
+        readable.write(first, task_attempt=1)
+        readable.write(second, step=1)
+        readable.assert_arrived(first, second, after="a slice ended early and another sink of the attempt repeated it")
 
     def test_use_after_close_is_an_error(self, rig: SinkRig) -> None:
         """`emit`, `flush` and `emit_resolved` raise a CdcError after `close`, such as TerminalSinkError.

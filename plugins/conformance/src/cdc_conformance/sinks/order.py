@@ -19,28 +19,26 @@ class Order:
         Every version counts, even one with the values of an earlier version, and one that differs only in the logical
         counter of its time, as in large transactions. Look at what rows are sorted or compared by.
         """
-        rig = readable
-        rig.start(ORDERS)
+        readable.start(ORDERS)
         changes = [
             Change({"id": number % 5, "note": f"{number // 5 % 2}"}, updated=Timestamp(AT.wall + number // 10, number))
             for number in range(40)
         ]
         batch = rows(ORDERS, changes)
-        rig.write(batch)
-        rig.assert_arrived(batch, after="8 versions of each of 5 keys were flushed in one batch", in_order=True)
+        readable.write(batch)
+        readable.assert_arrived(batch, after="8 versions of each of 5 keys were flushed in one batch", in_order=True)
 
     def test_versions_of_a_key_stay_in_order_across_slices(self, readable: SinkRig) -> None:
         """What a sink flushed earlier comes before what it flushed later, slice after slice.
 
         Where the output is files, their names must sort in this order.
         """
-        rig = readable
-        rig.start(ORDERS)
+        readable.start(ORDERS)
         batches = [versions(range(5), at=100 * step) for step in range(4)]
-        with rig.closing(rig.open_sink()) as sink:
+        with readable.closing(readable.open_sink()) as sink:
             for step, batch in enumerate(batches):
-                rig.write_with(sink, batch, step=step)
-        rig.assert_arrived(*batches, after="one sink flushed four slices", in_order=True)
+                readable.write_with(sink, batch, step=step)
+        readable.assert_arrived(*batches, after="one sink flushed four slices", in_order=True)
 
     def test_a_key_stays_at_one_endpoint(self, readable: SinkRig) -> None:
         """All versions of a key go to one partition, in every slice, sink and attempt: only a partition has an order.
@@ -48,16 +46,15 @@ class Order:
         Choose the partition by a hash of the key's bytes that is the same in every process. Python's `hash()` of text
         and bytes is not.
         """
-        rig = readable
-        rig.start(ORDERS)
+        readable.start(ORDERS)
         batches = [versions(range(12), at=100 * step) for step in range(5)]
-        with rig.closing(rig.open_sink()) as sink:
+        with readable.closing(readable.open_sink()) as sink:
             for step, batch in enumerate(batches[:3]):
-                rig.write_with(sink, batch, step=step)
-        rig.crash_after(*rig.calls(batches[3], step=3), "flush")
-        rig.write(batches[4], epoch=2)
+                readable.write_with(sink, batch, step=step)
+        readable.crash_after(*readable.calls(batches[3], step=3), "flush")
+        readable.write(batches[4], epoch=2)
         endpoints: dict[object, set[object]] = {}
-        for message in rig.read().messages:
+        for message in readable.read().messages:
             if message.row is not None:
                 endpoints.setdefault((message.row.topic, message.row.key), set()).add(message.endpoint)
         spread = {key: found for key, found in endpoints.items() if len(found) > 1}

@@ -64,10 +64,9 @@ class Refusals:
 
         After a RefusedRowsError they are durable when they were emitted and flushed again without the bad ones.
         """
-        rig = readable
-        rig.start(ORDERS)
-        sink, batch = rig.open_sink(), poison.batch([0, _ONE, 2, 3, _OTHER, 5])
-        rig.begin(sink, batch)
+        readable.start(ORDERS)
+        sink, batch = readable.open_sink(), poison.batch([0, _ONE, 2, 3, _OTHER, 5])
+        readable.begin(sink, batch)
         others = [batch.slice(0, 1), batch.slice(2, 2), batch.slice(5)]
         with poison.active():
             outcome = emit_and_flush(sink, batch)
@@ -75,28 +74,27 @@ class Refusals:
                 return  # another promise is broken
             if outcome.forgotten is not None:
                 emit_and_flush(sink, *others)
-        rig.assert_arrived(*others, after="two of six rows were refused and flush returned")
+        readable.assert_arrived(*others, after="two of six rows were refused and flush returned")
 
     def test_a_sink_works_after_a_refusal(self, readable: SinkRig, poison: Poison) -> None:
         """A sink whose rows were refused accepts more rows, in the same slice and in the next one.
 
         A bad row does not end a connection. If the client cannot continue, replace it inside the sink.
         """
-        rig = readable
-        rig.start(ORDERS)
+        readable.start(ORDERS)
         batch = poison.batch([1, _ONE])
         more, later = versions(range(6), at=100), versions(range(6), at=200)
-        sink = rig.open_sink()
-        rig.begin(sink, batch, more)
+        sink = readable.open_sink()
+        readable.begin(sink, batch, more)
         with poison.active():
             if not emit_and_flush(sink, batch).refused:
                 return
             _assert_accepted(sink, more)
-        error = failure_of(lambda: rig.begin(sink, later, step=1))
+        error = failure_of(lambda: readable.begin(sink, later, step=1))
         assert error is None, f"rows of a slice were refused, and `begin` of the next slice raised {error!r}"
         _assert_accepted(sink, later)
-        rig.close(sink)
-        rig.assert_arrived(more, later, after="a row was refused and the sink was used again")
+        readable.close(sink)
+        readable.assert_arrived(more, later, after="a row was refused and the sink was used again")
 
     def test_refusing_all_rows_together_forgets_them(self, rig: SinkRig, poison: Poison) -> None:
         """After a RefusedRowsError nothing that was emitted since the last flush is kept, counted or sent later.
@@ -122,19 +120,18 @@ class Refusals:
         Later versions must follow, so that consumers end with the right values. Look for rows after the bad one that
         are sent first, while the rows before it wait.
         """
-        rig = readable
-        rig.start(ORDERS)
+        readable.start(ORDERS)
         batches = [large.batch([7], at=number, bad=[7] if number == 3 else []) for number in range(1, 6)]
         good = [batch for number, batch in enumerate(batches, start=1) if number != 3]
-        sink = rig.open_sink()
-        rig.begin(sink, *batches)
+        sink = readable.open_sink()
+        readable.begin(sink, *batches)
         outcome = emit_and_flush(sink, *batches)
         if not outcome.refused:
             return
         if outcome.forgotten is not None:
             emit_and_flush(sink, *good)
-        rig.close(sink)
-        rig.assert_arrived(*good, after="one of five versions of a row was refused", in_order=True)
+        readable.close(sink)
+        readable.assert_arrived(*good, after="one of five versions of a row was refused", in_order=True)
 
     def test_a_sink_that_refuses_rows_declares_it(self, rig: SinkRig, poison: Poison) -> None:
         """A sink that is registered with `refuses_rows=False` lists no refused row and raises no RefusedRowsError.

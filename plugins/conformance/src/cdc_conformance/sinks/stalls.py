@@ -29,17 +29,16 @@ class Stalls:
         It may raise when it has waited long enough. A flush that stops waiting without an error, or that only waits
         until rows are sent, is not a barrier.
         """
-        rig = readable
-        rig.start(ORDERS)
-        sink, batch = rig.open_sink(), versions(range(6))
+        readable.start(ORDERS)
+        sink, batch = readable.open_sink(), versions(range(6))
         with disturbance.stalled():
-            flushing = Background(lambda: rig.write_with(sink, batch))
+            flushing = Background(lambda: readable.write_with(sink, batch))
             early = flushing.ended(within_s=watch_s) and flushing.error is None
         assert not early, "flush returned while the destination acknowledged nothing"
         assert flushing.ended(within_s=_LIMIT_S), f"flush still waits {_LIMIT_S:g} s after the end of the stall"
-        rig.close(sink)
+        readable.close(sink)
         if flushing.error is None:
-            rig.assert_arrived(batch, after="flush waited for a slow destination and returned")
+            readable.assert_arrived(batch, after="flush waited for a slow destination and returned")
 
     @requires("stall", "the destination must accept nothing for a while")
     def test_memory_is_bounded_while_the_destination_stalls(

@@ -44,20 +44,19 @@ class Unencodable:
 
         And they are counted once. Encode the whole batch before any of it is counted, queued or written.
         """
-        rig = readable
-        rig.start(ORDERS)
+        readable.start(ORDERS)
         batch = versions([1, 2, REFUSED, 3])
         parts = batch.slice(0, 2), batch.slice(3)
-        sink = rig.open_sink(wrap_encoder=RefusingEncoder)
-        rig.begin(sink, batch)
+        sink = readable.open_sink(wrap_encoder=RefusingEncoder)
+        readable.begin(sink, batch)
         failure_of(lambda: sink.emit(batch))
         for part in parts:
             sink.emit(part)
         messages = sink.flush().messages
-        rig.close(sink)
+        readable.close(sink)
         assert messages == 3, f"of 4 rows that failed, 3 were emitted again in parts, but flush counted {messages}"
         after = "the rows of a batch that failed were emitted again in parts"
-        repeated = rig.assert_arrived(*parts, after=after).repeated()
+        repeated = readable.assert_arrived(*parts, after=after).repeated()
         assert not repeated, f"{after}, but {repeated}"
 
     def test_a_sink_works_after_an_encode_error(self, readable: SinkRig) -> None:
@@ -65,20 +64,19 @@ class Unencodable:
 
         An error of one call is no reason to discard the rows of earlier calls.
         """
-        rig = readable
-        rig.start(ORDERS)
+        readable.start(ORDERS)
         before, after = versions(range(6)), versions(range(6), at=100)
         later = versions(range(6, 12), at=200)
-        sink = rig.open_sink(wrap_encoder=RefusingEncoder)
-        rig.begin(sink, before, after)
+        sink = readable.open_sink(wrap_encoder=RefusingEncoder)
+        readable.begin(sink, before, after)
         sink.emit(before)
         failure_of(lambda: sink.emit(versions([REFUSED], at=50)))
         for call in (lambda: sink.emit(after), sink.flush):
             error = failure_of(call)
             assert error is None, f"a sink must work after an EncodeError, but the next call raised {error!r}"
-        rig.write_with(sink, later, step=1)
-        rig.close(sink)
-        rig.assert_arrived(
+        readable.write_with(sink, later, step=1)
+        readable.close(sink)
+        readable.assert_arrived(
             before, after, later, after="one row between two batches could not be encoded", in_order=True
         )
 
@@ -87,15 +85,14 @@ class Unencodable:
 
         Look for files and requests that are started before there is something to put into them.
         """
-        rig = readable
-        rig.start(ORDERS)
-        sink, batch = rig.open_sink(wrap_encoder=RefusingEncoder), versions([REFUSED])
-        rig.begin(sink, batch)
+        readable.start(ORDERS)
+        sink, batch = readable.open_sink(wrap_encoder=RefusingEncoder), versions([REFUSED])
+        readable.begin(sink, batch)
         failure_of(lambda: sink.emit(batch))
         flushed = sink.flush()
-        rig.close(sink)
+        readable.close(sink)
         assert (flushed.messages, flushed.files) == (0, 0), f"no row could be encoded, but flush counted {flushed}"
-        with rig.reader() as reader:
+        with readable.reader() as reader:
             there = list(reader.read())
         assert not there, f"no row could be encoded, but a consumer sees {len(there)} messages or files"
 
@@ -105,15 +102,14 @@ class Unencodable:
         Its `updated` is below the `lower` of the slice; this is the one exception. The user who replays rows knows that
         they are old. A sink that skips rows which are older than what it has makes a repair impossible.
         """
-        rig = readable
-        rig.start(ORDERS)
-        rig.write(versions(range(4), at=100))
+        readable.start(ORDERS)
+        readable.write(versions(range(4), at=100))
         mark = Timestamp(AT.wall + 200)
-        rig.resolve(mark)
+        readable.resolve(mark)
         old = versions([2], at=10, note="old ")
-        rig.expect(old)
-        with rig.closing(rig.open_sink(epoch=2)) as sink:
+        readable.expect(old)
+        with readable.closing(readable.open_sink(epoch=2)) as sink:
             sink.begin(SliceInfo(step=0, index=0, lower=Timestamp(mark.wall + 1), replay=True))
             sink.emit(old)
             sink.flush()
-        rig.assert_arrived(old, after="a dead letter was replayed")
+        readable.assert_arrived(old, after="a dead letter was replayed")

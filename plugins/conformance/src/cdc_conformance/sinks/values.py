@@ -88,20 +88,19 @@ class Values:
         Compaction and consumers delete by it. None is not empty: look for `if value`, and for a value that replaces
         None.
         """
-        rig = readable
-        rig.feed().open_encoder().check([])  # Wrong options must fail here, not make the promise inapplicable.
-        takes = rig.registration.envelopes
+        readable.feed().open_encoder().check([])  # Wrong options must fail here, not make the promise inapplicable.
+        takes = readable.registration.envelopes
         for envelope in (name for name in _WITH_TOMBSTONES if takes is None or name in takes):
-            rig.options |= {"envelope": envelope, "updated": False}
+            readable.options |= {"envelope": envelope, "updated": False}
             with contextlib.suppress(ConfigError):
-                rig.feed().open_encoder().check([])
+                readable.feed().open_encoder().check([])
                 break
         else:
             does_not_apply("sink and encoder, with these options, have no common envelope with tombstones")
         changes = [
             Change({"id": number, "note": "a"}, op=Op.DELETE if number % 2 else Op.INSERT) for number in range(6)
         ]
-        _assert_unchanged(rig, rows(ORDERS, changes))
+        _assert_unchanged(readable, rows(ORDERS, changes))
 
     def test_large_values_arrive_whole(self, readable: SinkRig, large_value_bytes: int) -> None:
         """A value of `large_value_bytes` arrives whole. Refuse what the destination cannot take; do not truncate it."""
