@@ -93,7 +93,7 @@ def check_source(feed: ResolvedChangefeed) -> list[TableSchema]:
 
 
 def check_time_range(feed: ResolvedChangefeed) -> None:
-    """Return when a changefeed that begins now begins after its cursor and before its end. Raises: ConfigError."""
+    """Return when what a changefeed would deliver from now on is between its cursor and end. Raises: ConfigError."""
     options = feed.options
     if options.end is None and options.after is None:
         return
@@ -103,10 +103,17 @@ def check_time_range(feed: ResolvedChangefeed) -> None:
             f"changefeed '{feed.name}': cursor {options.after} is later than the clock of the source, {now}; set an"
             " earlier one, or remove it to begin now"
         )
-    if options.end is not None and options.cursor is None and options.end <= now:
+    if options.end is None or options.end > now:
+        return
+    if feed.rangefeed_context().initial_scan:
         raise ConfigError(
-            f"changefeed '{feed.name}' would begin now, at {now}, which is not earlier than its end_time,"
-            f" {options.end}; set a later end_time, or a cursor to begin earlier"
+            f"changefeed '{feed.name}' would scan its tables now, at {now}, which is not earlier than its end_time,"
+            f" {options.end}; set a later end_time, or leave out the scan with initial_scan = 'no' and a cursor"
+        )
+    if options.cursor is None:
+        raise ConfigError(
+            f"changefeed '{feed.name}' has no cursor, and its end_time, {options.end}, is not later than the clock of"
+            f" the source, {now}; set a later end_time, or a cursor to begin earlier"
         )
 
 

@@ -133,9 +133,18 @@ def test_a_key_column_that_only_looks_like_the_primary_key_is_refused(
 
 def test_a_changefeed_ends_after_its_start(tmp_path: Path) -> None:
     check_time_range(counter_feed(tmp_path, total=100, options={"end_time": str(Timestamp(102))}))
-    told = r"^changefeed 't' would begin now, at 101\.0+, which is not earlier than its end_time, 101\.0+; set a later"
+    ended = {"end_time": str(Timestamp(101)), "initial_scan": "no"}
+    told = (
+        r"^changefeed 't' has no cursor, and its end_time, 101\.0+, is not later than the clock of the source, 101\.0+;"
+    )
     with pytest.raises(ConfigError, match=told):
-        check_time_range(counter_feed(tmp_path, total=100, options={"end_time": str(Timestamp(101))}))
+        check_time_range(counter_feed(tmp_path, total=100, options=ended))
+    told = (
+        r"^changefeed 't' would scan its tables now, at 101\.0+, which is not earlier than its end_time, 101\.0+; set"
+    )
+    for cursor in ({}, {"cursor": str(Timestamp(10))}):
+        with pytest.raises(ConfigError, match=told):
+            check_time_range(counter_feed(tmp_path, total=100, options={**ended, **cursor, "initial_scan": "yes"}))
 
 
 def test_a_cursor_is_not_later_than_the_source(tmp_path: Path) -> None:
@@ -146,5 +155,5 @@ def test_a_cursor_is_not_later_than_the_source(tmp_path: Path) -> None:
 
 
 def test_with_a_cursor_the_end_may_have_passed(tmp_path: Path) -> None:
-    options = {"cursor": str(Timestamp(10)), "end_time": str(Timestamp(20))}
+    options = {"cursor": str(Timestamp(10)), "end_time": str(Timestamp(20)), "initial_scan": "no"}
     check_time_range(counter_feed(tmp_path, total=100, options=options))
