@@ -14,6 +14,7 @@ from pages import main, replaced, table
 
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.options import describe
+from cdc_core.statements.parsing import INSTEAD
 from cdc_core.store.job_values import FINISHED, FOLLOWING, RUNNABLE, JobState
 from cdc_core.store.verbs import RULES, Verb
 
@@ -72,13 +73,17 @@ DOORS: dict[Verb, tuple[list[str], list[str], list[str], list[str]]] = {
 }
 """What asks for each verb at the doors: command line, statements, REST, and the page's actions."""
 assert DOORS.keys() == RULES.keys()
+assert {verb for verb in DOORS if not DOORS[verb][1]} == INSTEAD.keys()
 
 
 def generated(page: str) -> str:
     """Return *page* with the tables that the code has now."""
     states = [(f"`{state}`", meaning, _needs(state), _next(state)) for state, meaning in _MEANINGS.items()]
     page = replaced(page, "states", table(["state", "meaning", "needs a node", "may become"], states))
-    doors = [(verb, *map(_codes, DOORS[verb][:3]), ", ".join(map(str.capitalize, DOORS[verb][3]))) for verb in RULES]
+    doors = [
+        (verb, _codes(commands), _codes(statements) or f"none: {INSTEAD[verb]}", _codes(requests), _capitals(actions))
+        for verb, (commands, statements, requests, actions) in DOORS.items()
+    ]
     page = replaced(page, "doors", table(["verb", "command", "statement", "request", "on the page"], doors))
     rules = [(verb, _states(rule.does), _states(rule.holds)) for verb, rule in RULES.items()]
     page = replaced(page, "rules", table(["verb", "is done in the states", "is so already in"], rules))
@@ -96,6 +101,10 @@ def _next(state: JobState) -> str:
 
 def _states(found: Collection[JobState]) -> str:
     return "all" if found == FOLLOWING.keys() else _codes(state for state in FOLLOWING if state in found)
+
+
+def _capitals(actions: Iterable[str]) -> str:
+    return ", ".join(map(str.capitalize, actions))
 
 
 def _codes(texts: Iterable[str]) -> str:

@@ -15,9 +15,19 @@ from cdc_core.statements.reading import Reading
 from cdc_core.statements.schedules import control_schedules, create_schedule, show_schedules
 from cdc_core.statements.values import Statement
 
-__all__ = ["Parsed", "parse"]
+__all__ = ["INSTEAD", "Parsed", "parse"]
 
 _KNOWN = "CREATE, ALTER, PAUSE, RESUME, CANCEL, SHOW or DROP; see `cdc docs sql`"
+INSTEAD = {
+    "stop": "use PAUSE JOB",
+    "restart": "use PAUSE JOB and then RESUME JOB",
+    "drop": "use `cdc drop`",
+    "forget": "use `cdc drop --forget-only`",
+    "rescan": "use `cdc rescan`",
+    "move": "use `cdc move`",
+    "replay": "use `cdc replay-dead-letters`",
+}
+"""What does the verbs for which neither CockroachDB nor cdc has a statement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,4 +76,7 @@ def _statement(reading: Reading, now: datetime) -> Statement:
         return show_schedules(reading)
     if reading.has("SHOW"):
         return show_jobs(reading)
+    for verb, instead in INSTEAD.items():
+        if reading.is_word(verb.upper()):
+            raise reading.refused(f"there is no statement for this, as in CockroachDB; {instead}")
     raise reading.unexpected("this is not a statement about changefeeds", _KNOWN)

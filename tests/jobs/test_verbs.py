@@ -20,8 +20,10 @@ from cdc_testing.scripted import CounterPlanner
 from cdc_testing.stored import node, progress
 
 from cdc_core.cli.main import cdc, main
+from cdc_core.errors import OptionError
 from cdc_core.locality import Locality
 from cdc_core.plugins.host import PluginHost
+from cdc_core.statements.parsing import INSTEAD, parse
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS
 from cdc_core.store.job_values import FOLLOWING, JobState
 from cdc_core.store.tables import CHANGEFEEDS
@@ -224,6 +226,9 @@ def test_the_table_names_every_door(rest: Rest, doors: Any) -> None:
     found = [[text for each in doors.values() for text in each[index]] for index in range(4)]
     assert {text.split()[1] for text in found[0]} <= set(cdc.list_commands(click.Context(cdc)))
     served = {f"{each.method} {each.path}" for each in rest.endpoints if each.method != "GET"}
+    for verb in [verb for verb, each in doors.items() if not each[1]]:
+        with pytest.raises(OptionError, match=f"there is no statement for this, as in CockroachDB; {INSTEAD[verb]}"):
+            parse(f"{verb} JOB 'orders'")
     about = {text for text in served if re.search(r" /(connectors|v1/jobs)/\{name\}", text)}
     assert {text for text in about if not text.endswith(NOT_OF_JOBS)} == set(found[2])
     on_page = {text.rsplit("/", 1)[1] for text in served if " /ui/changefeeds/{name}/" in text}
