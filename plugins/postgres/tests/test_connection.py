@@ -143,6 +143,11 @@ def test_no_limit_of_the_server_ends_a_session_that_waits(database: str, sql: Sq
         assert [connection.execute(f"SHOW {name}").fetchone() for name in names] == [("0",)] * len(names)
 
 
+def test_readers_connect_without_reading_the_columns_and_types_of_all_tables(database: str, sql: Sql) -> None:
+    sql.execute("REVOKE SELECT ON pg_catalog.pg_attribute, pg_catalog.pg_type FROM PUBLIC")
+    Server(context_of(database)).connect_arrow("log").close()
+
+
 def test_a_connection_to_a_host_that_vanished_is_given_up_unless_the_uri_says_otherwise(database: str) -> None:
     with Server(context_of(f"{database}?keepalives_idle=7")).connect("check") as connection:
         found = {option.keyword: option.val for option in connection.pgconn.info if option.val is not None}
