@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cdc_rangefeed_postgres.demo import account
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
-from cdc_testing.documented_role import OWNER, create_roles
+from cdc_testing.documented_role import OWNER, create_roles, superusers
 
 __all__ = ["CopiedPostgres"]
 
@@ -21,10 +21,17 @@ class CopiedPostgres(EmbeddedPostgres):
     """A server whose first start copies an empty one of this process, with the password and the system identifier.
 
     Tests connect as the owner of what they create, and changefeeds as the documented role. Both have the password.
+    `stop` fails when a changefeed connected as a superuser.
     """
 
     def uri(self, database: str = "postgres", *, user: str = OWNER, password: str | None = None) -> str:
         return super().uri(database, user=user, password=password)
+
+    def stop(self) -> None:
+        log = self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+        super().stop()
+        refused = superusers(log)
+        assert not refused, f"a changefeed of a test connected as a superuser, give it documented(URI): {refused[0]}"
 
     def _initialise(self) -> None:
         if self.binaries not in _initialised:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
-__all__ = ["OWNER", "ROLE", "create_roles", "documented", "grant_database"]
+__all__ = ["OWNER", "ROLE", "create_roles", "documented", "grant_database", "superusers"]
 
 OWNER = "shop_owner"
 """A superuser that prepares tests and owns their tables. A member inherits what it owns, but no attribute such as this.
@@ -22,16 +23,6 @@ DOCUMENTED = (
 )
 """Ownership includes SELECT."""
 
-# Connections of changefeeds are known by their application. There are such triggers since PostgreSQL 17.
-_GUARD = """
-CREATE FUNCTION refuse_superuser() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
-    IF session_user IN ('postgres', 'shop_owner') AND current_setting('application_name') LIKE 'cdc/%' THEN
-        RAISE 'a changefeed of a test connects as %, give it documented(URI)', session_user;
-    END IF;
-END $$;
-CREATE EVENT TRIGGER refuse_superuser ON login EXECUTE FUNCTION refuse_superuser();
-"""
-_GUARDED_SINCE = 170000
 _ITERATIONS_SINCE = 160000
 
 
@@ -41,7 +32,7 @@ def documented(uri: str) -> str:
 
 
 def create_roles(uri: str, password: str) -> None:
-    """Create both roles on a new server, *uri* of `postgres`, whose databases refuse changefeeds of superusers.
+    """Create both roles on a new server, *uri* of `postgres`, and have it log connections for `superusers`.
 
     Their passwords are hashed once, where the server can do that: 4,096 times would be half the cost of a connection.
     """
@@ -54,10 +45,12 @@ def create_roles(uri: str, password: str) -> None:
         for statement in DOCUMENTED[:2]:
             connection.execute(statement.format(password=password).encode())
         grant_database(connection, "postgres")
-    for database in ("postgres", "template1"):
-        with psycopg.connect(uri, dbname=database, autocommit=True) as connection:
-            if connection.info.server_version >= _GUARDED_SINCE:
-                connection.execute(_GUARD)
+        connection.execute("ALTER SYSTEM SET log_connections = on")
+
+
+def superusers(log: str) -> list[str]:
+    """Return, from the *log* of a server, as whom changefeeds connected that took no documented role."""
+    return re.findall(rf"connection authorized: (user=(?:postgres|{OWNER}) .*application_name=cdc/.*)", log)
 
 
 def grant_database(connection: psycopg.Connection[Any], database: str) -> None:

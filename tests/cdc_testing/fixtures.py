@@ -56,6 +56,8 @@ def marks_of_idle_tables() -> Iterator[None]:
 def postgres_server(marks_of_idle_tables: None) -> Iterator[EmbeddedPostgres]:
     """A PostgreSQL for the whole session. Tests take a `database` of it; those that kill a server start their own."""
     with CopiedPostgres(settings={"fsync": "off", "max_connections": "200", "shared_buffers": "16MB"}) as server:
+        # Each database is a copy, also of the catalog cache that the first connection to one writes.
+        psycopg.connect(server.uri("template1")).close()
         yield server
 
 

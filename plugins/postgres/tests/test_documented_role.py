@@ -14,13 +14,15 @@ import psycopg
 import pytest
 from cdc_rangefeed_postgres.connection import Server
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
+from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.documented_role import DOCUMENTED, OWNER, ROLE, documented
 from cdc_testing.feeding import Feed, feed_of
 from cdc_testing.postgres import Sql
 from cdc_testing.versions import MAJORS
 
-from cdc_core import ConfigError, RetryableRangefeedError
+from cdc_core import ConfigError, RangefeedContext, RetryableRangefeedError
 
 PAGE = Path(__file__).parents[3] / "docs" / "postgres.md"
 SOURCES = Path(cdc_rangefeed_postgres.__file__).parent
@@ -70,9 +72,16 @@ def test_changefeeds_of_tests_connect_as_the_role_of_the_page(database: str, sql
         assert statement.format(password="…", database="shop") in page
 
 
-def test_a_changefeed_that_connects_as_a_superuser_is_refused(database: str) -> None:
-    with feed_of(database, "items") as feed, pytest.raises(psycopg.OperationalError, match="connects as shop_owner"):
-        Server(replace(feed.context, uri=database)).connect("driver")
+def test_a_changefeed_that_connects_as_a_superuser_is_found() -> None:
+    server = CopiedPostgres(settings={"fsync": "off"})
+    server.start()
+    for uri in (documented(server.uri()), server.uri()):
+        context = RangefeedContext(
+            changefeed="feed", feed_id="00aa11bb22cc", uri=uri, tables=("items",), options=PostgresOptions()
+        )
+        Server(context).connect("driver").close()
+    with pytest.raises(AssertionError, match=r"connected as a superuser.*: user=shop_owner .*=cdc/feed/"):
+        server.stop()
 
 
 @pytest.mark.parametrize("major", [None, *(pytest.param(major, marks=pytest.mark.slow) for major in MAJORS)])
