@@ -195,11 +195,10 @@ class FencedSink(Sink):
         with self._fenced():
             return self._sink.flush()
 
-    @contextmanager
-    def _fenced(self) -> Iterator[None]:
+    def _fenced(self) -> AbstractContextManager[None]:
+        """Return what surrounds a call. Raises: as *require_newest*."""
         self._require_newest()
-        with self.context.calls.observed_by(self._observer):
-            yield
+        return self.context.calls.observed_by(self._observer)
 
 
 @dataclass(frozen=True, slots=True)
