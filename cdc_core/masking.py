@@ -94,7 +94,7 @@ def secrets_of_uris(value: Any) -> frozenset[str]:
     return frozenset().union(*map(secrets_of_uris, inner))
 
 
-_LEAST_SECRET = 1000
+_MIN_SECRET = 1000
 
 
 def secret_texts(values: Mapping[str, Any]) -> Iterator[str]:
@@ -109,7 +109,7 @@ def secret_texts(values: Mapping[str, Any]) -> Iterator[str]:
             continue
         elif isinstance(value, str) and value not in NO_SECRETS | {""}:
             yield value
-        elif isinstance(value, int | float) and abs(value) >= _LEAST_SECRET:
+        elif isinstance(value, int | float) and abs(value) >= _MIN_SECRET:
             yield str(value)
 
 

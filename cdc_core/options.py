@@ -65,7 +65,7 @@ __all__ = [
 
 T = TypeVar("T")
 _LONG_WORD = 8
-_MOST_LISTED = 20
+_MAX_LISTED = 20
 
 
 def option(
@@ -166,7 +166,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if close:
         return f"; did you mean '{close[0]}'?"
-    if len(names) > _MOST_LISTED:
+    if len(names) > _MAX_LISTED:
         return f"; none of the {len(names)} known names is similar"
     return f"; known: {', '.join(names)}" if names else "; there are none"
 

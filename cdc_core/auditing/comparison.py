@@ -23,7 +23,7 @@ __all__ = ["Comparison"]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 _SEED = 13
-_MOST_BYTES = 256 << 20
+_MAX_BYTES = 256 << 20
 """Of one partition in memory, uncompressed. A larger one is divided again."""
 
 
@@ -40,7 +40,7 @@ class Comparison:
     figures: Figures
     most_shown: int
     nulls_delete: bool = False
-    most_bytes: int = _MOST_BYTES
+    most_bytes: int = _MAX_BYTES
 
     def differences(self, source: Spill, destination: Spill) -> Iterator[Difference]:
         """Yield the rows that are not the same, as long as fewer than `most_shown` were found. All are counted."""

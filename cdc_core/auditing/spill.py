@@ -14,7 +14,7 @@ __all__ = ["PARTITIONS", "Spill"]
 
 _BITS = 6
 PARTITIONS = 1 << _BITS
-_MOST_BITS = 24
+_MAX_BITS = 24
 _WRITE = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -77,7 +77,7 @@ class Spill:
     def split(self, partition: int) -> Spill | None:
         """Return the versions in *partition* in partitions of their own, None when it was divided often enough."""
         shift = self._shift - _BITS
-        if shift < 64 - _MOST_BITS:
+        if shift < 64 - _MAX_BITS:
             return None
         parts = Spill(self._directory / f"{partition}.parts", buffer_bytes=self._buffer_bytes, shift=shift)
         for versions in self.read(partition):

@@ -12,7 +12,7 @@ from cdc_core.masking import MASK, is_secret_name, mask, secret_forms, uri_secre
 
 __all__ = ["environment_secrets", "masked_text", "referred_secrets"]
 
-_LEAST = 4
+_MIN_LENGTH = 4
 """A shorter value of a variable is no secret that could be told from other text."""
 _REFERENCE = re.compile(r"\$\{[^{}]*\}")
 _LOGIN = re.compile(r"(://[^\s/?#:@\"']*:)(?:([^\s\"']+)(?=@)|[^\s\"']++)")
@@ -48,14 +48,14 @@ def masked_text(text: str, secrets: Iterable[str]) -> str:
 def referred_secrets(definition: Any) -> frozenset[str]:
     """Return, in every form, what the references in *definition* stand for: each may be a secret."""
     values = reference_values(definition, environ=os.environ)
-    return secret_forms({value for value in values if len(value) >= _LEAST}.union(*map(uri_secrets, values)))
+    return secret_forms({value for value in values if len(value) >= _MIN_LENGTH}.union(*map(uri_secrets, values)))
 
 
 def environment_secrets(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
     """Return, in every form, the values of variables whose names look secret, and the secrets in URIs."""
     found: set[str] = set()
     for name, value in environ.items():
-        if len(value) >= _LEAST and is_secret_name(name):
+        if len(value) >= _MIN_LENGTH and is_secret_name(name):
             found.add(value)
         found |= uri_secrets(value) if "://" in value else set()
     return secret_forms(found)

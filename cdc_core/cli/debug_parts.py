@@ -42,7 +42,7 @@ __all__ = [
     "versions",
 ]
 
-_MOST_LOG_BYTES = 1_000_000
+_MAX_LOG_BYTES = 1_000_000
 _VARIABLES = re.compile(r"(CDC|HADOOP|JAVA|KUBERNETES|LANG|LC|PG|PYSPARK|PYTHON|SPARK|TZ|VIRTUAL_ENV)(_|$)")
 
 
@@ -172,9 +172,9 @@ def last_lines(path: Path) -> str:
     """Return the end of a log file, whole lines."""
     size = path.stat().st_size
     with path.open("rb") as file:
-        file.seek(max(0, size - _MOST_LOG_BYTES))
-        content = file.read(_MOST_LOG_BYTES)
-    if size > _MOST_LOG_BYTES:
+        file.seek(max(0, size - _MAX_LOG_BYTES))
+        content = file.read(_MAX_LOG_BYTES)
+    if size > _MAX_LOG_BYTES:
         content = content.partition(b"\n")[2]
     return content.decode("utf-8", "replace")
 

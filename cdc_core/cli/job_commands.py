@@ -41,7 +41,7 @@ __all__ = [
 T = TypeVar("T")
 
 _POLL_S = 0.2
-_LONGEST_OWNER = 64
+_MAX_OWNER_LENGTH = 64
 
 job_store_option = click.option(
     "--store",
@@ -133,8 +133,8 @@ def user_name() -> str:
 
 def require_owner(owner: str) -> str:
     """Return *owner*. Raises: ConfigError when it is no name."""
-    if not owner.strip() or len(owner) > _LONGEST_OWNER:
-        raise ConfigError(f"'{owner}' is not a name of an owner; use 1 to {_LONGEST_OWNER} characters")
+    if not owner.strip() or len(owner) > _MAX_OWNER_LENGTH:
+        raise ConfigError(f"'{owner}' is not a name of an owner; use 1 to {_MAX_OWNER_LENGTH} characters")
     return owner
 
 

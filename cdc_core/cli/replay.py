@@ -22,7 +22,7 @@ from cdc_core.store.progress import DeadLetter, ProgressStore
 
 __all__ = ["replay_dead_letters"]
 
-_MOST_SHOWN = 20
+_MAX_SHOWN = 20
 
 
 @click.command
@@ -96,10 +96,10 @@ def _told(feed: ResolvedChangefeed, result: Replay, missing: int, given_up: int)
     up = f", {given_up} discarded" if given_up else ""
     sent, kept = counted(len(result.sent), "row"), counted(len(result.kept), "dead letter")
     yield f"changefeed '{feed.name}': {sent} replayed, {kept} remaining{up}"
-    for bad in result.kept[:_MOST_SHOWN]:
+    for bad in result.kept[:_MAX_SHOWN]:
         yield f"  {bad} (stage {bad.stage}): {bad.shown_reason}"
-    if len(result.kept) > _MOST_SHOWN:
-        yield f"  and {len(result.kept) - _MOST_SHOWN} more"
+    if len(result.kept) > _MAX_SHOWN:
+        yield f"  and {len(result.kept) - _MAX_SHOWN} more"
     if missing:
         rows = f"{counted(missing, 'row')} {'is' if missing == 1 else 'are'}"
         yield f"{rows} missing from the dead letters' sink; --list shows them, --give-up discards them"

@@ -47,7 +47,7 @@ from cdc_core.store.verbs import RULES, Rule
 
 __all__ = ["SqlTarget", "changefeed_to_watch", "execute"]
 
-_LONGEST_LABEL = 22
+_MAX_LABEL_LENGTH = 22
 """Of a derived label of a schedule, which leaves space for a number."""
 _RULES: dict[Verb, Rule] = {"PAUSE": RULES["pause"], "RESUME": RULES["resume"], "CANCEL": RULES["cancel"]}
 
@@ -115,7 +115,7 @@ def _create(session: CliSession, target: SqlTarget, statement: CreateChangefeed)
 def _create_schedule(session: CliSession, target: SqlTarget, statement: CreateSchedule) -> Result:
     with _opened(session, target, create=True) as store:
         known = {each.name: each for each in store.schedules()}
-        name = statement.label or derived_name(statement.changefeed.tables, known, longest=_LONGEST_LABEL)
+        name = statement.label or derived_name(statement.changefeed.tables, known, longest=_MAX_LABEL_LENGTH)
         if statement.if_not_exists and name in known:
             return replace(created_schedule(known[name]), rows=[], notices=[f"schedule '{name}' exists already"])
         changefeed = changefeed_of_statement(

@@ -18,7 +18,7 @@ __all__ = ["prompt"]
 
 _FIRST, _NEXT = "cdc> ", "  -> "
 _ENDS = ("\\q", "exit", "quit")
-_MOST_KEPT = 1000
+_MAX_KEPT = 1000
 _GREETING = "Statements end with ; and may have several lines. \\q ends. See `cdc docs sql`."
 
 
@@ -69,7 +69,7 @@ def _keep(text: str, history: Path) -> None:
     if "--" in text or holds_secret(text):
         return
     readline.add_history(" ".join(text.split("\n")))
-    readline.set_history_length(_MOST_KEPT)
+    readline.set_history_length(_MAX_KEPT)
     with suppress(OSError):
         history.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         history.touch(mode=0o600)

@@ -15,7 +15,7 @@ __all__ = ["supervise"]
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 0.1
+_POLL_INTERVAL_S = 0.1
 _STOPPED = ("stopped", "abandoned", "given up")
 _EXIT_STATUS = {"complete": 0, "stopped": 0, "given up": 1, "abandoned": 130}
 
@@ -33,7 +33,7 @@ def supervise(supervisors: Sequence[Supervisor], view: StatusView, *, debug: boo
         for supervisor in supervisors:
             supervisor.start()
         while running:
-            running[0].wait(_LOOK_S)
+            running[0].wait(_POLL_INTERVAL_S)
             while obeyed < told.qsize():
                 for supervisor in running:
                     supervisor.abandon() if obeyed else supervisor.stop()

@@ -17,7 +17,7 @@ from cdc_core.options import format_duration
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.traced_change import TracedChange
 from cdc_core.telemetry.status import shown_moment
-from cdc_core.watching.trace import LONGEST_S, MOST_CHANGES, Trace, shown_change, standing_text
+from cdc_core.watching.trace import MAX_CHANGES, MAX_TRACE_S, Trace, shown_change, standing_text
 from cdc_core.watching.trace_keys import checked_key
 
 __all__ = ["change_lines", "trace"]
@@ -37,17 +37,17 @@ _STANDING_S = 5.0
 @click.option(
     "--rows",
     metavar="N",
-    type=click.IntRange(1, MOST_CHANGES),
+    type=click.IntRange(1, MAX_CHANGES),
     default=_CHANGES,
     show_default=True,
-    help=f"End after so many changes; at most {MOST_CHANGES}.",
+    help=f"End after so many changes; at most {MAX_CHANGES}.",
 )
 @click.option(
     "--timeout",
     metavar="DURATION",
     default=_TIMEOUT,
     show_default=True,
-    help=f"End after this time; at most {format_duration(LONGEST_S)}.",
+    help=f"End after this time; at most {format_duration(MAX_TRACE_S)}.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print each change as one line of JSON.")
 @state_option
@@ -148,6 +148,6 @@ def _seconds(text: str) -> float:
         seconds = float(read_duration(text))
     except ValueError as error:
         raise ConfigError(f"--timeout: '{text}' {error}") from None
-    if not 0 < seconds <= LONGEST_S:
-        raise ConfigError(f"--timeout: '{text}' must be more than 0s and at most {format_duration(LONGEST_S)}")
+    if not 0 < seconds <= MAX_TRACE_S:
+        raise ConfigError(f"--timeout: '{text}' must be more than 0s and at most {format_duration(MAX_TRACE_S)}")
     return seconds

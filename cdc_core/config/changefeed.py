@@ -14,17 +14,17 @@ from cdc_core.messages import topic_placeholders
 from cdc_core.options import MB, ByteSize, Duration, Moment, Position, Tiers, format_bytes, format_duration, option
 from cdc_core.queries.parser import parse_query
 from cdc_core.queries.table_queries import TableQueries
-from cdc_core.shards.shard import MOST_SHARDS
+from cdc_core.shards.shard import MAX_SHARDS
 from cdc_core.timestamp import Timestamp
 from cdc_core.uris import place_of, same_database
 
 __all__ = ["NOT_OF_SCANS", "Changefeed", "ChangefeedOptions", "require_name"]
 
-_MOST_ROW_BYTES = 1024 * MB
+_MAX_ROW_BYTES = 1024 * MB
 """Twice as much, which hexadecimal digits take, is more than some columns of Arrow hold."""
-_LEAST_PROTECTION_S = 60.0
-_MOST_LABEL_BYTES = 128
-_LEAST_MASK_KEY = 16
+_MIN_PROTECTION_S = 60.0
+_MAX_LABEL_BYTES = 128
+_MIN_MASK_KEY = 16
 NOT_OF_SCANS = ("resolved", "diff", "mvcc_timestamp", "updated", "end_time")
 """Options that initial_scan='only' cannot be combined with."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -141,9 +141,9 @@ class Changefeed:
     def _check_sources(self) -> None:
         if not self.sources or not all(isinstance(uri, str) for uri in self.sources):
             raise ConfigError(f"changefeed '{self.name}': source must be a URI, or a list of URIs")
-        if len(self.sources) > MOST_SHARDS:
+        if len(self.sources) > MAX_SHARDS:
             raise ConfigError(
-                f"changefeed '{self.name}' has {len(self.sources):,} sources, and the most is {MOST_SHARDS:,}; divide"
+                f"changefeed '{self.name}' has {len(self.sources):,} sources, and the most is {MAX_SHARDS:,}; divide"
                 " them among several changefeeds"
             )
         for index, uri in enumerate(self.sources):
@@ -347,8 +347,8 @@ class ChangefeedOptions:
             raise ValueError(f"'end_time' ({self.end_time}) must be later than 'cursor' ({self.cursor})")
         if (self.on_error == "dead_letter") != (self.dead_letter is not None):
             raise ValueError("on_error='dead_letter' and the option 'dead_letter' (the URI of a sink) need each other")
-        if self.max_row_bytes > _MOST_ROW_BYTES:
-            raise ValueError(f"'max_row_bytes' must be at most {format_bytes(_MOST_ROW_BYTES)}")
+        if self.max_row_bytes > _MAX_ROW_BYTES:
+            raise ValueError(f"'max_row_bytes' must be at most {format_bytes(_MAX_ROW_BYTES)}")
         CloudEvents(
             source="/" if self.cloudevents_source is None else self.cloudevents_source,
             type_prefix=self.cloudevents_type_prefix,
@@ -371,12 +371,12 @@ class ChangefeedOptions:
                 raise ValueError(f"'{name}' must be at least 1")
         if self.log_slow is not None and self.log_slow <= 0:
             raise ValueError("'log_slow' must be longer than 0s; remove it for no lines")
-        if self.mask_key is not None and len(self.mask_key) < _LEAST_MASK_KEY:
-            raise ValueError(f"'mask_key' must have at least {_LEAST_MASK_KEY} characters: values could be guessed")
-        if 0 < self.gc_protect_expires_after < _LEAST_PROTECTION_S:
+        if self.mask_key is not None and len(self.mask_key) < _MIN_MASK_KEY:
+            raise ValueError(f"'mask_key' must have at least {_MIN_MASK_KEY} characters: values could be guessed")
+        if 0 < self.gc_protect_expires_after < _MIN_PROTECTION_S:
             raise ValueError("'gc_protect_expires_after' must be at least 1m, or 0s for no limit")
-        if self.metrics_label is not None and not 0 < len(self.metrics_label.encode()) <= _MOST_LABEL_BYTES:
-            raise ValueError(f"'metrics_label' must have 1 to {_MOST_LABEL_BYTES} bytes")
+        if self.metrics_label is not None and not 0 < len(self.metrics_label.encode()) <= _MAX_LABEL_BYTES:
+            raise ValueError(f"'metrics_label' must have 1 to {_MAX_LABEL_BYTES} bytes")
         if self.max_retry_backoff < self.retry_backoff:
             raise ValueError(
                 f"'max_retry_backoff' ({format_duration(self.max_retry_backoff)}) must not be less than "

@@ -34,8 +34,8 @@ __all__ = [
 BLOCKED = "blocked"
 """Stage of a row that waits for an earlier row of its key. Other rows have ENCODE or SINK, whichever refused them."""
 
-_MOST_ERROR_CHARACTERS = 4000
-_MOST_SHOWN_BYTES = 1024 * 1024
+_MAX_ERROR_CHARACTERS = 4000
+_MAX_SHOWN_BYTES = 1024 * 1024
 """A value above this size is not in `row`."""
 _UNPRINTED = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _PAYLOAD = "payload"
@@ -67,7 +67,7 @@ class BadRow:
     def shown_reason(self) -> str:
         """The reason in one line, shortened if it is very long. Has no control characters: stores refuse NUL."""
         text = _UNPRINTED.sub("\N{REPLACEMENT CHARACTER}", " ".join(self.reason.split()))
-        return text if len(text) <= _MOST_ERROR_CHARACTERS else text[: _MOST_ERROR_CHARACTERS - 1] + "…"
+        return text if len(text) <= _MAX_ERROR_CHARACTERS else text[: _MAX_ERROR_CHARACTERS - 1] + "…"
 
     def __str__(self) -> str:
         row = self.row
@@ -151,4 +151,4 @@ def _large(row: RowBatch) -> set[str]:
     """Return the columns of which the image of *row* after or before the change has a very large value."""
     images = [row.column(name) for name in ("after", "before") if name in row.batch.schema.names]
     values = [(field.name, array) for image in images for field, array in zip(image.type, image.flatten(), strict=True)]
-    return {name for name, array in values if array.nbytes > _MOST_SHOWN_BYTES and name not in row.schema.primary_key}
+    return {name for name, array in values if array.nbytes > _MAX_SHOWN_BYTES and name not in row.schema.primary_key}

@@ -14,9 +14,9 @@ from cdc_core.queries.event_names import TOPIC_COLUMN
 from cdc_core.rows import RowBatch
 from cdc_core.telemetry.stages import QUERY, SINK
 
-__all__ = ["MOST_TOPIC_BYTES", "Routing"]
+__all__ = ["MAX_TOPIC_BYTES", "Routing"]
 
-MOST_TOPIC_BYTES = 1000
+MAX_TOPIC_BYTES = 1000
 """Longer topics are refused for every sink; the store keeps each of them."""
 _NULL = (QUERY, f"its {TOPIC_COLUMN} is null; of a deleted row, only the key and cdc_prev have values")
 
@@ -64,8 +64,8 @@ class Routing:
     def _refusal(self, value: bytes) -> tuple[str, str] | None:
         if not value:
             return QUERY, f"its {TOPIC_COLUMN} is empty"
-        if len(value) > MOST_TOPIC_BYTES:
-            return QUERY, f"its {TOPIC_COLUMN} has {len(value)} bytes, and {MOST_TOPIC_BYTES} are allowed"
+        if len(value) > MAX_TOPIC_BYTES:
+            return QUERY, f"its {TOPIC_COLUMN} has {len(value)} bytes, and {MAX_TOPIC_BYTES} are allowed"
         try:
             topic = value.decode()
         except UnicodeDecodeError:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["claim", "offers"]
 
-_MOST = 64
+_MAX_CLAIMED = 64
 """How many slices a task may choose from."""
 
 
@@ -31,7 +31,7 @@ def offers(config: AttemptConfig, planned: Sequence[PlannedSlice]) -> list[tuple
     """
     places = {each.slice.locality for each in planned if each.slice is not None}
     chooses = config.feed.rangefeed.registration.replicas and config.runs_on_other_hosts and len(places) > 1
-    size = _MOST if chooses else 1
+    size = _MAX_CLAIMED if chooses else 1
     firsts = (task - task % size for task in range(len(planned)))
     return [tuple(planned[first : first + size]) for first in firsts]
 

@@ -10,7 +10,7 @@ __all__ = ["DeadLetterLog"]
 
 log = logging.getLogger(__name__)
 
-_MOST_LOGGED = 10
+_MAX_LOGGED = 10
 """Maximum number of new dead letters that are logged individually."""
 
 
@@ -26,7 +26,7 @@ class DeadLetterLog:
         """Log the new ones, and return how many dead letters there are. Raises: RetryableError."""
         waiting = self._store.dead_letters(self._name)
         new = [letter for letter in waiting if letter.number > self._logged]
-        for letter in new[:_MOST_LOGGED]:
+        for letter in new[:_MAX_LOGGED]:
             log.warning(
                 "changefeed '%s': refused the row of table %s with key %s, updated %s (stage %s): %s",
                 self._name,
@@ -36,8 +36,8 @@ class DeadLetterLog:
                 letter.stage,
                 letter.error,
             )
-        if len(new) > _MOST_LOGGED:
-            log.warning("changefeed '%s': refused %d more rows", self._name, len(new) - _MOST_LOGGED)
+        if len(new) > _MAX_LOGGED:
+            log.warning("changefeed '%s': refused %d more rows", self._name, len(new) - _MAX_LOGGED)
         if new:
             self._logged = new[-1].number
         return len(waiting)

@@ -39,7 +39,7 @@ __all__ = ["Plan", "Plans"]
 
 log = logging.getLogger(__name__)
 
-_MOST_REPEATS = 10
+_MAX_REPEATS = 10
 """A plan that was repeated so often and never finished may itself be the reason. Well below `max_attempts`."""
 _DECIDES_NOTHING = (
     "resolved",
@@ -108,7 +108,7 @@ class Plans:
         if plan is None or (plan.start, plan.after) != (start, after) or plan.epoch == self._feed.epoch:
             return None
         self.first_began_before = True
-        if plan.repeats >= _MOST_REPEATS:
+        if plan.repeats >= _MAX_REPEATS:
             log.info("step %d of attempt %d is planned anew: it failed too often", plan.step, plan.epoch)
             return None
         if plan.setting != self._own_setting():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Rescans"]
 
-_LOOK_S = 1.0
+_POLL_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Rescans:
         self._taken: _Taken | None = None
         self._held_by = 0
         """The step that is to hold what was taken. Until it is planned, it is asked for again and again."""
-        self._look_at = 0.0
+        self._poll_at = 0.0
 
     def added_to(self, start: Token, *, step: int, after: Timestamp) -> Token:
         """Return *start*, from which *step* is planned next, with all rescans that wait: *start* itself without any."""
@@ -60,9 +60,9 @@ class Rescans:
 
     def _take(self, start: Token, after: Timestamp) -> _Taken | None:
         asked, now = self._asked(), time.monotonic()
-        if asked == self._answered or now < self._look_at:
+        if asked == self._answered or now < self._poll_at:
             return None
-        self._look_at = now + _LOOK_S
+        self._poll_at = now + _POLL_INTERVAL_S
         waiting = self._store.waiting_rescans(self._name, new_slot=False)
         wanted = [Rescan(table=found.table, where=found.where) for found in waiting]
         token = self._planner.scan_again(start, wanted) if waiting else start

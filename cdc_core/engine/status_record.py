@@ -18,7 +18,7 @@ __all__ = ["HEARTBEAT_S", "StatusRecord"]
 
 HEARTBEAT_S = 10.0
 """A status that does not change is written this often: whoever reads an older one knows that its process is gone."""
-_LEAST_S = 1.0
+_MIN_S = 1.0
 
 
 class StatusRecord:
@@ -40,7 +40,7 @@ class StatusRecord:
         A store out of reach is no reason to fail: whatever needs it will say so.
         """
         moment = time.monotonic()
-        if moment - self._at < _LEAST_S and not now:
+        if moment - self._at < _MIN_S and not now:
             return
         values = _values(status)
         if (epoch, values) == self._kept and moment - self._at < HEARTBEAT_S and not now:

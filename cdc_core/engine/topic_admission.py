@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TopicAdmission"]
 
-_MOST_REFUSED = 10_000
+_MAX_REFUSED = 10_000
 _ASK_AGAIN_S = 30.0
 """How long a refusal holds: the user may get a missing right, or someone may create the topic."""
 
@@ -73,7 +73,7 @@ class TopicAdmission:
         refusal = fenced.admit(topic)
         if refusal is not None:
             self._refused[topic] = (refusal, self._clock() + _ASK_AGAIN_S)
-            if len(self._refused) > _MOST_REFUSED:
+            if len(self._refused) > _MAX_REFUSED:
                 self._refused.popitem(last=False)
             return refusal
         if topic not in self._saved:

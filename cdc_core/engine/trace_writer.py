@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TraceWriter"]
 
-_MOST_WAITING = 1000
-_LONGEST_WAIT_S = 3600.0
+_MAX_WAITING = 1000
+_MAX_WAIT_S = 3600.0
 
 
 class TraceWriter:
@@ -43,14 +43,12 @@ class TraceWriter:
         saved = [replace(change.reached({"saved": now}), marks=self._marks) for change in changes]
         self.write(saved)
         if self._marks:
-            self._waiting = [*self._waiting, *saved][-_MOST_WAITING:]
+            self._waiting = [*self._waiting, *saved][-_MAX_WAITING:]
 
     def resolved(self, mark: Timestamp) -> None:
         """Note that *mark* was emitted, by now."""
         now = time.time()
         self.write([change.reached({"resolved": now}) for change in self._waiting if change.updated <= mark])
         self._waiting = [
-            change
-            for change in self._waiting
-            if change.updated > mark and now - change.moments["saved"] < _LONGEST_WAIT_S
+            change for change in self._waiting if change.updated > mark and now - change.moments["saved"] < _MAX_WAIT_S
         ]

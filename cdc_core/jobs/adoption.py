@@ -11,7 +11,7 @@ from cdc_core.store.job_values import RUNNABLE, JobRecord, NodeRecord, Overview
 
 __all__ = ["Choices", "choose", "successor", "surplus", "unable"]
 
-_PATIENCE = 2
+_PASSED_POLLS = 2
 """So many polls a node leaves a job to others when it has its share."""
 
 
@@ -60,7 +60,7 @@ def choose(
         elif not matches and any(node.locality.matches(job.locality) for node in able):
             continue
         elif me.takes(job.owner) and (job.state != "running" or load + len(adopt) < me.max_jobs) and may_run(job):
-            waited = free_for.get(job.name, 0) >= _PATIENCE
+            waited = free_for.get(job.name, 0) >= _PASSED_POLLS
             if load + len(adopt) < share or waited or job.offered_to == me.node_id:
                 adopt.append(job.name)
     return Choices(adopt, unmatched, matched, unreverted)

@@ -10,7 +10,7 @@ from cdc_core.store.job_values import Ended
 __all__ = ["BackOff"]
 
 _FIRST_WAIT_S = 1.0
-_LONGEST_WAIT_S = 60.0
+_MAX_WAIT_S = 60.0
 
 
 class BackOff:
@@ -29,4 +29,4 @@ class BackOff:
         """Note how the run of job *name* has ended here. One that was stopped for a *reason* failed."""
         _, wait_s = self._waits.pop(name, (0.0, _FIRST_WAIT_S))
         if ended == "stopped" and reason is not None:
-            self._waits[name] = self._clock() + wait_s, min(2 * wait_s, _LONGEST_WAIT_S)
+            self._waits[name] = self._clock() + wait_s, min(2 * wait_s, _MAX_WAIT_S)

@@ -16,7 +16,7 @@ __all__ = ["Reverting"]
 log = logging.getLogger(__name__)
 
 _FIRST_WAIT_S = 1.0
-_LONGEST_WAIT_S = 30.0
+_MAX_WAIT_S = 30.0
 _GIVE_UP_S = 600.0
 
 
@@ -66,7 +66,7 @@ class Reverting:
                     return "not reverted"
                 if self._stop.wait(wait_s):
                     return "stopped"
-                waited, wait_s = waited + wait_s, min(wait_s * 2, _LONGEST_WAIT_S)
+                waited, wait_s = waited + wait_s, min(wait_s * 2, _MAX_WAIT_S)
             except FencedError as error:
                 self.reason = one_line(error)
                 return "stopped"

@@ -27,10 +27,10 @@ _MVCC = (
     "CAST(concat(coalesce(`mvcc_wall`, `wall`), '.', lpad(coalesce(`mvcc_logical`, `logical`), 10, '0'))"
     " AS DECIMAL(30, 10))"
 )
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 _ANY_DECIMAL = "DECIMAL(38, 18)"
 """What numbers of a column without a declared precision are in an expression."""
-_MOST_SQL = 200_000
+_MAX_SQL = 200_000
 """Characters of an expression: functions that call functions could make it arbitrarily long."""
 
 
@@ -321,8 +321,8 @@ class _Binder:
             return self._replacement(reference)
 
         sql = f"({function.body.rendered(in_body)})"
-        if len(sql) > _MOST_SQL:
-            reason = f"{call.name} is longer than {_MOST_SQL:,} characters when it is expanded; simplify the functions"
+        if len(sql) > _MAX_SQL:
+            reason = f"{call.name} is longer than {_MAX_SQL:,} characters when it is expanded; simplify the functions"
             raise refusal(self._query.text, outer.start, reason)
         return sql
 
@@ -390,7 +390,7 @@ def _decimal(type_: ColumnType) -> str:
     """Return the type that numbers of a column have in expressions: its own unless Spark has none like it."""
     digits, scale = type_.precision or 0, type_.scale or 0
     digits = max(digits - min(scale, 0), scale)
-    return f"DECIMAL({digits}, {max(scale, 0)})" if 0 < digits <= _MOST_DIGITS else _ANY_DECIMAL
+    return f"DECIMAL({digits}, {max(scale, 0)})" if 0 < digits <= _MAX_DIGITS else _ANY_DECIMAL
 
 
 def _literal(text: str) -> str:

@@ -6,7 +6,7 @@ from cdc_core.errors import OptionError
 
 __all__ = ["refusal"]
 
-_MOST_BEFORE, _MOST_AFTER = 60, 60
+_MAX_BEFORE, _MAX_AFTER = 60, 60
 """Characters of a long line that are shown before and after the place."""
 
 
@@ -18,8 +18,8 @@ def refusal(text: str, at: int, reason: str, *, what: str = "query") -> OptionEr
     end = text.find("\n", at)
     line = text[start : len(text) if end < 0 else end]
     column = at - start
-    cut = max(0, column - _MOST_BEFORE)
-    shown = line[cut : column + _MOST_AFTER].replace("\t", " ")
+    cut = max(0, column - _MAX_BEFORE)
+    shown = line[cut : column + _MAX_AFTER].replace("\t", " ")
     return OptionError(
         f"{what}, line {line_number}, column {column + 1}: {reason}\n  {shown}\n  {' ' * (column - cut)}^"
     )

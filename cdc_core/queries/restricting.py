@@ -31,9 +31,9 @@ _TEXTS = (Kind.STRING, Kind.ENUM, Kind.UUID)
 _UNORDERED = ("=", "<>", "in")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?", re.ASCII)
-_MOST_DIGITS = 18
+_MAX_DIGITS = 18
 """Numbers with so many digits can be compared in Spark's decimals without a loss."""
-_LEAST, _GREATEST = -(2**63), 2**63 - 1
+_MIN_BIGINT, _MAX_BIGINT = -(2**63), 2**63 - 1
 
 _Value = bool | int | str | date | datetime
 
@@ -187,8 +187,8 @@ def _fits(value: _Value, column: Column) -> bool:
     if isinstance(value, int):
         if type_.kind is Kind.DECIMAL:
             digits = max(type_.precision or 0, type_.scale or 0)
-            return 0 < digits <= _MOST_DIGITS and (type_.scale or 0) >= 0 and abs(value) < 10**_MOST_DIGITS
-        return type_.kind is Kind.INT and _LEAST <= value <= _GREATEST
+            return 0 < digits <= _MAX_DIGITS and (type_.scale or 0) >= 0 and abs(value) < 10**_MAX_DIGITS
+        return type_.kind is Kind.INT and _MIN_BIGINT <= value <= _MAX_BIGINT
     if isinstance(value, str):
         return type_.kind in _TEXTS and "\0" not in value
     if isinstance(value, datetime):

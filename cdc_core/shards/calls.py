@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_MOST_THREADS = 16
+_MAX_THREADS = 16
 _PROBE_S = 2.0
 
 
@@ -38,7 +38,7 @@ def on_each(shards: Sequence[Shard], call: Callable[[Shard], T]) -> list[T | Cdc
 
     if len(shards) < 2:
         return [tried(shard) for shard in shards]
-    with ThreadPoolExecutor(min(len(shards), _MOST_THREADS), thread_name_prefix="cdc-shards") as pool:
+    with ThreadPoolExecutor(min(len(shards), _MAX_THREADS), thread_name_prefix="cdc-shards") as pool:
         contexts = [copy_context() for _ in shards]
         return list(pool.map(lambda context, shard: context.run(tried, shard), contexts, shards))
 

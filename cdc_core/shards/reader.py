@@ -20,7 +20,7 @@ from cdc_core.timestamp import Timestamp
 
 __all__ = ["ShardSlice", "ShardedReader"]
 
-_MOST_OPEN = 64
+_MAX_OPEN = 64
 """A worker reads slices of any source. It keeps the connections to those that it read last: a new one takes 40 ms."""
 
 
@@ -81,7 +81,7 @@ class ShardedReader(SliceReader):
     def _reader(self, shard: Shard) -> SliceReader:
         reader = self._open.pop(shard.index, None)
         if reader is None:
-            while len(self._open) >= _MOST_OPEN:
+            while len(self._open) >= _MAX_OPEN:
                 with suppress(CdcError):
                     self._open.pop(next(iter(self._open))).close()
             reader = self._part(shard.context)

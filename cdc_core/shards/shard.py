@@ -13,10 +13,10 @@ from cdc_core.shards.token import ShardedToken
 from cdc_core.span import Span
 from cdc_core.uris import place_of
 
-__all__ = ["MOST_SHARDS", "Shard", "shard_feed_id", "shard_span", "shards_of"]
+__all__ = ["MAX_SHARDS", "Shard", "shard_feed_id", "shard_span", "shards_of"]
 
 _PREFIX_BYTES = 2
-MOST_SHARDS = 1024
+MAX_SHARDS = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

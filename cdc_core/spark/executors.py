@@ -34,8 +34,8 @@ _SETTLED_S = 1.0
 """Executors that start together register within this time of each other, more or less."""
 _ROUNDS = 20
 _ROUND_S = 0.5
-_LOOK_S = 5.0
-_MOST_SHOWN = 3
+_POLL_INTERVAL_S = 5.0
+_MAX_SHOWN = 3
 _LOST_TASK = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor (\S+)\)")
 _NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
 _NO_MODULE = re.compile(r"No module named '?([\w.]+)")
@@ -97,9 +97,9 @@ def require_executors(session: SparkSession, wait_s: float, presence: Presence) 
     With dynamic allocation there may be none because there is nothing to do. Raises: QueryHostError.
     """
     now = time.monotonic()
-    if now - presence.looked_at < _LOOK_S:
+    if now - presence.looked_at < _POLL_INTERVAL_S:
         return
-    if now - presence.looked_at > 2 * _LOOK_S or _executors(session) or _is_dynamic(session):
+    if now - presence.looked_at > 2 * _POLL_INTERVAL_S or _executors(session) or _is_dynamic(session):
         presence.seen_at = now
     presence.looked_at = now
     if now - presence.seen_at >= wait_s:
@@ -205,8 +205,8 @@ def _refuse(answers: list[Answer]) -> None:
             problems.add(f"executor {each.executor} on host {each.host}: {each.problem.splitlines()[-1]}")
             repairable = False
     if problems:
-        more = f"; and {len(problems) - _MOST_SHOWN} more" if len(problems) > _MOST_SHOWN else ""
-        raise ConfigError("; ".join(sorted(problems)[:_MOST_SHOWN]) + more, repairable=repairable)
+        more = f"; and {len(problems) - _MAX_SHOWN} more" if len(problems) > _MAX_SHOWN else ""
+        raise ConfigError("; ".join(sorted(problems)[:_MAX_SHOWN]) + more, repairable=repairable)
 
 
 def _problem(text: str) -> Exception:

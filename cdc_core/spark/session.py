@@ -41,7 +41,7 @@ DEFAULT_MASTER = "local[*,4]"
 """All cores, and four attempts for each task: with `local[*]` a task whose worker died gets no second one."""
 
 _PYSPARK_PYTHON = os.environ.get("PYSPARK_PYTHON")
-_JAVA_AT_LEAST = 17
+_MIN_JAVA = 17
 _JVM_END_S = 10.0
 # The JVM only passes batches on: the second compiler costs a third of the start time and gains nothing afterwards.
 # Loading Spark's classes must not make it collect the whole heap twice, as it does beyond 21 MB of metadata.
@@ -94,7 +94,7 @@ def require_java() -> None:
     if archive is not None and archive.file.exists():  # this Java wrote it
         return
     java = find_java()
-    remedy = f"install Java {_JAVA_AT_LEAST} or newer (Debian: apt-get install default-jre-headless)"
+    remedy = f"install Java {_MIN_JAVA} or newer (Debian: apt-get install default-jre-headless)"
     if java is None:
         raise ConfigError(f"Spark needs Java, and there is none on the PATH; {remedy}")
     try:
@@ -102,9 +102,9 @@ def require_java() -> None:
     except (OSError, subprocess.CalledProcessError):
         raise ConfigError(f"Spark needs Java, and '{java}' does not run; {remedy}") from None
     found = re.search(r'version "(\d+)', shown)
-    if found is None or int(found.group(1)) < _JAVA_AT_LEAST:
+    if found is None or int(found.group(1)) < _MIN_JAVA:
         first = shown.splitlines()[0] if shown else "an unknown version"
-        raise ConfigError(f"Spark needs Java {_JAVA_AT_LEAST} or newer, and '{java}' is {first}; {remedy}")
+        raise ConfigError(f"Spark needs Java {_MIN_JAVA} or newer, and '{java}' is {first}; {remedy}")
 
 
 def open_session(

@@ -41,7 +41,7 @@ __all__ = ["RangefeedReader", "SlicePartition", "WarmUpReader", "open_reader"]
 _readers: WorkerCache[SliceReader] = WorkerCache()
 _stores: WorkerCache[ProgressStore] = WorkerCache()
 
-_LONGEST_WAIT_S = 0.5
+_MAX_WAIT_S = 0.5
 """How long the planner may keep Spark waiting for an answer."""
 
 
@@ -82,7 +82,7 @@ class RangefeedReader(DataSourceStreamReader):
                 end = planner.next_step(start)
             if end == start:  # each question costs Spark more than the answer costs us
                 planner.rest()
-                self._channel.wait_for_stop(min(planner.wait_s, _LONGEST_WAIT_S))
+                self._channel.wait_for_stop(min(planner.wait_s, _MAX_WAIT_S))
             return end
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:

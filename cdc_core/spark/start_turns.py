@@ -13,7 +13,7 @@ __all__ = ["StartTurns", "Turn"]
 
 _LIMIT_S = 8.0
 """How long a query that does not get on, for example because its source is away, holds up others."""
-_LOOK_S = 0.1
+_POLL_INTERVAL_S = 0.1
 
 
 class Turn:
@@ -49,7 +49,7 @@ class StartTurns:
                     turn = Turn(self)
                     self._taken.add(turn)
                     return turn
-                self._changed.wait(_LOOK_S)
+                self._changed.wait(_POLL_INTERVAL_S)
         raise Stopped
 
     def end(self, turn: Turn) -> None:

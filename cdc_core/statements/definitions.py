@@ -17,7 +17,7 @@ from cdc_core.statements.values import CreateChangefeed
 
 __all__ = ["changefeed_of_statement", "derived_name"]
 
-_LONGEST = 36
+_MAX_LENGTH = 36
 """Of a derived name, which leaves space for a number."""
 _OTHERS = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -43,7 +43,7 @@ def changefeed_of_statement(
     return changefeed_of(name, with_absolute_files(written, directory), origin="CREATE CHANGEFEED", environ=environ)
 
 
-def derived_name(tables: Sequence[str], taken: Collection[str], *, longest: int = _LONGEST) -> str:
+def derived_name(tables: Sequence[str], taken: Collection[str], *, longest: int = _MAX_LENGTH) -> str:
     """Return a name for a changefeed of *tables* that is not *taken*: `orders`, then `orders_2`, and so on."""
     words = [_word(table) for table in tables]
     base = "_".join(words)

@@ -13,10 +13,10 @@ from cdc_core.store.event_values import Event, event_of
 from cdc_core.store.tables import EVENTS
 from cdc_core.store.values import dump, moment_text
 
-__all__ = ["KEPT_FOR", "MOST_OF_ONE", "EventTail", "Events", "add_event"]
+__all__ = ["KEPT_FOR", "MAX_EVENTS_OF_ONE", "EventTail", "Events", "add_event"]
 
 KEPT_FOR = timedelta(days=30)
-MOST_OF_ONE = 1000
+MAX_EVENTS_OF_ONE = 1000
 """How many events of one changefeed are kept, and how many of nodes."""
 _MESSAGE_LENGTH = 2000
 _OVERLAP = 100
@@ -82,13 +82,13 @@ class Events(Database):
             return connection.execute(sa.select(sa.func.max(EVENTS.c.id))).scalar_one() or 0
 
     def prune_events(self) -> None:
-        """Forget events that are older than KEPT_FOR, and of each changefeed all but the latest MOST_OF_ONE.
+        """Forget events that are older than KEPT_FOR, and of each changefeed all but the latest MAX_EVENTS_OF_ONE.
 
         Nothing is done while another process does that.
         """
         place = sa.func.row_number().over(partition_by=EVENTS.c.name, order_by=EVENTS.c.id.desc()).label("place")
         placed = sa.select(EVENTS.c.id, place).subquery()
-        surplus = sa.select(placed.c.id).where(placed.c.place > MOST_OF_ONE)
+        surplus = sa.select(placed.c.id).where(placed.c.place > MAX_EVENTS_OF_ONE)
         old = EVENTS.c.last_at < moment_text(datetime.now(UTC) - KEPT_FOR)
         with self._transaction(reading=True) as connection:
             if not _prunes_alone(connection):

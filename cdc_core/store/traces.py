@@ -17,9 +17,9 @@ from cdc_core.store.tables import TRACES
 from cdc_core.store.traced_change import TracedChange
 from cdc_core.store.values import dump
 
-__all__ = ["MOST_TRACES", "TraceRecord", "Traces"]
+__all__ = ["MAX_TRACES", "TraceRecord", "Traces"]
 
-MOST_TRACES = 10
+MAX_TRACES = 10
 """How many traces of one changefeed may be active at the same time."""
 
 _KEPT_S = 3600.0
@@ -63,9 +63,9 @@ class Traces(Database):
         with self._transaction() as connection:
             connection.execute(sa.delete(TRACES).where(TRACES.c.expires < now - _KEPT_S))
             active = sa.select(sa.func.count()).where(TRACES.c.name == name, TRACES.c.expires > now)
-            if connection.execute(active).scalar_one() >= MOST_TRACES:
+            if connection.execute(active).scalar_one() >= MAX_TRACES:
                 raise ConfigError(
-                    f"changefeed '{name}' has {MOST_TRACES} traces already; wait until one of them is over, or end one"
+                    f"changefeed '{name}' has {MAX_TRACES} traces already; wait until one of them is over, or end one"
                 )
             added = connection.execute(sa.insert(TRACES).values(**values, expires=now + seconds))
             add_event(connection, "trace_requested", name, table=table, one_key=key is not None, most=most)

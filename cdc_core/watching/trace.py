@@ -17,16 +17,16 @@ from cdc_core.store.traced_change import TracedChange
 from cdc_core.telemetry.status import behind_text, shown_moment
 
 __all__ = [
-    "LONGEST_S",
-    "MOST_CHANGES",
+    "MAX_CHANGES",
+    "MAX_TRACE_S",
     "Trace",
     "shown_change",
     "standing_text",
     "traced_table",
 ]
 
-MOST_CHANGES = 100
-LONGEST_S = 3600.0
+MAX_CHANGES = 100
+MAX_TRACE_S = 3600.0
 
 
 def shown_change(change: TracedChange) -> dict[str, Any]:

@@ -30,7 +30,7 @@ _EXPORTERS = {
 }
 _LAST_S = 3.0
 """How long the end of a process may wait for the last export."""
-_MOST_SHOWN = 300
+_MAX_SHOWN = 300
 
 
 class OtlpExport:
@@ -116,7 +116,7 @@ class _Told(logging.Handler):
         if record.levelno >= self._gravest:
             self._gravest = record.levelno
             text = " ".join(mask(record.getMessage(), secret_forms(otlp_secrets())).split())
-            self.text = text[:_MOST_SHOWN]
+            self.text = text[:_MAX_SHOWN]
 
     def forget(self) -> None:
         self.text, self._gravest = None, logging.NOTSET

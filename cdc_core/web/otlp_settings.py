@@ -20,7 +20,7 @@ _TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
 _HEADER = re.compile(r"[\w.%-]+")
 _SECRET_HEADER = re.compile("cookie|dsn|key|x-honeycomb-team", re.IGNORECASE)
 """Names of headers that hold secrets, beside those that look so everywhere."""
-_LEAST = 4
+_MIN_SECRET_LENGTH = 4
 """A shorter value of a header is no secret."""
 
 
@@ -78,7 +78,7 @@ def otlp_secrets(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
                 found |= {form, form.partition(" ")[2].strip()}
     for variable in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"):
         found |= uri_secrets(environ.get(variable, ""))
-    return frozenset(secret for secret in found if len(secret) >= _LEAST)
+    return frozenset(secret for secret in found if len(secret) >= _MIN_SECRET_LENGTH)
 
 
 def _either(environ: Mapping[str, str], name: str) -> str:

@@ -57,7 +57,7 @@ _BATCH_ROWS = 16_384
 _ROUNDS = 5
 _BLOCKED_KEYS = 1000
 _FEED_ROUNDS = 3
-_MOST_CHANGES = 1_000_000
+_MAX_CHANGES = 1_000_000
 _KEYS = 100_000
 _BAD_KEY = _KEYS + 1
 _TOO_LARGE = 2_000_000
@@ -115,7 +115,7 @@ def run(bench: Bench) -> Iterator[Figure]:
 
 
 def _whole_feed(bench: Bench) -> Figure:
-    changes = min(bench.sizes.log_changes, _MOST_CHANGES)
+    changes = min(bench.sizes.log_changes, _MAX_CHANGES)
     rates: dict[bool, list[float]] = {False: [], True: []}
     with bench.database("bench_dead_letters") as uri, bench.scratch("dead_letters_feed") as scratch:
         create_table(uri, _KEYS + 1000)

@@ -20,7 +20,7 @@ from cdc_core.store.progress import ProgressStore, store_url
 __all__ = ["run"]
 
 _MIB = 1024**2
-_MOST = 20
+_MAX_FEEDS = 20
 _SETTINGS = {"max_replication_slots": "60", "max_wal_senders": "60"}
 _START_LIMIT_S = 400.0
 _MEASURED_S = 20.0
@@ -32,10 +32,10 @@ def run(bench: Bench) -> Iterator[Figure]:
     with EmbeddedPostgres(settings=_SETTINGS) as server, bench.scratch("feeds") as scratch:
         uri = server.uri()
         with psycopg.connect(uri, autocommit=True) as connection:
-            for number in range(_MOST):
+            for number in range(_MAX_FEEDS):
                 connection.execute(f"CREATE TABLE t{number} (id bigserial PRIMARY KEY, v text)")
             seen: dict[str, dict[int, tuple[float, float]]] = {"idle": {}, "busy": {}}
-            for feeds in (1, 5, _MOST):
+            for feeds in (1, 5, _MAX_FEEDS):
                 with _running(scratch / str(feeds), uri, feeds) as process:
                     seen["idle"][feeds] = _measured(process, connection, feeds, busy=False)
                     seen["busy"][feeds] = _measured(process, connection, feeds, busy=True)
@@ -44,7 +44,7 @@ def run(bench: Bench) -> Iterator[Figure]:
             noun = "changefeed" if feeds == 1 else "changefeeds"
             yield Figure(name=f"{feeds} {kind} {noun}: memory", value=memory, unit="bytes")
             yield Figure(name=f"{feeds} {kind} {noun}: processor", value=cores, unit="cores")
-        (least, most), further = (found[1], found[_MOST]), _MOST - 1
+        (least, most), further = (found[1], found[_MAX_FEEDS]), _MAX_FEEDS - 1
         memory, cores = ((most[place] - least[place]) / further for place in (0, 1))
         targets = (Target(below=200 * _MIB), Target(below=0.04)) if kind == "idle" else (None, None)
         yield Figure(name=f"each further {kind} changefeed: memory", value=memory, unit="bytes", target=targets[0])

@@ -22,9 +22,9 @@ _SETTINGS |= {"max_connections": "600", "max_replication_slots": "100", "max_wal
 """A server that is busy with changefeeds only, and as durable as one comes. The same for the peer."""
 _BROKER_JAVA = ("-XX:TieredStopAtLevel=4", "-Xms384m")
 """A broker that runs fast: Java's compiler as it is by default."""
-_LEAST_ROWS = 100_000
-_LEAST_LATENCY_S = 8.0
-_LEAST_KILLS = 3
+_MIN_ROWS = 100_000
+_MIN_LATENCY_S = 8.0
+_MIN_KILLS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +47,10 @@ class Sizes:
         """Return *share* of the full sizes, at least enough to see something."""
         full = cls()
         return cls(
-            latency_s=max(_LEAST_LATENCY_S, full.latency_s * share),
-            kills=max(_LEAST_KILLS, round(full.kills * share)),
+            latency_s=max(_MIN_LATENCY_S, full.latency_s * share),
+            kills=max(_MIN_KILLS, round(full.kills * share)),
             **{
-                name: max(_LEAST_ROWS, round(getattr(full, name) * share / TRANSACTION_ROWS) * TRANSACTION_ROWS)
+                name: max(_MIN_ROWS, round(getattr(full, name) * share / TRANSACTION_ROWS) * TRANSACTION_ROWS)
                 for name in (
                     "part_rows",
                     "log_changes",

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from mq_bridge import Route  # type: ignore[import-not-found]
 
-_LOOK_S = 0.01
+_POLL_INTERVAL_S = 0.01
 
 
 def main() -> int:
@@ -35,7 +35,7 @@ def main() -> int:
         while events < expect and time.monotonic() - started < task["timeout_s"]:
             data = lines.read()
             if not data:
-                time.sleep(_LOOK_S)
+                time.sleep(_POLL_INTERVAL_S)
                 continue
             last_s = time.monotonic() - started
             if not events:

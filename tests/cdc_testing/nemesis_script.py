@@ -43,9 +43,9 @@ PRIMARY_KEYS = (("id",), ("id", "n"), ("n", "id"))
 LARGE = 100_000
 """Characters of a large value."""
 SETUP_TRANSACTIONS = 6
-MOST_PAUSES = 3
-MOST_FAULTS = 4
-MOST_KEY_CHANGES = 3
+MAX_PAUSES = 3
+MAX_FAULTS = 4
+MAX_KEY_CHANGES = 3
 PATTERN = "guest_*"
 GUESTS = ("guest_1", "guest_2", "guest_3")
 """Tables that the pattern matches. Each is created at most once."""
@@ -202,9 +202,9 @@ class _Writer:
             (self._transact, 25, True),
             (self._open_transaction, 8, quiet),
             (self._end_transaction, 15, self._open),
-            (self._pause, 6, self._running and quiet and self._pauses < MOST_PAUSES),
+            (self._pause, 6, self._running and quiet and self._pauses < MAX_PAUSES),
             (self._resume, 50, not self._running),
-            (self._fault, 8, self._running and quiet and self._faults < MOST_FAULTS),
+            (self._fault, 8, self._running and quiet and self._faults < MAX_FAULTS),
             (self._add_column, 3, quiet and sum(map(len, self._columns.values())) < COLUMNS),
             (self._fill_column, 3, quiet and sum(map(len, self._columns.values())) < COLUMNS),
             (self._drop_column, 3, quiet and any(self._columns.values())),
@@ -212,9 +212,9 @@ class _Writer:
             (self._change_type, 6, quiet and bool(self._numbers())),
             (self._create_table, 4, quiet and bool(self._guests)),
             (self._drop_table, 8, quiet and bool(self._leaving())),
-            (self._change_key, 4, quiet and self._key_changes < MOST_KEY_CHANGES),
+            (self._change_key, 4, quiet and self._key_changes < MAX_KEY_CHANGES),
             (self._rescan, 5, not self._rescanning),
-            (self._fault_in_rescan, 3, self._running and quiet and self._faults < MOST_FAULTS),
+            (self._fault_in_rescan, 3, self._running and quiet and self._faults < MAX_FAULTS),
             (self._disturb, 15, self._simulated),
         ]
         legal = [(action, weight) for action, weight, may in possible if may]

@@ -34,7 +34,7 @@ PLACES = {"one": "region=a,zone=1", "two": "region=a,zone=2", "three": "region=b
 PINNED = ("", "region=a", "region=a", "", "", "region=b", "region=b", "", "", "", "", "")
 """The execution_locality of each job in turn: four of twelve, one of either sink in either place."""
 _RECOVERY_LIMIT_S = 600.0
-_LOOK_S = 0.1
+_POLL_INTERVAL_S = 0.1
 _STORE = {"max_connections": "400"}
 
 
@@ -196,7 +196,7 @@ class Storm:
             f"all jobs deliver after: {blow.event}",
             lambda: self._has_recovered(blow),
             limit_s=_RECOVERY_LIMIT_S,
-            look_s=_LOOK_S,
+            look_s=_POLL_INTERVAL_S,
         )
 
     def _has_recovered(self, blow: _Blow) -> bool:

@@ -28,8 +28,8 @@ from cdc_core import RetryableRangefeedError, RowBatch, SchemaChangeRules, SpanM
 
 __all__ = ["Report", "SchemaLoad", "play"]
 
-_PATIENCE_S = 150.0
-_MOST_FAULTS = 5
+_TIMEOUT_S = 150.0
+_MAX_FAULTS = 5
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class SchemaLoad:
                 thread = threading.Thread(target=self._alter_until, args=(statements, failed))
                 thread.start()
                 try:
-                    while thread.is_alive() and len(self.report.faults) < _MOST_FAULTS:
+                    while thread.is_alive() and len(self.report.faults) < _MAX_FAULTS:
                         self._step(feed)
                 finally:
                     with self._moved:
@@ -100,7 +100,7 @@ class SchemaLoad:
             if failed:
                 raise failed[0]
             until = feed.now()
-            deadline = time.monotonic() + _PATIENCE_S
+            deadline = time.monotonic() + _TIMEOUT_S
             while not self.report.faults and min(feed.resolved.values()) < until:
                 assert time.monotonic() < deadline, "the changefeed does not reach the end"
                 self._step(feed)
@@ -233,7 +233,7 @@ class SchemaLoad:
         """Return when a mark shows everything that is committed now."""
         row: Any = sql.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
         with self._moved:
-            reached = self._moved.wait_for(lambda: self._over or self._reached >= parse_lsn(row[0]), _PATIENCE_S)
+            reached = self._moved.wait_for(lambda: self._over or self._reached >= parse_lsn(row[0]), _TIMEOUT_S)
         assert reached, f"no mark has passed {row[0]}"
 
     def _alter(self, sql: Sql, number: int) -> None:

@@ -248,7 +248,7 @@ def test_what_a_definition_refers_to_is_hidden_in_any_case_and_line_by_line(
 
 
 def test_only_the_end_of_a_long_log_is_taken_in_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debug_parts, "_MOST_LOG_BYTES", 20)
+    monkeypatch.setattr(debug_parts, "_MAX_LOG_BYTES", 20)
     log = tmp_path / "a.log"
     log.write_text("".join(f"line {number}\n" for number in range(100)))
     assert debug_parts.last_lines(log) == "line 98\nline 99\n"

@@ -19,7 +19,7 @@ from cdc_core.delivery.dead_letters import row_of
 pytestmark = pytest.mark.slow
 
 MB = 1_000_000
-JVM_AT_MOST = 700 * MB
+MAX_JVM_BYTES = 700 * MB
 
 
 def bytes_of(size: int) -> bytes:
@@ -45,7 +45,7 @@ def test_a_large_value_is_scanned_and_followed_within_bounded_memory(
             scan = peaks(feed)
             connection.execute("UPDATE items SET body = body || '\\x00'")
             log = peaks(feed)
-    assert max(scan["jvm"], log["jvm"]) < JVM_AT_MOST
+    assert max(scan["jvm"], log["jvm"]) < MAX_JVM_BYTES
     assert max(*scan.values(), *log.values()) < 6 * size
 
 

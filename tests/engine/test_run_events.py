@@ -75,7 +75,7 @@ def test_only_the_first_attempt_of_a_run_is_told_as_its_start(store: ProgressSto
 def test_the_log_is_pruned_by_a_run_and_of_a_job_by_its_node(
     store: ProgressStore, job: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "MOST_OF_ONE", 2)
+    monkeypatch.setattr(events, "MAX_EVENTS_OF_ONE", 2)
     for number in range(5):
         store.note_event("changefeed_started", "other", epoch=number)
     RunEvents("orders", store, job=job).started(1, Timestamp())

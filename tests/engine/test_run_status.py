@@ -116,7 +116,7 @@ def saved(engine: ThreadEngine) -> Report:
 def test_a_changefeed_that_fails_says_so_until_a_step_is_saved_again(
     engine: ThreadEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cdc_core.engine.status_record._LEAST_S", 0.0)
+    monkeypatch.setattr("cdc_core.engine.status_record._MIN_S", 0.0)
     engine.script.order("advance", "RetryableRangefeedError no route to db:5432", times=3)
     before: list[Report] = []
     after: list[Report] = []
@@ -139,7 +139,7 @@ def test_a_changefeed_that_fails_says_so_until_a_step_is_saved_again(
 
 
 def test_a_step_that_is_repeated_by_its_sink_is_retried(engine: ThreadEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cdc_core.engine.status_record._LEAST_S", 0.0)
+    monkeypatch.setattr("cdc_core.engine.status_record._MIN_S", 0.0)
     engine.script.order("repeat-emit", "503 of the server")
     seen: list[Report] = []
 

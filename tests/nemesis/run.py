@@ -27,7 +27,7 @@ from cdc_testing.nemesis import Outcome  # noqa: E402
 from cdc_testing.nemesis_rig import PLACES, NemesisRig, Place, command, scripts_for  # noqa: E402
 from cdc_testing.nemesis_script import script_of  # noqa: E402
 
-MOST_SCRIPTS = 12
+MAX_SCRIPTS = 12
 """So many scripts are tried for a bug before it counts as not found."""
 
 
@@ -87,7 +87,7 @@ def _search(
 ) -> tuple[int, Outcome | None]:
     tried = 0
     for script in scripts_for(bug, places, first=first):
-        if tried == MOST_SCRIPTS or time.monotonic() > deadline:
+        if tried == MAX_SCRIPTS or time.monotonic() > deadline:
             break
         tried += 1
         outcome = rig.play(script, bug=bug)

@@ -22,7 +22,7 @@ PLACES = (
     writer.SinkWriter,
 )
 """Modules and classes that bugs change."""
-MOST_SCRIPTS = 10
+MAX_SCRIPTS = 10
 
 
 @pytest.mark.parametrize("bug", BUGS)
@@ -47,7 +47,7 @@ def test_a_bug_is_there_until_it_is_taken_out(bug: str) -> None:
 )
 def test_a_bug_is_found(rig: NemesisRig, bug: str, first: int) -> None:
     """*first* is the seed of the first script, one that is known to show the bug most often."""
-    for script in islice(scripts_for(bug, [("simulated", "file")], first=first), MOST_SCRIPTS):
+    for script in islice(scripts_for(bug, [("simulated", "file")], first=first), MAX_SCRIPTS):
         outcome = rig.play(script, bug=bug)
         assert outcome.broke == []
         if outcome.failures:

@@ -14,7 +14,7 @@ from cdc_core import Column, ColumnType, ConfigError, Kind, Op, RowBatch, TableN
 from cdc_core.spark.changes import _columns, _target
 from cdc_core.spark.column_types import cast, common_type, type_of
 
-MOST = 2**63 - 1
+MAX = 2**63 - 1
 DECIMALS = [(None, None), (10, 2), (38, 0), (38, 30), (30, 10), (50, 5), (3, -2), (5, 2), (2, 4)]
 
 
@@ -53,7 +53,7 @@ VALUES: dict[str, tuple[ColumnType, pa.Array]] = {
     "time": (other(Kind.TIME), pa.array([86_400_000_000, 5, None])),
     "bytes": (other(Kind.BYTES), pa.array([b"\xff\x00", b"", None])),
     **{
-        str(kind): (other(kind), pa.array([0, MOST, -MOST - 1, 2**62, -(2**62), None]))
+        str(kind): (other(kind), pa.array([0, MAX, -MAX - 1, 2**62, -(2**62), None]))
         for kind in (Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
     },
     **{
@@ -119,7 +119,7 @@ def test_the_common_type_is_the_narrowest_that_holds_all_values(old: ColumnType,
         ),
         (pa.array([datetime(2020, 1, 1, 12)], pa.timestamp("us")), ["2020-01-01 12:00:00.000000"]),
         (
-            pa.array([MOST, -MOST - 1, 2**62, 0]).cast(pa.timestamp("us", "UTC")),
+            pa.array([MAX, -MAX - 1, 2**62, 0]).cast(pa.timestamp("us", "UTC")),
             ["infinity", "-infinity", "148108-07-06 14:00:27.387904Z", "1970-01-01 00:00:00.000000Z"],
         ),
     ],

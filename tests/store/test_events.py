@@ -180,7 +180,7 @@ def test_retries_for_one_cause_are_one_event_until_something_else_happens(store:
 def test_the_log_is_bounded_by_count_for_each_changefeed_and_by_age(
     store: ProgressStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "MOST_OF_ONE", 3)
+    monkeypatch.setattr(events, "MAX_EVENTS_OF_ONE", 3)
     for number in range(5):
         store.note_event("changefeed_started", "orders", epoch=number)
         store.note_event("node_joined", node="one", pid=number)

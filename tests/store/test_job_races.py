@@ -77,7 +77,7 @@ def create(store: ProgressStore) -> None:
 
 
 def test_only_one_prunes_the_events(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "MOST_OF_ONE", 1)
+    monkeypatch.setattr(events, "MAX_EVENTS_OF_ONE", 1)
     for number in range(3):
         stores.mine.note_event("changefeed_started", "orders", epoch=number)
     with stores.mine._transaction() as connection:

@@ -13,7 +13,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.tables import TRACES
 from cdc_core.store.traced_change import TracedChange
-from cdc_core.store.traces import MOST_TRACES
+from cdc_core.store.traces import MAX_TRACES
 from cdc_core.timestamp import Timestamp
 
 
@@ -50,7 +50,7 @@ def test_a_trace_is_active_until_it_has_enough_is_over_or_is_ended(store: Progre
 def test_what_a_killed_command_leaves_ends_by_itself_and_goes_with_the_next_trace(store: ProgressStore) -> None:
     left, older = asked(store, seconds=0.0), asked(store, seconds=-3601.0)
     assert store.active_traces() == {}
-    for _ in range(MOST_TRACES):
+    for _ in range(MAX_TRACES):
         asked(store)
     assert found(store, left) == {}, "the clock of its host may be behind"
     assert found(store, older) is None
@@ -104,7 +104,7 @@ def test_the_store_gives_back_the_change_that_it_was_given(store: ProgressStore)
 
 
 def test_a_changefeed_has_few_traces_and_is_forgotten_with_them(store: ProgressStore) -> None:
-    numbers = [asked(store) for _ in range(MOST_TRACES)]
+    numbers = [asked(store) for _ in range(MAX_TRACES)]
     with pytest.raises(ConfigError, match="wait until one of them is over"):
         asked(store)
     assert "[1]" not in repr(store.events("feed", kinds=["trace_requested"]))
@@ -113,7 +113,7 @@ def test_a_changefeed_has_few_traces_and_is_forgotten_with_them(store: ProgressS
 
 
 def test_a_trace_that_has_enough_leaves_its_place_and_is_followed_to_the_end(store: ProgressStore) -> None:
-    numbers = [asked(store, most=1) for _ in range(MOST_TRACES)]
+    numbers = [asked(store, most=1) for _ in range(MAX_TRACES)]
     store.put_traced(numbers[0], [change("a", saved=1.0)])
     asked(store)
     with pytest.raises(ConfigError, match="or end one"):

@@ -115,7 +115,7 @@ def test_a_preview_has_a_limit_in_time_and_in_size(
         exchange = preview_process._exchange
         cut.setattr(preview_process, "_exchange", lambda *args, **more: exchange(*args, **more)[:-9])
         assert "its process ended too early" in counted.message("GET", PREVIEW, status=409)
-    monkeypatch.setattr(preview_process, "MOST_BYTES", 10)
+    monkeypatch.setattr(preview_process, "MAX_BYTES", 10)
     assert "ask for fewer rows" in counted.message("GET", PREVIEW, status=409)
     monkeypatch.setattr(preview_process, "_LIMIT_S", 0.01)
     assert "it took longer than 0.01 s; use `cdc preview`" in counted.message("GET", PREVIEW, status=409)

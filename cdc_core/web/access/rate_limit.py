@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 __all__ = ["RateLimit"]
 
-_MOST_CLIENTS = 10_000
+_MAX_CLIENTS = 10_000
 
 
 class RateLimit:
@@ -32,6 +32,6 @@ class RateLimit:
             left = min(self._burst, left + (now - at) * self._rate)
             granted = left >= 1.0
             self._buckets[client] = (left - granted, now)
-            if len(self._buckets) > _MOST_CLIENTS:
+            if len(self._buckets) > _MAX_CLIENTS:
                 self._buckets.popitem(last=False)
             return 0 if granted else max(1, math.ceil((1.0 - left) / self._rate))

@@ -30,7 +30,7 @@ _PLACE = "the request"
 _QUOTED = re.compile(r"option '([^']+)'|'([^']+)' (?:needs|cannot|and|must)")
 _SHOWN = ("name", "tables", "format", "cursor", "end_time", "metrics_label")
 _BETWEEN_WORDS = re.compile(r"[\s,;&=?/:@\"'`(){}\[\]]+")
-_SHORTEST_WORD = 8
+_MIN_WORD = 8
 """Errors may quote a part of a value. A shorter part is left, or messages would become unreadable."""
 _ALWAYS = ("name", "source", "sink", "format")
 _NAMELESS = "-_-"
@@ -102,7 +102,7 @@ def mask_texts_of(config: Mapping[str, str | None], environ: Mapping[str, str]) 
     given = [texts, unflattened(texts).written]  # in JSON, references may be encoded
     resolved = frozenset(text for text in reference_values(given, environ=environ) if len(text) > 1)
     words = {word for text in resolved for part in (text, unquote_plus(text)) for word in _BETWEEN_WORDS.split(part)}
-    parts = {word for word in words if len(word) >= _SHORTEST_WORD}
+    parts = {word for word in words if len(word) >= _MIN_WORD}
     return secret_forms((found | resolved | parts | secrets_of_uris(list(resolved))) - {MASK})
 
 

@@ -21,14 +21,14 @@ from cdc_core.web.requests import json_object, name_of, number
 
 __all__ = ["dead_letters", "replay_dead_letters", "replayed"]
 
-_MOST = 1000
+_MAX_ROWS = 1000
 
 
 def dead_letters(request: Request) -> Response:
     """Return the dead letters that were not replayed, in the order in which they were refused."""
     deployment, name = deployment_of(request), name_of(request)
     _require_job(deployment, name)
-    limit = number(request, "limit", default=100, least=1, most=_MOST)
+    limit = number(request, "limit", default=100, least=1, most=_MAX_ROWS)
     after = number(request, "after", default=0, least=0, most=2**62)
     found = deployment.store.dead_letters(name, after=after, limit=limit)
     return JSONResponse([_values(letter) for letter in found])

@@ -19,7 +19,7 @@ from cdc_core.web.requests import asked_by, json_object, name_of, number
 
 __all__ = ["cancel", "drain", "events", "job", "job_events", "jobs", "node", "nodes"]
 
-_MOST_EVENTS = 1000
+_MAX_EVENTS = 1000
 
 
 def jobs(request: Request) -> Response:
@@ -104,7 +104,7 @@ def _events(request: Request, name: str | None) -> Response:
         if kind not in KINDS:
             raise Refusal(400, f"there is no kind of event '{kind}'{did_you_mean(kind, KINDS)}")
     after = number(request, "after", default=0, least=0, most=2**62)
-    limit = number(request, "limit", default=100, least=1, most=_MOST_EVENTS)
+    limit = number(request, "limit", default=100, least=1, most=_MAX_EVENTS)
     deployment = deployment_of(request)
     found = deployment.store.events(name, after=after, kinds=kinds, limit=limit)
     return JSONResponse([event.to_json() for event in found])

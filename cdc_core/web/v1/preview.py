@@ -21,7 +21,7 @@ from cdc_core.web.v1.preview_process import preview_apart
 
 __all__ = ["messages", "preview"]
 
-_MOST_ROWS = 100
+_MAX_ROWS = 100
 _WAIT_S = 5
 _places = threading.BoundedSemaphore(2)
 """Each preview reads the source for itself."""
@@ -31,7 +31,7 @@ _place_apart = threading.BoundedSemaphore(1)
 
 def preview(request: Request) -> Response:
     """Return the messages of some rows. Sends nothing, saves nothing, and leaves nothing behind."""
-    rows = number(request, "rows", default=20, least=1, most=_MOST_ROWS)
+    rows = number(request, "rows", default=20, least=1, most=_MAX_ROWS)
     found = messages(deployment_of(request), name_of(request), rows, is_gone=watch_client(request))
     return JSONResponse([asdict(message) for message in found])
 

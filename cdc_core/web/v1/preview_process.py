@@ -19,14 +19,14 @@ from cdc_core.jobs.ipc import Lines, line, outcome_of
 from cdc_core.jobs.process_session import kill_session
 from cdc_core.watching.preview import Previewed
 
-__all__ = ["MOST_BYTES", "preview_apart"]
+__all__ = ["MAX_BYTES", "preview_apart"]
 
 log = logging.getLogger(__name__)
 
-MOST_BYTES = 16 * 2**20
+MAX_BYTES = 16 * 2**20
 """How large all messages of one preview may be."""
 _LIMIT_S = 120.0
-_LOOK_S = 0.2
+_POLL_INTERVAL_S = 0.2
 _READ_BYTES = 65536
 
 
@@ -92,14 +92,14 @@ def _exchange(process: subprocess.Popen[bytes], job: bytes, *, is_gone: Callable
         while (left_s := until - time.monotonic()) > 0:
             if is_gone():
                 raise TerminalError("the client does not wait any more")
-            for key, _ in selector.select(min(left_s, _LOOK_S)):
+            for key, _ in selector.select(min(left_s, _POLL_INTERVAL_S)):
                 if key.fileobj is process.stdout:
                     piece = os.read(key.fd, _READ_BYTES)
                     if not piece:
                         return bytes(output)
                     output += piece
-                    if len(output) > MOST_BYTES:
-                        raise TerminalError(f"its messages have more than {MOST_BYTES >> 20} MiB; ask for fewer rows")
+                    if len(output) > MAX_BYTES:
+                        raise TerminalError(f"its messages have more than {MAX_BYTES >> 20} MiB; ask for fewer rows")
                 else:
                     job = _unsent(key.fd, job)
                     if not job:  # the pipe stays open: its end would end the process

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cdc_core.store.job_values import FOLLOWING
-from cdc_core.watching.trace import MOST_CHANGES
+from cdc_core.watching.trace import MAX_CHANGES
 from cdc_core.web.endpoint import Schema
 from cdc_core.web.shapes import TEXT, any_object, array, nullable, record, ref
 
@@ -127,7 +127,7 @@ SHAPES: dict[str, Schema] = {
         {
             "table": nullable("string"),
             "key": {"type": ["array", "null"], "items": {"type": ["string", "number", "boolean"]}, "minItems": 1},
-            "rows": {"type": "integer", "minimum": 1, "maximum": MOST_CHANGES},
+            "rows": {"type": "integer", "minimum": 1, "maximum": MAX_CHANGES},
             "timeout": TEXT,
         },
         required=[],

@@ -14,7 +14,7 @@ from cdc_core.option_values import read_duration
 from cdc_core.options import did_you_mean, format_duration
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.traces import TraceRecord
-from cdc_core.watching.trace import LONGEST_S, MOST_CHANGES, shown_change, traced_table
+from cdc_core.watching.trace import MAX_CHANGES, MAX_TRACE_S, shown_change, traced_table
 from cdc_core.watching.trace_keys import checked_key, key_number, written_key
 from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Refusal
@@ -67,15 +67,15 @@ def begun(
     """
     if key is not None and table is None:
         raise Refusal(400, "'key' is a key of one table; name it by 'table'")
-    if type(rows) is not int or not 1 <= rows <= MOST_CHANGES:
-        raise Refusal(400, f"'rows' must be a whole number from 1 to {MOST_CHANGES}")
+    if type(rows) is not int or not 1 <= rows <= MAX_CHANGES:
+        raise Refusal(400, f"'rows' must be a whole number from 1 to {MAX_CHANGES}")
     try:
         seconds = float(read_duration(timeout))
         found = traced_table(store, name, table)
     except ValueError as error:  # a ConfigError is one
         raise Refusal(400, str(error) if isinstance(error, ConfigError) else f"'timeout' {error}") from error
-    if not 0 < seconds <= LONGEST_S:
-        raise Refusal(400, f"'timeout' must be more than 0s and at most {format_duration(LONGEST_S)}")
+    if not 0 < seconds <= MAX_TRACE_S:
+        raise Refusal(400, f"'timeout' must be more than 0s and at most {format_duration(MAX_TRACE_S)}")
     try:
         return store.ask_trace(name, table=found, key=key, most=rows, seconds=seconds)
     except ConfigError as error:

@@ -23,7 +23,7 @@ __all__ = ["decimal_pieces"]
 
 _STRING = 2
 _SPECIAL = pa.array(["NaN", "Infinity", "-Infinity"])
-_MOST_DIGITS_OF_8, _MOST_DIGITS_OF_16, _MOST_DIGITS_OF_32 = 18, 38, 76
+_MAX_DIGITS_OF_8, _MAX_DIGITS_OF_16, _MAX_DIGITS_OF_32 = 18, 38, 76
 _SHORT = np.dtype([("branch", "u1"), ("size", "u1"), ("value", ">i8")])
 
 
@@ -38,7 +38,7 @@ def decimal_pieces(array: pa.Array, precision: int, scale: int, *, special_value
         raise NoRepresentationError(
             first, f"Avro's type has no '{array[first]}'; set avro_special_values = 'string' to write it as text"
         )
-    if precision > _MOST_DIGITS_OF_32:
+    if precision > _MAX_DIGITS_OF_32:
         return _one_by_one(array, precision, scale)
     if first >= 0:
         numbers = pc.if_else(special, pa.scalar(None, array.type), array)
@@ -54,7 +54,7 @@ def decimal_pieces(array: pa.Array, precision: int, scale: int, *, special_value
 
 
 def _numbers(array: pa.Array, precision: int, scale: int) -> pa.Array:
-    type_ = (pa.decimal128 if precision <= _MOST_DIGITS_OF_16 else pa.decimal256)(precision, scale)
+    type_ = (pa.decimal128 if precision <= _MAX_DIGITS_OF_16 else pa.decimal256)(precision, scale)
     try:
         numbers = array.cast(type_)
     except pa.ArrowInvalid:
@@ -67,7 +67,7 @@ def _numbers(array: pa.Array, precision: int, scale: int) -> pa.Array:
         words = words.reshape(-1, width // 8)
     if valid is not None:
         words = np.where(valid[:, np.newaxis], words, 0)
-    return _short(words[:, 0], valid) if precision <= _MOST_DIGITS_OF_8 else _long(words, valid)
+    return _short(words[:, 0], valid) if precision <= _MAX_DIGITS_OF_8 else _long(words, valid)
 
 
 def _short(numbers: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_] | None) -> pa.Array:

@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ["plain", "split_array", "split_object", "string"]
 
-_MOST_INT_DIGITS = 4000
+_MAX_INT_DIGITS = 4000
 """Python refuses to convert a text of many more digits to an int."""
 _BLANKS = re.compile(r"[ \t\n\r]*")
 
@@ -64,7 +64,7 @@ def plain(text: str | bytes) -> Any:
 
 def _integer(text: str) -> int | Decimal:
     """Return an int, or a Decimal for -0 and for numbers of very many digits."""
-    return Decimal(text) if text == "-0" or len(text) > _MOST_INT_DIGITS else int(text)
+    return Decimal(text) if text == "-0" or len(text) > _MAX_INT_DIGITS else int(text)
 
 
 def _refuse(name: str) -> None:

@@ -9,7 +9,7 @@ from cdc_encoder_parquet.options import ParquetOptions
 
 __all__ = ["decimal_type", "is_list", "is_text", "parquet_type"]
 
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 """The maximum precision of decimals in Polars, DuckDB and Spark. Longer ones are written as text."""
 _WITH_SPECIAL_VALUES = frozenset({Kind.DECIMAL, Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 
@@ -50,4 +50,4 @@ def decimal_type(type_: ColumnType) -> pa.Decimal128Type | None:
         return None
     scale = type_.scale or 0
     precision = max(type_.precision - min(scale, 0), scale)
-    return pa.decimal128(precision, max(scale, 0)) if precision <= _MOST_DIGITS else None
+    return pa.decimal128(precision, max(scale, 0)) if precision <= _MAX_DIGITS else None

@@ -18,8 +18,8 @@ from cdc_column_texts.pieces import Piece, or_null, series
 __all__ = ["float_pieces"]
 
 _SPECIAL = {"NaN": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-_LEAST_PLAIN = 1e-4
-_MOST_PLAIN = 1e12
+_MIN_PLAIN = 1e-4
+_MAX_PLAIN = 1e12
 """Polars writes values from the least to below the most without an exponent, for 32 and 64 bits."""
 
 
@@ -31,7 +31,7 @@ def float_pieces(array: pa.Array, *, quote: str = '"') -> list[Piece]:
     if not finite.all():
         texts = texts.replace({name: f"{quote}{text}{quote}" for name, text in _SPECIAL.items()})
     size = values.abs()
-    odd = finite & ((size >= _MOST_PLAIN) | ((size < _LEAST_PLAIN) & (size > 0)))
+    odd = finite & ((size >= _MAX_PLAIN) | ((size < _MIN_PLAIN) & (size > 0)))
     return [or_null(_rewritten(texts, values, odd) if odd.any() else texts)]
 
 

@@ -16,7 +16,7 @@ from cdc_core import ColumnType, Kind
 __all__ = ["item_text"]
 
 _SPECIAL_DECIMALS = ("NaN", "Infinity", "-Infinity")
-_LEAST_PLAIN, _LEAST_SCIENTIFIC = -6, 21
+_MIN_PLAIN, _MIN_SCIENTIFIC = -6, 21
 """Numbers between these exponents are written without an exponent."""
 
 
@@ -40,7 +40,7 @@ def _float(value: float, type_: ColumnType) -> str:
     if not math.isfinite(value):
         return '"NaN"' if math.isnan(value) else '"Infinity"' if value > 0 else '"-Infinity"'
     exact = Decimal(str(np.float32(value)) if type_.bits == 32 else repr(value)).normalize()
-    if value == 0 or _LEAST_PLAIN <= exact.adjusted() < _LEAST_SCIENTIFIC:
+    if value == 0 or _MIN_PLAIN <= exact.adjusted() < _MIN_SCIENTIFIC:
         return f"{exact:f}"
     sign, digits, _ = exact.as_tuple()
     first, *rest = map(str, digits)

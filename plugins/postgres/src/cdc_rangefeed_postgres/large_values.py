@@ -12,7 +12,7 @@ __all__ = ["log_large_values"]
 
 log = logging.getLogger(__name__)
 
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 # A table without a TOAST table cannot have a row that is long enough.
 _COLUMNS = """
 SELECT c.oid::bigint, a.attname::text
@@ -37,8 +37,8 @@ def log_large_values(connection: Connection, tables: Sequence[Table], *, unchang
     if not found:
         return
     leaves = sorted(found.values(), key=lambda leaf: leaf.qualified)
-    names = ", ".join(leaf.qualified for leaf in leaves[:_MOST_NAMED])
-    more = f" and {len(leaves) - _MOST_NAMED} more" if len(leaves) > _MOST_NAMED else ""
+    names = ", ".join(leaf.qualified for leaf in leaves[:_MAX_NAMED])
+    more = f" and {len(leaves) - _MAX_NAMED} more" if len(leaves) > _MAX_NAMED else ""
     log.info(
         "%s%s: updates do not log large (TOAST) values that they leave unchanged, so messages %s. To log them, run"
         " ALTER TABLE %s REPLICA IDENTITY FULL;",

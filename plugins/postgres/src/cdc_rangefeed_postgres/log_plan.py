@@ -15,7 +15,7 @@ from cdc_rangefeed_postgres.versions import Versions
 
 __all__ = ["LogPlan", "log_bytes", "log_end"]
 
-_LEAST_ROW_BYTES = 64
+_MIN_ROW_BYTES = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,4 +65,4 @@ def log_end(start: PostgresToken, limit: StepLimit) -> int:
 
 def log_bytes(limit: StepLimit) -> int:
     """Return how much log a step may hold. The limit on rows is approximate: by the least size of a row in the log."""
-    return max(1, min(limit.bytes, limit.rows * _LEAST_ROW_BYTES))
+    return max(1, min(limit.bytes, limit.rows * _MIN_ROW_BYTES))

@@ -14,9 +14,9 @@ from cdc_rangefeed_postgres.standby import is_standby
 
 __all__ = ["LongTransactions", "shown_query"]
 
-_LEAST_BYTES = 64 << 20
+_MIN_BYTES = 64 << 20
 """Less costs about a tenth of a second a step, and is usual without any long transaction."""
-_LOOK_S = 10.0
+_POLL_INTERVAL_S = 10.0
 _HOLDS_S = 20.0
 """What holds the restart point for less than this will be over when somebody reads of it."""
 _QUERY_CHARACTERS = 100
@@ -49,7 +49,7 @@ class LongTransactions:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._look_at = float("-inf")
+        self._poll_at = float("-inf")
         self._holder: _Holder | None = None
         self._since = 0.0
         self._level = 0
@@ -62,19 +62,19 @@ class LongTransactions:
         the restart point, and each time that the log doubles.
         """
         now = self._clock()
-        if again_bytes < _LEAST_BYTES:
+        if again_bytes < _MIN_BYTES:
             self._holder = self._text = None
             return None
-        if now < self._look_at:
+        if now < self._poll_at:
             return self._text
-        self._look_at = now + _LOOK_S
+        self._poll_at = now + _POLL_INTERVAL_S
         holder = _holder(connection, restart)
         if holder is None or self._holder is None or holder.key != self._holder.key:
             self._holder, self._since, self._text, self._level = holder, now, None, 0
-        level = int(again_bytes) // _LEAST_BYTES
+        level = int(again_bytes) // _MIN_BYTES
         if holder is not None and now - self._since >= _HOLDS_S and level >= 2 * self._level:
             self._level = 1 << level.bit_length() - 1
-            size = self._level * _LEAST_BYTES >> 20
+            size = self._level * _MIN_BYTES >> 20
             self._text = (
                 f"each step decodes more than {size:,} MB of the log again, from the beginning of {holder.text}"
             )

@@ -12,7 +12,7 @@ from cdc_rangefeed_postgres.endpoints import parse_endpoints
 __all__ = ["PostgresOptions"]
 
 _NAME_BYTES = 63
-_MOST_WORK_MEM = 2047 << 30
+_MAX_WORK_MEM = 2047 << 30
 _SLOT_NAME = re.compile(rf"[a-z0-9_]{{1,{_NAME_BYTES}}}")
 
 
@@ -112,7 +112,7 @@ class PostgresOptions:
                 raise ValueError(f"{name} must be greater than zero")
         if not 64 * 1024 <= self.fetch_size <= 64 * MB:
             raise ValueError("fetch_size must be between 64KB and 64MB")
-        if not 64 * 1024 <= self.logical_decoding_work_mem <= _MOST_WORK_MEM:
+        if not 64 * 1024 <= self.logical_decoding_work_mem <= _MAX_WORK_MEM:
             raise ValueError("logical_decoding_work_mem must be between 64KB and 2047GB")
         if self.slot_name is not None and not _SLOT_NAME.fullmatch(self.slot_name):
             raise ValueError("slot_name must have 1 to 63 characters, only lower-case letters, digits and underscores")

@@ -12,8 +12,8 @@ __all__ = ["Pacing"]
 
 _AGAIN_S_PER_BYTE = 0.26 / (100 << 20)
 """About twice what decoding takes, so that decoding again takes half a core at most."""
-_LEAST_BYTES = 64 << 20
-_LOOK_S = 1.0
+_MIN_BYTES = 64 << 20
+_POLL_INTERVAL_S = 1.0
 _AGAIN = """
 SELECT pg_wal_lsn_diff(confirmed_flush_lsn, restart_lsn)::bigint FROM pg_replication_slots WHERE slot_name = %s
 """
@@ -25,7 +25,7 @@ class Pacing:
     def __init__(self, slot: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._slot = slot
         self._clock = clock
-        self._look_at = float("-inf")
+        self._poll_at = float("-inf")
         self._again_bytes = 0
         self._not_before = float("-inf")
 
@@ -37,9 +37,9 @@ class Pacing:
     def planned(self, connection: Connection) -> None:
         """Note that a step begins now."""
         now = self._clock()
-        if now >= self._look_at:
-            self._look_at = now + _LOOK_S
+        if now >= self._poll_at:
+            self._poll_at = now + _POLL_INTERVAL_S
             row: Any = connection.execute(_AGAIN, [self._slot]).fetchone()
             self._again_bytes = (row[0] or 0) if row is not None else 0
-        wait_s = self._again_bytes * _AGAIN_S_PER_BYTE if self._again_bytes >= _LEAST_BYTES else 0.0
+        wait_s = self._again_bytes * _AGAIN_S_PER_BYTE if self._again_bytes >= _MIN_BYTES else 0.0
         self._not_before = now + wait_s

@@ -62,7 +62,7 @@ log = logging.getLogger(__name__)
 
 _IDLE_NS = 1_000_000_000
 _FIRST_STEP_BYTES = 8 * 1024 * 1024
-_SNAPSHOT_PATIENCE_S = 1.0
+_SNAPSHOT_TIMEOUT_S = 1.0
 _TELL_AFTER_S = 10.0
 _TELL_AGAIN_S = 60.0
 
@@ -351,7 +351,7 @@ class PostgresPlanner(StepPlanner):
             connection,
             scan,
             lambda: self._refresh(connection, start),
-            wait_s=0.0 if rounds.held else _SNAPSHOT_PATIENCE_S,
+            wait_s=0.0 if rounds.held else _SNAPSHOT_TIMEOUT_S,
             not_before=start.lsn,
         )
         if following is not None:

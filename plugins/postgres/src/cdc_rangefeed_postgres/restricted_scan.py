@@ -25,7 +25,7 @@ _TEXTS = {25, 1043}
 
 
 _WHOLE = Density(1.0, 1.0)
-_LEAST_SHARE = 1 / 16
+_MIN_SHARE = 1 / 16
 """However little of a table is read, a step looks at so much more of it at most: estimates can be wrong."""
 
 
@@ -74,8 +74,8 @@ def _share(connection: Connection, table: Table, version: TableVersion, restrict
         rows, width = _estimated(connection, f"SELECT {columns} FROM {table.sql} AS l WHERE {where}")
     except (psycopg.ProgrammingError, psycopg.errors.LockNotAvailable):
         return _WHOLE  # the table is being changed
-    rows_share = max(rows / max(whole_rows, 1), _LEAST_SHARE)
-    return Density(min(rows_share, 1.0), min(max(rows_share * width / max(whole_width, 1), _LEAST_SHARE), 1.0))
+    rows_share = max(rows / max(whole_rows, 1), _MIN_SHARE)
+    return Density(min(rows_share, 1.0), min(max(rows_share * width / max(whole_width, 1), _MIN_SHARE), 1.0))
 
 
 def _estimated(connection: Connection, query: str) -> tuple[float, float]:

@@ -17,7 +17,7 @@ __all__ = ["SlotUse", "log_idle_limit", "unused"]
 log = logging.getLogger(__name__)
 
 _POLL_S = 10.0
-_LEAST_LIMIT_S = 600
+_MIN_LIMIT_S = 600
 """One step, or one wait for a destination, may take as long without any use of the slot."""
 
 _LIMIT = "extract(epoch FROM current_setting('idle_replication_slot_timeout', true)::interval)::float8"
@@ -71,7 +71,7 @@ def log_idle_limit(connection: Connection) -> None:
     shown, limit_s = row
     if not limit_s:
         return
-    if limit_s < _LEAST_LIMIT_S:
+    if limit_s < _MIN_LIMIT_S:
         log.warning(
             "idle_replication_slot_timeout is %s: a changefeed that waits for its destination for as long loses its "
             "replication slot, and so does one that is paused or stopped. Run ALTER SYSTEM SET "

@@ -21,7 +21,7 @@ _Ints = npt.NDArray[np.int64]
 _SECOND_US = 1_000_000
 _HEX_VALUES = np.zeros(256, np.uint8)
 _HEX_VALUES[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
-_LONGEST_TIME = len("12:34:56.123456")
+_MAX_TIME_LENGTH = len("12:34:56.123456")
 
 
 def decode_text(texts: pa.StringArray, type_: ColumnType) -> pa.Array:
@@ -59,10 +59,10 @@ def _bytes(texts: pa.StringArray, _: ColumnType) -> pa.Array:
 
 
 def _time(texts: pa.StringArray, type_: ColumnType) -> pa.Array:
-    padded = pc.utf8_rpad(texts, _LONGEST_TIME, "0")  # 12:34:56 -> 12:34:560000000, 12:34:56.5 -> 12:34:56.500000
+    padded = pc.utf8_rpad(texts, _MAX_TIME_LENGTH, "0")  # 12:34:56 -> 12:34:560000000, 12:34:56.5 -> 12:34:56.500000
     offsets, characters = _characters(padded.drop_null())
-    table = characters.reshape(len(offsets) - 1, _LONGEST_TIME).astype(np.int64) - ord("0")
-    units = np.zeros(_LONGEST_TIME, np.int64)
+    table = characters.reshape(len(offsets) - 1, _MAX_TIME_LENGTH).astype(np.int64) - ord("0")
+    units = np.zeros(_MAX_TIME_LENGTH, np.int64)
     units[[0, 1, 3, 4, 6, 7]] = np.array([36_000, 3_600, 600, 60, 10, 1]) * _SECOND_US
     units[9:] = 10 ** np.arange(5, -1, -1)
     return _spread(table @ units, texts).view(type_.arrow)

@@ -43,7 +43,7 @@ _MISCONFIGURED = {
 }
 _IN_THE_CHANGEFEED = frozenset({301, 308, 414, 431, 451})
 """Misconfigured for good: only the options of the changefeed can be changed."""
-_LONGEST_WAIT_S = 3600.0
+_MAX_WAIT_S = 3600.0
 _REDIRECTED = "Redirects are not followed: put the final URL into the sink URI"
 
 
@@ -91,12 +91,12 @@ def retry_after_s(value: str | None, date: str | None) -> float | None:
     if value is None:
         return None
     if value.isascii() and value.strip().isdigit():
-        return min(float(value), _LONGEST_WAIT_S)
+        return min(float(value), _MAX_WAIT_S)
     until = _seconds(value)
     if until is None:
         return None
     now = None if date is None else _seconds(date)
-    return min(max(0.0, until - (time.time() if now is None else now)), _LONGEST_WAIT_S)
+    return min(max(0.0, until - (time.time() if now is None else now)), _MAX_WAIT_S)
 
 
 def _seconds(date: str) -> float | None:

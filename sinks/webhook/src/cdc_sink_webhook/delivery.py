@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from cdc_core import CdcError, RefusedRow, RetryableSinkError, TerminalSinkError
 from cdc_sink_webhook.answers import Answer, Meaning
 from cdc_sink_webhook.client import Client, NoAnswerError
-from cdc_sink_webhook.event_headers import LARGE_HEADERS, MOST_HEADERS
+from cdc_sink_webhook.event_headers import LARGE_HEADERS, MAX_HEADERS
 from cdc_sink_webhook.request import Request
 from cdc_sink_webhook.retries import PendingRetries
 from cdc_sink_webhook.sink_config import RetryConfig
 
-__all__ = ["LONGEST_WAIT_S", "Delivered", "Delivery"]
+__all__ = ["MAX_JITTERED_WAIT_S", "Delivered", "Delivery"]
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ _SLOW_DOWN = (429, 503)
 _HEADERS_TOO_LARGE = 431
 _MAX_WAIT_S = 60.0
 """When the endpoint asks for a longer wait, the engine waits instead, and shows it."""
-LONGEST_WAIT_S = _MAX_WAIT_S * (1.0 + _JITTER)
+MAX_JITTERED_WAIT_S = _MAX_WAIT_S * (1.0 + _JITTER)
 """Before a request or a retry."""
 
 
@@ -73,7 +73,7 @@ class Delivery:
 
         Raises: RetryableSinkError when all retries have failed; TerminalSinkError when an immediate retry cannot help.
         """
-        if request.header_bytes > MOST_HEADERS and len(request.row_numbers):
+        if request.header_bytes > MAX_HEADERS and len(request.row_numbers):
             return Delivered(refused=[RefusedRow(index=int(request.row_numbers[0]), reason=_too_long(request))])
         try:
             answer = await self._answer(request)
@@ -166,7 +166,7 @@ class Delivery:
 
 def _too_long(request: Request) -> str:
     return (
-        f"the attributes of its event have {request.header_bytes} bytes, and headers may have {MOST_HEADERS}; set"
+        f"the attributes of its event have {request.header_bytes} bytes, and headers may have {MAX_HEADERS}; set"
         " cloudevents_mode = 'structured'"
     )
 

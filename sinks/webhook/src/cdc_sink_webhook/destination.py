@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from cdc_core import Destination, MessageBatch, RowBatch, each_event
-from cdc_sink_webhook.delivery import LONGEST_WAIT_S
+from cdc_sink_webhook.delivery import MAX_JITTERED_WAIT_S
 from cdc_sink_webhook.event_headers import event_headers
 from cdc_sink_webhook.reachability import check_reachable
 from cdc_sink_webhook.settings import Settings
@@ -37,4 +37,4 @@ class WebhookDestination(Destination):
         That is a wait and two attempts, the second one because the connection was dropped. Each has its time limit
         twice: to connect, and until the answer.
         """
-        return LONGEST_WAIT_S + 4 * Settings.of(self.context).options.webhook_client_timeout
+        return MAX_JITTERED_WAIT_S + 4 * Settings.of(self.context).options.webhook_client_timeout

@@ -7,10 +7,10 @@ from urllib.parse import quote
 
 from cdc_core import ConfigError
 
-__all__ = ["LARGE_HEADERS", "MOST_HEADERS", "RequestHeaders", "event_headers", "refuse_names_of_events"]
+__all__ = ["LARGE_HEADERS", "MAX_HEADERS", "RequestHeaders", "event_headers", "refuse_names_of_events"]
 
 RequestHeaders = tuple[tuple[bytes, bytes], ...]
-MOST_HEADERS = 4096
+MAX_HEADERS = 4096
 """Bytes of the attributes of an event beyond which its row is refused. Servers take about 8 KB of headers, and what
 they do with more differs: some answer 431, others break the connection, and no repetition would help."""
 LARGE_HEADERS = 1024

@@ -16,7 +16,7 @@ __all__ = ["varint_bytes", "varint_column", "varint_matrix", "varint_widths"]
 _U64 = np.uint64
 _TABLE_SIZE = 1 << 14
 """Smaller numbers, of one byte or two, are looked up."""
-_MOST_BYTES = 10
+_MAX_BYTES = 10
 _LOW_BITS = _U64(0x00FF_FFFF_FFFF_FFFF)
 _CONTINUED = np.array([sum(0x80 << (8 * byte) for byte in range(min(width - 1, 8))) for width in range(11)], _U64)
 """By the width of a number: the continuation bits in its first eight bytes."""
@@ -35,7 +35,7 @@ def varint_widths(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
     """Return the number of bytes that each number takes."""
     widths = np.ones(len(numbers), np.intp)
     greatest = int(numbers.max()) if len(numbers) else 0
-    for width in range(1, _MOST_BYTES):
+    for width in range(1, _MAX_BYTES):
         if greatest >> 7 * width:
             widths += numbers >= _U64(1 << 7 * width)
     return widths

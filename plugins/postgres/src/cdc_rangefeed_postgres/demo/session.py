@@ -23,7 +23,7 @@ from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 __all__ = ["DemoOptions", "Shop"]
 
 _LIMIT_S = 180.0
-_LOOK_S = 0.2
+_POLL_INTERVAL_S = 0.2
 _SOURCE = """\
 source = "postgresql://postgres:${{file:{password}}}@127.0.0.1:{port}/movr"
 tables = ["public.users", "public.vehicles", "public.rides"]
@@ -113,7 +113,7 @@ class Shop:
         before = signal.signal(signal.SIGINT, lambda _number, _frame: told.set())
         say("Everything goes on until Ctrl-C")
         try:
-            while feed.poll() is None and not told.wait(_LOOK_S):
+            while feed.poll() is None and not told.wait(_POLL_INTERVAL_S):
                 pass
         finally:
             signal.signal(signal.SIGINT, before)
