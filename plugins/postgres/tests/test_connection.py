@@ -265,7 +265,9 @@ def test_a_revoked_privilege_is_terminal(database: str, sql: Sql) -> None:
             feed.start()
             slices = feed.plan_scan()
             sql.execute(f"REVOKE {ROLE} FROM reader")
-            with pytest.raises(TerminalRangefeedError, match=r"permission denied for table t\. Run `cdc check FILE NAME`"):
+            with pytest.raises(
+                TerminalRangefeedError, match=r"permission denied for table t\. Run `cdc check FILE NAME`"
+            ):
                 list(feed.reader.read(slices[0]))
             sql.execute(f"GRANT {ROLE} TO reader")
     finally:
