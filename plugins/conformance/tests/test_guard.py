@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from cdc_conformance.guard import complaint
-from cdc_conformance.promises import Conformance
-
-from cdc_core import SinkRegistration
+from cdc_conformance.reference.registrations import REFERENCE_SINK
 
 pytest_plugins = ["pytester"]
 
 HEAD = """
 import pytest
 from cdc_conformance import Conformance
-from cdc_core import SinkRegistration
-
-SHELF = SinkRegistration(
-    name="shelf", sink="s:S", resolved_sink="s:R", destination="s:D", options="s:O", summary="", schemes=("shelf",),
-    output="files",
-)
+from cdc_conformance.reference.registrations import REFERENCE_SINK as SHELF
 
 class Delivery:
     @pytest.fixture
@@ -33,22 +26,16 @@ class Delivery:
 
 class PaperConformance(Delivery, Conformance):
     kind = "sink"
+    reserved = frozenset({"rig"})
+    known_capabilities = {"stall": "it can be stopped"}
 
     def test_close_may_be_called_twice(self):
         pass
 """
-
-
-SHELF = SinkRegistration(
-    name="shelf",
-    sink="s:S",
-    resolved_sink="s:R",
-    destination="s:D",
-    options="s:O",
-    summary="",
-    schemes=("shelf",),
-    output="files",
-)
+_SUITE: dict[str, Any] = {"__name__": "suite"}
+exec(HEAD, _SUITE)
+PaperConformance: type[Any] = _SUITE["PaperConformance"]
+SHELF = REFERENCE_SINK
 
 
 def collected(pytester: pytest.Pytester, text: str, *arguments: str) -> pytest.RunResult:
@@ -71,20 +58,6 @@ class TestShelf(Ours):
 """,
     )
     result.assert_outcomes(passed=3)
-
-
-class Delivery:
-    @pytest.fixture
-    def place(self) -> str:
-        return "here"
-
-    def test_flush_is_a_barrier(self, place: str) -> None: ...
-
-
-class PaperConformance(Delivery, Conformance):
-    kind = "sink"
-    reserved = frozenset({"rig"})
-    known_capabilities: ClassVar[Mapping[str, str]] = {"stall": "it can be stopped"}
 
 
 class Lenient:

@@ -11,15 +11,13 @@ import pytest
 pytest_plugins = ["pytester"]
 
 SUITE = '''
+import dataclasses
 import pytest
 from cdc_conformance import Conformance, requires
 from cdc_conformance.promises import does_not_apply
-from cdc_core import SinkRegistration
+from cdc_conformance.reference.registrations import REFERENCE_SINK
 
-SHELF = SinkRegistration(
-    name="shelf", sink="s:S", resolved_sink="s:R", destination="s:D", options="s:O", summary="", schemes=("shelf",),
-    output="files",
-)
+SHELF = dataclasses.replace(REFERENCE_SINK, name="shelf", options="s:O")
 
 class Delivery:
     def test_flush_is_a_barrier(self, sink_uri):

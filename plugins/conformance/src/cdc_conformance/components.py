@@ -1,19 +1,19 @@
-"""The component that a suite tests, and the distribution that it comes from."""
+"""The component that a suite tests, and where it comes from."""
 
 from __future__ import annotations
 
 import functools
 import importlib
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 from cdc_core.errors import ConfigError, UnknownPluginError
+from cdc_core.plugins.entry_points import Listing
 from cdc_core.plugins.host import PluginHost
 from cdc_core.plugins.loading import KINDS
 from cdc_core.registrations import Registration
 
-__all__ = ["SUITES", "Origin", "origin_of", "registration_of", "suite_for"]
+__all__ = ["SUITES", "listed", "registration_of", "suite_for"]
 
 SUITES = {
     "sink": "cdc_conformance.sinks:SinkConformance",
@@ -22,17 +22,6 @@ SUITES = {
     "function": "cdc_conformance.functions:FunctionConformance",
 }
 """The suite of each kind, loaded on first use."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """The distribution that registers a component; both fields are None for a registration of the test itself."""
-
-    distribution: str | None = None
-    version: str | None = None
-
-    def __str__(self) -> str:
-        return "no installed distribution" if self.distribution is None else f"{self.distribution} {self.version}"
 
 
 def suite_for(kind: str) -> type[Any]:
@@ -76,12 +65,10 @@ def _installed(_path: tuple[str, ...]) -> PluginHost:
     return PluginHost.load()
 
 
-def origin_of(kind: str, registration: Registration, host: PluginHost) -> Origin:
-    """Return the distribution that registers *registration*, if any."""
+def listed(kind: str, registration: Registration, host: PluginHost) -> Listing | None:
+    """Return how *host* lists *registration*, with its distribution; None for a registration of the test itself."""
     try:
-        if host.component(kind, registration.name) != registration:
-            return Origin()
+        known = host.component(kind, registration.name) == registration
     except ConfigError:
-        return Origin()
-    found = next(row for row in host.listing() if (row.kind, row.name) == (kind, registration.name))
-    return Origin(distribution=found.distribution, version=found.version)
+        return None
+    return next((row for row in host.listing() if (row.kind, row.name) == (kind, registration.name) and known), None)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import traceback
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,9 @@ import _pytest
 import pluggy
 import pytest
 
-from cdc_conformance.components import Origin
 from cdc_conformance.promises import DoesNotApply, suite_of
 
-__all__ = ["Outcome", "Proof", "contract_of", "failure_sentence", "outcome_of", "topic_of"]
+__all__ = ["Outcome", "Proof", "outcome_of", "topic_of"]
 
 _INTERNALS = (
     *(str(Path(module.__file__ or "").parent) for module in (_pytest, pluggy, pytest)),
@@ -34,9 +33,11 @@ class Proof:
     """The node ID of the test class."""
     kind: str
     name: str
-    origin: Origin
-    capabilities: tuple[str, ...] = ()
-    undeclared: tuple[str, ...] = ()
+    distribution: str | None = None
+    """The one that registers it; None for a registration of the test itself."""
+    version: str | None = None
+    capabilities: Sequence[str] = ()
+    undeclared: Sequence[str] = ()
     """The capabilities that the kind has and the component does not declare."""
 
 
@@ -52,15 +53,10 @@ class Outcome:
     seconds: float = 0.0
     proof: Proof = field(repr=False)
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Outcome:
-        proof = {**value["proof"], "origin": Origin(**value["proof"]["origin"])}
-        for name in ("capabilities", "undeclared"):
-            proof[name] = tuple(proof[name])
-        return cls(**{**value, "proof": Proof(**proof)})
+        """Return the outcome whose `asdict` is *value*."""
+        return cls(**{**value, "proof": Proof(**value["proof"])})
 
     def then(self, later: Outcome) -> Outcome:
         """Return the outcome of two phases of one test: the worse one, or the earlier one if both are equal."""
@@ -75,7 +71,7 @@ def outcome_of(
     outcome, reason = "passed", ""
     if report.failed:
         outcome = "error" if report.when == "setup" else "failed"
-        reason = failure_sentence(call) or str(report.longrepr)
+        reason = _failure_sentence(call) or str(report.longrepr)
     elif hasattr(report, "wasxfail"):
         outcome, reason = "xfailed", str(report.wasxfail).removeprefix("reason: ")
     elif report.skipped:
@@ -87,7 +83,7 @@ def outcome_of(
     return replace(blank, outcome=outcome, reason=reason, seconds=report.duration)
 
 
-def failure_sentence(call: pytest.CallInfo[None]) -> str:
+def _failure_sentence(call: pytest.CallInfo[None]) -> str:
     """Return why a test failed: the message of its assertion, or the error with frames of the plugin."""
     if call.excinfo is None:
         return ""
@@ -107,11 +103,6 @@ def topic_of(cls: type, test: str) -> str:
     owner = next((base for base in suite.__mro__ if test in vars(base)), cls)
     letters = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in owner.__name__.lstrip("_"))
     return letters.strip().capitalize()
-
-
-def contract_of(function: object) -> str:
-    """Return the docstring of a promise's test."""
-    return inspect.cleandoc(getattr(function, "__doc__", None) or "")
 
 
 def _sentence(text: str) -> str:

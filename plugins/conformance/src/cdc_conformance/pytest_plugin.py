@@ -17,14 +17,9 @@ from cdc_conformance.given import Given, Place, one_given  # noqa: E402
 from cdc_conformance.guard import complaint  # noqa: E402
 from cdc_conformance.installed import FILE, GIVEN, SuiteModule, module_of, suite_class  # noqa: E402
 from cdc_conformance.promises import APPLIES, REQUIRES, suite_of, why_not_declared  # noqa: E402
-from cdc_conformance.reporting import NOT_DECLARED, Reporting  # noqa: E402
+from cdc_conformance.reporting import NAME, NOT_DECLARED, Reporting  # noqa: E402
 from cdc_core.errors import ConfigError  # noqa: E402
 from cdc_core.plugins.host import PluginHost  # noqa: E402
-
-__all__ = ["REPORTING"]
-
-REPORTING = "cdc-reporting"
-"""The name under which a run's `Reporting` is registered with pytest."""
 
 Made = pytest.Item | pytest.Collector | list[pytest.Item | pytest.Collector] | None
 """What pytest makes of a name in a module or class."""
@@ -84,7 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
     given = config.stash.get(GIVEN, None)
     secrets = frozenset() if given is None else given.secrets(PluginHost.load())
     shown = given is not None or report is not None
-    config.pluginmanager.register(Reporting(config, path=report, secrets=secrets, shown=shown), REPORTING)
+    config.pluginmanager.register(Reporting(config, path=report, secrets=secrets, shown=shown), NAME)
     if named is None and config.option.pyargs and _PACKAGE in config.args:
         raise pytest.UsageError(
             f"--pyargs {_PACKAGE} needs {_FLAG}sink NAME, {_FLAG}encoder NAME or {_FLAG}rangefeed NAME"

@@ -26,14 +26,15 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from cdc_conformance.outcomes import Outcome, Proof
 
-__all__ = ["OUTCOMES", "Report", "versions"]
+__all__ = ["Report", "versions"]
 
 SCHEMA = 1
 OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "not_declared")
@@ -46,27 +47,20 @@ class Report:
         self.deselected = 0
         self._outcomes: dict[tuple[str, str], Outcome] = {}
 
-    def add(self, outcome: Outcome) -> Outcome:
-        """Add the outcome of a phase of a promise, and return the outcome of all its phases so far."""
+    def add(self, outcome: Outcome) -> None:
+        """Add the outcome of a phase of a promise to those of its earlier phases."""
         key = (outcome.proof.suite, outcome.name)
         known = self._outcomes.get(key)
         self._outcomes[key] = outcome if known is None else known.then(outcome)
-        return self._outcomes[key]
 
     def outcomes(self) -> list[Outcome]:
         return list(self._outcomes.values())
 
-    def proofs(self) -> list[Proof]:
-        """Return the suites of the run."""
-        return list({outcome.proof.suite: outcome.proof for outcome in self._outcomes.values()}.values())
-
-    def broken(self) -> bool:
-        """Return whether a promise is broken or could not be tested."""
-        return any(outcome.outcome in ("failed", "error") for outcome in self._outcomes.values())
-
-    def of(self, proof: Proof) -> list[Outcome]:
-        """Return the outcomes of one suite."""
-        return [outcome for outcome in self._outcomes.values() if outcome.proof.suite == proof.suite]
+    def suites(self) -> Iterator[tuple[Proof, list[Outcome]]]:
+        """Yield the suites of the run, each with its outcomes."""
+        proofs = {outcome.proof.suite: outcome.proof for outcome in self._outcomes.values()}
+        for name, proof in proofs.items():
+            yield proof, [outcome for (suite, _), outcome in self._outcomes.items() if suite == name]
 
     def document(self) -> dict[str, Any]:
         """Return the document as JSON values."""
@@ -74,35 +68,12 @@ class Report:
             "schema": SCHEMA,
             "versions": versions(),
             "counts": {**_counts(self.outcomes()), "deselected": self.deselected},
-            "suites": [self._suite(proof) for proof in self.proofs()],
+            "suites": [_suite(proof, outcomes) for proof, outcomes in self.suites()],
         }
 
     def write(self, path: Path) -> None:
         """Write the document to *path*."""
         path.write_text(json.dumps(self.document(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-    def _suite(self, proof: Proof) -> dict[str, Any]:
-        outcomes = self.of(proof)
-        return {
-            "suite": proof.suite,
-            "kind": proof.kind,
-            "name": proof.name,
-            "distribution": {"name": proof.origin.distribution, "version": proof.origin.version},
-            "capabilities": list(proof.capabilities),
-            "undeclared": list(proof.undeclared),
-            "counts": _counts(outcomes),
-            "promises": [
-                {
-                    "name": outcome.name,
-                    "topic": outcome.topic,
-                    "outcome": outcome.outcome,
-                    "reason": outcome.reason,
-                    "seconds": round(outcome.seconds, 4),
-                    "contract": outcome.contract,
-                }
-                for outcome in outcomes
-            ],
-        }
 
 
 def versions() -> dict[str, str]:
@@ -114,6 +85,15 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[name] = "unknown"
     return {**found, "python": platform.python_version()}
+
+
+def _suite(proof: Proof, outcomes: list[Outcome]) -> dict[str, Any]:
+    shown = asdict(proof)
+    distribution = {"name": shown.pop("distribution"), "version": shown.pop("version")}
+    promises = [asdict(outcome) | {"seconds": round(outcome.seconds, 4)} for outcome in outcomes]
+    for promise in promises:
+        del promise["proof"]
+    return {**shown, "distribution": distribution, "counts": _counts(outcomes), "promises": promises}
 
 
 def _counts(outcomes: Iterable[Outcome]) -> dict[str, int]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection, Generator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cdc_conformance.components import origin_of, registration_of
+from cdc_conformance.components import listed, registration_of
 from cdc_conformance.guard import waiver
-from cdc_conformance.outcomes import Outcome, Proof, contract_of, outcome_of, topic_of
+from cdc_conformance.outcomes import Outcome, Proof, outcome_of, topic_of
 from cdc_conformance.promises import suite_of
 from cdc_conformance.report import Report
 from cdc_conformance.text_report import summary_lines
@@ -24,8 +25,10 @@ from cdc_core.plugins.classes import load_class
 from cdc_core.plugins.host import PluginHost
 from cdc_core.registrations import Registration
 
-__all__ = ["ATTRIBUTE", "NOT_DECLARED", "Reporting"]
+__all__ = ["ATTRIBUTE", "NAME", "NOT_DECLARED", "Reporting"]
 
+NAME = "cdc-reporting"
+"""The name under which a run's `Reporting` is registered with pytest."""
 ATTRIBUTE = "cdc_outcome"
 """The attribute of a pytest report that holds the outcome as JSON values, which can be sent to another process."""
 NOT_DECLARED = pytest.StashKey[list[tuple[pytest.Function, str]]]()
@@ -61,7 +64,7 @@ class Reporting:
         outcome = outcome_of(report, call, waived=waiver(item.cls, item.originalname), blank=blank)
         self._secrets |= _secrets_in(self._proof(item, item.cls, blank.proof.kind)[1], getattr(item, "funcargs", {}))
         report = self._masked(report)
-        setattr(report, ATTRIBUTE, _masked_values(outcome.to_json(), self._secrets))
+        setattr(report, ATTRIBUTE, _masked_values(asdict(outcome), self._secrets))
         return report
 
     @pytest.hookimpl(tryfirst=True)
@@ -98,7 +101,7 @@ class Reporting:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
         if hasattr(self._config, "workeroutput"):  # this is a worker of pytest-xdist
-            self._config.workeroutput[_SENT] = [outcome.to_json() for outcome in self._not_declared]
+            self._config.workeroutput[_SENT] = [asdict(outcome) for outcome in self._not_declared]
         elif self._path is not None:
             self.report.write(self._path)
 
@@ -118,7 +121,7 @@ class Reporting:
         return Outcome(
             name=item.name,
             topic=topic_of(item.cls, item.originalname),
-            contract=contract_of(getattr(suite, item.originalname, item.function)),
+            contract=inspect.getdoc(getattr(suite, item.originalname, item.function)) or "",
             proof=self._proof(item, item.cls, suite.kind)[0],
         )
 
@@ -127,11 +130,13 @@ class Reporting:
         suite = cls.__name__ if node is None else node.nodeid
         if suite not in self._proofs:
             registration = registration_of(cls, kind)
+            origin = listed(kind, registration, self._host)
             proof = Proof(
                 suite=suite,
                 kind=kind,
                 name=registration.name,
-                origin=origin_of(kind, registration, self._host),
+                distribution=None if origin is None else origin.distribution,
+                version=None if origin is None else origin.version,
                 capabilities=tuple(sorted(cls.capabilities)),
                 undeclared=tuple(sorted(set(cls.known_capabilities) - set(cls.capabilities))),
             )

@@ -6,7 +6,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from cdc_conformance.outcomes import Outcome, Proof
+from cdc_conformance.outcomes import Outcome
 from cdc_conformance.promises import words
 from cdc_conformance.report import Report, versions
 
@@ -19,6 +19,14 @@ LABELS = {
     "skipped": "SKIP",
     "xfailed": "XFAIL",
     "not_declared": "N/A",
+}
+_COUNTED = {
+    "passed": "kept",
+    "failed": "broken",
+    "error": "not tested because of an error",
+    "xfailed": "overridden with a reason",
+    "skipped": "skipped",
+    "not_declared": "not declared",
 }
 _WIDTH = 100
 
@@ -56,11 +64,17 @@ def alike(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
 
 def summary_lines(report: Report) -> Iterator[str]:
     """Yield the result of the run: counts, capabilities and versions."""
-    for proof in report.proofs():
-        yield f"{proof.kind} '{proof.name}' of {proof.origin}: {_counted(report, proof)}"
-        yield f"  capabilities: {', '.join(proof.capabilities) or 'none'}{_undeclared(proof)}"
-        for reason, count in _missing(report, proof).items():
-            yield f"  {count} not applicable: {reason}"
+    for proof, outcomes in report.suites():
+        origin = f"{proof.distribution} {proof.version}" if proof.distribution else "no installed distribution"
+        counts = Counter(outcome.outcome for outcome in outcomes)
+        said = [f"{counts[name]} {word}" for name, word in _COUNTED.items() if counts[name] or word == "kept"]
+        yield f"{proof.kind} '{proof.name}' of {origin}: {', '.join(said)}"
+        undeclared = f"; not declared: {', '.join(proof.undeclared)}" if proof.undeclared else ""
+        yield f"  capabilities: {', '.join(proof.capabilities) or 'none'}{undeclared}"
+        reasons = [outcome.reason for outcome in outcomes if outcome.outcome == "not_declared"]
+        for reason, count in Counter(reasons).items():
+            if not reason.startswith("needs the capability "):
+                yield f"  {count} not applicable: {reason}"
     yield ", ".join(f"{name} {version}" for name, version in versions().items())
     if report.deselected:
         yield f"{report.deselected} deselected"
@@ -78,29 +92,3 @@ def _wrapped(line: str) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def _counted(report: Report, proof: Proof) -> str:
-    outcomes = [outcome.outcome for outcome in report.of(proof)]
-    parts = [
-        (outcomes.count("passed"), "kept"),
-        (outcomes.count("failed"), "broken"),
-        (outcomes.count("error"), "not tested because of an error"),
-        (outcomes.count("xfailed"), "overridden with a reason"),
-        (outcomes.count("skipped"), "skipped"),
-        (outcomes.count("not_declared"), "not declared"),
-    ]
-    return ", ".join(f"{count} {word}" for count, word in parts if count or word == "kept")
-
-
-def _missing(report: Report, proof: Proof) -> Counter[str]:
-    """Return how many promises do not apply to the registration of a component, by reason."""
-    return Counter(
-        outcome.reason
-        for outcome in report.of(proof)
-        if outcome.outcome == "not_declared" and not outcome.reason.startswith("needs the capability ")
-    )
-
-
-def _undeclared(proof: Proof) -> str:
-    return f"; not declared: {', '.join(proof.undeclared)}" if proof.undeclared else ""

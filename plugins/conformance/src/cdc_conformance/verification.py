@@ -17,7 +17,7 @@ from cdc_conformance.limits import time_limit
 from cdc_conformance.outcomes import Outcome
 from cdc_conformance.promises import promises_of, words
 from cdc_conformance.report import Report
-from cdc_conformance.reporting import Reporting
+from cdc_conformance.reporting import NAME, Reporting
 from cdc_conformance.text_report import alike, failure_lines, outcome_line, summary_lines
 from cdc_core.errors import ConfigError
 from cdc_core.masking import mask, masked_uri
@@ -69,13 +69,15 @@ class Verification:
 
     # hooks
 
+    def pytest_load_initial_conftests(self, early_config: pytest.Config) -> None:
+        early_config.stash[GIVEN] = self._given
+
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        config.stash[GIVEN] = self._given
         config.pluginmanager.unregister(name="terminalreporter")
-        reporting = Reporting(config, path=None, secrets=self._secrets, shown=False)
+        reporting = config.pluginmanager.get_plugin(NAME)
+        assert isinstance(reporting, Reporting)
         self.report = reporting.report
-        config.pluginmanager.register(reporting, "cdc-verification-report")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:

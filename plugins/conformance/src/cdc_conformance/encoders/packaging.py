@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cdc_conformance.components import origin_of
+from cdc_conformance.components import listed
 from cdc_conformance.encoders.conditions import FILES
 from cdc_conformance.encoders.messages import history, written
 from cdc_conformance.encoders.rig import EncoderRig
@@ -192,6 +192,9 @@ def _options_class(rig: EncoderRig) -> type[Any]:
 
 def _plugin_modules(registration: EncoderRegistration) -> list[str]:
     """Return the modules of the plugins that the distribution of *registration* publishes."""
-    distribution = origin_of("encoder", registration, PluginHost.load()).distribution
-    entries = entry_points(group=PLUGINS)
-    return [entry.module for entry in entries if entry.dist is not None and entry.dist.name == distribution]
+    origin = listed("encoder", registration, PluginHost.load())
+    if origin is None:
+        return []
+    return [
+        entry.module for entry in entry_points(group=PLUGINS) if entry.dist and entry.dist.name == origin.distribution
+    ]
