@@ -16,7 +16,7 @@ from cdc_core.config.interpolation import with_absolute_files
 from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
 
-__all__ = ["changefeed_names", "find_name", "read_changefeed"]
+__all__ = ["changefeed_names", "definition_in", "find_name", "read_changefeed"]
 
 _KEYS = ("source", "tables", "table", "query", "functions", "sink", "format", "options", "spark")
 _TYPES = {
@@ -52,6 +52,18 @@ def changefeed_names(path: Path) -> list[str]:
     return list(_read(path))
 
 
+def definition_in(text: str, *, origin: str) -> tuple[str, dict[str, Any]]:
+    """Return the name and the definition, as `Changefeed.written`, of the only changefeed in *text*.
+
+    It may lack anything. Raises: ConfigError, which begins with *origin*.
+    """
+    tables = _tables(text, origin)
+    if len(tables) > 1:
+        raise ConfigError(f"{origin} has several changefeeds; leave one of them: {', '.join(sorted(tables))}")
+    ((name, table),) = tables.items()
+    return name, _written(f"{origin}: changefeed '{name}'", table)
+
+
 def _chosen(path: Path, name: str | None, tables: Mapping[str, Any]) -> str:
     if name is None:
         if len(tables) > 1:
@@ -65,42 +77,56 @@ def _chosen(path: Path, name: str | None, tables: Mapping[str, Any]) -> str:
 def _read(path: Path) -> dict[str, Any]:
     """Return the tables of the changefeeds in the file, by name."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(_syntax_error(path, str(error))) from error
+    return _tables(text, str(path))
+
+
+def _tables(text: str, origin: str) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(text)
+    except RecursionError as error:
+        raise ConfigError(f"{origin}: values are nested too deeply") from error
+    except ValueError as error:  # also of a number with too many digits
+        raise ConfigError(_syntax_error(origin, str(error))) from error
     for key in document:
         if key != "changefeed":
-            raise ConfigError(f"{path}: unknown key '{key}'; name the tables [changefeed.NAME]")
+            raise ConfigError(f"{origin}: unknown key '{key}'; name the tables [changefeed.NAME]")
     tables = document.get("changefeed")
     if not isinstance(tables, dict) or not tables:
-        raise ConfigError(f"{path} has no changefeed; start one with [changefeed.NAME]")
+        raise ConfigError(f"{origin} has no changefeed; start one with [changefeed.NAME]")
     for name, table in tables.items():
         if not isinstance(table, dict):
-            raise ConfigError(f"{path}: [changefeed] has no name; write [changefeed.NAME] above '{name}'")
+            raise ConfigError(f"{origin}: [changefeed] has no name; write [changefeed.NAME] above '{name}'")
     return tables
 
 
-def _syntax_error(path: Path, message: str) -> str:
+def _syntax_error(origin: str, message: str) -> str:
     found = _AT_LINE.search(message)
     if found is None:
-        return f"{path}: {message}"
-    return f"{path}, line {found[1]}, column {found[2]}: {message[: found.start()]}"
+        return f"{origin}: {message}"
+    return f"{origin}, line {found[1]}, column {found[2]}: {message[: found.start()]}"
 
 
 def _changefeed(path: Path, name: str, table: dict[str, Any], environ: Mapping[str, str]) -> Changefeed:
     place = f"{path}: changefeed '{name}'"
-    for key in table:
-        if key not in _KEYS:
-            raise ConfigError(f"{place}: unknown key '{key}'{_key_hint(key)}")
+    written = _written(place, table)
     if "source" not in table:
         raise ConfigError(f"{place} has no 'source'")
     if "tables" not in table and "query" not in table:
         raise ConfigError(f"{place} has no 'tables'; list them, or set a 'query', which names its table")
-    sources = table["source"]
+    return changefeed_of(name, with_absolute_files(written, path.absolute().parent), origin=str(path), environ=environ)
+
+
+def _written(place: str, table: dict[str, Any]) -> dict[str, Any]:
+    """Return the definition in *table*, whose values have the right types. Raises: ConfigError."""
+    for key in table:
+        if key not in _KEYS:
+            raise ConfigError(f"{place}: unknown key '{key}'{_key_hint(key)}")
+    sources = table.get("source", "")
     if not isinstance(sources, str) and not (
         isinstance(sources, list) and sources and all(isinstance(uri, str) for uri in sources)
     ):
@@ -114,7 +140,7 @@ def _changefeed(path: Path, name: str, table: dict[str, Any], environ: Mapping[s
     written = {**table, "options": _plain(table.get("options", {})), "spark": _spark(place, table.get("spark", {}))}
     if "table" in table:
         written["table"] = _plain(table["table"])
-    return changefeed_of(name, with_absolute_files(written, path.absolute().parent), origin=str(path), environ=environ)
+    return written
 
 
 def _key_hint(key: str) -> str:

@@ -30,7 +30,7 @@ class Page(HTMLParser):
         self.active: list[str] = []
         """Scripts and styles in the page itself, and attributes that hold some."""
         self._fields: dict[str, str] = {}
-        self._script = False
+        self._field = self._tag = ""
         self.feed(html)
 
     @property
@@ -45,7 +45,11 @@ class Page(HTMLParser):
             self._fields = {}
             self.forms.append(Form(found.get("action", ""), self._fields))
         if tag in ("input", "textarea", "select") and "name" in found:
-            self._fields[found["name"]] = found.get("value", "")
+            self._field = found["name"]
+            self._fields[self._field] = found.get("value", "")
+        if tag == "option" and "selected" in found:
+            self._fields[self._field] = found["value"]
+        self._tag = tag
         if tag == "script" and "src" not in found:
             self.active.append("script")
         if tag in ("style", "iframe", "object", "embed", "base"):
@@ -55,6 +59,13 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.texts.append(data)
+        if self._tag == "textarea":
+            self._fields[self._field] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "textarea":
+            self._fields[self._field] = self._fields[self._field].removeprefix("\n")
+        self._tag = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psycopg
@@ -20,6 +20,7 @@ from cdc_testing.scripted import Script
 from cdc_core import Timestamp
 from cdc_core.config.definition import changefeed_of
 from cdc_core.config.resolve import resolve
+from cdc_core.config.toml_file import read_changefeed
 from cdc_core.masking import uri_secrets
 from cdc_core.plugins.entry_points import PLUGINS, published
 from cdc_core.plugins.host import PluginHost
@@ -68,13 +69,88 @@ def fields(tmp_path: Path) -> dict[str, str]:
 
 
 def test_the_form_offers_the_options_of_what_is_chosen(browser: Browser) -> None:
-    [empty] = browser.get("/ui/new").page.forms
-    assert {"name", "source", "sink", "format", "envelope", "max_step_rows"} <= set(empty.fields)
-    assert "topic_prefix" not in empty.fields
+    empty = fields_in(browser.get("/ui/new"))
+    assert {"name", "source", "sink", "format", "envelope", "max_step_rows"} <= set(empty)
+    assert "topic_prefix" not in empty
     chosen = browser.post("/ui/new/validate", sink="kafka://broker:9092", source="postgresql://u@h/d")
-    [form] = chosen.page.forms
-    assert {"topic_prefix", "kafka_sink_config", "slot_name", "scan_chunk_size"} <= set(form.fields)
-    assert form.fields["sink"] == "kafka://broker:9092"
+    offered = fields_in(chosen)
+    assert {"topic_prefix", "kafka_sink_config", "slot_name", "scan_chunk_size"} <= set(offered)
+    assert offered["sink"] == "kafka://broker:9092"
+
+
+def fields_in(answer: Answer) -> Mapping[str, str]:
+    [form] = [each for each in answer.page.forms if each.target == "/ui/new"]
+    return form.fields
+
+
+def text_in(answer: Answer) -> str:
+    return answer.page.forms[0].fields["text"]
+
+
+def test_the_form_is_shown_as_a_file_too_and_a_file_fills_in_the_form(
+    browser: Browser, fields: dict[str, str], tmp_path: Path
+) -> None:
+    more = {
+        "query": 'SELECT n\nFROM counter WHERE note <> \'a \\ """b"\x7f\'',
+        "tables": "",
+        "options.format": "x",
+        "functions.twice": "n * 2",
+        "spark.executor.memory": "2g",
+        "updated": "true",
+        "mask_key": "${PW}",
+    }
+    given = {**fields, **more}
+    text = text_in(browser.post("/ui/new/validate", **given))
+    assert "updated = true\n" in text
+    assert "total = 40\n" in text
+    read_back = fields_in(browser.post("/ui/new/text", text=text))
+    assert {name: value for name, value in read_back.items() if value} == {k: v for k, v in given.items() if v}
+    file = tmp_path / "shop.toml"
+    file.write_text(text_in(browser.post("/ui/new/validate", **fields)))
+    read = read_changefeed(file, environ={"PW": "x"})
+    assert (read.name, read.tables, read.sink, read.options["total"]) == ("orders", (TABLE,), "journal://", 40)
+    assert text_in(browser.get("/ui/new")) == ""
+
+
+def test_sections_of_a_file_come_back_in_the_form(browser: Browser) -> None:
+    text = """
+    [changefeed."a b"]
+    source = ["counter://a/x", "counter://b/x"]
+    tables = ["t,1", "u"]
+    [changefeed."a b".table."public.t"]
+    where = "n > 0"
+    columns = { n = "n + 1", at = 2026-01-31 }
+    [changefeed."a b".options]
+    kafka_sink_config = { Flush = { Messages = 1_000, Frequency = "1s" } }
+    """
+    answer = browser.post("/ui/new/text", text=text)
+    found = fields_in(answer)
+    assert found["name"] == "a b"
+    assert json.loads(found["tables"]) == ["t,1", "u"]
+    assert json.loads(found["table.public.t"])["columns"] == {"n": "n + 1", "at": "2026-01-31"}
+    assert json.loads(found["kafka_sink_config.Flush"])["Messages"] == 1000
+    again = browser.post("/ui/new/text", text=text_in(answer))
+    assert fields_in(again) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[changefeed.a]\nsource = x", "the text, line 2, column 10: "),
+        ("[changefeed.a]\n[changefeed.b]", "several changefeeds; leave one of them: a, b"),
+        ("[changefeed.a]\nsauce = 1", "unknown key 'sauce'"),
+        ("[changefeed.a]\nsource = 1", "'source' must be a string"),
+        ("source = 'x'", "unknown key 'source'; name the tables [changefeed.NAME]"),
+        ("x = " + "[" * 9000, "nested too deeply"),
+        ("x = " + "9" * 5000, "the text: "),
+    ],
+)
+def test_a_text_that_cannot_be_read_stays_with_the_reason(browser: Browser, text: str, reason: str) -> None:
+    answer = browser.post("/ui/new/text", text=text)
+    assert answer.status == 400
+    assert reason in answer.page.text
+    assert text_in(answer) == text
+    assert answer.page.active == []
 
 
 def test_what_is_needed_and_common_comes_first_and_the_rest_is_in_closed_groups(
@@ -82,7 +158,7 @@ def test_what_is_needed_and_common_comes_first_and_the_rest_is_in_closed_groups(
 ) -> None:
     further = {"max_attempts": "7", "table.counter": '{"where": "n > 0"}', "spark.x": "1"}
     answer = browser.post("/ui/new/validate", **fields, **further)
-    first, *groups = answer.body.split('<details class="options"')
+    first, *groups = answer.body.partition('<div id="form">')[2].split('<details class="options"')
     names = [re.findall(r'<(?:input|select|textarea) [^>]*name="([^"]+)"', each) for each in (first, *groups)]
     assert names[0][:7] == ["name", "source", "tables", "query", "sink", "format", "control"]
     assert {"envelope", "resolved", "initial_scan", "on_error"} <= set(names[0])
@@ -105,7 +181,7 @@ def test_what_is_needed_and_common_comes_first_and_the_rest_is_in_closed_groups(
 def test_a_value_that_belongs_to_nothing_stays_in_the_form(browser: Browser, fields: dict[str, str]) -> None:
     answer = browser.post("/ui/new/validate", **fields, topic_prefix="shop")
     assert errors_of(answer).keys() == {"topic_prefix"}
-    assert answer.page.forms[0].fields["topic_prefix"] == "shop"
+    assert fields_in(answer)["topic_prefix"] == "shop"
 
 
 def test_what_is_wrong_stands_at_its_field_and_nothing_is_created(
@@ -175,7 +251,7 @@ def test_markup_in_a_field_comes_back_as_text(browser: Browser) -> None:
     answer = browser.post("/ui/new/validate", name=HOSTILE, query=HOSTILE, source=HOSTILE, unheard_of=HOSTILE)
     assert answer.page.active == []
     assert "<script>" not in answer.body
-    assert answer.page.forms[0].fields["name"] == HOSTILE
+    assert fields_in(answer)["name"] == HOSTILE
 
 
 def test_secrets_are_not_shown_and_must_be_references(

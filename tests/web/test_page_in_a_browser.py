@@ -230,6 +230,28 @@ def test_a_changefeed_is_created_from_a_form_that_checks_as_it_is_filled_in(
     assert state(shown, "counted") == "running"
 
 
+def test_the_form_and_its_file_are_kept_in_step(watched: Watched) -> None:
+    page = watched.open("/ui/new?name=counted")
+    page.get_by_text("As a file").click()
+    text = page.locator("#text")
+    expect(text).to_have_value("[changefeed.counted]\n")
+    page.locator("#i-f-sink").fill("journal://")
+    expect(text).to_have_value('[changefeed.counted]\nsink = "journal://"\n')
+    text.fill("[changefeed.pasted]\nsink = 'journal://'\n[changefeed.pasted.options]\nmax_attempts = 3\n")
+    expect(page.locator("#i-f-name")).to_have_value("pasted")
+    expect(page.locator("#i-f-max_attempts")).to_be_visible()
+    expect(page.locator("#i-f-max_attempts")).to_have_value("3")
+    expect(text).to_be_focused()
+    text.press_sequentially("oops")
+    expect(page.locator("#text-problem")).to_contain_text("the text: ")
+    expect(page.locator("#i-f-name")).to_have_value("pasted")
+    page.locator("#i-f-max_attempts").fill("4")
+    expect(text).to_have_value(
+        '[changefeed.pasted]\nsink = "journal://"\n\n[changefeed.pasted.options]\nmax_attempts = 4\n'
+    )
+    expect(page.locator("#text-problem")).to_be_empty()
+
+
 def test_the_keyboard_leads_past_the_menu_and_to_every_line(watched: Watched) -> None:
     page = watched.open("/ui")
     page.keyboard.press("Tab")

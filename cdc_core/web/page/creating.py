@@ -7,17 +7,18 @@ from collections.abc import Mapping, Sequence
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from cdc_core.errors import CdcError
+from cdc_core.errors import CdcError, ConfigError
 from cdc_core.jobs.creation import check_new_job, locality_of
 from cdc_core.masking import mask
 from cdc_core.web.connect.validation import Validated
+from cdc_core.web.page.form_text import text_of, values_in
 from cdc_core.web.page.forms import Finding, form_of, validated
 from cdc_core.web.page.rendering import page, part, redirect, secured
 from cdc_core.web.page.requests import form_values
 from cdc_core.web.page.site import site_of
 from cdc_core.web.requests import user_of
 
-__all__ = ["check_new", "create_new", "show_new", "validate_new"]
+__all__ = ["check_new", "create_new", "read_text", "show_new", "validate_new"]
 
 
 def show_new(request: Request) -> Response:
@@ -31,8 +32,29 @@ def validate_new(request: Request) -> Response:
     if "hx-request" not in request.headers:
         return _form(request, values)
     deployment = site_of(request).deployment
+    found = validated(deployment, values)
+    form = form_of(deployment.plugins, values, found, complete=False)
+    parts = part("form.html", form=form, findings=()) + part("text.html", text=text_of(values, found.keys), oob=True)
+    return secured(HTMLResponse(parts))
+
+
+def read_text(request: Request) -> Response:
+    """Show the form that the text of a file describes; what cannot be read is shown again, with the reason."""
+    text, deployment = _values(request).get("text", ""), site_of(request).deployment
+    values, problem = {}, ""
+    try:
+        values = values_in(text) if text.strip() else {}
+    except ConfigError as error:
+        problem = str(error)
+    if "hx-request" not in request.headers:
+        if problem:
+            return _form(request, {}, complete=False, status=400, text=text, text_problem=problem)
+        return _form(request, values)
+    said = part("text_problem.html", text_problem=problem, oob=True)
+    if problem:  # the form stays as it is
+        return secured(HTMLResponse(said, headers={"HX-Reswap": "none"}))
     form = form_of(deployment.plugins, values, validated(deployment, values), complete=False)
-    return secured(HTMLResponse(part("form.html", form=form, findings=())))
+    return secured(HTMLResponse(part("form.html", form=form, findings=()) + said))
 
 
 def check_new(request: Request) -> Response:
@@ -87,12 +109,24 @@ def _form(
     complete: bool = True,
     status: int = 200,
     findings: Sequence[Finding] = (),
+    text: str | None = None,
+    text_problem: str = "",
 ) -> Response:
     deployment = site_of(request).deployment
     if found is None:
         found = validated(deployment, values)
     form = form_of(deployment.plugins, values, found, complete=complete)
-    return page(request, "new.html", status=status, form=form, findings=findings)
+    text = text_of(values, found.keys) if text is None else text
+    return page(
+        request,
+        "new.html",
+        status=status,
+        form=form,
+        findings=findings,
+        text=text,
+        text_problem=text_problem,
+        oob=False,
+    )
 
 
 def _values(request: Request) -> dict[str, str]:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from cdc_core.web.endpoint import Endpoint, Role
 from cdc_core.web.page.actions import ask_to_drain, asking, doing, drain
-from cdc_core.web.page.creating import check_new, create_new, show_new, validate_new
+from cdc_core.web.page.creating import check_new, create_new, read_text, show_new, validate_new
 from cdc_core.web.page.errors import error_page
 from cdc_core.web.page.letters import (
     ask_to_discard,
@@ -98,6 +98,7 @@ def _creating() -> list[Endpoint]:
         _endpoint("GET", "/ui/new", Role.ADMIN, show_new),
         _endpoint("POST", "/ui/new", Role.ADMIN, create_new),
         _endpoint("POST", "/ui/new/validate", Role.ADMIN, validate_new),
+        _endpoint("POST", "/ui/new/text", Role.ADMIN, read_text),
         _endpoint("POST", "/ui/new/check", Role.ADMIN, check_new),
     ]
 

@@ -10,5 +10,15 @@ form.addEventListener("submit", (event) => {
   if (!form.classList.contains("htmx-request")) return;
   event.preventDefault();
   const button = event.submitter;
-  form.addEventListener("htmx:afterRequest", () => setTimeout(() => form.requestSubmit(button)), { once: true });
+  document.body.addEventListener("htmx:afterRequest", () => setTimeout(() => form.requestSubmit(button)), { once: true });
+});
+
+// What is written into the file is not overwritten before the form has it.
+document.body.addEventListener("htmx:oobBeforeSwap", (event) => {
+  const text = event.detail.target;
+  if (text.id === "text" && text.value !== text.defaultValue) event.detail.shouldSwap = false;
+});
+document.querySelector("form.text").addEventListener("htmx:afterRequest", () => {
+  const text = document.getElementById("text");
+  text.defaultValue = text.value;
 });
