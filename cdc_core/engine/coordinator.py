@@ -59,6 +59,11 @@ class Coordinator:
     Lives in a commit process of Spark. Several of these serve all changefeeds of a driver and end after an idle minute,
     so an attempt may have several instances: what must outlive a step is in the store. Driver and planner are told of
     each saved step through *channel*.
+
+    A step takes three transactions of the store: one saves progress, one proves that the attempt is the newest before a
+    mark is emitted, one before history is released; without a mark the second is left out. Whatever else is to be read
+    or saved is part of these. Two others are no part of each step: an instance that does not continue its own last step
+    loads the progress first, and where steps are half a minute apart, the source's gauges are saved at once.
     """
 
     def __init__(self, feed: ResolvedChangefeed, store: ProgressStore, channel: AttemptChannel) -> None:
@@ -69,6 +74,8 @@ class Coordinator:
         self._marks: ResolvedMarks | None = None
         self._history: SourceHistory | None = None
         self._traced = TraceWriter(store, marks=feed.options.resolved is not None)
+        self._measured = False
+        """Whether what is counted has the source's gauges after the step before."""
         self._metrics_saved_at = float("-inf")
         self._committed_at = time.monotonic()
         self._uncounted = Tally()
@@ -110,7 +117,7 @@ class Coordinator:
             if progress is None:
                 raise ContractError(f"engine: changefeed '{self._name}' runs without saved progress")
             self._machine.resume(progress, step=step - 1, now=time.monotonic())
-            self._tally = progress.tally
+            self._tally, self._measured = progress.tally, False
         self._step = step
 
     def _do(self, stages: Stages | None, action: Completing) -> None:
@@ -124,10 +131,12 @@ class Coordinator:
                     self._marks.emit(action.mark, latest=action.latest, stages=stages)
             case Release():
                 self._traced.resolved(self._machine.emitted)
-                with stage(SOURCE):
-                    # It may have been moved back while this process was stopped. Then the source is to keep what comes
-                    # again.
+                # It may have been moved back meanwhile: then the source is to keep what comes again.
+                if self._marks is None:
                     self._store.require_newest(self._name, self._epoch)
+                else:
+                    self._marks.finish(remember=bool(self._feed.options.resolved))
+                with stage(SOURCE):
                     self._release(action)
 
     def _save(self, action: Save) -> None:
@@ -136,13 +145,16 @@ class Coordinator:
         unrecorded = delivered and self._feed.options.resolved is None
         letters = [letter for report in action.reports for letter in report.dead_letters]
         begun = time.monotonic()
-        self._store.save(
+        refused = self._store.save(
             self._name,
             self._epoch,
             replace(action.progress, counters=self._tally.saved()),
             delivered=None if unrecorded else delivered,
             dead_letters=letters,
+            refused_since=datetime.now(UTC) - _BUDGET_PERIOD if letters else None,
         )
+        if self._measured and begun - self._metrics_saved_at < _METRICS_SAVED_S:
+            self._metrics_saved_at = begun
         self._uncounted.observe(metrics.CHECKPOINT_SECONDS, time.monotonic() - begun)
         if self._feed.options.log_slow is not None:
             for line in slow_slices(action.reports, self._feed.options.log_slow):
@@ -152,7 +164,7 @@ class Coordinator:
         if traced := [change for report in action.reports for change in report.traced]:
             self._traced.saved(traced)
         if letters:
-            self._keep_budget(letters[-1])
+            self._keep_budget(refused, letters[-1])
 
     def _count(self, step: Sequence[SliceReport]) -> None:
         tally = self._tally
@@ -173,12 +185,11 @@ class Coordinator:
             tally.merge(report.counted)
             _add_seconds(tally, report.stages)
 
-    def _keep_budget(self, last: DeadLetter) -> None:
-        """Raise a TerminalError when more than dead_letter_max rows were refused within the last hour.
+    def _keep_budget(self, count: int, last: DeadLetter) -> None:
+        """Raise a TerminalError when *count*, that of rows refused within the last hour, is above dead_letter_max.
 
         They are durable and their step is saved: the next run continues after them, until the next bad row.
         """
-        count = self._store.count_dead_letters(self._name, since=datetime.now(UTC) - _BUDGET_PERIOD)
         limit = self._feed.options.dead_letter_max
         if count > limit:
             what = f"{counted(count, 'row')} refused within an hour, dead_letter_max is {limit}"
@@ -192,6 +203,7 @@ class Coordinator:
             self._history.release(action.token)
             keep_gauges(tally, self._history.metrics(), at=time.time())
             self._channel.publish_source_warning(self._history.notice())
+            self._measured = True
             if tally.clear(metrics.UNRELEASED_STEPS):
                 self._metrics_saved_at = float("-inf")
         except RetryableError as error:

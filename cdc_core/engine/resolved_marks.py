@@ -1,4 +1,4 @@
-"""How a resolved mark is emitted: first a record of what it covers, then the mark, then the store forgets it."""
+"""How a resolved mark is emitted: the store prepares it, a record of what it covers, the mark, the store knows it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ __all__ = ["ResolvedMarks", "emit_last_resolved_mark", "open_resolved_marks"]
 class ResolvedMarks:
     """Emits the resolved marks of one attempt through *sink*. *records* is what the sink's registration says.
 
-    Where marks keep a distance, *interval_s*, the store remembers each one: the process that emits the next may be
-    another. *routes* is what the sink's registration says; *routed*: rows may get new topics at any time.
+    *routes* is what the sink's registration says; *routed*: rows may get new topics at any time. `emit` and `finish`
+    take one transaction of the store each, and each proves that the attempt is still the newest: the first before the
+    sink is called, the second before the source may release history.
     """
 
     def __init__(
@@ -32,7 +33,6 @@ class ResolvedMarks:
         name: str,
         epoch: int,
         records: bool,
-        interval_s: float,
         routes: bool = False,
         routed: bool = False,
     ) -> None:
@@ -43,38 +43,47 @@ class ResolvedMarks:
         self._name = name
         self._epoch = epoch
         self._records = records
-        self._interval_s = interval_s
+        self._recorded = False
+        self._unfinished: Timestamp | None = None
         self._tell_topics = routes
         self._routed = routed
 
     def emit(self, mark: Timestamp, *, latest: Timestamp, stages: Stages | None = None) -> None:
         """Emit *mark*, and before it any mark that an earlier attempt prepared and perhaps did not emit.
 
-        Called after the progress that reached *mark* was saved; no row of it has `updated` above *latest*. *stages* are
-        those of the task, which shows what the sink repeats. Raises: FencedError; whatever the sink raises.
+        Called after the progress that reached *mark* was saved; no row of it has `updated` above *latest*. Call
+        `finish` afterwards. *stages* are those of the task, which shows what the sink repeats. Raises: FencedError;
+        whatever the sink raises.
         """
         with nullcontext() if stages is None else self._calls.observed_by(stages):
             self._emit(mark, latest)
 
     def _emit(self, mark: Timestamp, latest: Timestamp) -> None:
+        waiting, topics = self._store.prepare_mark(
+            self._name, self._epoch, mark, records=self._records, topics=self._tell_topics
+        )
         if self._tell_topics:
-            self._sink.add_topics(self._store.topics(self._name))
+            self._sink.add_topics(topics)
             self._tell_topics = self._routed  # without such a query there are those of an earlier one
-        waiting = []
-        if self._records:
-            waiting = self._store.assign_mark(self._name, self._epoch, mark)  # it is fenced
-        else:
-            self._store.require_newest(self._name, self._epoch)
         for each in waiting:
             covered = Covered(mark=each.mark, previous=each.previous, latest=latest, delivered=each.delivered)
             self._sink.record(covered)
             self._sink.emit_resolved(each.mark)
-        if waiting:
-            self._store.finish_records(self._name, self._epoch, mark)
-        else:
+        if not waiting:
             self._sink.emit_resolved(mark)
-        if self._interval_s:
-            self._store.save_emitted(self._name, self._epoch, mark)
+        self._recorded, self._unfinished = bool(waiting), mark
+
+    def finish(self, *, remember: bool) -> None:
+        """Return when the attempt is known to be the newest still.
+
+        Saves that the last mark was emitted, if there is one since the last call and somebody is to know: with
+        *remember*, or if it was recorded. Raises: FencedError.
+        """
+        mark, self._unfinished = self._unfinished, None
+        if mark is not None and (self._recorded or remember):
+            self._store.save_emitted(self._name, self._epoch, mark, recorded=self._recorded)
+        else:
+            self._store.require_newest(self._name, self._epoch)
 
     def close(self) -> None:
         self._sink.close()
@@ -88,7 +97,6 @@ def open_resolved_marks(feed: ResolvedChangefeed, store: ProgressStore) -> Resol
         name=feed.name,
         epoch=feed.epoch,
         records=feed.sink.registration.records,
-        interval_s=feed.options.resolved or 0.0,
         routes=feed.sink.registration.routes,
         routed=feed.routes,
     )
@@ -107,4 +115,4 @@ def emit_last_resolved_mark(feed: ResolvedChangefeed, store: ProgressStore) -> N
         return
     with closing(open_resolved_marks(feed, store)) as marks:
         marks.emit(mark, latest=progress.latest)
-    store.save_emitted(feed.name, feed.epoch, mark)
+        marks.finish(remember=True)

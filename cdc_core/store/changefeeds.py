@@ -65,12 +65,8 @@ class Changefeeds(Database):
 
     def require_newest(self, name: str, epoch: int) -> None:
         """Return if *epoch* is the newest of the changefeed. Raises: FencedError."""
-        with self._transaction(reading=True) as connection:
-            newest = connection.execute(
-                sa.select(CHANGEFEEDS.c.epoch).where(CHANGEFEEDS.c.name == name)
-            ).scalar_one_or_none()
-        if newest != epoch:
-            raise overtaken(name, epoch)
+        with self._fenced_reading(name, epoch):
+            pass
 
     def find(self, name: str) -> ChangefeedRecord | None:
         """Return the changefeed, None when it is unknown."""

@@ -98,6 +98,15 @@ class Database:
             yield connection
 
     @contextmanager
+    def _fenced_reading(self, name: str, epoch: int) -> Iterator[sa.Connection]:
+        """Read in a transaction that the block continues, unless a newer attempt has taken over."""
+        with self._transaction(reading=True) as connection:
+            newest = connection.execute(sa.select(CHANGEFEEDS.c.epoch).where(CHANGEFEEDS.c.name == name))
+            if newest.scalar_one_or_none() != epoch:
+                raise overtaken(name, epoch)
+            yield connection
+
+    @contextmanager
     def _transaction(self, *, reading: bool = False) -> Iterator[sa.Connection]:
         try:
             engine = self._opened().execution_options(cdc_reading=reading)

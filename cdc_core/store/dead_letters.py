@@ -13,7 +13,7 @@ from cdc_core.store.records import keep_delivered
 from cdc_core.store.tables import DEAD_LETTERS
 from cdc_core.store.values import DeadLetter, Delivered, dead_letter, dead_letter_values, moment_text, now_text
 
-__all__ = ["DeadLetters", "keep_refused"]
+__all__ = ["DeadLetters", "count_refused", "keep_refused"]
 
 _SENT_KEPT = timedelta(days=1)
 """How long a dead letter is counted at least, even after it was replayed. The budget needs an hour."""
@@ -47,14 +47,6 @@ class DeadLetters(Database):
         with self._transaction(reading=True) as connection:
             return [(row.table_name, row.key) for row in connection.execute(waiting)]
 
-    def count_dead_letters(self, name: str, *, since: datetime) -> int:
-        """Return how many rows were refused at *since* or later, including those that were replayed."""
-        counted = sa.select(sa.func.count()).where(
-            DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.put_aside_at >= moment_text(since)
-        )
-        with self._transaction(reading=True) as connection:
-            return int(connection.execute(counted).scalar_one())
-
     def mark_replayed(
         self, name: str, epoch: int, numbers: Sequence[int], *, delivered: Sequence[Delivered] | None = ()
     ) -> None:
@@ -79,3 +71,9 @@ def keep_refused(connection: sa.Connection, name: str, letters: Sequence[DeadLet
     """Save *letters*, refused *now*, in the transaction of the caller."""
     if letters:
         connection.execute(sa.insert(DEAD_LETTERS), [dead_letter_values(name, letter, now) for letter in letters])
+
+
+def count_refused(connection: sa.Connection, name: str, *, since: datetime) -> int:
+    """Return how many rows were refused at *since* or later, including those that were replayed."""
+    mine = DEAD_LETTERS.c.name == name, DEAD_LETTERS.c.put_aside_at >= moment_text(since)
+    return int(connection.execute(sa.select(sa.func.count()).where(*mine)).scalar_one())

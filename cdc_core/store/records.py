@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from cdc_core.store.database import Database
 from cdc_core.store.tables import CHANGEFEEDS, GAPS, UNRECORDED, update
+from cdc_core.store.topics import topics_of
 from cdc_core.store.values import Delivered, PendingRecord, dump
 from cdc_core.telemetry import metrics
 from cdc_core.telemetry.tally import Tally
@@ -20,35 +21,32 @@ __all__ = ["Records", "keep_delivered", "turn_away"]
 class Records(Database):
     """The marks of each changefeed, and what is to be recorded with each of them."""
 
-    def assign_mark(self, name: str, epoch: int, mark: Timestamp) -> list[PendingRecord]:
-        """Assign *mark* to every delivered entry that has no mark yet; return what is still to be recorded, by mark.
+    def prepare_mark(
+        self, name: str, epoch: int, mark: Timestamp, *, records: bool, topics: bool = False
+    ) -> tuple[list[PendingRecord], Sequence[str]]:
+        """Return what is still to be recorded before *mark* is emitted, by mark, and with *topics* those of the rows.
 
-        The last one returned is *mark*, even when nothing was delivered; none is returned when *mark* is recorded
-        already. An entry keeps its first mark, in later attempts too, until `finish_records`. Raises: FencedError.
+        With *records*, every delivered entry that has no mark yet gets *mark*, and keeps it, in later attempts too,
+        until `save_emitted`. The last one returned is *mark*, even when nothing was delivered; none is returned when
+        *mark* is recorded already. Raises: FencedError.
         """
-        mine = UNRECORDED.c.name == name
-        with self._fenced(name, epoch) as connection:
-            previous = _recorded(connection, name)
-            if previous is not None and mark <= previous:
-                return []
-            connection.execute(sa.update(UNRECORDED).where(mine, UNRECORDED.c.mark.is_(None)).values(mark=str(mark)))
-            rows = connection.execute(sa.select(UNRECORDED).where(mine).order_by(UNRECORDED.c.id)).all()
-            gaps = _gaps(connection, name)
-        found: dict[Timestamp, list[Delivered]] = {mark: []}
-        for entry in rows:
-            found.setdefault(Timestamp.parse(entry.mark), []).append(json.loads(entry.entry))
-        waiting = []
-        for each, delivered in sorted(found.items()):
-            known = None if previous is None or any(previous <= gap < each for gap in gaps) else previous
-            waiting.append(PendingRecord(mark=each, previous=known, delivered=tuple(delivered)))
-            previous = each
-        return waiting
+        begun = self._fenced(name, epoch) if records else self._fenced_reading(name, epoch)
+        with begun as connection:
+            waiting = _assigned(connection, name, mark) if records else []
+            return waiting, topics_of(connection, name) if topics else ()
 
-    def finish_records(self, name: str, epoch: int, mark: Timestamp) -> None:
-        """Delete the entries that have a mark: consumers can learn of all up to *mark*. Raises: FencedError."""
-        with self._fenced(name, epoch, recorded=str(mark)) as connection:
-            connection.execute(sa.delete(GAPS).where(GAPS.c.name == name))
-            connection.execute(sa.delete(UNRECORDED).where(UNRECORDED.c.name == name, UNRECORDED.c.mark.is_not(None)))
+    def save_emitted(self, name: str, epoch: int, mark: Timestamp, *, recorded: bool = False) -> None:
+        """Save *mark* as the last one that was emitted to this sink.
+
+        When it is *recorded* too, delete the entries that have a mark: consumers can learn of all up to *mark*. Raises:
+        FencedError.
+        """
+        values = {"emitted": str(mark)} | ({"recorded": str(mark)} if recorded else {})
+        with self._fenced(name, epoch, **values) as connection:
+            if recorded:
+                given = UNRECORDED.c.name == name, UNRECORDED.c.mark.is_not(None)
+                connection.execute(sa.delete(GAPS).where(GAPS.c.name == name))
+                connection.execute(sa.delete(UNRECORDED).where(*given))
 
 
 def keep_delivered(connection: sa.Connection, name: str, delivered: Sequence[Delivered] | None) -> None:
@@ -57,6 +55,25 @@ def keep_delivered(connection: sa.Connection, name: str, delivered: Sequence[Del
         connection.execute(sa.insert(UNRECORDED), [{"name": name, "entry": dump(entry)} for entry in delivered])
     elif delivered is None:
         _note_gap(connection, name)
+
+
+def _assigned(connection: sa.Connection, name: str, mark: Timestamp) -> list[PendingRecord]:
+    """Give *mark* to the entries without one, and return what is to be recorded: see `prepare_mark`."""
+    mine, previous = UNRECORDED.c.name == name, _recorded(connection, name)
+    if previous is not None and mark <= previous:
+        return []
+    connection.execute(sa.update(UNRECORDED).where(mine, UNRECORDED.c.mark.is_(None)).values(mark=str(mark)))
+    rows = connection.execute(sa.select(UNRECORDED).where(mine).order_by(UNRECORDED.c.id)).all()
+    gaps = _gaps(connection, name)
+    found: dict[Timestamp, list[Delivered]] = {mark: []}
+    for entry in rows:
+        found.setdefault(Timestamp.parse(entry.mark), []).append(json.loads(entry.entry))
+    waiting = []
+    for each, delivered in sorted(found.items()):
+        known = None if previous is None or any(previous <= gap < each for gap in gaps) else previous
+        waiting.append(PendingRecord(mark=each, previous=known, delivered=tuple(delivered)))
+        previous = each
+    return waiting
 
 
 def _note_gap(connection: sa.Connection, name: str) -> None:

@@ -6,13 +6,14 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from cdc_core.move import Move, Token
 from cdc_core.store.database import Database, overtaken
-from cdc_core.store.dead_letters import keep_refused
+from cdc_core.store.dead_letters import count_refused, keep_refused
 from cdc_core.store.events import add_event
 from cdc_core.store.plans import MOVED
 from cdc_core.store.records import keep_delivered
@@ -29,7 +30,6 @@ from cdc_core.store.values import (
 )
 from cdc_core.telemetry.source_gauges import keep_gauges, measure_once
 from cdc_core.telemetry.tally import Tally
-from cdc_core.timestamp import Timestamp
 
 __all__ = ["SavedProgress"]
 
@@ -57,11 +57,13 @@ class SavedProgress(Database):
         *,
         delivered: Sequence[Delivered] | None = (),
         dead_letters: Sequence[DeadLetter] = (),
-    ) -> None:
+        refused_since: datetime | None = None,
+    ) -> int:
         """Save *progress*, together with what its last step delivered and its dead letters.
 
-        *delivered* is None for a step whose rows no record will mention. Raises: FencedError, and changes nothing,
-        unless *epoch* is the newest.
+        Return how many rows were refused at *refused_since* or later, with these, including those that were replayed; 0
+        without it. *delivered* is None for a step whose rows no record will mention. Raises: FencedError, and changes
+        nothing, unless *epoch* is the newest.
         """
         now = now_text()
         values = {
@@ -74,6 +76,7 @@ class SavedProgress(Database):
         with self._fenced(name, epoch, **values) as connection:
             keep_delivered(connection, name, delivered)
             keep_refused(connection, name, dead_letters, now=now)
+            return 0 if refused_since is None else count_refused(connection, name, since=refused_since)
 
     def save_counters(self, name: str, epoch: int, counters: Mapping[str, float]) -> None:
         """Save *counters* alone. Raises: FencedError."""
@@ -91,10 +94,6 @@ class SavedProgress(Database):
         """Save what the source says of its history now. Raises: FencedError."""
         with self._counted(name, epoch) as tally:
             keep_gauges(tally, gauges, at=time.time())
-
-    def save_emitted(self, name: str, epoch: int, mark: Timestamp) -> None:
-        """Save *mark* as the last one that was emitted to this sink. Raises: FencedError."""
-        self._write(name, epoch, emitted=str(mark))
 
     def places(self, name: str) -> dict[str, str]:
         """Return what each place at the destination was when that was saved last, by its name in messages."""

@@ -10,7 +10,7 @@ from cdc_core.errors import TerminalError
 from cdc_core.store.database import Database
 from cdc_core.store.tables import TOPICS
 
-__all__ = ["Topics"]
+__all__ = ["Topics", "topics_of"]
 
 
 class Topics(Database):
@@ -19,7 +19,7 @@ class Topics(Database):
     def topics(self, name: str) -> Sequence[str]:
         """Return all topics that rows of the changefeed may have been delivered to."""
         with self._transaction(reading=True) as connection:
-            return _topics(connection, name)
+            return topics_of(connection, name)
 
     def add_topic(self, name: str, epoch: int, topic: str, *, most: int) -> Sequence[str]:
         """Return all topics after adding *topic*, if it is new. Called before its first row is delivered.
@@ -27,7 +27,7 @@ class Topics(Database):
         Raises: FencedError unless *epoch* is the newest; TerminalError when there would be more than *most*.
         """
         with self._fenced(name, epoch) as connection:  # which also makes two tasks wait for each other
-            known = _topics(connection, name)
+            known = topics_of(connection, name)
             if topic in known:
                 return known
             if len(known) >= most:
@@ -39,6 +39,6 @@ class Topics(Database):
             return [*known, topic]
 
 
-def _topics(connection: sa.Connection, name: str) -> list[str]:
+def topics_of(connection: sa.Connection, name: str) -> list[str]:
     wanted = sa.select(TOPICS.c.topic).where(TOPICS.c.name == name).order_by(TOPICS.c.id)
     return list(connection.execute(wanted).scalars())

@@ -200,12 +200,13 @@ class FaultyStore(ProgressStore):
         self._script = Script(control)
         self._rows = 0.0
 
-    def save(self, name: str, epoch: int, progress: Progress, **more: Any) -> None:
+    def save(self, name: str, epoch: int, progress: Progress, **more: Any) -> int:
         """A step without rows gives no fault: nothing of it could be lost."""
         rows = progress.counters.get("rows", 0)
         if rows != self._rows:
             self._script.raise_once("save")
-        super().save(name, epoch, progress, **more)
+        refused = super().save(name, epoch, progress, **more)
         if rows != self._rows:
             self._script.raise_once("saved")
         self._rows = rows
+        return refused

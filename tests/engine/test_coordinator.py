@@ -1,20 +1,24 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.scripted import TABLE, Script
 
 from cdc_core import ContractError, Flushed, SliceInfo, Span, SpanMark, Timestamp
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_channel import AttemptChannel
 from cdc_core.engine.coordinator import Coordinator
+from cdc_core.engine.resolved_marks import ResolvedMarks
 from cdc_core.engine.slices import PlannedSlice, SliceReport
 from cdc_core.errors import FencedError, RetryableSinkError, TerminalRangefeedError
 from cdc_core.frontier import Frontier
 from cdc_core.options import Duration
-from cdc_core.store.progress import Progress, ProgressStore, store_url
+from cdc_core.store.progress import DeadLetter, Progress, ProgressStore, store_url
 from cdc_core.telemetry.metrics import METRICS
 
 SPAN = Span(TABLE.name.full)
@@ -123,6 +127,71 @@ def test_an_attempt_that_is_fenced_after_the_save_releases_nothing(
         coordinator(store, script, resolved_interval_s=None).step_done(step(5, mark(5)))
     assert saved(store).token == {"n": 5}
     assert Journal(script.directory).events == []
+
+
+def marks_as(monkeypatch: pytest.MonkeyPatch, *, records: bool, routed: bool = False) -> None:
+    """Have the journal get what a sink with these abilities gets."""
+
+    def opened(feed: ResolvedChangefeed, store: ProgressStore) -> ResolvedMarks:
+        sink = feed.open_resolved_sink()
+        return ResolvedMarks(sink, store, name="t", epoch=1, records=records, routes=routed, routed=routed)
+
+    monkeypatch.setattr("cdc_core.engine.coordinator.open_resolved_marks", opened)
+
+
+@pytest.mark.parametrize("records", [True, False])
+@pytest.mark.parametrize("resolved_interval_s", [0.0, 1e-9])
+def test_an_attempt_that_is_fenced_while_it_emits_a_mark_releases_nothing(
+    store: ProgressStore, script: Script, monkeypatch: pytest.MonkeyPatch, resolved_interval_s: float, records: bool
+) -> None:
+    turn = coordinator(store, script, resolved_interval_s=resolved_interval_s)
+    marks_as(monkeypatch, records=records)
+    honest = ResolvedMarks.emit
+
+    def emit(*told: Any, **more: Any) -> None:
+        honest(*told, **more)
+        store.begin_attempt("t")
+
+    monkeypatch.setattr(ResolvedMarks, "emit", emit)
+    with pytest.raises(FencedError):
+        turn.step_done(step(5, mark(5)))
+    assert Journal(script.directory).events == [["resolved", 1, 5]]
+
+
+@pytest.fixture
+def transactions() -> Iterator[list[sa.Connection]]:
+    """The transactions that have begun, of every store of this process."""
+    begun: list[sa.Connection] = []
+    note = begun.append
+    sa.event.listen(sa.Engine, "begin", note)
+    yield begun
+    sa.event.remove(sa.Engine, "begin", note)
+
+
+@pytest.mark.parametrize("routed", [True, False])
+@pytest.mark.parametrize("records", [True, False])
+@pytest.mark.parametrize("resolved_interval_s", [None, 0.0, 1e-9])
+def test_a_step_takes_at_most_three_transactions_of_the_store(
+    store: ProgressStore,
+    script: Script,
+    transactions: list[sa.Connection],
+    monkeypatch: pytest.MonkeyPatch,
+    resolved_interval_s: float | None,
+    records: bool,
+    routed: bool,
+) -> None:
+    turn = coordinator(store, script, resolved_interval_s=resolved_interval_s)
+    marks_as(monkeypatch, records=records, routed=routed)
+    turn.step_done(step(1, mark(1)))
+    letter = DeadLetter(table=TABLE.name.full, key="[7]", updated=Timestamp(2), stage="encode", error="no")
+    for number, letters in ((2, ()), (3, (letter,))):
+        transactions.clear()
+        reports = [replace(report, dead_letters=letters) for report in step(number, mark(number))]
+        turn.step_done(reports)
+        assert len(transactions) == (2 if resolved_interval_s is None else 3)
+    events = Journal(script.directory).events
+    assert events[-1] == ["release", 3]
+    assert (["resolved", 1, 3] in events) == (resolved_interval_s is not None)
 
 
 def test_a_step_whose_marks_are_not_resolved_moves_only_the_latest_timestamp(

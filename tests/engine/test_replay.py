@@ -81,7 +81,7 @@ def test_a_replay_is_a_run_of_its_own_above_what_is_resolved(rig: Rig) -> None:
     rig.replay()
     [*_, last] = Journal(rig.directory).of("rows")
     assert last == ["rows", epoch + 1, 0, 0, [[7, 7]]]
-    assert engine.store.count_dead_letters("t", since=Timestamp().to_datetime()) == 1
+    assert engine.store.save("t", epoch + 1, engine.progress, refused_since=Timestamp().to_datetime()) == 1
 
 
 def test_rows_are_sent_again_only_once(rig: Rig) -> None:

@@ -13,6 +13,10 @@ from cdc_core.store.progress import DeadLetter, PendingRecord, Progress, Progres
 from cdc_core.store.values import moment_text
 
 
+def assigned(store: ProgressStore, name: str, epoch: int, mark: Timestamp) -> list[PendingRecord]:
+    return store.prepare_mark(name, epoch, mark, records=True)[0]
+
+
 def test_what_was_delivered_keeps_its_first_mark_until_it_is_recorded(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
     first, second = Timestamp(10), Timestamp(20)
@@ -20,25 +24,25 @@ def test_what_was_delivered_keeps_its_first_mark_until_it_is_recorded(store: Pro
     epoch = store.begin_attempt("orders")
     store.save("orders", epoch, Progress(token={}), delivered=[a, b])
     one = PendingRecord(mark=first, previous=Timestamp(), delivered=(a, b))
-    assert store.assign_mark("orders", epoch, first) == [one]
+    assert assigned(store, "orders", epoch, first) == [one]
     epoch = store.begin_attempt("orders")  # the run before died here
     store.save("orders", epoch, Progress(token={}), delivered=[c])
     two = PendingRecord(mark=second, previous=first, delivered=(c,))
-    assert store.assign_mark("orders", epoch, second) == [one, two]
-    store.finish_records("orders", epoch, second)
-    assert store.assign_mark("orders", epoch, second) == []
+    assert assigned(store, "orders", epoch, second) == [one, two]
+    store.save_emitted("orders", epoch, second, recorded=True)
+    assert assigned(store, "orders", epoch, second) == []
 
 
 def test_what_comes_after_a_mark_waits_for_a_later_one(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
     epoch = store.begin_attempt("orders")
-    assert store.assign_mark("orders", epoch, Timestamp(10)) == [
+    assert assigned(store, "orders", epoch, Timestamp(10)) == [
         PendingRecord(mark=Timestamp(10), previous=Timestamp(), delivered=())
     ]
-    store.finish_records("orders", epoch, Timestamp(10))
+    store.save_emitted("orders", epoch, Timestamp(10), recorded=True)
     store.save("orders", epoch, Progress(token={}), delivered=[{"path": "a"}])
-    assert store.assign_mark("orders", epoch, Timestamp(10)) == []
-    assert store.assign_mark("orders", epoch, Timestamp(20)) == [
+    assert assigned(store, "orders", epoch, Timestamp(10)) == []
+    assert assigned(store, "orders", epoch, Timestamp(20)) == [
         PendingRecord(mark=Timestamp(20), previous=Timestamp(10), delivered=({"path": "a"},))
     ]
 
@@ -46,30 +50,30 @@ def test_what_comes_after_a_mark_waits_for_a_later_one(store: ProgressStore) -> 
 def test_the_first_mark_after_something_went_unrecorded_says_so(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
     epoch = store.begin_attempt("orders")
-    store.finish_records("orders", epoch, Timestamp(10))
+    store.save_emitted("orders", epoch, Timestamp(10), recorded=True)
     store.save("orders", epoch, Progress(token={}), delivered=None)
     store.save("orders", epoch, Progress(token={}), delivered=[{"path": "b"}])
-    (waiting,) = store.assign_mark("orders", epoch, Timestamp(20))
+    (waiting,) = assigned(store, "orders", epoch, Timestamp(20))
     assert waiting == PendingRecord(mark=Timestamp(20), previous=None, delivered=({"path": "b"},))
-    store.finish_records("orders", epoch, Timestamp(20))
-    (waiting,) = store.assign_mark("orders", epoch, Timestamp(30))
+    store.save_emitted("orders", epoch, Timestamp(20), recorded=True)
+    (waiting,) = assigned(store, "orders", epoch, Timestamp(30))
     assert waiting.previous == Timestamp(20)
 
 
 def test_a_gap_does_not_reach_back_to_marks_that_were_given_before_it(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
     epoch = store.begin_attempt("orders")
-    store.finish_records("orders", epoch, Timestamp(10))
+    store.save_emitted("orders", epoch, Timestamp(10), recorded=True)
     store.save("orders", epoch, Progress(token={}, latest=Timestamp(99)), delivered=[{"path": "a"}])
-    (first,) = store.assign_mark("orders", epoch, Timestamp(20))  # recorded at the sink; then the run died
+    (first,) = assigned(store, "orders", epoch, Timestamp(20))  # recorded at the sink; then the run died
     store.save("orders", epoch, Progress(token={}, latest=Timestamp(99)), delivered=None)
     store.save("orders", epoch, Progress(token={}, latest=Timestamp(99)), delivered=[{"path": "b"}])
-    again, second = store.assign_mark("orders", epoch, Timestamp(30))
+    again, second = assigned(store, "orders", epoch, Timestamp(30))
     assert again == first == PendingRecord(mark=Timestamp(20), previous=Timestamp(10), delivered=({"path": "a"},))
     assert second == PendingRecord(mark=Timestamp(30), previous=None, delivered=({"path": "b"},))
     store.save("orders", epoch, Progress(token={}, latest=Timestamp(99)), delivered=None)  # died there once more
     store.save("orders", epoch, Progress(token={}, latest=Timestamp(99)), delivered=[{"path": "c"}])
-    assert [each.previous for each in store.assign_mark("orders", epoch, Timestamp(40))] == [
+    assert [each.previous for each in assigned(store, "orders", epoch, Timestamp(40))] == [
         Timestamp(10),
         None,
         None,
@@ -83,17 +87,17 @@ def test_the_first_mark_at_another_sink_says_that_rows_are_missing(store: Progre
     store.register("orders", DEFINITION)
     epoch = store.begin_attempt("orders")
     store.save("orders", epoch, progress(), delivered=[{"path": "a"}])
-    store.finish_records("orders", epoch, Timestamp(10))
+    store.save_emitted("orders", epoch, Timestamp(10), recorded=True)
     store.save("orders", epoch, progress(), delivered=[{"path": "b"}])  # and the run died before its mark
     store.register("orders", ELSEWHERE)
     store.register("orders", DEFINITION)
     epoch = store.begin_attempt("orders")
     store.save("orders", epoch, progress(), delivered=[{"path": "c"}])
-    assert store.assign_mark("orders", epoch, Timestamp(20)) == [
+    assert assigned(store, "orders", epoch, Timestamp(20)) == [
         PendingRecord(mark=Timestamp(20), previous=None, delivered=({"path": "c"},))
     ]
-    store.finish_records("orders", epoch, Timestamp(20))
-    (waiting,) = store.assign_mark("orders", epoch, Timestamp(30))
+    store.save_emitted("orders", epoch, Timestamp(20), recorded=True)
+    (waiting,) = assigned(store, "orders", epoch, Timestamp(30))
     assert waiting.previous == Timestamp(20)
 
 
@@ -102,7 +106,7 @@ def test_the_same_sink_with_other_parameters_loses_nothing(store: ProgressStore,
     store.register("orders", DEFINITION)
     store.save("orders", store.begin_attempt("orders"), progress(), delivered=[{"path": "a"}])
     store.register("orders", DEFINITION | {"sink": sink})
-    (waiting,) = store.assign_mark("orders", store.begin_attempt("orders"), Timestamp(20))
+    (waiting,) = assigned(store, "orders", store.begin_attempt("orders"), Timestamp(20))
     assert waiting == PendingRecord(mark=Timestamp(20), previous=Timestamp(), delivered=({"path": "a"},))
 
 
@@ -110,7 +114,7 @@ def test_a_sink_that_changed_before_the_first_step_misses_nothing(store: Progres
     store.register("orders", ELSEWHERE)
     store.save("orders", store.begin_attempt("orders"), Progress(token={}))
     store.register("orders", DEFINITION)
-    (waiting,) = store.assign_mark("orders", store.begin_attempt("orders"), Timestamp(20))
+    (waiting,) = assigned(store, "orders", store.begin_attempt("orders"), Timestamp(20))
     assert waiting.previous == Timestamp()
 
 
@@ -129,10 +133,10 @@ def test_dead_letters_wait_until_they_are_sent_again(store: ProgressStore) -> No
     assert store.waiting_dead_letters("others") == {}
     assert (seven.key, seven.updated, seven.stage, eight.key) == ("[7]", Timestamp(7), "encode", "[8]")
     assert seven.refused_at is not None
-    assert store.count_dead_letters("orders", since=seven.refused_at) == 2
+    assert store.save("orders", epoch, Progress(token={}), refused_since=seven.refused_at) == 2
     store.mark_replayed("orders", epoch, [seven.number])
     assert [letter.key for letter in store.dead_letters("orders")] == ["[8]"]
-    assert store.count_dead_letters("orders", since=seven.refused_at) == 2
+    assert store.save("orders", epoch, Progress(token={}), refused_since=seven.refused_at) == 2
 
 
 def test_each_blocked_key_is_told_once_until_all_its_rows_are_sent_again(store: ProgressStore) -> None:
@@ -155,10 +159,10 @@ def test_each_blocked_key_is_told_once_until_all_its_rows_are_sent_again(store: 
 def test_what_a_replay_delivers_is_recorded_with_a_later_mark(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
     epoch = store.begin_attempt("orders")
-    store.finish_records("orders", epoch, Timestamp(10))
+    store.save_emitted("orders", epoch, Timestamp(10), recorded=True)
     store.mark_replayed("orders", epoch, [], delivered=[{"path": "again"}])
-    assert store.assign_mark("orders", epoch, Timestamp(10)) == []
-    (waiting,) = store.assign_mark("orders", epoch, Timestamp(20))
+    assert assigned(store, "orders", epoch, Timestamp(10)) == []
+    (waiting,) = assigned(store, "orders", epoch, Timestamp(20))
     assert waiting == PendingRecord(mark=Timestamp(20), previous=Timestamp(10), delivered=({"path": "again"},))
 
 
@@ -166,9 +170,9 @@ def test_a_replay_that_goes_unrecorded_says_so(store: ProgressStore) -> None:
     store.register("orders", DEFINITION)
     epoch = store.begin_attempt("orders")
     store.save("orders", epoch, Progress(token={}))
-    store.finish_records("orders", epoch, Timestamp(10))
+    store.save_emitted("orders", epoch, Timestamp(10), recorded=True)
     store.mark_replayed("orders", epoch, [], delivered=None)
-    (waiting,) = store.assign_mark("orders", epoch, Timestamp(20))
+    (waiting,) = assigned(store, "orders", epoch, Timestamp(20))
     assert waiting.previous is None
 
 
@@ -188,11 +192,12 @@ def test_rows_that_were_sent_again_are_forgotten_after_a_day_and_their_numbers_n
     numbers = {letter.key: letter.number for letter in store.dead_letters("orders")}
     store.mark_replayed("orders", epoch, [numbers["[1]"], numbers["[2]"], numbers["[4]"]])
     assert [letter.key for letter in store.dead_letters("orders")] == ["[3]"]
-    assert store.count_dead_letters("orders", since=now - timedelta(days=9)) == 3  # the last one keeps its number taken
+    refused = store.save("orders", epoch, Progress(token={}), refused_since=now - timedelta(days=9))
+    assert refused == 3  # the last one keeps its number taken
     put_aside("[5]", at=now)
     assert max(letter.number for letter in store.dead_letters("orders")) > max(numbers.values())
     store.mark_replayed("orders", epoch, [])
-    assert store.count_dead_letters("orders", since=now - timedelta(days=9)) == 3
+    assert store.save("orders", epoch, Progress(token={}), refused_since=now - timedelta(days=9)) == 3
 
 
 def test_a_fenced_replay_changes_nothing(store: ProgressStore) -> None:
@@ -205,7 +210,7 @@ def test_a_fenced_replay_changes_nothing(store: ProgressStore) -> None:
     with pytest.raises(FencedError):
         store.mark_replayed("orders", epoch, [waiting.number], delivered=[{"path": "again"}])
     assert store.dead_letters("orders") == [waiting]
-    assert [each.delivered for each in store.assign_mark("orders", newer, Timestamp(1))] == [()]
+    assert [each.delivered for each in assigned(store, "orders", newer, Timestamp(1))] == [()]
 
 
 def test_a_fenced_run_leaves_no_dead_letter_and_no_delivery(store: ProgressStore) -> None:
@@ -216,5 +221,5 @@ def test_a_fenced_run_leaves_no_dead_letter_and_no_delivery(store: ProgressStore
     with pytest.raises(FencedError):
         store.save("orders", epoch, Progress(token={}), delivered=[{"path": "a"}], dead_letters=[letter])
     assert store.dead_letters("orders") == []
-    (waiting,) = store.assign_mark("orders", newer, Timestamp(9))
+    (waiting,) = assigned(store, "orders", newer, Timestamp(9))
     assert waiting.delivered == ()

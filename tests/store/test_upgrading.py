@@ -114,12 +114,12 @@ def test_an_upgraded_changefeed_continues(url: str, engine: sa.Engine) -> None:
     assert epoch == 3
     letter = DeadLetter(table="public.orders", key="[3]", updated=Timestamp(70), stage="sink", error="refused")
     store.save("orders", epoch, progress(80), delivered=[{"path": "d"}], dead_letters=[letter])
-    assert store.assign_mark("orders", epoch, Timestamp(30)) == [
+    assert store.prepare_mark("orders", epoch, Timestamp(30), records=True)[0] == [
         PendingRecord(mark=Timestamp(20), previous=None, delivered=({"path": "b"},)),
         PendingRecord(mark=Timestamp(30), previous=None, delivered=({"path": "c"}, {"path": "d"})),
     ]
-    store.finish_records("orders", epoch, Timestamp(30))
-    (waiting,) = store.assign_mark("orders", epoch, Timestamp(40))
+    store.save_emitted("orders", epoch, Timestamp(30), recorded=True)
+    ((waiting,), _) = store.prepare_mark("orders", epoch, Timestamp(40), records=True)
     assert waiting.previous == Timestamp(30)
     assert [letter.number for letter in store.dead_letters("orders")] == [2, 3]
     store.save_status("orders", epoch, {"state": "running"})
@@ -133,7 +133,8 @@ def test_a_store_of_the_first_version_is_upgraded(url: str, engine: sa.Engine) -
     loaded = store.load("orders")
     assert loaded is not None
     assert loaded.token == {"lsn": 1234, "slot": "cdc_orders"}
-    (waiting,) = store.assign_mark("orders", store.begin_attempt("orders"), Timestamp(70))
+    epoch = store.begin_attempt("orders")
+    ((waiting,), _) = store.prepare_mark("orders", epoch, Timestamp(70), records=True)
     assert waiting.previous is None  # what the older version delivered is in no record
     assert differences(engine) == []
     store.close()
