@@ -94,12 +94,11 @@ def pytest_unconfigure() -> None:
     """
     from cdc_core.engine.worker_cache import WorkerCache
 
-    for name in ("cdc_core.spark.source", "cdc_core.spark.writer"):
-        for cache in vars(sys.modules.get(name, object)).values():
-            if isinstance(cache, WorkerCache):
-                for component in cache._open.values():
-                    with suppress(Exception):
-                        component.close()
+    for cache in vars(sys.modules.get("cdc_core.engine.attempt", object)).values():
+        if isinstance(cache, WorkerCache):
+            for component in cache._open.values():
+                with suppress(Exception):
+                    component.close()
     gc.unfreeze()
 
 

@@ -74,7 +74,7 @@ def test_the_core_and_the_processes_of_spark_load_only_what_they_use() -> None:
     unused = {
         "cdc_core": ("numpy", "pyarrow", "pluggy", *COMMANDS, *PARSERS, *STORE),
         "cdc_core.spark.data_sources": ("pyarrow", "numpy", "psycopg", *COMMANDS, *PARSERS, *STORE),
-        "cdc_core.spark.source, cdc_core.spark.writer": (*COMMANDS, *PARSERS, *STORE),
+        "cdc_core.spark.query_layout": (*COMMANDS, *PARSERS, *STORE),
         "cdc_core.spark.daemon": ("click", "rich", "cronsim", *PARSERS),
     }
     loaded = loaded_by(*(f"import {process}" for process in unused))

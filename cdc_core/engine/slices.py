@@ -15,7 +15,7 @@ from cdc_core.step_planner import Slice
 from cdc_core.store.traced_change import TracedChange
 from cdc_core.store.values import DeadLetter
 
-__all__ = ["PlannedSlice", "SliceReport", "complete_step", "joined_failures"]
+__all__ = ["PlannedSlice", "SliceReport", "TaskMessage", "complete_step", "joined_failures"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +61,19 @@ class SliceReport:
     """What else the task counted: `Tally.saved`."""
     traced: tuple[TracedChange, ...] = ()
     """What became of the changes that someone traces."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskMessage:
+    """What became of a slice, on its way to the coordinator: its report, or the text of a MaskedError.
+
+    Raising the error would cost one of several attempts at the task, repeated at once. As a message it fails the step,
+    and the driver waits as long as the error asks for. With `idle` there was nothing to do.
+    """
+
+    report: SliceReport | None = None
+    failure: str | None = None
+    idle: bool = False
 
 
 def complete_step(reports: Sequence[SliceReport | None]) -> Sequence[SliceReport]:

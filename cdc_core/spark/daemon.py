@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 
-import cdc_core.spark.source
-import cdc_core.spark.writer
+import cdc_core.spark.query_layout
 import cdc_core.store.progress  # noqa: F401
 
 __all__ = ["leave_out_jars"]

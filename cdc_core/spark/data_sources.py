@@ -1,15 +1,18 @@
-"""A changefeed's source and sink as Spark takes them from process to process: an option, and who will read it there.
+"""An attempt as a streaming source and sink of Spark. No rule of the domain lives here.
 
 Spark starts half a dozen processes one after another before the first row, and most of them only pass these classes on.
-So this module imports nothing else of the core: what reads and writes is imported where it does.
+So this module imports nothing else of the core: what an attempt does is imported where it does it. Spark builds the
+reader anew in each process: in the planner's for offsets and partitions, once more to pickle `read`, and in workers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceStreamArrowWriter,
@@ -23,9 +26,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
+    from cdc_core.engine.attempt import Attempt, Task
     from cdc_core.engine.planner import Offset
+    from cdc_core.engine.slices import TaskMessage
 
-__all__ = ["OPTION", "SINK", "SOURCE", "ChangefeedSink", "RangefeedSource"]
+__all__ = ["OPTION", "SINK", "SOURCE", "AttemptReader", "AttemptWriter", "ChangefeedSink", "RangefeedSource"]
 
 SOURCE = "cdc_rangefeed"
 SINK = "cdc_sink"
@@ -41,7 +46,7 @@ class RangefeedSource(DataSource):
         return SOURCE
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
-        return _Reader(self.options[OPTION])
+        return AttemptReader(self.options[OPTION])
 
 
 class ChangefeedSink(DataSource):
@@ -52,54 +57,72 @@ class ChangefeedSink(DataSource):
         return SINK
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: ARG002, N802
-        return _Writer(self.options[OPTION])
+        return AttemptWriter(self.options[OPTION])
 
 
-class _Reader(DataSourceStreamReader):
-    """Does what `cdc_core.spark.source` does for the attempt in *option*."""
+class _InProcess:
+    """The attempt in *option*, in this process."""
 
     def __init__(self, option: str) -> None:
         self._option = option
 
     @cached_property
-    def _opened(self) -> DataSourceStreamReader:
-        from cdc_core.spark.source import open_reader
+    def attempt(self) -> Attempt:
+        from cdc_core.engine.attempt import open_attempt
 
-        return open_reader(self._option)
+        return open_attempt(self._option)
+
+
+class _Partition(InputPartition):
+    """A task on its way to an executor."""
+
+    def __init__(self, number: int, task: Task) -> None:
+        super().__init__(number)
+        self.number = number
+        self.task = task
+
+
+@dataclass
+class _Message(WriterCommitMessage):
+    """What a task says, on its way to the coordinator."""
+
+    sent: TaskMessage
+
+
+class AttemptReader(_InProcess, DataSourceStreamReader):
+    """Plans steps in the planner's process and reads slices on executors."""
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        return self._opened.initialOffset()
+        return self.attempt.first_offset
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        return self._opened.latestOffset(start, limit)
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002, N802
+        return self.attempt.next_offset(start)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        return self._opened.partitions(start, end)
+        return [_Partition(number, task) for number, task in enumerate(self.attempt.tasks(start, end))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return self._opened.read(partition)
+        from cdc_core.spark.query_layout import read
+
+        assert isinstance(partition, _Partition)
+        return read(self.attempt, partition.number, partition.task)
 
     def stop(self) -> None:
-        self._opened.stop()
+        self.attempt.close()
 
 
-class _Writer(DataSourceStreamArrowWriter):
-    """Does what `cdc_core.spark.writer` does for the attempt in *option*."""
-
-    def __init__(self, option: str) -> None:
-        self._option = option
-
-    @cached_property
-    def _opened(self) -> DataSourceStreamArrowWriter:
-        from cdc_core.spark.writer import open_writer
-
-        return open_writer(self._option)
+class AttemptWriter(_InProcess, DataSourceStreamArrowWriter):
+    """Writes slices on executors; `commit` is the coordinator's turn."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return self._opened.write(iterator)
+        from cdc_core.spark.query_layout import arriving
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        self._opened.commit(messages, batchId)
+        context = TaskContext.get()
+        task_attempt = 0 if context is None else int(context.attemptNumber())
+        return _Message(self.attempt.write(arriving(self.attempt, iterator), task_attempt=task_attempt))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        self.attempt.commit([message.sent if isinstance(message, _Message) else None for message in messages])
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        self._opened.abort(messages, batchId)
+        """Undo nothing: siblings may still write, and flushed rows may be there twice."""

@@ -53,8 +53,7 @@ _LOADED = (
     "pyspark.sql.worker.write_into_data_source",
     "pyspark.worker",
     "cdc_core.spark.data_sources",
-    "cdc_core.spark.source",
-    "cdc_core.spark.writer",
+    "cdc_core.spark.query_layout",
     "cdc_core.store.progress",
 )
 """What the processes need, except the modules that they run as programs."""

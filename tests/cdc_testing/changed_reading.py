@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from cdc_core.engine import attempt
 from cdc_core.engine.aggregator import read_slice as honest_read
 from cdc_core.engine.slices import PlannedSlice
 from cdc_core.rows import RowBatch
 from cdc_core.slice_reader import SliceReader, SpanMark
-from cdc_core.spark import source
 from cdc_core.step_planner import Slice
 
 __all__ = ["Items", "Patch", "Reading", "change_reading"]
@@ -41,7 +41,7 @@ def change_reading(patch: Patch, change: Callable[[Items], Items], *, retries_on
         used: Any = Reading(reader, change) if _is_retry() or not retries_only else reader
         return honest_read(used, planned, **step)
 
-    patch(source, "read_slice", read_slice)
+    patch(attempt, "read_slice", read_slice)
 
 
 def _is_retry() -> bool:

@@ -22,12 +22,14 @@ from cdc_testing.nemesis_events import ChangeKey, CreateTable, Rescan
 from cdc_testing.scripted import Script
 
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine import attempt as calls
 from cdc_core.engine import run, step_machine
 from cdc_core.engine.aggregator import write_slice as honest_write
+from cdc_core.engine.attempt import Attempt
 from cdc_core.engine.attempt_config import MaskedError
 from cdc_core.engine.packing import END
 from cdc_core.engine.planner import Planner
-from cdc_core.engine.slices import SliceReport
+from cdc_core.engine.slices import SliceReport, TaskMessage
 from cdc_core.engine.slices import complete_step as honest_completion
 from cdc_core.engine.step_machine import Completing, EmitResolved, Release, Save, StepMachine
 from cdc_core.frontier import Frontier
@@ -36,7 +38,6 @@ from cdc_core.rows import RowBatch
 from cdc_core.sink import Flushed, Sink, SliceInfo
 from cdc_core.slice_reader import SpanMark
 from cdc_core.span import Span
-from cdc_core.spark import writer
 from cdc_core.step_planner import StepPlanner
 from cdc_core.store.progress import ProgressStore
 from cdc_core.timestamp import Timestamp
@@ -111,7 +112,7 @@ def _report_before_flush(patch: Patch) -> None:
         late: Any = _LateFlush(sink)
         return honest_write(late, batches, **{**engine, "refuses_rows": False})
 
-    patch(writer, "write_slice", write_slice)
+    patch(calls, "write_slice", write_slice)
 
 
 def _resolved_at_the_maximum(patch: Patch) -> None:
@@ -176,13 +177,12 @@ def _taken(rows: RowBatch, places: Iterable[int]) -> RowBatch:
 
 
 def _saved_without_all_slices(patch: Patch) -> None:
-    honest = writer.SinkWriter.commit
+    honest = Attempt.commit
 
-    def commit(self: writer.SinkWriter, messages: list[Any], batchId: int) -> None:  # noqa: N803
-        reported = [message for message in messages if getattr(message, "report", None) is not None]
-        honest(self, reported or messages, batchId)
+    def commit(self: Attempt, messages: Sequence[TaskMessage | None]) -> None:
+        honest(self, [message for message in messages if message is not None and message.report] or messages)
 
-    patch(writer.SinkWriter, "commit", commit)
+    patch(Attempt, "commit", commit)
     patch(step_machine, "complete_step", lambda reports: [report for report in reports if report is not None])
 
 
@@ -193,25 +193,25 @@ def _unread_slice_counts(patch: Patch) -> None:
         except MaskedError:
             return None
 
-    patch(writer, "write_slice", write_slice)
+    patch(calls, "write_slice", write_slice)
 
 
 def _resolved_before_flush(patch: Patch) -> None:
-    honest = writer.SinkWriter.write
+    honest = Attempt.write
 
-    def write(self: writer.SinkWriter, iterator: Iterator[pa.RecordBatch]) -> Any:
+    def write(self: Attempt, batches: Iterable[pa.RecordBatch], **how: Any) -> TaskMessage:
         def resolved_early() -> Iterator[pa.RecordBatch]:
-            for batch in iterator:
+            for batch in batches:
                 if batch.column("kind")[0].as_py() == END:
                     marks: list[SpanMark] = pickle.loads(batch.column("payload")[0].as_py())
                     if marks and all(mark.resolved for mark in marks):
-                        with closing(self._config.feed.open_resolved_sink()) as sink:
+                        with closing(self.config.feed.open_resolved_sink()) as sink:
                             sink.emit_resolved(min(mark.timestamp for mark in marks))
                 yield batch
 
-        return honest(self, resolved_early())
+        return honest(self, resolved_early(), **how)
 
-    patch(writer.SinkWriter, "write", write)
+    patch(Attempt, "write", write)
 
 
 def _starts_at_the_planned_end(patch: Patch) -> None:

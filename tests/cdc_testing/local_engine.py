@@ -1,7 +1,7 @@
 """The engine's own parts, called in turn in this process, for tests that need no Spark.
 
-Planning, reading, writing and the coordinator's turn are the classes that Spark calls, with a progress store and a sink
-as in any run; only what Spark does between them is left out.
+Planning, reading, writing and the coordinator's turn are what Spark calls, with a progress store and a sink as in any
+run; only what Spark does between them is left out.
 """
 
 from __future__ import annotations
@@ -22,20 +22,16 @@ from cdc_testing.documented_role import documented
 from cdc_core import Changefeed, ResolvedSink, Sink, SliceReader, Timestamp
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.attempt import Attempt
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.checks import as_stored, check_dead_letters, check_encoder, check_sink, check_source, prepare_sink
 from cdc_core.engine.control_requests import ControlRequests
 from cdc_core.engine.start_position import register, start_token
 from cdc_core.errors import from_wire
 from cdc_core.plugins.host import PluginHost
-from cdc_core.spark.source import RangefeedReader
-from cdc_core.spark.writer import SinkWriter
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 
 __all__ = ["LocalEngine", "Steps", "installed_plugins", "resolved_feed"]
-
-ANY: Any = None
-"""Spark's own limit, and the schema of a stream, are not looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,25 +89,25 @@ class Steps:
 
     def __init__(self, config: AttemptConfig) -> None:
         gc.freeze()  # a cache collects garbage whenever it opens something: in a worker, among little
-        self._reader, self._writer = RangefeedReader(config), SinkWriter(config)
-        self._offset = self._end = self._reader.initialOffset()
+        self._attempt = Attempt(config)
+        self._offset = self._end = self._attempt.first_offset
 
     def plan(self) -> bool:
         """Plan the next step; return whether there is one. Raises: MaskedError, as `take` does."""
-        self._end = self._reader.latestOffset(self._offset, ANY)
+        self._end = self._attempt.next_offset(self._offset)
         return self._end != self._offset
 
     def take(self, passed: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] = iter) -> None:
         """Take the step that was planned. *passed* is what brings a slice's rows from its reader to its writer."""
-        messages: list[Any] = []
-        for partition in self._reader.partitions(self._offset, self._end):
-            with closing(self._reader.read(partition)) as rows:  # a writer that fails leaves it in the middle
-                messages.append(self._writer.write(passed(rows)))
-        self._writer.commit(messages, self._end["step"])
+        messages = []
+        for number, task in enumerate(self._attempt.tasks(self._offset, self._end)):
+            with closing(self._attempt.read(number, task)) as rows:  # a writer that fails leaves it in the middle
+                messages.append(self._attempt.write(passed(rows)))
+        self._attempt.commit(messages)
         self._offset = self._end
 
     def close(self) -> None:
-        self._reader.stop()
+        self._attempt.close()
 
 
 class LocalEngine:

@@ -7,9 +7,10 @@ from: a feed and a store of `cdc_testing.nemesis_faults`, and the bug whose name
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,22 +26,16 @@ from cdc_testing.nemesis_faults import (
     FaultySink,
     FaultyStore,
 )
-from pyspark.sql.datasource import (
-    DataSourceStreamArrowWriter,
-    DataSourceStreamReader,
-    InputPartition,
-    WriterCommitMessage,
-)
-from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from cdc_core import ResolvedSink, Sink, SliceReader, SourceHistory, StepPlanner
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.attempt import Attempt, Task
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.planner import Offset
-from cdc_core.spark.data_sources import OPTION, ChangefeedSink, RangefeedSource
-from cdc_core.spark.source import RangefeedReader
-from cdc_core.spark.writer import SinkWriter
+from cdc_core.engine.slices import TaskMessage
+from cdc_core.spark.data_sources import OPTION, AttemptReader, AttemptWriter, ChangefeedSink, RangefeedSource
 from cdc_core.store.progress import ProgressStore
 
 __all__ = ["BUG", "control_of", "nemesis_spark"]
@@ -95,8 +90,8 @@ class _FaultyConfig(AttemptConfig):
         return FaultyStore(self.feed.state, control_of(self.state_dir), alone=alone)
 
 
-def _faulty(options: Mapping[str, str]) -> _FaultyConfig:
-    config = AttemptConfig.from_option(options[OPTION])
+def _faulty(option: str) -> _FaultyConfig:
+    config = AttemptConfig.from_option(option)
     feed = _FaultyChangefeed(**_fields(config.feed), control=control_of(config.state_dir))
     return _FaultyConfig(**{**_fields(config), "feed": feed})
 
@@ -112,33 +107,43 @@ def _with_bug(config: AttemptConfig) -> AbstractContextManager[None]:
 
 class NemesisSource(RangefeedSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        return _Reader(_faulty(self.options))
+        return _Reader(self.options[OPTION])
 
 
 class NemesisSink(ChangefeedSink):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
-        return _Writer(_faulty(self.options))
+        return _Writer(self.options[OPTION])
 
 
-class _Reader(RangefeedReader):
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        with _with_bug(self._config):
-            return super().latestOffset(start, limit)
-
-    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        with _with_bug(self._config):
-            return super().partitions(start, end)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        with _with_bug(self._config):
-            yield from super().read(partition)
+class _Reader(AttemptReader):
+    @cached_property
+    def attempt(self) -> Attempt:
+        return _FaultyAttempt(_faulty(self._option))
 
 
-class _Writer(SinkWriter):
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        with _with_bug(self._config):
-            return super().write(iterator)
+class _Writer(AttemptWriter):
+    @cached_property
+    def attempt(self) -> Attempt:
+        return _FaultyAttempt(_faulty(self._option))
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        with _with_bug(self._config):
-            super().commit(messages, batchId)
+
+class _FaultyAttempt(Attempt):
+    def next_offset(self, start: Offset) -> Offset:
+        with _with_bug(self.config):
+            return super().next_offset(start)
+
+    def tasks(self, start: Offset, end: Offset) -> Sequence[Task]:
+        with _with_bug(self.config):
+            return super().tasks(start, end)
+
+    def read(self, number: int, task: Task, **how: Any) -> Generator[pa.RecordBatch]:
+        with _with_bug(self.config):
+            yield from super().read(number, task, **how)
+
+    def write(self, batches: Iterable[Any], *, task_attempt: int = 0) -> TaskMessage:
+        with _with_bug(self.config):
+            return super().write(batches, task_attempt=task_attempt)
+
+    def commit(self, messages: Sequence[TaskMessage | None]) -> None:
+        with _with_bug(self.config):
+            super().commit(messages)

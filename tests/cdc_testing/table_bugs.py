@@ -10,13 +10,13 @@ import pyarrow as pa
 from cdc_testing.changed_reading import Items, Patch, Reading, change_reading
 from cdc_testing.nemesis_script import GUESTS
 
+from cdc_core.engine import attempt
 from cdc_core.engine.aggregator import read_slice as honest_read
 from cdc_core.engine.planner import Planner
 from cdc_core.engine.rescans import Rescans
 from cdc_core.engine.slices import PlannedSlice
 from cdc_core.rows import Op, RowBatch
 from cdc_core.slice_reader import SliceReader
-from cdc_core.spark import source
 
 __all__ = ["joins_without_rows", "keeps_the_first_key", "rescan_begun_before_saved", "scans_once"]
 
@@ -56,7 +56,7 @@ def scans_once(patch: Patch) -> None:
         return honest_read(used, planned, **step)
 
     patch(Planner, "slices", slices)
-    patch(source, "read_slice", read_slice)
+    patch(attempt, "read_slice", read_slice)
 
 
 def joins_without_rows(patch: Patch) -> None:

@@ -18,11 +18,11 @@ from cdc_core import Changefeed, Timestamp
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.dead_letters import row_of
+from cdc_core.engine import attempt
 from cdc_core.engine.checks import check_dead_letters
 from cdc_core.engine.dead_letter_log import DeadLetterLog
 from cdc_core.errors import BadRowError, ConfigError, RefusedRowsError, RetryableSinkError, TerminalError
 from cdc_core.plugins.host import PluginHost
-from cdc_core.spark import writer
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -268,7 +268,7 @@ def test_the_sink_of_the_dead_letters_is_opened_for_the_first_bad_row_and_kept(
     rig.refuse(203, 303)
     engine.until(Timestamp(TOTAL))
     assert len(opened) == 1
-    assert writer._dead_letter_sinks is not writer._sinks
+    assert attempt._dead_letter_sinks is not attempt._sinks
 
 
 @pytest.mark.parametrize("place", ["files", "files/dead", ""])

@@ -8,18 +8,16 @@ import pytest
 from cdc_testing.engine_bugs import BUGS, installed
 from cdc_testing.nemesis_rig import NemesisRig, scripts_for
 
-from cdc_core.engine import planner, rescans, run, step_machine
-from cdc_core.spark import source, writer
+from cdc_core.engine import attempt, planner, rescans, run, step_machine
 
 PLACES = (
     step_machine,
     step_machine.StepMachine,
     run,
-    source,
     planner.Planner,
     rescans.Rescans,
-    writer,
-    writer.SinkWriter,
+    attempt,
+    attempt.Attempt,
 )
 """Modules and classes that bugs change."""
 MAX_SCRIPTS = 10

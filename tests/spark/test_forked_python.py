@@ -109,7 +109,7 @@ def test_a_process_has_all_that_spark_gave_it_and_has_loaded_what_it_needs(forke
     assert shown["environment"]["SPARK_ONLY_HERE"] == "\udcff"
     assert "/of/spark-core.jar" not in shown["path"]
     assert shown["parent"] == forked._server.pid
-    assert {"pyarrow", "pyspark.worker", "cdc_core.spark.writer"} <= {*shown["loaded"]}
+    assert {"pyarrow", "pyspark.worker", "cdc_core.engine.attempt"} <= {*shown["loaded"]}
 
 
 BEGUN = "import threading, time\nthreading.Thread(target=time.sleep, args=[999], daemon=True).start()\n"
@@ -134,7 +134,7 @@ def test_what_plugins_need_is_loaded_too_unless_each_process_must_have_it_for_it
             python.end()
     loaded = {*shown["loaded"]}
     assert (tmp_path / "log").read_text() == ""
-    assert {"plain_plugin", "sqlglot", "cdc_core.spark.writer", "adbc_driver_manager.dbapi"} <= loaded
+    assert {"plain_plugin", "sqlglot", "cdc_core.engine.attempt", "adbc_driver_manager.dbapi"} <= loaded
     assert not {"polars", "begins_plugin", "keeps_plugin", "has_polars_plugin"} & loaded
     assert (tmp_path / "log").read_text() == ""
 

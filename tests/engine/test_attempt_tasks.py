@@ -12,27 +12,26 @@ from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.scripted import TABLE, JournalResolvedSink, Script
 
 from cdc_core import Slice, SliceInfo, Span, Timestamp
-from cdc_core.engine import fencing
+from cdc_core.engine import attempt, fencing
 from cdc_core.engine.aggregator import ReaderDiedError, read_slice
+from cdc_core.engine.attempt import Attempt, WarmUp
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.fencing import FencedSink, is_idle
 from cdc_core.engine.host_requirements import StoreFile
 from cdc_core.engine.packing import IDLE, note
-from cdc_core.engine.slices import PlannedSlice
+from cdc_core.engine.slices import PlannedSlice, TaskMessage
 from cdc_core.engine.worker_cache import WorkerCache
 from cdc_core.errors import ConfigError, ContractError, FencedError, RetryableSinkError, TerminalSinkError, from_wire
 from cdc_core.frontier import Frontier
-from cdc_core.spark import writer
-from cdc_core.spark.writer import ReportMessage, SinkWriter
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 
 
 @pytest.fixture(autouse=True)
 def empty_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     gc.freeze()  # a cache collects garbage whenever it opens something: in a worker, among little
-    monkeypatch.setattr(writer, "_sinks", WorkerCache())
-    monkeypatch.setattr(writer, "_epoch_checks", WorkerCache())
-    monkeypatch.setattr(writer, "_coordinators", WorkerCache(size=1))
+    monkeypatch.setattr(attempt, "_sinks", WorkerCache())
+    monkeypatch.setattr(attempt, "_epoch_checks", WorkerCache())
+    monkeypatch.setattr(attempt, "_coordinators", WorkerCache(size=1))
 
 
 @pytest.fixture
@@ -65,10 +64,8 @@ def slice_of(config: AttemptConfig, index: int, *, step: int = 0, slices: int = 
     return read_slice(reader, planned)
 
 
-def write(config: AttemptConfig, index: int = 0, **changes: Any) -> ReportMessage:
-    message = SinkWriter(config).write(slice_of(config, index, **changes))
-    assert isinstance(message, ReportMessage)
-    return message
+def write(config: AttemptConfig, index: int = 0, *, task_attempt: int = 0, **changes: Any) -> TaskMessage:
+    return Attempt(config).write(slice_of(config, index, **changes), task_attempt=task_attempt)
 
 
 def saved(store: ProgressStore) -> int:
@@ -80,7 +77,7 @@ def saved(store: ProgressStore) -> int:
 def test_a_step_is_saved_after_all_of_its_slices_were_flushed(config: AttemptConfig, store: ProgressStore) -> None:
     messages = [write(config, 0), write(config, 1)]
     assert saved(store) == 0
-    SinkWriter(config).commit(list(messages), 0)
+    Attempt(config).commit(messages)
     assert saved(store) == 100
 
 
@@ -148,27 +145,22 @@ def test_a_failed_slice_fails_the_commit_and_saves_nothing(
     script.order("flush", "TerminalSinkError no such bucket")
     bad = write(config, 1)
     with pytest.raises(MaskedError) as raised:
-        SinkWriter(config).commit([good, bad], 0)
+        Attempt(config).commit([good, bad])
     assert isinstance(from_wire(str(raised.value)), TerminalSinkError)
     assert saved(store) == 0
 
 
 def test_a_slice_whose_reader_died_costs_a_task_attempt(config: AttemptConfig, script: Script) -> None:
     with pytest.raises(ReaderDiedError):
-        SinkWriter(config).write(iter(list(slice_of(config, 0))[:-1]))
+        Attempt(config).write(iter(list(slice_of(config, 0))[:-1]))
     assert not Journal(script.directory).of("rows")
 
 
 def test_a_sink_is_told_which_attempt_a_slice_is(config: AttemptConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Task:
-        def attemptNumber(self) -> int:  # noqa: N802
-            return 2
-
-    told = []
-    monkeypatch.setattr("cdc_core.spark.writer.TaskContext.get", Task)
-    with writer._sinks.use(config.key, config.feed.open_sink) as sink:
+    told: list[SliceInfo] = []
+    with attempt._sinks.use(config.key, config.feed.open_sink) as sink:
         monkeypatch.setattr(sink, "begin", told.append)
-    write(config)
+    write(config, task_attempt=2)
     assert [info.task_attempt for info in told] == [2]
 
 
@@ -181,11 +173,11 @@ def test_a_task_of_a_replaced_run_writes_nothing(config: AttemptConfig, script: 
 def test_a_commit_of_a_replaced_run_saves_and_emits_nothing(
     config: AttemptConfig, script: Script, store: ProgressStore
 ) -> None:
-    messages: list[Any] = [write(config, 0), write(config, 1)]
+    messages = [write(config, 0), write(config, 1)]
     (config.run_dir.parent / "2").mkdir()
     before = store.load("t")
     with pytest.raises(MaskedError, match="replaced by a newer one"):
-        SinkWriter(config).commit(messages, 0)
+        Attempt(config).commit(messages)
     assert store.load("t") == before
     assert Journal(script.directory).resolved == []
 
@@ -198,9 +190,9 @@ def test_a_commit_is_at_work_until_its_end(config: AttemptConfig, monkeypatch: p
         idle.append(is_idle(config.tasks_lock))
         emit(sink, timestamp)
 
-    messages: list[Any] = [write(config, 0), write(config, 1)]
+    messages = [write(config, 0), write(config, 1)]
     monkeypatch.setattr(JournalResolvedSink, "emit_resolved", emit_resolved)
-    SinkWriter(config).commit(messages, 0)
+    Attempt(config).commit(messages)
     assert idle == [False]
     assert is_idle(config.tasks_lock)
 
@@ -213,7 +205,7 @@ def test_a_write_is_at_work_until_its_end(config: AttemptConfig) -> None:
             states.append(is_idle(config.tasks_lock))
             yield batch
 
-    SinkWriter(config).write(watched())
+    Attempt(config).write(watched())
     assert len(states) > 1
     assert not any(states)
     assert is_idle(config.tasks_lock)
@@ -224,7 +216,7 @@ def test_messages_that_know_nothing_save_nothing(
     messages: list[None], config: AttemptConfig, store: ProgressStore
 ) -> None:
     with pytest.raises(MaskedError) as raised:
-        SinkWriter(config).commit(list(messages), 0)
+        Attempt(config).commit(messages)
     assert isinstance(from_wire(str(raised.value)), ContractError)
     assert saved(store) == 0
 
@@ -232,25 +224,17 @@ def test_messages_that_know_nothing_save_nothing(
 def test_a_batch_in_which_there_was_nothing_to_do_saves_nothing_and_fails_nothing(
     config: AttemptConfig, script: Script, store: ProgressStore
 ) -> None:
-    message = SinkWriter(config).write(iter([note(IDLE, {})]))
-    SinkWriter(config).commit([message], 0)
+    message = Attempt(config).write(iter([note(IDLE, {})]))
+    Attempt(config).commit([message])
     assert saved(store) == 0
     assert not Journal(script.directory).of("rows")
-
-
-def test_abort_undoes_nothing(config: AttemptConfig, script: Script) -> None:
-    messages = [write(config, 0), write(config, 1)]
-    before = Journal(script.directory).events
-    SinkWriter(config).abort([messages[0], None], 0)
-    assert Journal(script.directory).events == before
-    SinkWriter(config).commit(list(messages), 0)  # a failed commit is aborted too and comes again in the next run
 
 
 def test_a_fenced_run_is_told_apart(config: AttemptConfig, store: ProgressStore) -> None:
     messages = [write(config, 0), write(config, 1)]
     store.begin_attempt("t")
     with pytest.raises(MaskedError) as raised:
-        SinkWriter(config).commit(list(messages), 0)
+        Attempt(config).commit(messages)
     assert isinstance(from_wire(str(raised.value)), FencedError)
 
 
@@ -260,8 +244,8 @@ def test_a_coordinator_that_failed_starts_again_from_the_store(
     messages = [write(config, 0), write(config, 1)]
     script.order("resolved", "RetryableSinkError busy")
     with pytest.raises(MaskedError):
-        SinkWriter(config).commit(list(messages), 0)
-    SinkWriter(config).commit([write(config, 0, step=1), write(config, 1, step=1)], 1)
+        Attempt(config).commit(messages)
+    Attempt(config).commit([write(config, 0, step=1), write(config, 1, step=1)])
     assert saved(store) == 200
     assert Journal(script.directory).resolved == [200]
 
@@ -269,9 +253,7 @@ def test_a_coordinator_that_failed_starts_again_from_the_store(
 def test_a_warm_up_loads_the_sink_and_reports_nothing(
     config: AttemptConfig, script: Script, store: ProgressStore
 ) -> None:
-    warm_up = SinkWriter(dataclasses.replace(config, warm_up=True))
-    message = warm_up.write(iter([note(IDLE, {})]))
-    warm_up.commit([message], 0)
-    assert message == ReportMessage()
+    warm_up = WarmUp(dataclasses.replace(config, warm_up=True))
+    warm_up.commit([warm_up.write([note(IDLE, {})])])
     assert Journal(script.directory).events == []
     assert saved(store) == 0

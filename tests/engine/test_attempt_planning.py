@@ -14,19 +14,17 @@ from cdc_testing.scripted import TABLE, CounterPlanner, Script
 
 from cdc_core import Span, Timestamp
 from cdc_core.engine import planner
+from cdc_core.engine.attempt import Attempt, WarmUp, open_attempt
 from cdc_core.engine.attempt_channel import AttemptChannel
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.fencing import is_idle
-from cdc_core.engine.packing import BEGIN, END, FAILED, ROWS, unpack
+from cdc_core.engine.packing import BEGIN, END, FAILED, IDLE, ROWS, unpack
 from cdc_core.engine.planner import Offset
 from cdc_core.errors import ContractError, FencedError, RetryableRangefeedError, from_wire
 from cdc_core.frontier import Frontier
 from cdc_core.options import Duration
 from cdc_core.spark.query import warm_up
-from cdc_core.spark.source import RangefeedReader, SlicePartition, WarmUpReader, open_reader
 from cdc_core.store.progress import Progress, ProgressStore, store_url
-
-LIMIT: Any = None  # Spark's own limit is not used: steps are limited by the changefeed's options
 
 
 @pytest.fixture
@@ -53,8 +51,8 @@ def config(script: Script, store: ProgressStore) -> AttemptConfig:
 
 
 @pytest.fixture
-def reader(config: AttemptConfig) -> RangefeedReader:
-    return RangefeedReader(config)
+def attempt(config: AttemptConfig) -> Attempt:
+    return Attempt(config)
 
 
 def save(store: ProgressStore, n: int) -> None:
@@ -62,167 +60,161 @@ def save(store: ProgressStore, n: int) -> None:
     store.save("t", 1, Progress(token={"n": n}, frontier=frontier, latest=Timestamp(n)))
 
 
-def test_the_start_token_is_the_same_however_often_spark_asks(
-    reader: RangefeedReader, store: ProgressStore, script: Script
+def test_the_start_token_is_the_same_however_often_one_asks(
+    attempt: Attempt, store: ProgressStore, script: Script
 ) -> None:
-    first = reader.initialOffset()
+    first = attempt.first_offset
     save(store, 5000)
-    assert reader.initialOffset() == first == {"step": -1, "token": {"n": 0}}
+    assert attempt.first_offset == first == {"step": -1, "token": {"n": 0}}
 
 
-def test_a_step_goes_to_where_the_rangefeed_advances(reader: RangefeedReader, store: ProgressStore) -> None:
-    first = reader.latestOffset(reader.initialOffset(), LIMIT)
+def test_a_step_goes_to_where_the_rangefeed_advances(attempt: Attempt, store: ProgressStore) -> None:
+    first = attempt.next_offset(attempt.first_offset)
     assert first == {"step": 0, "token": {"n": 1000}}
     save(store, 1000)
-    assert reader.latestOffset(first, LIMIT) == {"step": 1, "token": {"n": 2000}}
+    assert attempt.next_offset(first) == {"step": 1, "token": {"n": 2000}}
 
 
 def test_no_step_follows_the_scan_of_a_changefeed_that_only_scans(script: Script, store: ProgressStore) -> None:
-    reader = RangefeedReader(config_of(script, store, options={"initial_scan": "only", "resolved": None}))
-    end = reader.latestOffset(reader.initialOffset(), LIMIT)
+    attempt = Attempt(config_of(script, store, options={"initial_scan": "only", "resolved": None}))
+    end = attempt.next_offset(attempt.first_offset)
     assert end == {"step": 0, "token": {"n": 1000}}
     half = Frontier([Span(TABLE.name.full, b"", b"m"), Span(TABLE.name.full, b"m")])
     half.forward(Span(TABLE.name.full, b"", b"m"), Timestamp(1000))
     store.save("t", 1, Progress(token={"n": 1000}, frontier=half, latest=Timestamp(1000)))
-    following = reader.latestOffset(end, LIMIT)
+    following = attempt.next_offset(end)
     assert following["token"] == {"n": 2000}  # that was not all of the scan
     whole = Frontier([Span(TABLE.name.full)], Timestamp(2000))
     store.save("t", 1, Progress(token={"n": 2000}, frontier=whole, latest=Timestamp(2000)))
-    assert reader.latestOffset(following, LIMIT) == following
+    assert attempt.next_offset(following) == following
 
 
 def test_steps_obey_the_limit_of_the_changefeed(script: Script, store: ProgressStore) -> None:
-    reader = RangefeedReader(config_of(script, store, options={"max_step_rows": 7}))
-    assert reader.latestOffset(reader.initialOffset(), LIMIT)["token"] == {"n": 7}
+    attempt = Attempt(config_of(script, store, options={"max_step_rows": 7}))
+    assert attempt.next_offset(attempt.first_offset)["token"] == {"n": 7}
 
 
-def test_rows_of_a_step_come_after_all_that_was_marked_before(reader: RangefeedReader, store: ProgressStore) -> None:
-    start = reader.latestOffset(reader.initialOffset(), LIMIT)
+def test_rows_of_a_step_come_after_all_that_was_marked_before(attempt: Attempt, store: ProgressStore) -> None:
+    start = attempt.next_offset(attempt.first_offset)
     save(store, 1000)
-    partitions = reader.partitions(start, reader.latestOffset(start, LIMIT))
-    assert [partition.offered[0].info.lower for partition in partitions] == [Timestamp(1000).next()] * 2  # type: ignore[attr-defined]
+    tasks = attempt.tasks(start, attempt.next_offset(start))
+    assert [task[0].info.lower for task in tasks] == [Timestamp(1000).next()] * 2
 
 
-def test_a_stop_keeps_the_planner_where_it_is(reader: RangefeedReader, config: AttemptConfig) -> None:
-    start = reader.latestOffset(reader.initialOffset(), LIMIT)
+def test_a_stop_keeps_the_planner_where_it_is(attempt: Attempt, config: AttemptConfig) -> None:
+    start = attempt.next_offset(attempt.first_offset)
     config.channel.request_stop()
-    assert reader.latestOffset(start, LIMIT) == start
+    assert attempt.next_offset(start) == start
     assert config.channel.stop_acknowledged
 
 
-def test_a_stop_is_not_acknowledged_by_planning_slices(reader: RangefeedReader, config: AttemptConfig) -> None:
-    start = reader.initialOffset()
-    end = reader.latestOffset(start, LIMIT)
+def test_a_stop_is_not_acknowledged_by_planning_slices(attempt: Attempt, config: AttemptConfig) -> None:
+    start = attempt.first_offset
+    end = attempt.next_offset(start)
     config.channel.request_stop()
-    assert len(reader.partitions(start, end)) == 2
+    assert len(attempt.tasks(start, end)) == 2
     assert not config.channel.stop_acknowledged
 
 
 def test_an_idle_source_plans_no_step(script: Script, store: ProgressStore) -> None:
-    reader = RangefeedReader(config_of(script, store, total=10))
+    attempt = Attempt(config_of(script, store, total=10))
     save(store, 10)
     last = {"step": 3, "token": {"n": 11}}
-    assert reader.latestOffset(last, LIMIT) == last
-    [partition] = reader.partitions(last, last)
-    assert [batch["kind"].to_pylist() for batch in reader.read(partition)] == [["idle"]]
+    assert attempt.next_offset(last) == last
+    [task] = attempt.tasks(last, last)
+    assert [batch["kind"].to_pylist() for batch in attempt.read(0, task)] == [["idle"]]
 
 
 def test_a_rangefeed_without_slices_is_named(script: Script, store: ProgressStore) -> None:
-    reader = RangefeedReader(config_of(script, store, slices=0))
-    start = reader.initialOffset()
+    attempt = Attempt(config_of(script, store, slices=0))
+    start = attempt.first_offset
     with pytest.raises(MaskedError) as raised:
-        reader.partitions(start, reader.latestOffset(start, LIMIT))
+        attempt.tasks(start, attempt.next_offset(start))
     error = from_wire(str(raised.value))
     assert isinstance(error, ContractError)
     assert str(error) == "rangefeed 'counter' broke its contract: slices() must return at least one slice"
 
 
-def test_a_partition_survives_pickling_with_its_slice(reader: RangefeedReader) -> None:
-    start = reader.initialOffset()
-    for partition in reader.partitions(start, reader.latestOffset(start, LIMIT)):
-        assert isinstance(partition, SlicePartition)
-        copy = pickle.loads(pickle.dumps(partition))
-        assert copy.__dict__ == partition.__dict__
-
-
-def test_a_slice_is_read_between_its_begin_and_its_end(reader: RangefeedReader, config: AttemptConfig) -> None:
-    start = reader.initialOffset()
-    partitions = reader.partitions(start, reader.latestOffset(start, LIMIT))
-    kinds = [[kind for kind, _ in unpack(pickle.loads(pickle.dumps(reader)).read(each))] for each in partitions]
+def test_a_slice_is_read_between_its_begin_and_its_end(attempt: Attempt, config: AttemptConfig) -> None:
+    start = attempt.first_offset
+    tasks = attempt.tasks(start, attempt.next_offset(start))
+    elsewhere = Attempt(config)
+    passed = [pickle.loads(pickle.dumps(task)) for task in tasks]
+    kinds = [[kind for kind, _ in unpack(elsewhere.read(number, task))] for number, task in enumerate(passed)]
     assert kinds == [[BEGIN, *[ROWS] * 5, END]] * 2
     assert is_idle(config.tasks_lock)
 
 
-def test_a_read_is_at_work_until_its_end(reader: RangefeedReader, config: AttemptConfig) -> None:
-    start = reader.initialOffset()
-    [partition, _] = reader.partitions(start, reader.latestOffset(start, LIMIT))
-    rows = reader.read(partition)
+def test_a_read_is_at_work_until_its_end(attempt: Attempt, config: AttemptConfig) -> None:
+    start = attempt.first_offset
+    [task, _] = attempt.tasks(start, attempt.next_offset(start))
+    rows = attempt.read(0, task)
     next(rows)
     assert not is_idle(config.tasks_lock)
-    rows.close()  # type: ignore[attr-defined]
+    rows.close()
     assert is_idle(config.tasks_lock)
 
 
-def test_a_read_that_fails_tells_why_instead_of_costing_a_task_attempt(reader: RangefeedReader, script: Script) -> None:
-    start = reader.initialOffset()
-    [partition, _] = reader.partitions(start, reader.latestOffset(start, LIMIT))
+def test_a_read_that_fails_tells_why_instead_of_costing_a_task_attempt(attempt: Attempt, script: Script) -> None:
+    start = attempt.first_offset
+    [task, _] = attempt.tasks(start, attempt.next_offset(start))
     script.order("read-late", "RetryableRangefeedError too busy retry_after_s=9")
-    *_, (kind, value) = unpack(reader.read(partition))
+    *_, (kind, value) = unpack(attempt.read(0, task))
     assert kind == FAILED
     error = from_wire(value["error"])
     assert isinstance(error, RetryableRangefeedError)
     assert error.retry_after_s == 9
 
 
-def again(script: Script, store: ProgressStore, **feed: Any) -> RangefeedReader:
-    """The reader of the next run, whatever became of the one before."""
+def again(script: Script, store: ProgressStore, **feed: Any) -> Attempt:
+    """The attempt of the next run, whatever became of the one before."""
     config = config_of(script, store, **feed)
     epoch = store.begin_attempt("t")
-    return RangefeedReader(dataclasses.replace(config, feed=dataclasses.replace(config.feed, epoch=epoch)))
+    return Attempt(dataclasses.replace(config, feed=dataclasses.replace(config.feed, epoch=epoch)))
 
 
-def planned(reader: RangefeedReader, *, steps: int = 1) -> Offset:
+def planned(attempt: Attempt, *, steps: int = 1) -> Offset:
     """Plan the first steps of a run, of which none is saved but by the test; return where the last one ends."""
-    offset = reader.initialOffset()
+    offset = attempt.first_offset
     for _ in range(steps):
-        start, offset = offset, reader.latestOffset(offset, LIMIT)
-        reader.partitions(start, offset)
+        start, offset = offset, attempt.next_offset(offset)
+        attempt.tasks(start, offset)
     return offset
 
 
 def test_a_step_that_another_run_left_unfinished_is_repeated_first(
-    reader: RangefeedReader, script: Script, store: ProgressStore
+    attempt: Attempt, script: Script, store: ProgressStore
 ) -> None:
-    planned(reader)
+    planned(attempt)
     second = again(script, store, rows_per_step=600)
     assert planned(second) != {"step": 0, "token": {"n": 1000}, "planned_by": 1}  # another option decides otherwise
     third = again(script, store, rows_per_step=600)
-    start = third.initialOffset()
-    end = third.latestOffset(start, LIMIT)
+    start = third.first_offset
+    end = third.next_offset(start)
     assert end == {"step": 0, "token": {"n": 600}, "planned_by": 2}
-    infos = [partition.offered[0].info for partition in third.partitions(start, end)]  # type: ignore[attr-defined]
+    infos = [task[0].info for task in third.tasks(start, end)]
     assert [(info.step, info.index, info.planned_by) for info in infos] == [(0, 0, 2), (0, 1, 2)]
     store.save("t", 3, Progress(token={"n": 600}, latest=Timestamp(600)))
-    following = third.latestOffset(end, LIMIT)
+    following = third.next_offset(end)
     assert following == {"step": 1, "token": {"n": 1200}}
-    (info, _) = [partition.offered[0].info for partition in third.partitions(end, following)]  # type: ignore[attr-defined]
+    (info, _) = [task[0].info for task in third.tasks(end, following)]
     assert (info.step, info.planned_by) == (1, None)
 
 
 def test_a_repeat_that_dies_too_is_repeated_under_the_name_of_the_first_run(
-    reader: RangefeedReader, script: Script, store: ProgressStore
+    attempt: Attempt, script: Script, store: ProgressStore
 ) -> None:
-    planned(reader)
+    planned(attempt)
     for _ in range(3):
         assert planned(again(script, store))["planned_by"] == 1
 
 
-def test_a_finished_step_is_not_repeated(reader: RangefeedReader, script: Script, store: ProgressStore) -> None:
-    planned(reader)
+def test_a_finished_step_is_not_repeated(attempt: Attempt, script: Script, store: ProgressStore) -> None:
+    planned(attempt)
     save(store, 1000)
     config = dataclasses.replace(config_of(script, store), start={"n": 1000})
     epoch = store.begin_attempt("t")
-    following = RangefeedReader(dataclasses.replace(config, feed=dataclasses.replace(config.feed, epoch=epoch)))
+    following = Attempt(dataclasses.replace(config, feed=dataclasses.replace(config.feed, epoch=epoch)))
     assert planned(following) == {"step": 0, "token": {"n": 2000}}
 
 
@@ -237,31 +229,29 @@ def test_a_finished_step_is_not_repeated(reader: RangefeedReader, script: Script
     ids=["slices", "limit", "before", "destination"],
 )
 def test_a_step_that_would_hold_other_slices_is_planned_anew(
-    reader: RangefeedReader, script: Script, store: ProgressStore, change: dict[str, Any]
+    attempt: Attempt, script: Script, store: ProgressStore, change: dict[str, Any]
 ) -> None:
-    planned(reader)
+    planned(attempt)
     assert "planned_by" not in planned(again(script, store, **change))
 
 
 def test_what_decides_nothing_may_change_between_a_step_and_its_repeat(
-    reader: RangefeedReader, script: Script, store: ProgressStore
+    attempt: Attempt, script: Script, store: ProgressStore
 ) -> None:
-    planned(reader)
+    planned(attempt)
     options = {"resolved": None, "max_retry_backoff": Duration(9.0), "on_error": "pause"}
     assert planned(again(script, store, options=options))["planned_by"] == 1
 
 
-def test_a_source_may_decline_to_repeat(reader: RangefeedReader, script: Script, store: ProgressStore) -> None:
-    planned(reader)
+def test_a_source_may_decline_to_repeat(attempt: Attempt, script: Script, store: ProgressStore) -> None:
+    planned(attempt)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CounterPlanner, "repeat", lambda *_, **__: None)
         assert "planned_by" not in planned(again(script, store))
 
 
-def test_a_plan_that_is_never_finished_is_given_up(
-    reader: RangefeedReader, script: Script, store: ProgressStore
-) -> None:
-    planned(reader)
+def test_a_plan_that_is_never_finished_is_given_up(attempt: Attempt, script: Script, store: ProgressStore) -> None:
+    planned(attempt)
     for _ in range(10):
         assert planned(again(script, store))["planned_by"] == 1
     assert planned(again(script, store)) == {"step": 0, "token": {"n": 1000}}
@@ -280,10 +270,10 @@ def test_the_saved_plan_holds_no_secret_in_any_form(script: Script, store: Progr
     assert [form for form in forms if form in dump] == []
 
 
-def test_a_fenced_attempt_plans_no_step(reader: RangefeedReader, store: ProgressStore) -> None:
+def test_a_fenced_attempt_plans_no_step(attempt: Attempt, store: ProgressStore) -> None:
     store.begin_attempt("t")
     with pytest.raises(MaskedError) as raised:
-        planned(reader)
+        planned(attempt)
     assert isinstance(from_wire(str(raised.value)), FencedError)
 
 
@@ -305,65 +295,63 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 TEN_SECONDS = 10_000_000_000
 
 
-def paced(script: Script, store: ProgressStore) -> RangefeedReader:
-    """A reader of a source that is a multiple of ten seconds long, with 30 s between two steps."""
+def paced(script: Script, store: ProgressStore) -> Attempt:
+    """An attempt at a source that is a multiple of ten seconds long, with 30 s between two steps."""
     config = config_of(script, store, rows_per_step=TEN_SECONDS, total=10 * TEN_SECONDS)
-    return RangefeedReader(
-        dataclasses.replace(config, feed=dataclasses.replace(config.feed, min_checkpoint_frequency_s=30.0))
-    )
+    return Attempt(dataclasses.replace(config, feed=dataclasses.replace(config.feed, min_checkpoint_frequency_s=30.0)))
 
 
 def test_the_first_step_does_not_wait(script: Script, store: ProgressStore, clock: Clock) -> None:
-    reader = paced(script, store)
-    assert reader.latestOffset(reader.initialOffset(), LIMIT)["step"] == 0
+    attempt = paced(script, store)
+    assert attempt.next_offset(attempt.first_offset)["step"] == 0
 
 
 def test_steps_keep_the_distance_that_the_changefeed_asks_for(
     script: Script, store: ProgressStore, clock: Clock
 ) -> None:
-    reader = paced(script, store)
+    attempt = paced(script, store)
     start = {"step": 4, "token": {"n": 9 * TEN_SECONDS}}
     save(store, 9 * TEN_SECONDS)  # ten seconds behind, so there are twenty left to wait
-    assert reader.latestOffset(start, LIMIT) == start
+    assert attempt.next_offset(start) == start
     clock.now_s += 19.9
-    assert reader.latestOffset(start, LIMIT) == start
+    assert attempt.next_offset(start) == start
     clock.now_s += 0.2
-    assert reader.latestOffset(start, LIMIT)["step"] == 5
+    assert attempt.next_offset(start)["step"] == 5
 
 
 def test_a_feed_that_is_behind_does_not_wait(script: Script, store: ProgressStore, clock: Clock) -> None:
-    reader = paced(script, store)
+    attempt = paced(script, store)
     start = {"step": 4, "token": {"n": 6 * TEN_SECONDS}}
     save(store, 6 * TEN_SECONDS)
-    assert reader.latestOffset(start, LIMIT)["step"] == 5
+    assert attempt.next_offset(start)["step"] == 5
 
 
 def test_a_stop_does_not_wait_for_the_next_step(script: Script, store: ProgressStore, clock: Clock) -> None:
-    reader = paced(script, store)
+    attempt = paced(script, store)
     start = {"step": 4, "token": {"n": 9 * TEN_SECONDS}}
     save(store, 9 * TEN_SECONDS)
-    assert reader.latestOffset(start, LIMIT) == start
+    assert attempt.next_offset(start) == start
     driver = AttemptChannel(script.directory / "t.run" / "1")
     driver.request_stop()
-    assert reader.latestOffset(start, LIMIT) == start
+    assert attempt.next_offset(start) == start
     assert driver.stop_acknowledged
 
 
-def test_a_reader_is_made_from_one_option(config: AttemptConfig) -> None:
+def test_an_attempt_is_made_from_one_option(config: AttemptConfig) -> None:
     warming = dataclasses.replace(config, warm_up=True)
-    for each, cls in ((config, RangefeedReader), (warming, WarmUpReader)):
-        assert type(open_reader(each.to_option())) is cls
+    for each, cls in ((config, Attempt), (warming, WarmUp)):
+        assert type(open_attempt(each.to_option())) is cls
 
 
 def test_a_warm_up_loads_the_source_and_reads_nothing(config: AttemptConfig, script: Script) -> None:
     script.order("read", "RuntimeError not in a warm-up")
-    reader = WarmUpReader(dataclasses.replace(config, warm_up=True))
-    start = reader.initialOffset()
-    end = reader.latestOffset(start, LIMIT)
-    assert reader.latestOffset(end, LIMIT) == end
-    partitions = reader.partitions(start, end)
-    assert len(partitions) == config.feed.parallelism
-    assert [kind for kind, _ in unpack(reader.read(partitions[0]))] == [BEGIN, END]
+    attempt = WarmUp(dataclasses.replace(config, warm_up=True))
+    start = attempt.first_offset
+    end = attempt.next_offset(start)
+    assert attempt.next_offset(end) == end
+    tasks = attempt.tasks(start, end)
+    assert len(tasks) == config.feed.parallelism
+    assert [kind for kind, _ in unpack(attempt.read(0, tasks[0]))] == [IDLE]
 
 
 def test_on_one_host_the_warm_up_loads_here_and_needs_no_spark(config: AttemptConfig) -> None:

@@ -1,0 +1,46 @@
+"""How the rows of a task travel through Spark when a query is evaluated over them: see `cdc_core.spark.columns`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+import pyarrow as pa
+
+from cdc_core.engine.attempt import Attempt, Task
+from cdc_core.engine.packing import Arriving
+from cdc_core.envelope import DeleteForm
+from cdc_core.queries.outputs import delivered_rows
+from cdc_core.rows import RowBatch
+from cdc_core.spark.columns import columns_schema, noted, packed_columns, query_for
+from cdc_core.spark.evaluated_rows import opened
+
+__all__ = ["arriving", "read"]
+
+
+def read(attempt: Attempt, number: int, task: Task) -> Iterator[pa.RecordBatch]:
+    """Yield the slice of *task* in the layout that the attempt's query needs."""
+    config = attempt.config
+    if not config.plans:
+        yield from attempt.read(number, task)
+        return
+    queries = [plan.query for plan in config.plans]
+    schema = columns_schema(queries)
+    selects, key = config.feed.queries().selects, config.feed.mask_key
+
+    def shown(rows: RowBatch) -> RowBatch:
+        query = query_for(rows, queries) if selects(rows.schema.name) else None
+        return delivered_rows(rows, query, key=key) if query is not None and query.section else rows
+
+    packed = partial(packed_columns, queries=queries, schema=schema, selects=selects, mask_key=key)
+    for batch in attempt.read(number, task, pack=packed, shown=shown):
+        yield noted(batch, schema)
+
+
+def arriving(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterable[Arriving]:
+    """Return what arrived for `Attempt.write`, opened if it has the columns layout."""
+    config = attempt.config
+    if not config.plans:
+        return batches
+    as_rows = config.feed.envelope().delete is DeleteForm.KEY_AND_NULLS
+    return opened(batches, config.plans, deletes_as_rows=as_rows)
