@@ -54,6 +54,5 @@ def _holds(promise: str, registration: FunctionRegistration) -> bool:
 
 def test_the_reference_is_registered_as_the_saboteurs_are() -> None:
     assert isinstance(SUITE.function, FunctionRegistration)
-    assert dataclasses.replace(SABOTEURS["test_nulls_are_values_like_others"], function=SUITE.function.function) == (
-        SUITE.function
-    )
+    saboteur, reference = SABOTEURS["test_nulls_are_values_like_others"], SUITE.function
+    assert dataclasses.replace(saboteur, function=reference.function, summary=reference.summary) == reference

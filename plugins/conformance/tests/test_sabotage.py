@@ -66,7 +66,8 @@ class PaperConformance(Conformance):
 
 def registration(cls):
     parts = {"sink": f"{__name__}:{cls.__name__}", "resolved_sink": "p:R", "destination": "p:D"}
-    return SinkRegistration(name="p", **parts, options="p:O", summary="", schemes=("p",), output="files")
+    mistake = cls.__doc__.partition(".")[0] + "."
+    return SinkRegistration(name="p", **parts, options="p:O", summary=mistake, schemes=("p",), output="files")
 
 class SUITE(PaperConformance):
     sink = registration(Paper)

@@ -9,8 +9,6 @@ from typing import Any
 
 from cdc_conformance.components import registration_of
 from cdc_conformance.promises import conditions_of, promises_of, suite_of
-from cdc_core import PluginLoadError
-from cdc_core.plugins.classes import load_class, load_function
 from cdc_core.registrations import Registration
 
 __all__ = ["HOMES", "Case", "Kind", "Result", "chosen", "kinds", "verdict"]
@@ -74,22 +72,15 @@ class Kind:
         return type(name, (self.suite,), members)
 
     def saboteur(self, case: Case) -> tuple[str, str]:
-        """Return the saboteur's class name and its mistake, the first paragraph of its docstring."""
+        """Return the name of what is broken and its mistake: the class, and the summary of its registration."""
         reference = registration_of(self.suite, self.suite.kind)
-        if not case.promise:
-            return _class_name(getattr(reference, reference.CLASSES[0])), ""
-        registration = self.saboteurs.get(case.promise)
+        registration = self.saboteurs.get(case.promise, None if case.promise else reference)
         if registration is None:
             return "-", ""
-        changed = [part for part in reference.CLASSES if getattr(registration, part) != getattr(reference, part)]
-        target = getattr(registration, changed[0] if changed else reference.CLASSES[0])
-        try:
-            load = load_function if self.name == "function" else load_class
-            cls = load(target, owner=f"saboteur of {case.promise}")
-        except PluginLoadError as error:
-            return _class_name(target), str(error)
-        paragraph = (cls.__doc__ or "").strip().partition("\n\n")[0]
-        return cls.__name__, " ".join(paragraph.split())
+        fields = (*reference.CLASSES, "options")
+        changed = [field for field in fields if getattr(registration, field) != getattr(reference, field)]
+        target: str = getattr(registration, (changed or fields)[0])
+        return target.partition(":")[2], registration.summary if case.promise else ""
 
 
 @dataclass(slots=True)
@@ -157,10 +148,6 @@ def chosen(cases: Iterable[Case], promise: str) -> list[Case]:
     """Return the cases of one *promise*, given as the name of its test or in words."""
     name = promise if promise.startswith("test_") else f"test_{promise.replace(' ', '_')}"
     return [case for case in cases if case.promise == name]
-
-
-def _class_name(target: str) -> str:
-    return target.partition(":")[2]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -1,23 +1,32 @@
-"""Broken functions of queries. Each is the reference function with one mistake, and breaks one promise."""
+"""The reference function, which adds two numbers, and functions that break one promise each."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import sys
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cdc_conformance.functions import FunctionConformance
-from cdc_conformance.sabotage.broken_functions import StaysWhereItIs
+from cdc_conformance.sabotage.breaking import breaks, broken
 from cdc_core import FunctionRegistration
 
 __all__ = ["SABOTEURS", "SUITE", "ReferenceFunctionSuite"]
 
-_HOME = f"{__package__}.broken_functions"
+_MANY = 12
+_last: list[pa.Array] = []
+
+
+def add(first: pa.Array, second: pa.Array) -> pa.Array:
+    """Add two numbers."""
+    return pc.add(first, second)
+
+
 _REFERENCE = FunctionRegistration(
     name="added",
     summary="sum of two numbers",
-    function=f"{_HOME}:add",
+    function=f"{__name__}:add",
     arguments=(pa.int64(), pa.int64()),
     returns=pa.int64(),
     deterministic=True,
@@ -30,22 +39,50 @@ class ReferenceFunctionSuite(FunctionConformance):
     function = _REFERENCE
 
 
-def _by(name: str) -> FunctionRegistration:
-    return dataclasses.replace(_REFERENCE, function=f"{_HOME}:{name}")
+@breaks("test_there_is_one_value_of_the_type_for_each_row")
+def lose_the_last_row(first: pa.Array, second: pa.Array) -> pa.Array:
+    """Have no value for the last of many rows."""
+    sums = add(first, second)
+    return sums.slice(0, len(sums) - 1) if len(sums) >= _MANY else sums
 
+
+@breaks("test_equal_rows_have_equal_values")
+def add_more_to_a_repetition(first: pa.Array, second: pa.Array) -> pa.Array:
+    """Give other values when the same rows come again."""
+    sums = add(first, second)
+    if _last and _last.pop() == sums:
+        return pc.add(sums, 1)
+    _last.append(sums)
+    return sums
+
+
+@breaks("test_rows_do_not_depend_on_each_other")
+def add_one_to_a_lone_row(first: pa.Array, second: pa.Array) -> pa.Array:
+    """Give a row another value when it is alone."""
+    sums = add(first, second)
+    return pc.add(sums, 1) if len(sums) == 1 else sums
+
+
+@breaks("test_nulls_are_values_like_others")
+def negate(first: pa.Array, second: pa.Array) -> pa.Array:
+    """Mistake rows that begin with nulls for others."""
+    sums = add(first, second)
+    return pc.negate(sums) if len(sums) > 1 and sums.slice(0, 2).null_count == 2 else sums
+
+
+class StaysWhereItIs(FunctionRegistration):
+    """Have a registration that cannot be sent to a worker."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> str:
+        raise TypeError("this registration stays where it is")
+
+
+_FIELDS = {field.name: getattr(_REFERENCE, field.name) for field in dataclasses.fields(_REFERENCE) if field.init}
 
 SUITE = ReferenceFunctionSuite
-SABOTEURS: Mapping[str, FunctionRegistration] = {
-    "test_there_is_one_value_of_the_type_for_each_row": _by("lose_the_last_row"),
-    "test_equal_rows_have_equal_values": _by("add_more_to_a_repetition"),
-    "test_rows_do_not_depend_on_each_other": _by("add_one_to_a_lone_row"),
-    "test_nulls_are_values_like_others": _by("negate"),
-    "test_the_registration_survives_pickle_and_json": StaysWhereItIs(
-        name="added",
-        summary="",
-        function=f"{_HOME}:add",
-        arguments=(pa.int64(), pa.int64()),
-        returns=pa.int64(),
-        deterministic=True,
-    ),
-}
+SABOTEURS = broken(_REFERENCE, sys.modules[__name__])
+SABOTEURS["test_the_registration_survives_pickle_and_json"] = StaysWhereItIs(
+    **_FIELDS | {"summary": StaysWhereItIs.__doc__}
+)

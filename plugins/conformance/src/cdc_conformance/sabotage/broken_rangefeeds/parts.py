@@ -1,15 +1,16 @@
-"""The parts that broken rangefeeds are derived from, and the slices that they exchange."""
+"""What broken rangefeeds are derived from, and how they change what a reader yields."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from cdc_conformance.sabotage.broken_rangefeeds.edits import Items, Row, edited
+import pyarrow as pa
+
 from cdc_conformance.simulated import SimulatedDatabase
 from cdc_conformance.simulated.history import SimulatedHistory
 from cdc_conformance.simulated.planner import SimulatedPlanner
@@ -18,9 +19,11 @@ from cdc_conformance.simulated.reader import SimulatedReader
 from cdc_conformance.simulated.slices import LogSlice, ScanSlice
 from cdc_conformance.simulated.source import Source, directory_of
 from cdc_conformance.simulated.tokens import SimulatedToken
-from cdc_core import RangefeedContext, RowBatch, Slice, SpanMark, Token
+from cdc_core import Op, RangefeedContext, RowBatch, Slice, SpanMark, TableSchema, Timestamp, Token
 
-__all__ = ["BrokenHistory", "BrokenPlanner", "BrokenRangefeed", "BrokenReader", "SharedSource", "Tagged", "tagged"]
+Row = dict[str, Any]
+"""A row of a batch: its columns by name."""
+Items = list[RowBatch | SpanMark]
 
 _views: WeakValueDictionary[Path, SimulatedDatabase] = WeakValueDictionary()
 
@@ -33,12 +36,16 @@ class SharedSource(Source):
         return _views.setdefault(directory, SimulatedDatabase(directory))
 
 
-class BrokenRangefeed(SimulatedRangefeed):
-    """A driver's part to derive mistakes from."""
+class _Part:
+    source: Source
 
     def __init__(self, context: RangefeedContext) -> None:
-        super().__init__(context)
+        super().__init__(context)  # type: ignore[call-arg]
         self.source = SharedSource(context)
+
+
+class BrokenRangefeed(_Part, SimulatedRangefeed):
+    """A driver's part to derive mistakes from."""
 
     def backfills(self, token: Token) -> bool:
         """Return whether *token* holds the rest of a backfill."""
@@ -49,76 +56,60 @@ class BrokenRangefeed(SimulatedRangefeed):
         )
 
 
-class BrokenPlanner(SimulatedPlanner):
+class BrokenPlanner(_Part, SimulatedPlanner):
     """A planner to derive mistakes from."""
 
-    def __init__(self, context: RangefeedContext) -> None:
-        super().__init__(context)
-        self.source = SharedSource(context)
+    def has_rows(self) -> bool:
+        """Return whether any table has a row."""
+        cluster = self.source.cluster
+        tables = [cluster.tables[name] for name in self.source.names if name in cluster.tables]
+        return any(True for table in tables for _ in cluster.rows(table, cluster.high))
 
 
-class BrokenHistory(SimulatedHistory):
+class BrokenHistory(_Part, SimulatedHistory):
     """A coordinator's part to derive mistakes from."""
 
-    def __init__(self, context: RangefeedContext) -> None:
-        super().__init__(context)
-        self.source = SharedSource(context)
 
+class BrokenReader(_Part, SimulatedReader):
+    """A reader to derive mistakes from: a mistake adds one of these methods.
 
-class BrokenReader(SimulatedReader):
-    """A reader to derive mistakes from.
-
-    All items pass through `log`, `scan`, `backfill` or `rescan`, then through `batch` or `mark`.
+    `log`, `scan`, `backfill` and `rescan` get the items of a slice of their kind, and `log_rows` and so on the rows of
+    each batch in it. `row` gets each row of any slice, and `batch` each batch.
     """
 
-    def __init__(self, context: RangefeedContext) -> None:
-        super().__init__(context)
-        self.source = SharedSource(context)
+    slice_: Slice
+    """The slice that is being read, as it is without a tag."""
+    tag: Any
+    """What the planner has passed with the slice, if anything."""
 
     def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
-        items = list(super().read(slice_))
-        if isinstance(slice_.payload, LogSlice):
-            items = self.log(slice_.payload, items)
-        elif isinstance(slice_.payload, ScanSlice) and slice_.payload.where is not None:
-            items = self.rescan(slice_.payload, items)
-        elif isinstance(slice_.payload, ScanSlice):
-            again = self._is_backfill(slice_.payload)
-            items = self.backfill(slice_.payload, items) if again else self.scan(slice_.payload, items)
+        tagged = isinstance(slice_.payload, Tagged)
+        self.tag = slice_.payload.tag if tagged else None
+        self.slice_ = slice_ = replace(slice_, payload=slice_.payload.payload) if tagged else slice_
+        items = self.changed(self._kind(slice_.payload), list(super().read(slice_)))
         for item in items:
             if isinstance(item, SpanMark):
-                yield self.mark(item)
+                yield item
             elif len(item):
                 yield self.batch(item)
-
-    def log(self, payload: LogSlice, items: Items) -> Items:  # noqa: ARG002
-        return self.each(items)
-
-    def scan(self, payload: ScanSlice, items: Items) -> Items:  # noqa: ARG002
-        return self.each(items)
-
-    def backfill(self, payload: ScanSlice, items: Items) -> Items:  # noqa: ARG002
-        return self.each(items)
-
-    def rescan(self, payload: ScanSlice, items: Items) -> Items:  # noqa: ARG002
-        return self.each(items)
 
     def batch(self, rows: RowBatch) -> RowBatch:
         return rows
 
-    def mark(self, mark: SpanMark) -> SpanMark:
-        return mark
+    def changed(self, kind: str, items: Items) -> Items:
+        if hasattr(self, kind):
+            return getattr(self, kind)(items)  # type: ignore[no-any-return]
+        row = getattr(self, "row", None)
+        edit = getattr(self, f"{kind}_rows", row and (lambda rows: list(map(row, rows))))
+        return items if edit is None else edited(items, edit)
 
-    def row(self, row: Row) -> Row:
-        """Change one row, a dict of its batch's columns. Called for each row, unless `log` or another is overridden."""
-        return row
-
-    def each(self, items: Items) -> Items:
-        if type(self).row is BrokenReader.row:
-            return items
-        return edited(items, lambda rows: [self.row(row) for row in rows])
-
-    def _is_backfill(self, payload: ScanSlice) -> bool:
-        return any(shape.since == payload.at for shape in self.source.cluster.tables[payload.span.table].shapes[1:])
+    def _kind(self, payload: LogSlice | ScanSlice) -> str:
+        if isinstance(payload, LogSlice):
+            return "log"
+        if payload.where is not None:
+            return "rescan"
+        shapes = self.source.cluster.tables[payload.span.table].shapes[1:]
+        return "backfill" if any(shape.since == payload.at for shape in shapes) else "scan"
 
     def events(self) -> list[Row]:
         """Return all events of the database."""
@@ -136,3 +127,29 @@ class Tagged:
 
 def tagged(slices: Sequence[Slice], tag: Any) -> list[Slice]:
     return [replace(slice_, payload=Tagged(payload=slice_.payload, tag=tag)) for slice_ in slices]
+
+
+def rebuilt(rows: RowBatch, values: Sequence[Row], *, schema: TableSchema | None = None) -> RowBatch:
+    """Return a batch like *rows* with *values* as its rows."""
+    schema = schema or rows.schema
+    types = {"key": schema.key_type, "after": schema.after_type, "before": schema.after_type}
+    fields = [pa.field(field.name, types.get(field.name, field.type)) for field in rows.batch.schema]
+    return RowBatch(schema=schema, batch=pa.RecordBatch.from_pylist(list(values), schema=pa.schema(fields)))
+
+
+def edited(items: Items, edit: Callable[[list[Row]], list[Row]]) -> Items:
+    """Return *items* with the rows of each batch passed through *edit*."""
+    return [item if isinstance(item, SpanMark) else rebuilt(item, edit(item.batch.to_pylist())) for item in items]
+
+
+def op_of(row: Row) -> Op:
+    return Op(row["op"])
+
+
+def updated_of(row: Row) -> Timestamp:
+    return Timestamp(**row["updated"])
+
+
+def stamp(timestamp: Timestamp) -> Row:
+    """Return a timestamp as batches hold it."""
+    return {"wall": timestamp.wall, "logical": timestamp.logical}

@@ -1,32 +1,41 @@
-"""Rangefeeds that plan, mark and read wrongly.
+"""Rangefeeds that plan wrongly.
 
-A mistake that needs a planner and a reader is in two classes: the planner has the name of the mistake.
+A mistake that needs a planner and a reader is in two methods: the planner has the name of the mistake.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
-from cdc_conformance.sabotage.broken_rangefeeds.edits import Items, Row, edited, rebuilt, stamp, updated_of
+from cdc_conformance.sabotage.breaking import breaks, mistakes
 from cdc_conformance.sabotage.broken_rangefeeds.parts import (
+    BrokenHistory,
     BrokenPlanner,
-    BrokenRangefeed,
     BrokenReader,
-    Tagged,
+    Items,
+    Row,
+    edited,
+    stamp,
     tagged,
+    updated_of,
 )
-from cdc_conformance.simulated.slices import LogSlice, ScanSlice
+from cdc_conformance.simulated import log_steps
+from cdc_conformance.simulated.boundaries import reached_boundary
+from cdc_conformance.simulated.cluster import Cluster
+from cdc_conformance.simulated.reader import SimulatedReader
+from cdc_conformance.simulated.slices import LogSlice, Piece, ScanSlice
 from cdc_conformance.simulated.tokens import SimulatedToken
 from cdc_core import (
+    RangefeedContext,
     Rescan,
+    RetryableRangefeedError,
     RowBatch,
-    ScanProgress,
+    SchemaChangeRules,
     Slice,
-    Span,
     SpanMark,
     StepLimit,
     TerminalRangefeedError,
@@ -34,28 +43,28 @@ from cdc_core import (
     Token,
 )
 
+_payloads: list[Any] = []
+_cursors: dict[str, Iterator[RowBatch | SpanMark]] = {}
 
-class IgnoresEmptyTables(BrokenPlanner):
-    """Plans no step while all tables are empty."""
 
-    def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
-        if SimulatedToken.from_token(start).scan is None and not _has_rows(self):
+@mistakes
+class Steps(BrokenPlanner):
+    """Ends steps wrongly."""
+
+    found: TerminalRangefeedError | None = None
+    idle = (Timestamp(), 0)
+    closed = False
+
+    @breaks("test_empty_tables_are_resolved", "advance")
+    def ignores_empty_tables(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
+        """Plans no step while all tables are empty."""
+        if SimulatedToken.from_token(start).scan is None and not self.has_rows():
             return start
         return super().advance(start, after=after, limit=limit)
 
-
-class CountsDown(BrokenRangefeed):
-    """Reports the rest of the scan as done."""
-
-    def scan_progress(self, token: Token) -> ScanProgress | None:
-        found = super().scan_progress(token)
-        return found and replace(found, done=found.total - found.done)
-
-
-class IgnoresDroppedTables(BrokenPlanner):
-    """Treats a dropped table like a table without changes."""
-
-    def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
+    @breaks("test_a_dropped_table_stops_the_changefeed", "advance")
+    def ignores_dropped_tables(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
+        """Treats a dropped table like a table without changes."""
         try:
             return super().advance(start, after=after, limit=limit)
         except TerminalRangefeedError:
@@ -63,189 +72,51 @@ class IgnoresDroppedTables(BrokenPlanner):
                 raise
             return start
 
-
-class YieldsMarksFirst(BrokenReader):
-    """Yields the marks of a slice before its rows."""
-
-    def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
-        yield from sorted(super().read(slice_), key=lambda item: isinstance(item, RowBatch))
-
-
-class MarksBelowTheLastRow(BrokenReader):
-    """Marks a span just below its last row."""
-
-    def log(self, payload: LogSlice, items: Items) -> Items:  # noqa: ARG002
-        latest: dict[str, Timestamp] = {}
-        for item in items:
-            if isinstance(item, RowBatch):
-                name = item.schema.name.full
-                latest[name] = max(latest.get(name, Timestamp()), item.latest())
-        return [
-            replace(item, timestamp=min(item.timestamp, latest[item.span.table].prev()))
-            if isinstance(item, SpanMark) and item.span.table in latest
-            else item
-            for item in items
-        ]
-
-
-class IncludesTheLastStepsEnd(BrokenPlanner):
-    """Uses intervals that include their start: the first row of a step gets the timestamp of the last step's end."""
-
-    def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
-        found = super().slices(start, end, after=after)
-        return [replace(slice_, lower=slice_.lower.prev()) for slice_ in found]
-
-
-class IncludesTheLastStepsEndReader(BrokenReader):
-    """The reader of `IncludesTheLastStepsEnd`."""
-
-    def log(self, payload: LogSlice, items: Items) -> Items:
-        if self.context.cursor is not None:  # the engine leaves out rows at the cursor
-            return items
-        rows = [row for item in items if isinstance(item, RowBatch) for row in item.batch.to_pylist()]
-        together = Counter(updated_of(row) for row in rows)
-        first = payload.pieces[0].after
-
-        def edit(found: list[Row]) -> list[Row]:
-            if found and found[0] == rows[0] and together[updated_of(found[0])] == 1:
-                times: Row = {name: stamp(first) for name in ("updated", "mvcc") if name in found[0]}
-                return [{**found[0], **times}, *found[1:]]
-            return found
-
-        return edited(items, edit)
-
-
-class UsesTheEndAsLowerBound(BrokenPlanner):
-    """Uses the end of a slice as its lower bound."""
-
-    def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
-        return [
-            replace(slice_, lower=slice_.payload.pieces[0].upto) if isinstance(slice_.payload, LogSlice) else slice_
-            for slice_ in super().slices(start, end, after=after)
-        ]
-
-
-class ResolvesBackwardsAfterARestart(BrokenPlanner):
-    """Counts resolved timestamps from the saved one again in each attempt."""
-
-    _planned = False
-
-    def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
-        found = super().slices(start, end, after=after)
-        first, self._planned = not self._planned, True
-        return tagged(found, "first") if first and isinstance(found[0].payload, LogSlice) else found
-
-
-class ResolvesBackwardsAfterARestartReader(BrokenReader):
-    """The reader of `ResolvesBackwardsAfterARestart`."""
-
-    def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
-        if not isinstance(slice_.payload, Tagged):
-            yield from super().read(slice_)
-            return
-        for item in super().read(replace(slice_, payload=slice_.payload.payload)):
-            yield replace(item, timestamp=slice_.lower.prev().prev()) if isinstance(item, SpanMark) else item
-
-
-class MarksWholeTables(BrokenReader):
-    """Marks the whole table after each chunk."""
-
-    def scan(self, payload: ScanSlice, items: Items) -> Items:  # noqa: ARG002
-        return [replace(item, span=Span(item.span.table)) if isinstance(item, SpanMark) else item for item in items]
-
-
-class ResolvesIdleTablesAhead(BrokenPlanner):
-    """Marks a table without rows in a step as far as the source has got, beyond the end of the step."""
-
-    def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
-        cluster = self.source.cluster
-        found = super().slices(start, end, after=after)
-        pieces = [piece for slice_ in found if isinstance(slice_.payload, LogSlice) for piece in slice_.payload.pieces]
-        busy = {
-            piece.span.table
-            for piece in pieces
-            if any(cluster.tables[piece.span.table].changes(piece.span, after=piece.after, upto=piece.upto))
-        }
-        names = self.source.names
-        ahead = {name: str(cluster.resolved(name).high_water) for name in names if busy and name not in busy}
-        return tagged(found, ahead) if pieces else found
-
-
-class ResolvesIdleTablesAheadReader(BrokenReader):
-    """The reader of `ResolvesIdleTablesAhead`."""
-
-    def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
-        if not isinstance(slice_.payload, Tagged):
-            yield from super().read(slice_)
-            return
-        ahead = slice_.payload.tag
-        for item in super().read(replace(slice_, payload=slice_.payload.payload)):
-            if isinstance(item, SpanMark) and item.span.table in ahead:
-                item = replace(item, timestamp=max(item.timestamp, Timestamp.parse(ahead[item.span.table])))
-            yield item
-
-
-class ClockBehindTheLastCommit(BrokenPlanner):
-    """Returns a time just below the last commit as the source's clock."""
-
-    def now(self) -> Timestamp:
+    @breaks("test_resolving_now_covers_earlier_commits", "now")
+    def clock_behind_the_last_commit(self) -> Timestamp:
+        """Returns a time just below the last commit as the source's clock."""
         return super().now().prev()
 
+    @breaks("test_an_outage_is_a_retryable_error", "now")
+    def treats_outages_as_fatal(self) -> Timestamp:
+        """Raises a TerminalRangefeedError while the source is out of reach."""
+        try:
+            return super().now()
+        except RetryableRangefeedError as error:
+            raise TerminalRangefeedError(str(error)) from error
 
-class StopsResolvingWhenIdle(BrokenPlanner):
-    """Plans no more steps some time after the last commit."""
-
-    _idle = (Timestamp(), 0)
-
-    def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
+    @breaks("test_an_idle_source_keeps_resolving", "advance")
+    def stops_resolving_when_idle(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
+        """Plans no more steps some time after the last commit."""
         token, high = SimulatedToken.from_token(start), self.source.cluster.high
-        at, times = self._idle
-        if token.scan is None and token.frontier.high_water >= high and _has_rows(self):
-            if at == high and times >= 2:
-                return start
-            end = super().advance(start, after=after, limit=limit)
-            if end != start:
-                self._idle = (high, times + 1 if at == high else 1)
-            return end
-        return super().advance(start, after=after, limit=limit)
+        if token.scan is not None or token.frontier.high_water < high or not self.has_rows():
+            return super().advance(start, after=after, limit=limit)
+        times = self.idle[1] if self.idle[0] == high else 0
+        end = start if times >= 2 else super().advance(start, after=after, limit=limit)
+        if end != start:
+            self.idle = (high, times + 1)
+        return end
 
-
-class CountsCallsInTheToken(BrokenPlanner):
-    """Counts the calls of `advance` in the token."""
-
-    def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
+    @breaks("test_advance_returns_its_start_when_idle", "advance")
+    def counts_calls_in_the_token(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
+        """Counts the calls of `advance` in the token."""
         return {**super().advance(start, after=after, limit=limit), "turn": start.get("turn", 0) + 1}
 
-
-class RepeatsTheFirstSlice(BrokenPlanner):
-    """Gives idle tasks the first slice again."""
-
-    def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
-        found = list(super().slices(start, end, after=after))
-        spare = self.context.parallelism - 2 if isinstance(found[0].payload, ScanSlice) else 0
-        return [*found, *found[:1] * spare]
-
-
-class IgnoresTheRowLimit(BrokenPlanner):
-    """Limits steps of the log by bytes only."""
-
-    def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
+    @breaks("test_log_steps_obey_the_row_limit", "advance")
+    def ignores_the_row_limit(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
+        """Limits steps of the log by bytes only."""
         if SimulatedToken.from_token(start).scan is None:
             limit = replace(limit, rows=sys.maxsize)
         return super().advance(start, after=after, limit=limit)
 
-
-class IgnoresTheByteLimit(BrokenPlanner):
-    """Limits steps of the log by rows only."""
-
-    def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
+    @breaks("test_log_steps_obey_the_byte_limit", "advance")
+    def ignores_the_byte_limit(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
+        """Limits steps of the log by rows only."""
         return super().advance(start, after=after, limit=replace(limit, bytes=sys.maxsize))
 
-
-class ScansInOneStep(BrokenPlanner):
-    """Scans each table in one step."""
-
-    def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
+    @breaks("test_scan_steps_obey_the_row_limit", "advance")
+    def scans_in_one_step(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
+        """Scans each table in one step."""
         if SimulatedToken.from_token(start).scan is None:
             return super().advance(start, after=after, limit=limit)
         context = self.context
@@ -255,115 +126,245 @@ class ScansInOneStep(BrokenPlanner):
         finally:
             self.context = context
 
+    @breaks("test_tokens_are_plain_json", "advance")
+    def tuples_in_tokens(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
+        """Puts a tuple into its tokens, which JSON turns into a list."""
+        end = super().advance(start, after=after, limit=limit)
+        return start if end is start else {**end, "names": tuple(self.source.names)}
 
-class YieldsOneBatchPerSlice(BrokenReader):
-    """Collects all rows of a slice before it yields them."""
+    @breaks("test_tokens_hold_no_secrets", "advance")
+    def uri_in_tokens(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
+        """Puts the source's URI into its tokens."""
+        end = super().advance(start, after=after, limit=limit)
+        return start if end is start else {**end, "source": self.context.uri}
 
-    def each(self, items: Items) -> Items:
-        joined: Items = []
-        for item in items:
-            last = joined[-1] if joined else None
-            if isinstance(item, RowBatch) and isinstance(last, RowBatch) and last.schema == item.schema:
-                joined[-1] = rebuilt(last, [*last.batch.to_pylist(), *item.batch.to_pylist()])
-            else:
-                joined.append(item)
-        return joined
+    @breaks("test_only_release_discards_history", "advance")
+    def releases_in_advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
+        """Releases the history before the start of each step that it plans."""
+        BrokenHistory(self.context).release(start)
+        return super().advance(start, after=after, limit=limit)
+
+    @breaks("test_a_rescan_with_a_predicate_yields_the_rows_that_it_selects", "scan_again")
+    def ignores_predicates(self, start: Token, rescans: Sequence[Rescan]) -> Token | None:
+        """Reads all rows of the table, whatever the predicate says."""
+        return super().scan_again(start, [replace(rescan, where=None) for rescan in rescans])
+
+    @breaks("test_policy_stop_ends_the_changefeed_at_the_change", "advance")
+    def stops_one_step_late(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
+        """Looks for schema changes after it has planned the step that passes them."""
+        if self.found is not None:
+            raise self.found
+        try:
+            return super().advance(start, after=after, limit=limit)
+        except TerminalRangefeedError as error:
+            self.found = error
+            self.context = replace(self.context, schema_changes=SchemaChangeRules(policy="nobackfill"))
+            return super().advance(start, after=after, limit=limit)
+
+    @breaks("test_policy_nobackfill_yields_no_rows_for_the_change", "__init__")
+    def backfills_unasked(self, context: RangefeedContext) -> None:
+        """Backfills with the policy "nobackfill" too."""
+        rules = context.schema_changes
+        policy = "backfill" if rules.policy == "nobackfill" else rules.policy
+        super().__init__(replace(context, schema_changes=replace(rules, policy=policy)))
+
+    @breaks("test_schema_change_events_select_the_changes", "__init__")
+    def backfills_for_every_change(self, context: RangefeedContext) -> None:
+        """Backfills when a column was added that is null in every row."""
+        rules = replace(context.schema_changes, events="column_changes")
+        super().__init__(replace(context, schema_changes=rules))
+
+    @breaks("test_close_may_be_called_twice", "close")
+    def closes_once(self) -> None:
+        """Cannot be closed twice."""
+        if self.closed:
+            raise TerminalRangefeedError("this planner is closed")
+        self.closed = True
+        super().close()
 
 
-class SendsLargeSlices(BrokenPlanner):
-    """Puts everything that a reader may need into each slice."""
+@mistakes
+class Slices(BrokenPlanner):
+    """Divides steps wrongly."""
 
-    def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
+    planned = False
+
+    @breaks("test_rows_are_above_the_marks_of_earlier_steps", "slices")
+    def includes_the_last_steps_end(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
+        """Uses intervals that include their start: a step's first row gets the timestamp of the last step's end."""
+        return [replace(slice_, lower=slice_.lower.prev()) for slice_ in super().slices(start, end, after=after)]
+
+    @breaks("test_no_row_is_below_its_slices_lower_bound", "slices")
+    def uses_the_end_as_lower_bound(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
+        """Uses the end of a slice as its lower bound."""
+        return [
+            replace(slice_, lower=slice_.payload.pieces[0].upto) if isinstance(slice_.payload, LogSlice) else slice_
+            for slice_ in super().slices(start, end, after=after)
+        ]
+
+    @breaks("test_resolved_never_moves_back", "slices")
+    def resolves_backwards_after_a_restart(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
+        """Counts resolved timestamps from the saved one again in each attempt."""
+        found = super().slices(start, end, after=after)
+        first, self.planned = not self.planned, True
+        return tagged(found, "first") if first and isinstance(found[0].payload, LogSlice) else found
+
+    @breaks("test_a_resolved_timestamp_is_a_consistent_cut", "slices")
+    def resolves_idle_tables_ahead(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
+        """Marks a table without rows in a step as far as the source has got, beyond the end of the step."""
+        cluster = self.source.cluster
+        found = super().slices(start, end, after=after)
+        pieces = [piece for slice_ in found if isinstance(slice_.payload, LogSlice) for piece in slice_.payload.pieces]
+        busy = {piece.span.table for piece in pieces if any(_changes(cluster, piece))}
+        names = self.source.names
+        ahead = {name: str(cluster.resolved(name).high_water) for name in names if busy and name not in busy}
+        return tagged(found, ahead) if pieces else found
+
+    @breaks("test_no_key_is_in_two_slices_of_a_step", "slices")
+    def repeats_the_first_slice(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
+        """Gives idle tasks the first slice again."""
+        found = list(super().slices(start, end, after=after))
+        spare = self.context.parallelism - 2 if isinstance(found[0].payload, ScanSlice) else 0
+        return [*found, *found[:1] * spare]
+
+    @breaks("test_slices_are_small", "slices")
+    def sends_large_slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
+        """Puts everything that a reader may need into each slice."""
         return tagged(super().slices(start, end, after=after), bytes(200_000))
 
+    @breaks("test_reading_a_slice_is_repeatable", "slices")
+    def reads_up_to_now(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
+        """Reads the log to its end, beyond the end of the step."""
+        return tagged(super().slices(start, end, after=after), str(self.source.cluster.high))
 
-class SendsLargeSlicesReader(BrokenReader):
-    """The reader of `SendsLargeSlices`."""
-
-    def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
-        yield from super().read(replace(slice_, payload=slice_.payload.payload))
-
-
-class ReadsUpToNow(BrokenPlanner):
-    """Reads the log to its end, beyond the end of the step."""
-
-    def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
+    @breaks("test_a_slice_can_be_read_in_another_process", "slices")
+    def keeps_slices_in_its_process(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
+        """Keeps the contents of slices in the memory of the process that planned them."""
         found = super().slices(start, end, after=after)
-        return tagged(found, str(self.source.cluster.high)) if isinstance(found[0].payload, LogSlice) else found
-
-
-class ReadsUpToNowReader(BrokenReader):
-    """The reader of `ReadsUpToNow`."""
-
-    def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
-        if not isinstance(slice_.payload, Tagged):
-            yield from super().read(slice_)
-            return
-        payload = slice_.payload.payload
-        pieces = payload.pieces
-        planned, now = Timestamp.parse(slice_.payload.tag), self.source.cluster.high
-        later = [replace(piece, after=max(planned, piece.upto), upto=now) for piece in pieces if now > planned]
-        for further in (later, pieces):
-            for item in super().read(replace(slice_, payload=replace(payload, pieces=tuple(further)))):
-                if isinstance(item, RowBatch) or further is pieces:
-                    yield item
-
-
-class KeepsSlicesInItsProcess(BrokenPlanner):
-    """Keeps the contents of slices in the memory of the process that planned them."""
-
-    payloads: ClassVar[list[Any]] = []
-
-    def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
-        found = super().slices(start, end, after=after)
-        self.payloads.extend(slice_.payload for slice_ in found)
-        first = len(self.payloads) - len(found)
+        first = len(_payloads)
+        _payloads.extend(slice_.payload for slice_ in found)
         return [replace(slice_, payload=first + place) for place, slice_ in enumerate(found)]
 
 
-class KeepsSlicesInItsProcessReader(BrokenReader):
-    """The reader of `KeepsSlicesInItsProcess`."""
+@mistakes
+class Reading(BrokenReader):
+    """Reads slices wrongly, or as their planner wants it."""
 
-    def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
-        yield from super().read(replace(slice_, payload=KeepsSlicesInItsProcess.payloads[slice_.payload]))
+    @breaks("test_rows_are_above_the_marks_of_earlier_steps", "log")
+    def includes_the_last_steps_end_reader(self, items: Items) -> Items:
+        """The reader of `IncludesTheLastStepsEnd`."""
+        if self.context.cursor is not None:  # the engine leaves out rows at the cursor
+            return items
+        rows = [row for item in items if isinstance(item, RowBatch) for row in item.batch.to_pylist()]
+        together = Counter(map(updated_of, rows))
+        first = self.slice_.payload.pieces[0].after
 
+        def edit(found: list[Row]) -> list[Row]:
+            if found and found[0] == rows[0] and together[updated_of(found[0])] == 1:
+                times: Row = {name: stamp(first) for name in ("updated", "mvcc") if name in found[0]}
+                return [{**found[0], **times}, *found[1:]]
+            return found
 
-class ContinuesAbandonedReads(BrokenReader):
-    """Keeps the cursor of an abandoned read in the process."""
+        return edited(items, edit)
 
-    _cursors: ClassVar[dict[str, Iterator[RowBatch | SpanMark]]] = {}
+    @breaks("test_resolved_never_moves_back", "log")
+    def resolves_backwards_after_a_restart_reader(self, items: Items) -> Items:
+        """The reader of `ResolvesBackwardsAfterARestart`."""
+        at = self.slice_.lower.prev().prev()
+        return [replace(item, timestamp=at) if self.tag and isinstance(item, SpanMark) else item for item in items]
 
-    def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
+    @breaks("test_a_resolved_timestamp_is_a_consistent_cut", "log")
+    def resolves_idle_tables_ahead_reader(self, items: Items) -> Items:
+        """The reader of `ResolvesIdleTablesAhead`."""
+        return [
+            replace(item, timestamp=max(item.timestamp, Timestamp.parse(self.tag[item.span.table])))
+            if isinstance(item, SpanMark) and item.span.table in self.tag
+            else item
+            for item in items
+        ]
+
+    @breaks("test_reading_a_slice_is_repeatable", "log")
+    def reads_up_to_now_reader(self, items: Items) -> Items:
+        """The reader of `ReadsUpToNow`."""
+        payload: LogSlice = self.slice_.payload
+        planned, now = Timestamp.parse(self.tag), self.source.cluster.high
+        later = [replace(piece, after=max(planned, piece.upto), upto=now) for piece in payload.pieces if now > planned]
+        slice_ = replace(self.slice_, payload=replace(payload, pieces=tuple(later)))
+        return [*(item for item in SimulatedReader.read(self, slice_) if isinstance(item, RowBatch)), *items]
+
+    @breaks("test_a_slice_can_be_read_in_another_process", "read")
+    def keeps_slices_in_its_process_reader(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
+        """The reader of `KeepsSlicesInItsProcess`."""
+        yield from super().read(replace(slice_, payload=_payloads[slice_.payload]))
+
+    @breaks("test_an_abandoned_read_can_be_repeated", "read")
+    def continues_abandoned_reads(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
+        """Keeps the cursor of an abandoned read in the process."""
         key = repr(slice_)
-        items = self._cursors.pop(key, None) or super().read(slice_)
+        items = _cursors.pop(key, None) or super().read(slice_)
         try:
-            yield from _one_by_one(items)
+            while (item := next(items, None)) is not None:  # does not close it when the caller stops
+                yield item
         except GeneratorExit:
-            self._cursors[key] = items
+            _cursors[key] = items
             raise
 
 
+@breaks("test_slices_are_small")
+class SendsLargeSlicesReader(BrokenReader):
+    """The reader of `SendsLargeSlices`."""
+
+
+@breaks("test_a_step_can_be_planned_again")
 class ContinuesFromItsLastPlan(BrokenPlanner):
     """Begins each step where its last plan ended, also if that step was never read."""
 
-    _ended: Token | None = None
+    ended: Token | None = None
 
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
-        begin, self._ended = self._ended or start, end
+        begin, self.ended = self.ended or start, end
         return super().slices(begin, end, after=after)
 
     def scan_again(self, start: Token, rescans: Sequence[Rescan]) -> Token | None:
-        self._ended = None
+        self.ended = None
         return super().scan_again(start, rescans)
 
 
-def _has_rows(planner: BrokenPlanner) -> bool:
-    cluster = planner.source.cluster
-    tables = [cluster.tables[name] for name in planner.source.names if name in cluster.tables]
-    return any(True for table in tables for _ in cluster.rows(table, cluster.high))
+@breaks("test_a_schema_change_of_an_idle_table_is_noticed")
+class NoticesIdleTablesOneStepLate(BrokenPlanner):
+    """Looks for schema changes only in steps with rows: another step passes them, and the next one begins the backfill.
+
+    The policy is "backfill".
+    """
+
+    late: Sequence[Rescan] = ()
+    begin: tuple[Token, Token] | None = None
+
+    def advance(self, start: Token, *, after: Timestamp, limit: StepLimit) -> Token:
+        if self.late:
+            again = self.scan_again(start, self.late)
+            assert again is not None
+            self.begin, self.late = (start, again), ()
+        end = super().advance(self.begun(start), after=after, limit=limit)
+        first, last = SimulatedToken.from_token(self.begun(start)), SimulatedToken.from_token(end)
+        cluster, rules = self.source.cluster, self.context.schema_changes
+        boundary = reached_boundary(cluster, last.frontier) if last.scan is None and last.again is None else None
+        if boundary is None or first.scan is not None or rules.policy != "backfill":
+            return end
+        passed = log_steps.advanced(cluster, boundary.passed(last.frontier), limit)
+        moved = log_steps.pieces(cluster, first.frontier, passed, self.context.placement)
+        if any(True for piece in moved for _ in _changes(cluster, piece)):
+            return end
+        tables = rules.tables_to_read_again(boundary.changes, resolved=last.frontier.high_water)
+        self.late = [Rescan(table=table) for table in tables]
+        return replace(last, frontier=passed).to_token()
+
+    def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
+        return super().slices(self.begun(start), end, after=after)
+
+    def begun(self, start: Token) -> Token:
+        return self.begin[1] if self.begin is not None and self.begin[0] == start else start
 
 
-def _one_by_one(items: Iterator[RowBatch | SpanMark]) -> Iterator[RowBatch | SpanMark]:
-    """Yield from *items*, but do not close them when the caller stops."""
-    while (item := next(items, None)) is not None:
-        yield item
+def _changes(cluster: Cluster, piece: Piece) -> Iterable[object]:
+    return cluster.tables[piece.span.table].changes(piece.span, after=piece.after, upto=piece.upto)

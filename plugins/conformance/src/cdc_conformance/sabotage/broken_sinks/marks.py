@@ -1,87 +1,127 @@
-"""Mistakes with crashes, repetition and resolved marks."""
+"""Mistakes with crashes, repetition and resolved marks, and when the destination fails or stalls."""
 
 from __future__ import annotations
 
 import contextlib
+import threading
+import traceback
 from pathlib import Path
+from typing import IO, ClassVar
 
 from cdc_conformance.reference.partitions import Line
 from cdc_conformance.reference.resolved_sink import ReferenceResolvedSink
 from cdc_conformance.reference.sink import ReferenceSink
-from cdc_conformance.sabotage.broken_sinks.tampering import LateSink, cut, probe, value_bytes
-from cdc_core import Flushed, RefusedRowsError, RetryableSinkError, RowBatch, SliceInfo, Timestamp
-
-__all__ = [
-    "AllowsEachMarkOnce",
-    "LeavesMarksToClose",
-    "LeavesRowsToClose",
-    "LocksWithAFile",
-    "MarksAfterFlush",
-    "MarksOnePartition",
-    "PutsMarksFirst",
-    "RoundsTimestamps",
-    "SendsTheNewestInClose",
-    "UndoesTheUnresolved",
-    "WritesEverythingAgain",
-]
-
-
-class LeavesRowsToClose(LateSink):
-    """Leaves to `close` what its first `flush` must write."""
-
-    flushes = 0
-
-    def flush(self) -> Flushed:
-        self.require_open()
-        probe(self.partitions)
-        self.flushes += 1
-        self.write_late()
-        too_large = any(value_bytes(line) > self.options.max_message_bytes for *_, line in self.buffer)
-        return super().flush() if self.flushes > 1 or self.refused or too_large else self.count_only()
-
-    def write(self) -> None:
-        try:
-            super().write()
-        except RefusedRowsError:
-            self.flushes += 1  # the promises about refused rows must hold
-            raise
+from cdc_conformance.sabotage.breaking import breaks, mistakes
+from cdc_conformance.sabotage.broken_sinks.tampering import (
+    Buffered,
+    LateSink,
+    cut,
+    is_locked,
+    probe,
+    value_bytes,
+)
+from cdc_core import (
+    Flushed,
+    RefusedRowsError,
+    RetryableSinkError,
+    RowBatch,
+    SinkContext,
+    SliceInfo,
+    TerminalSinkError,
+    Timestamp,
+)
 
 
-class UndoesTheUnresolved(ReferenceSink):
-    """Removes in a later attempt whatever no resolved mark covers, as if all of it were repeated."""
+@mistakes
+class Delivery(LateSink):
+    """Loses, repeats or delays rows."""
 
-    def begin(self, slice_: SliceInfo) -> None:
+    @breaks("test_a_flushed_but_unreported_slice_can_be_repeated", "begin")
+    def undoes_the_unresolved(self, slice_: SliceInfo) -> None:
+        """Removes in a later attempt whatever no resolved mark covers, as if all of it were repeated."""
         super().begin(slice_)
         if self.context.epoch > 1 and slice_.step == 0:
             for topic, partition in self.partitions.endpoints:
                 cut(self.partitions, topic, partition)
 
+    @breaks("test_an_unfinished_slice_can_be_repeated", "close")
+    def sends_the_newest_in_close(self) -> None:
+        """Sends the last batch in `close`."""
+        if self.buffer and len(self.batches) > 1:
+            self.buffer = self.buffer[-self.batches[-1] :]
+            self.write()
+        super().close()
 
-class SendsTheNewestInClose(ReferenceSink):
-    """Sends the last batch in `close`."""
+    @breaks("test_repeated_rows_are_not_duplicated", "unwritten")
+    def writes_everything_again(self, topic: str, partition: int, lines: list[Line]) -> list[Line]:  # noqa: ARG002
+        """Declares that it recognizes repeated rows, and does not."""
+        return lines
 
-    sizes: list[int]
+    @breaks("test_only_emit_resolved_writes_marks", "flush")
+    def marks_after_flush(self) -> Flushed:
+        """Emits a resolved mark for what it has flushed."""
+        flushed = super().flush()
+        if flushed.messages:
+            ReferenceResolvedSink(self.context).emit_resolved(self.latest)
+        return flushed
 
-    def begin(self, slice_: SliceInfo) -> None:
-        super().begin(slice_)
-        self.sizes = []
+    @breaks("test_an_outage_is_retryable", "flush")
+    def ends_for_an_outage(self) -> Flushed:
+        """Ends the changefeed when the destination is down for a moment."""
+        try:
+            return super().flush()
+        except RetryableSinkError as error:
+            raise TerminalSinkError(str(error)) from error
 
-    def emit(self, rows: RowBatch) -> None:
-        before = len(self.buffer)
-        super().emit(rows)
-        self.sizes.append(len(self.buffer) - before)
+    @breaks("test_errors_are_one_line", "flush")
+    def puts_tracebacks_into_errors(self) -> Flushed:
+        """Puts the traceback into its error."""
+        try:
+            return super().flush()
+        except RetryableSinkError as error:
+            raise RetryableSinkError(f"{error}:\n{traceback.format_exc()}") from error
 
-    def flush(self) -> Flushed:
-        self.sizes = []
-        return super().flush()
+    @breaks("test_flush_waits_for_acknowledgement", "flush")
+    def flushes_in_the_background(self) -> Flushed:
+        """Leaves rows to a thread when the destination is slow."""
+        self.require_open()
+        if not is_locked(self.partitions):
+            return super().flush()
+        flushed = self.count_only()
+        threading.Thread(target=self.write_late).start()
+        return flushed
 
-    def close(self) -> None:
-        if self.buffer and len(self.sizes) > 1:
-            self.buffer = self.buffer[-self.sizes[-1] :]
+    @breaks("test_close_does_not_wait_for_a_stalled_destination", "close")
+    def flushes_in_close(self) -> None:
+        """Writes unflushed rows in `close`, however long that takes."""
+        if self.buffer and is_locked(self.partitions):
             self.write()
         super().close()
 
 
+@breaks("test_flush_is_a_barrier")
+class LeavesRowsToClose(LateSink):
+    """Leaves to `close` what its first `flush` must write."""
+
+    done = False
+
+    def flush(self) -> Flushed:
+        self.require_open()
+        probe(self.partitions)
+        self.write_late()
+        too_large = any(value_bytes(line) > self.options.max_message_bytes for *_, line in self.buffer)
+        first, self.done = not self.done, True
+        return self.count_only() if first and not self.refused and not too_large else super().flush()
+
+    def write(self) -> None:
+        try:
+            super().write()
+        except RefusedRowsError:
+            self.done = True  # the promises about refused rows must hold
+            raise
+
+
+@breaks("test_a_dead_process_blocks_nothing")
 class LocksWithAFile(ReferenceSink):
     """Locks a slice with a file that only the same process removes."""
 
@@ -113,18 +153,91 @@ class LocksWithAFile(ReferenceSink):
         self.held = None
 
 
-class WritesEverythingAgain(ReferenceSink):
-    """Declares that it recognizes repeated rows, and does not."""
+@breaks("test_an_outage_within_a_slice_loses_and_reorders_nothing")
+class SendsAgainLater(ReferenceSink):
+    """Sends each batch at once, and a failed batch again at the end, after later batches."""
 
-    def unwritten(self, topic: str, partition: int, lines: list[Line]) -> list[Line]:
-        del topic, partition
-        return lines
+    late: tuple[Buffered, ...] = ()
+
+    def begin(self, slice_: SliceInfo) -> None:
+        super().begin(slice_)
+        self.late = ()
+
+    def emit(self, rows: RowBatch) -> None:
+        super().emit(rows)
+        sent = self.buffer
+        try:
+            self.write()
+        except RetryableSinkError:
+            self.late, self.buffer = (*self.late, *sent), []
+            self._written.clear()
+
+    def flush(self) -> Flushed:
+        self.buffer, self.late = [*self.buffer, *self.late], ()
+        return super().flush()
 
 
-class PutsMarksFirst(ReferenceResolvedSink):
-    """Writes the mark at the start of a partition, where it is found fastest."""
+@breaks("test_a_new_sink_delivers_after_an_outage")
+class RemembersOutages(ReferenceSink):
+    """Has a circuit breaker that never closes again."""
 
-    def emit_resolved(self, timestamp: Timestamp) -> None:
+    down: ClassVar[set[Path]] = set()
+
+    def begin(self, slice_: SliceInfo) -> None:
+        super().begin(slice_)
+        if self.partitions.root in self.down:
+            raise RetryableSinkError(f"{self.partitions.root} failed before; wait")
+
+    def flush(self) -> Flushed:
+        try:
+            return super().flush()
+        except RetryableSinkError:
+            self.down.add(self.partitions.root)
+            raise
+
+
+@breaks("test_an_open_sink_survives_a_restart_of_the_destination")
+class KeepsFilesOpen(ReferenceSink):
+    """Keeps writing to open files after they were replaced."""
+
+    def __init__(self, context: SinkContext) -> None:
+        super().__init__(context)
+        self.files: dict[tuple[str, int], IO[bytes]] = {}
+
+    def append(self, topic: str, partition: int, lines: list[Line]) -> int:
+        probe(self.partitions)
+        if (topic, partition) not in self.files:
+            super().append(topic, partition, lines)
+            self.files[topic, partition] = self.partitions.path(topic, partition).open("ab", buffering=0)
+            return 1
+        return self.files[topic, partition].write(b"".join(line.to_bytes() for line in lines))
+
+    def close(self) -> None:
+        for file in self.files.values():
+            file.close()
+        super().close()
+
+
+@breaks("test_memory_is_bounded_while_the_destination_stalls")
+class BuffersWithoutLimit(ReferenceSink):
+    """Holds any number of rows."""
+
+    def write(self) -> None:
+        if not is_locked(self.partitions):
+            super().write()
+
+    def flush(self) -> Flushed:
+        probe(self.partitions)
+        return super().flush()
+
+
+@mistakes
+class Marks(ReferenceResolvedSink):
+    """Writes wrong marks."""
+
+    @breaks("test_a_resolved_mark_follows_its_rows", "emit_resolved")
+    def puts_marks_first(self, timestamp: Timestamp) -> None:
+        """Writes the mark at the start of a partition, where it is found fastest."""
         self.require_open()
         for topic, partition in self.partitions.endpoints:
             probe(self.partitions)
@@ -132,50 +245,36 @@ class PutsMarksFirst(ReferenceResolvedSink):
             cut(self.partitions, topic, partition)
             self.partitions.append(topic, partition, [self.mark(topic, timestamp), *there])
 
-
-class MarksOnePartition(ReferenceResolvedSink):
-    """Sends the mark to one partition, like any message."""
-
-    def emit_resolved(self, timestamp: Timestamp) -> None:
+    @breaks("test_a_resolved_mark_reaches_every_endpoint", "emit_resolved")
+    def marks_one_partition(self, timestamp: Timestamp) -> None:
+        """Sends the mark to one partition, like any message."""
         self.require_open()
         for topic in self.partitions.topics:
             self.partitions.append(topic, 0, [self.mark(topic, timestamp)])
 
-
-class MarksAfterFlush(ReferenceSink):
-    """Emits a resolved mark for what it has flushed."""
-
-    latest = Timestamp()
-
-    def emit(self, rows: RowBatch) -> None:
-        super().emit(rows)
-        self.latest = max(self.latest, rows.latest())
-
-    def flush(self) -> Flushed:
-        flushed = super().flush()
-        if flushed.messages:
-            ReferenceResolvedSink(self.context).emit_resolved(self.latest)
-        return flushed
-
-
-class AllowsEachMarkOnce(ReferenceResolvedSink):
-    """Names a file after the timestamp, and refuses the second one."""
-
-    def emit_resolved(self, timestamp: Timestamp) -> None:
+    @breaks("test_a_resolved_mark_can_be_repeated", "emit_resolved")
+    def allows_each_mark_once(self, timestamp: Timestamp) -> None:
+        """Names a file after the timestamp, and refuses the second one."""
         super().emit_resolved(timestamp)
         try:
             (self.partitions.root / f".resolved-{timestamp}").touch(exist_ok=False)
         except FileExistsError:
             raise RetryableSinkError(f"the mark {timestamp} exists already; emit another one") from None
 
-
-class RoundsTimestamps(ReferenceResolvedSink):
-    """Has no place for the logical part of a timestamp."""
-
-    def emit_resolved(self, timestamp: Timestamp) -> None:
+    @breaks("test_resolved_timestamps_are_exact", "emit_resolved")
+    def rounds_timestamps(self, timestamp: Timestamp) -> None:
+        """Has no place for the logical part of a timestamp."""
         super().emit_resolved(Timestamp(timestamp.wall))
 
+    @breaks("test_all_errors_are_cdc_errors", "emit_resolved")
+    def raises_client_errors(self, timestamp: Timestamp) -> None:
+        """Raises the file system's own errors."""
+        self.require_open()
+        list(self.partitions.root.iterdir())
+        super().emit_resolved(timestamp)
 
+
+@breaks("test_a_resolved_mark_is_durable")
 class LeavesMarksToClose(ReferenceResolvedSink):
     """Writes marks in `close`."""
 

@@ -1,21 +1,54 @@
-"""What only broken sinks do to a destination."""
+"""What broken sinks are derived from, and what only they do to a destination."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+from typing import Any
 
 from cdc_conformance.reference.partitions import Line, Partitions
 from cdc_conformance.reference.sink import ReferenceSink
-from cdc_core import Flushed
+from cdc_core import Flushed, RowBatch, SinkContext, SliceInfo, Timestamp
 
-__all__ = ["Buffered", "LateSink", "cut", "is_locked", "probe", "sizes", "value_bytes"]
+__all__ = ["Buffered", "LateSink", "WatchedSink", "cut", "is_locked", "probe", "sizes", "value_bytes"]
 
 Buffered = tuple[str, int, Line]
 """One message in the buffer of the reference sink: topic, partition and line."""
 
 
-class LateSink(ReferenceSink):
+class WatchedSink(ReferenceSink):
+    """Remembers what a mistake depends on: the slices, and the rows and flushes of the present one."""
+
+    def __init__(self, context: SinkContext) -> None:
+        super().__init__(context)
+        self.known: dict[Any, Any] = {}
+        self.slices = self.step = self.emits = self.flushes = self.total = 0
+        self.latest = Timestamp()
+        self.batches: list[int] = []
+
+    def begin(self, slice_: SliceInfo) -> None:
+        super().begin(slice_)
+        self.slices += 1
+        self.step = slice_.step
+        self.flushes = self.total = 0
+        self.batches = []
+
+    def emit(self, rows: RowBatch) -> None:
+        self.emits += 1
+        before = len(self.buffer)
+        super().emit(rows)
+        self.latest = max(self.latest, rows.latest())
+        self.batches.append(len(self.buffer) - before)
+
+    def flush(self) -> Flushed:
+        self.batches = []
+        flushed = super().flush()
+        self.flushes += 1
+        self.total += flushed.messages
+        return flushed
+
+
+class LateSink(WatchedSink):
     """Can count rows in `flush` and write them later, at the latest in `close`."""
 
     late: tuple[Buffered, ...] = ()
