@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from shlex import join
 
@@ -19,12 +20,17 @@ from cdc_core.cli.job_commands import (
 )
 from cdc_core.cli.run import find_changefeed, names_in, progress_at, resolved, state_of
 from cdc_core.cli.session import FILE, CliSession, debug_option
+from cdc_core.cli.stopped import stopped
+from cdc_core.cli.stored import require_known
 from cdc_core.config.definition import require_references
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.errors import ConfigError
+from cdc_core.engine.fencing import is_idle
+from cdc_core.engine.finish import all_delivered
+from cdc_core.errors import ConfigError, RetryableError
 from cdc_core.jobs.creation import check_new_job, locality_of
+from cdc_core.store.handover import Kept
 from cdc_core.store.job_values import JobRecord
-from cdc_core.store.progress import ProgressStore, sqlite_file, store_url
+from cdc_core.store.progress import ProgressStore, sqlite_file
 
 __all__ = ["create", "create_job"]
 
@@ -34,6 +40,13 @@ __all__ = ["create", "create_job"]
 @click.argument("name", required=False)
 @click.option("--owner", metavar="USER", help="Whose job it is. Default: the user of this process.")
 @click.option("--no-check", is_flag=True, help="Do not connect to the source and the sink.")
+@click.option(
+    "--from-state",
+    metavar="[DIR|URL]",
+    is_flag=False,
+    flag_value="",
+    help="Continue what `cdc run` has delivered: its progress moves from this store, by default .cdc beside FILE.",
+)
 @job_store_option
 @json_option
 @debug_option
@@ -44,6 +57,7 @@ def create(
     name: str | None,
     owner: str | None,
     no_check: bool,
+    from_state: str | None,
     store: str | None,
     as_json: bool,
 ) -> int:
@@ -51,41 +65,93 @@ def create(
 
     FILE may also be the name of a pipeline that an installed package publishes. The store keeps the definition, with
     references such as ${PASSWORD} in place of secrets; each node resolves them from its own environment and files. A
-    changefeed that `cdc run` has run with this store continues where it stopped.
+    changefeed that `cdc run` has run with this store continues where it stopped, and with --from-state also one that it
+    has run with another store. Stop that run first.
     """
     found = [find_changefeed(file, each) for each in names_in(file, name, None)]
     feeds = [resolved(session, changefeed) for changefeed, _ in found]
     owner = require_owner(user_name() if owner is None else owner)
     for feed in feeds:
         require_references(feed.stored, feed.name)
-    with job_store(session, store, create=True) as opened:
-        _require_not_run(file, feeds, opened, run=state_of(found[0][1], None)[0])
+    run, url = state_of(found[0][1], from_state or None)
+    with job_store(session, store, create=True) as opened, progress_at(url) as left:
+        if _is_same(url, opened.url):
+            left = None
+        elif from_state is None:
+            _require_not_run(file, feeds, opened, left)
+            left = None
+        elif left is None:
+            raise ConfigError(f"there is no progress store of a run in {run}; say where it is: --from-state DIR|URL")
         for feed in feeds:
-            check_new_job(opened, feed, connect=not no_check)
+            if left is not None:
+                _require_begun(feed, left)
+            check_new_job(opened, feed, connect=not no_check, left=left)
         for feed in feeds:
-            job, text = create_job(opened, feed, owner=owner)
+            if left is None:
+                job, text = create_job(opened, feed, owner=owner)
+            else:
+                job, text = _continued_job(opened, feed, left, run, owner=owner)
             echo_job(session, opened, job, text, as_json=as_json)
     return 0
 
 
-def _require_not_run(file: str, feeds: Sequence[ResolvedChangefeed], store: ProgressStore, *, run: Path) -> None:
-    """Return when no changefeed of *file* has begun with the store in directory *run*, unless that is *store*.
+def _is_same(url: str, other: str) -> bool:
+    files = [None if path is None else path.resolve() for path in map(sqlite_file, (url, other))]
+    return url == other or (files[0] is not None and files[0] == files[1])
 
-    Raises: ConfigError.
+
+def _require_not_run(
+    file: str, feeds: Sequence[ResolvedChangefeed], store: ProgressStore, left: ProgressStore | None
+) -> None:
+    """Return when no changefeed of *file* has begun with the store *left* of its runs. Raises: ConfigError."""
+    for feed in feeds:
+        job = None if left is None else left.find_job(feed.name)
+        if left is None or left.load(feed.name) is None or (job is not None and job.state == "canceled"):
+            continue
+        words = join([file, feed.name])
+        raise ConfigError(
+            f"changefeed '{feed.name}' has begun with the progress store {left.shown}, and a job in {store.shown} would"
+            f" not continue it; use `cdc create {words} --from-state` to continue it, or run `cdc drop {words}` first,"
+            " to deliver all rows again, or use another name"
+        )
+
+
+def _require_begun(feed: ResolvedChangefeed, left: ProgressStore) -> None:
+    """Return when *left* has progress that a job can continue. Raises: ConfigError."""
+    require_known(left, feed.name, option="--from-state")
+    progress = left.load(feed.name)
+    if progress is None:
+        raise ConfigError(f"changefeed '{feed.name}' has not begun in {left.shown}; leave out --from-state")
+    if all_delivered(feed, progress):
+        raise ConfigError(f"changefeed '{feed.name}' is complete in {left.shown}: nothing is left to deliver")
+
+
+def _continued_job(
+    store: ProgressStore, feed: ResolvedChangefeed, left: ProgressStore, run: Path, *, owner: str
+) -> tuple[JobRecord, str]:
+    """Make the changefeed a job that continues what *left* has of its runs, in directory *run*, as `create_job`.
+
+    From then on no run continues it there. Raises: ConfigError, which leaves it as it is, such as while a run is alive.
     """
-    if (path := sqlite_file(store.url)) is not None and path.resolve().parent == run.resolve():
-        return
-    with progress_at(store_url(run)) as other:
-        for feed in feeds:
-            if other is not None and other.load(feed.name) is not None:
-                raise ConfigError(
-                    f"changefeed '{feed.name}' has begun with the progress store {other.shown}, and a job in"
-                    f" {store.shown} would not continue it; create the job with --store {run}, or run `cdc drop"
-                    f" {join([file, feed.name])}` first, to deliver all rows again, or use another name"
-                )
+    to = f"job '{feed.name}' of the store {store.shown}"
+    over = left.find_job(feed.name) is not None  # a repetition: no run begins there
+    with nullcontext() if over else stopped(left, feed.name, run):
+        if not over and not is_idle(run / f"{feed.name}.tasks.lock"):
+            raise ConfigError(f"tasks of the last run of changefeed '{feed.name}' are still alive; wait until they end")
+        kept = left.hand_over(feed.name, to=to, owner=owner)
+        try:
+            return create_job(store, feed, owner=owner, kept=kept)
+        except ConfigError:
+            left.take_back(feed.name)
+            raise
+        except RetryableError as error:
+            again = f"repeat this command: until then nothing continues changefeed '{feed.name}'"
+            raise RetryableError(f"{error}; {again}") from error
 
 
-def create_job(store: ProgressStore, feed: ResolvedChangefeed, *, owner: str) -> tuple[JobRecord, str]:
+def create_job(
+    store: ProgressStore, feed: ResolvedChangefeed, *, owner: str, kept: Kept | None = None
+) -> tuple[JobRecord, str]:
     """Make the changefeed a job; return it, and what was done as text. Raises: ConfigError, as the store does."""
-    job = store.create_job(feed.name, feed.definition(), owner=owner, locality=locality_of(feed))
+    job = store.create_job(feed.name, feed.definition(), owner=owner, locality=locality_of(feed), kept=kept)
     return job, f"job '{job.name}' is created, its owner is {owner}; {adoption_text(store, job)}"

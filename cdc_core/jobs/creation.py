@@ -26,15 +26,17 @@ from cdc_core.telemetry.log_names import logged_as
 __all__ = ["check_job", "check_new_job", "locality_of"]
 
 
-def check_new_job(store: ProgressStore, feed: ResolvedChangefeed, *, connect: bool = True) -> None:
+def check_new_job(
+    store: ProgressStore, feed: ResolvedChangefeed, *, connect: bool = True, left: ProgressStore | None = None
+) -> None:
     """Return when the changefeed can become a job; its source and sink are not asked unless *connect*.
 
-    Raises: ConfigError. Creates nothing.
+    *left* is another store, whose progress it is to have. Raises: ConfigError. Creates nothing.
     """
     require_references(feed.stored, feed.name)
     _require_free(store, feed.name)
     if connect:
-        _check(feed, store)
+        _check(feed, store, left)
 
 
 def locality_of(feed: ResolvedChangefeed) -> Locality:
@@ -57,11 +59,12 @@ def check_job(feed: ResolvedChangefeed) -> None:
         check_dead_letters(feed, schemas)
 
 
-def _check(feed: ResolvedChangefeed, store: ProgressStore) -> None:
+def _check(feed: ResolvedChangefeed, store: ProgressStore, left: ProgressStore | None) -> None:
     """Return when the changefeed can begin, or continue where a `cdc run` stopped. Raises: ConfigError."""
-    continued = store.find_job(feed.name) is None and store.load(feed.name) is not None
-    check_job(as_stored(feed, store) if continued else feed)
-    if not continued:
+    if left is None and store.find_job(feed.name) is None and store.load(feed.name) is not None:
+        left = store
+    check_job(feed if left is None else as_stored(feed, left))
+    if left is None:
         check_time_range(feed)
 
 

@@ -14,6 +14,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.store.database import Database, overtaken
 from cdc_core.store.events import add_event
 from cdc_core.store.job_tables import JOBS
+from cdc_core.store.job_values import FINISHED
 from cdc_core.store.records import turn_away
 from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.values import ChangefeedRecord, changefeed_record, dump, now_text, timestamp_of
@@ -166,8 +167,9 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any
 
 def require_no_job(connection: sa.Connection, name: str) -> None:
     """Return when the changefeed is not a job. Raises: ConfigError."""
-    state = connection.execute(sa.select(JOBS.c.state).where(JOBS.c.name == name)).scalar_one_or_none()
-    if state is not None:
-        raise ConfigError(
-            f"changefeed '{name}' is a job, which nodes run ({state}); see `cdc show {name}`, or choose another name"
-        )
+    job = connection.execute(sa.select(JOBS.c.state, JOBS.c.reason).where(JOBS.c.name == name)).one_or_none()
+    if job is not None:
+        what = f"is a job, which nodes run ({job.state})"
+        if job.state in FINISHED:
+            what = f"was a job and has ended ({job.state}): {job.reason or 'everything is delivered'}"
+        raise ConfigError(f"changefeed '{name}' {what}; see `cdc show {name}`, or choose another name")

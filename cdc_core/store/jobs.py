@@ -12,6 +12,7 @@ from cdc_core.locality import Locality
 from cdc_core.store.changefeeds import Changefeeds, require_no_job
 from cdc_core.store.events import add_event
 from cdc_core.store.forgetting import forget
+from cdc_core.store.handover import Kept, put
 from cdc_core.store.job_rows import all_jobs, change_job, found_job, known_job, of_job, record_event
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS, DatabaseNow
 from cdc_core.store.job_values import (
@@ -52,13 +53,14 @@ class Jobs(Changefeeds):
         locality: Locality,
         schedule: str | None = None,
         paused_for: Literal["pause", "stop"] | None = None,
+        kept: Kept | None = None,
     ) -> JobRecord:
         """Make the changefeed a job, which a node will run. *definition* is `ResolvedChangefeed.definition`.
 
         With *paused_for* it is paused from the first moment.
         What an earlier, finished job of this name has left in the store is forgotten; a changefeed that a `cdc run` has
-        left is continued. Raises: ConfigError when it is a job already, or one whose source still holds something,
-        or no living node matches *locality*.
+        left is continued, also one that has left *kept* in another store. Raises: ConfigError when it is a job already,
+        or one whose source still holds something, or no living node matches *locality*.
         """
 
         def create() -> JobRecord:
@@ -71,6 +73,7 @@ class Jobs(Changefeeds):
                     locality=locality,
                     schedule=schedule,
                     paused_for=paused_for,
+                    kept=kept,
                 )
 
         return self._once_more(create)
@@ -274,6 +277,7 @@ class Jobs(Changefeeds):
         locality: Locality,
         schedule: str | None,
         paused_for: Literal["pause", "stop"] | None = None,
+        kept: Kept | None = None,
     ) -> JobRecord:
         known = found_job(connection, name, locked=True)
         if known is not None and known.state not in FINISHED:
@@ -286,6 +290,8 @@ class Jobs(Changefeeds):
         require_match(name, locality, alive_sessions(connection))
         if known is not None:
             forget(connection, name)
+        if kept is not None:
+            put(connection, name, kept)
         self._register(connection, name, definition)
         connection.execute(update(name).values(paused=None))
         state: JobState = "running" if paused_for is None else "paused"

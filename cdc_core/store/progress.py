@@ -6,6 +6,7 @@ from cdc_core.store.claims import Claims
 from cdc_core.store.dead_letters import DeadLetters
 from cdc_core.store.events import Events, add_event
 from cdc_core.store.forgetting import forget
+from cdc_core.store.handover import Handover
 from cdc_core.store.moments import Moments
 from cdc_core.store.nodes import Nodes
 from cdc_core.store.opening import sqlite_file, store_url
@@ -60,6 +61,7 @@ class ProgressStore(
     Claims,
     Topics,
     Traces,
+    Handover,
     Events,
 ):
     """One database with everything that is kept of changefeeds: each base class is one kind of thing."""

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cdc_testing.job_commands import as_json, created, done, ended, refused
+from cdc_testing.scripted import read_journal
 from cdc_testing.stored import node, progress
 
+from cdc_core import RetryableError, Timestamp
 from cdc_core.cli import run as run_module
+from cdc_core.cli.main import main
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.resolve import resolve
 from cdc_core.config.toml_file import read_changefeed
+from cdc_core.engine.fencing import RunLock
 from cdc_core.plugins.host import PluginHost
-from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core.store.progress import DeadLetter, ProgressStore, store_url
 
 Capture = pytest.CaptureFixture[str]
 
@@ -115,13 +122,93 @@ def test_a_changefeed_that_cdc_run_left_in_another_store_is_refused(
         own.save("orders", own.begin_attempt("orders"), progress())
         assert refused(capsys, "create", str(file), *more) == (
             f"changefeed 'orders' has begun with the progress store {own.shown}, and a job in {store.shown} would not"
-            f" continue it; create the job with --store {file.parent}/.cdc, or run `cdc drop {file} orders` first, to"
-            " deliver all rows again, or use another name"
+            f" continue it; use `cdc create {file} orders --from-state` to continue it, or run `cdc drop {file} orders`"
+            " first, to deliver all rows again, or use another name"
         )
         assert store.find("orders") is None
         assert done(capsys, "create", str(file), *more, "--store", ".cdc")
         assert own.find_job("orders") is not None
         assert own.load("orders") is not None
+
+
+@pytest.fixture
+def left(file: Path) -> Iterator[ProgressStore]:
+    """The store of a run that has ended: it has delivered rows, refused one, and is to read a table again."""
+    with closing(ProgressStore(store_url(file.parent / ".cdc"))) as left:
+        left.register("orders", resolve(read_changefeed(file, None), PluginHost.load()).definition())
+        epoch = left.begin_attempt("orders")
+        left.save("orders", epoch, progress(), dead_letters=[LETTER])
+        left.save_status("orders", epoch, {"phase": "stopped"})
+        left.ask_rescan("orders", table="shop.public.orders", where="id > 7")
+        yield left
+
+
+LETTER = DeadLetter(table="t", key="[1]", updated=Timestamp(5), stage="sink", error="no")
+
+
+def test_the_progress_of_a_run_moves_to_its_job_and_no_run_continues_it(
+    store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, rescan = left.find("orders"), left.rescans("orders")[0]
+    assert before is not None
+    assert done(capsys, "create", str(file), "--from-state").startswith("job 'orders' is created, its owner is ann;")
+    found = store.find("orders")
+    assert found is not None
+    assert (found.feed_id, found.epoch) == (before.feed_id, before.epoch + 1), "the run that has ended is fenced"
+    assert store.load("orders") == left.load("orders")
+    assert [letter.error for letter in store.dead_letters("orders")] == ["no"]
+    assert [replace(each, number=rescan.number) for each in store.rescans("orders")] == [rescan]
+    monkeypatch.setitem(sys.modules, "cdc_core.spark.runner", None)  # its import would fail
+    moved = f"its progress was handed over to job 'orders' of the store {store.shown}"
+    assert refused(capsys, "run", str(file)) == (
+        f"changefeed 'orders' was a job and has ended (canceled): {moved}; see `cdc show orders`, or choose another"
+        " name"
+    )
+    assert moved in done(capsys, "show", str(file))
+    assert "is a job already (running)" in refused(capsys, "create", str(file), "--from-state")
+    assert moved in refused(capsys, "create", str(file), "--from-state", "--store", "third")
+    assert done(capsys, "drop", "orders", "--yes", "--store", str(file.parent / ".cdc"))
+    assert ["drop"] not in read_journal(file.parent), "the job has what is at the source"
+
+
+@pytest.mark.parametrize("more", [[], ["--no-check"]])
+def test_a_run_whose_progress_cannot_move_is_left_as_it_is(
+    more: list[str], store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture
+) -> None:
+    def told(*arguments: str) -> str:
+        text = refused(capsys, "create", str(file), *more, *arguments)
+        assert left.find_job("orders") is None
+        return text
+
+    assert "there is no progress store of a run in " in told("--from-state", "elsewhere")
+    with RunLock(file.parent / ".cdc" / "orders.lock") as lock:
+        assert lock.acquire()
+        assert "changefeed 'orders' is running from " in told("--from-state")
+    whole = file.read_text()
+    file.write_text(f'{whole}execution_locality = "region=eu"\n')
+    assert "no node matches execution_locality 'region=eu'" in told("--from-state")
+    file.write_text(f"{whole}end_time = 1\n".replace("end_time = 1", f'end_time = "{Timestamp(1)}"'))
+    assert "changefeed 'orders' is complete in " in told("--from-state")
+    file.write_text(whole.replace("orders", "order"))
+    assert "changefeed 'order' is not in the progress store" in told("--from-state")
+    file.write_text(whole)
+    left.save_status("orders", left.begin_attempt("orders"), {"phase": "running", "host": "far", "pid": 7})
+    assert "changefeed 'orders' is running on far (process 7)" in told("--from-state")
+
+
+def test_a_store_that_was_out_of_reach_gets_the_progress_when_it_is_asked_again(
+    store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def create_job(_store: ProgressStore, *_: Any, **__: Any) -> None:
+        raise RetryableError("out of reach")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProgressStore, "create_job", create_job)
+        assert main(["create", str(file), "--from-state"]) == 1
+        assert "out of reach; repeat this command: until then nothing continues" in capsys.readouterr().err
+    assert "was handed over to job 'orders'" in refused(capsys, "run", str(file))
+    assert done(capsys, "create", str(file), "--from-state")
+    assert store.load("orders") == left.load("orders")
 
 
 def test_a_job_is_refused_by_run_before_spark_starts(
