@@ -57,6 +57,10 @@ class History:
             found[write.key].append(write.after)
         return dict(found)
 
+    def numbers(self, since: int = 0) -> dict[RowKey, list[int | None]]:
+        """Return the same, with the number `n` of each version."""
+        return {key: [None if row is None else row["n"] for row in rows] for key, rows in self.versions(since).items()}
+
 
 def same_row(seen: Row | None, written: Row | None) -> bool:
     """Return whether a row arrived as it was written. A missing column counts as null."""

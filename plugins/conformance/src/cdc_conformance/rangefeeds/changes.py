@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cdc_conformance.workload import RowKey
+from cdc_conformance.workload import Row, RowKey
 from cdc_core import Op, RowBatch, Timestamp
 
-__all__ = ["Change", "changes_of", "newest", "versions"]
+__all__ = ["Change", "assert_all_there", "changes_of", "newest", "versions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +79,16 @@ def newest(changes: Iterable[Change], *, until: Timestamp | None = None) -> dict
         if known is None or change.updated >= known.updated:
             found[change.row_key] = change
     return found
+
+
+def assert_all_there(changes: Iterable[Change], rows: Mapping[RowKey, Row]) -> None:
+    """Assert that the newest change of each of *rows* is its present version."""
+    __tracebackhide__ = True
+    found = newest(changes)
+    for key, row in rows.items():
+        arrived = found.get(key)
+        n = None if arrived is None else arrived.n
+        assert n == row["n"], f"row {key} is at version {row['n']}, but the newest version that arrived is {arrived}"
 
 
 def versions(changes: Iterable[Change]) -> dict[RowKey, list[int | None]]:

@@ -48,8 +48,7 @@ class Closing(RangefeedSuite):
         workload.fill(workload.tables[0], 5)
 
         def run() -> Feed:
-            feed = open_feed()
-            feed.scan()
+            feed = open_feed().scan()
             workload.put(workload.tables[0], 1)
             plan = feed.next_plan()
             with closing(feed.parts.open_reader()) as reader:
@@ -116,8 +115,7 @@ class Closing(RangefeedSuite):
             does_not_apply("its registration does not say that it can run without leaving something behind")
         before = created()
         workload.fill(workload.tables[0], 5)
-        feed = open_feed(changefeed=replace(make_changefeed(), temporary=True))
-        feed.scan()
+        feed = open_feed(changefeed=replace(make_changefeed(), temporary=True)).scan()
         workload.run(10, settle=True)
         feed.catch_up()
         missing = sorted(workload.rows.keys() - {change.row_key for change in feed.changes})

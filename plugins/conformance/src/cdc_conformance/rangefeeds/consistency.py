@@ -16,9 +16,7 @@ def torn(state: Mapping[RowKey, Change], history: History) -> str | None:
     In a consistent cut every transaction is complete or absent, and no version lacks an earlier one. The column `n`
     numbers the versions of a row; a deleted row may be at any of its deletes.
     """
-    versions = {
-        key: [None, *(None if row is None else row["n"] for row in rows)] for key, rows in history.versions().items()
-    }
+    versions = {key: [None, *numbers] for key, numbers in history.numbers().items()}
     possible: dict[RowKey, set[int]] = {}
     for key, order in versions.items():
         n = state[key].n if key in state else None

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, Self
 
 import pytest
 
@@ -265,11 +265,12 @@ class Feed:
                 return
             self.step(release=release)
 
-    def scan(self, *, release: bool = True) -> None:
-        """Run steps until the initial scan is complete. Starts the attempt, if that was not done."""
+    def scan(self, *, release: bool = True) -> Self:
+        """Run steps until the initial scan is complete, and return this. Starts the attempt, if that was not done."""
         if not self._started:
             self.start()
         self.steps_until(lambda: not self.scanning, what="the initial scan is not complete", release=release)
+        return self
 
     @property
     def scanning(self) -> bool:

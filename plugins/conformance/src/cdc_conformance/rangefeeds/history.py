@@ -29,8 +29,7 @@ class History(RangefeedSuite):
         Only the coordinator knows what is durable. If this fails, look at `advance`, `read` and `close`.
         """
         workload.put(workload.tables[1], 91)
-        feed = open_feed()
-        feed.scan(release=False)
+        feed = open_feed().scan(release=False)
         feed.catch_up(release=False)
         begun = len(workload.history)
         first = feed.progress
@@ -54,9 +53,7 @@ class History(RangefeedSuite):
 
         The coordinator calls it after saving. It may die in between, and does not know what other attempts released.
         """
-        workload.put(workload.tables[1], 91)
-        feed = open_feed()
-        feed.scan()
+        feed = _scanned(workload, open_feed)
         begun = len(feed.changes)
         commits = len(workload.history)
         for _ in range(2):
@@ -78,9 +75,7 @@ class History(RangefeedSuite):
 
         `release` discards the history *before* the token, not everything up to now.
         """
-        workload.put(workload.tables[1], 91)
-        feed = open_feed()
-        feed.scan()
+        feed = _scanned(workload, open_feed)
         workload.run(5, settle=True)
         feed.catch_up()
         begun, commits = len(feed.changes), len(workload.history)
@@ -99,9 +94,7 @@ class History(RangefeedSuite):
 
         Anything else is a silent gap.
         """
-        workload.put(workload.tables[1], 91)
-        feed = open_feed()
-        feed.scan()
+        feed = _scanned(workload, open_feed)
         feed.catch_up()
         begun, old = len(workload.history), feed.progress
         for _ in range(3):
@@ -126,9 +119,7 @@ class History(RangefeedSuite):
         A source that keeps history for ever fills its disk. If this fails, look at a `release` that does nothing, or
         that names another slot, stream or consumer than the one that was created.
         """
-        workload.put(workload.tables[1], 91)
-        feed = open_feed()
-        feed.scan()
+        feed = _scanned(workload, open_feed)
         feed.catch_up()
         begun, old = len(workload.history), feed.progress
         for _ in range(3):
@@ -202,10 +193,7 @@ class History(RangefeedSuite):
         feed.catch_up()
         after = changefeed.options.after or Timestamp()
         found = versions(change for change in feed.changes if change.updated > after)
-        expected = {
-            key: [None if row is None else row["n"] for row in rows]
-            for key, rows in workload.history.versions(begun).items()
-        }
+        expected = workload.history.numbers(begun)
         assert found == expected, f"the versions after the cursor are {expected}, but {found} arrived"
 
     @requires("cursors", "the changefeed starts in the past")
@@ -230,6 +218,11 @@ class History(RangefeedSuite):
         _assert_versions(feed, workload, since=begun, arrived=0)
 
 
+def _scanned(workload: Workload, open_feed: OpenFeed) -> Feed:
+    workload.put(workload.tables[1], 91)
+    return open_feed().scan()
+
+
 def _assert_versions(feed: Feed, workload: Workload, *, since: int, arrived: int) -> None:
     """Assert that all commits from number *since* on are among the changes from number *arrived* on."""
     gone = _gone(feed, workload, since=since, arrived=arrived)
@@ -239,8 +232,7 @@ def _assert_versions(feed: Feed, workload: Workload, *, since: int, arrived: int
 def _gone(feed: Feed, workload: Workload, *, since: int, arrived: int) -> str:
     """Return which commits from number *since* on are not among the changes from number *arrived* on."""
     found = versions(feed.changes[arrived:])
-    for key, rows in workload.history.versions(since).items():
-        expected = [None if row is None else row["n"] for row in rows]
+    for key, expected in workload.history.numbers(since).items():
         there = found.get(key, [])
         missing = [n for n in expected if n not in there]
         if missing:

@@ -27,8 +27,7 @@ class InitialScan(RangefeedSuite):
         first, second = workload.tables
         workload.fill(first, 60)
         workload.fill(second, 7)
-        feed = open_feed(rows=20)
-        feed.scan()
+        feed = open_feed(rows=20).scan()
         read = Counter(change.row_key for change in feed.changes)
         expected = Counter(dict.fromkeys(workload.rows, 1))
         missing, extra = sorted(expected - read), sorted(read - expected)
@@ -42,8 +41,7 @@ class InitialScan(RangefeedSuite):
         """
         workload.fill(workload.tables[0], 10)
         workload.fill(workload.tables[1], 10)
-        feed = open_feed()
-        feed.scan()
+        feed = open_feed().scan()
         for change in feed.changes:
             assert change.op is Op.SCAN, f"a row of the scan has the op {change.op.name}: {change}"
             assert change.before is None, f"before of a scanned row is {change.before}: {change}"
@@ -67,8 +65,7 @@ class InitialScan(RangefeedSuite):
 
         All tables resolve together, so one empty table without marks holds back the whole changefeed.
         """
-        feed = open_feed()
-        feed.scan()
+        feed = open_feed().scan()
         feed.catch_up()
         known = feed.resolved
         feed.steps_until(lambda: feed.resolved > known, what=f"empty tables stay resolved at {known}")
@@ -82,8 +79,7 @@ class InitialScan(RangefeedSuite):
         table = workload.tables[0]
         for first in range(1, 101, 20):
             workload.fill(table, 20, first=first, note="x" * 200)
-        feed = open_feed(table, rows=20)
-        feed.scan()
+        feed = open_feed(table, rows=20).scan()
         workload.put(table, 1)
         feed.catch_up()
         with closing(feed.parts.open_rangefeed()) as unused:

@@ -25,8 +25,7 @@ class Limits(RangefeedSuite):
         table = workload.tables[0]
         workload.put(workload.tables[1], 1)
         limit = many_rows // 10
-        feed = open_feed(rows=limit)
-        feed.scan()
+        feed = open_feed(rows=limit).scan()
         feed.catch_up()
         for first in range(1, many_rows + 1, limit // 4):
             workload.fill(table, limit // 4, first=first)
@@ -41,8 +40,7 @@ class Limits(RangefeedSuite):
         """A backlog of many more bytes than `StepLimit.bytes` is read in many steps, even if it has few rows."""
         table = workload.tables[0]
         workload.put(workload.tables[1], 1)
-        feed = open_feed(bytes_=40_000)
-        feed.scan()
+        feed = open_feed(bytes_=40_000).scan()
         feed.catch_up()
         for id_ in range(1, 31):
             workload.put(table, id_, note=random.Random(id_).randbytes(5000).hex())  # not compressible
@@ -62,8 +60,7 @@ class Limits(RangefeedSuite):
         table = workload.tables[0]
         workload.fill(table, many_rows, note="x" * 100)
         limit = many_rows // 10
-        feed = open_feed(rows=limit)
-        feed.scan()
+        feed = open_feed(rows=limit).scan()
         sizes = [len(step.changes) for step in feed.steps]
         most = limit * _SLACK
         assert sum(sizes) >= many_rows, f"the table has {many_rows} rows, but {sum(sizes)} were scanned"
@@ -79,8 +76,7 @@ class Limits(RangefeedSuite):
         scanned, logged = workload.tables
         for id_ in range(1, 7):
             workload.put(scanned, id_, note=f"{id_:06}" * (large_slice_bytes // 36))
-        feed = open_feed(bytes_=1 << 30, parallelism=1)
-        feed.scan()
+        feed = open_feed(bytes_=1 << 30, parallelism=1).scan()
         for id_ in range(1, 7):
             workload.put(logged, id_, note=f"{id_:06}" * (large_slice_bytes // 36))
         feed.catch_up()
@@ -102,8 +98,7 @@ class Limits(RangefeedSuite):
         """
         table = workload.tables[0]
         workload.fill(table, many_rows, note="x" * 200)
-        feed = open_feed(parallelism=1)
-        feed.scan()
+        feed = open_feed(parallelism=1).scan()
         workload.fill(table, many_rows, note="y" * 200)
         feed.catch_up()
         largest = max(len(pickled) for step in feed.steps for pickled in step.plan.pickled)

@@ -46,8 +46,7 @@ class Marks(RangefeedSuite):
         The next step reads from the mark on: it would repeat such a row.
         """
         workload.fill(workload.tables[0], 5)
-        feed = open_feed()
-        feed.scan()
+        feed = open_feed().scan()
         workload.run(20, settle=True)
         feed.catch_up()
         for step in feed.steps:
@@ -70,8 +69,7 @@ class Marks(RangefeedSuite):
         """
         first = workload.tables[0]
         workload.fill(first, 20)
-        feed = open_feed(rows=10)
-        feed.scan()
+        feed = open_feed(rows=10).scan()
         for _ in range(4):
             workload.run(3)
             feed.step()
@@ -129,8 +127,7 @@ class Marks(RangefeedSuite):
         Consumers have already acted on the earlier mark.
         """
         workload.fill(workload.tables[0], 5)
-        feed = open_feed()
-        feed.scan()
+        feed = open_feed().scan()
         workload.run(5, settle=True)
         feed.catch_up()
         for _ in range(3):
@@ -180,8 +177,7 @@ class Marks(RangefeedSuite):
         up to a resolved timestamp to get a consistent state.
         """
         first, second = workload.tables
-        feed = open_feed(rows=30)
-        feed.scan()
+        feed = open_feed(rows=30).scan()
         for begin in range(100, 128, 4):
             workload.fill(first, 4, first=begin)
         for begin in range(100, 160, 4):  # the other table is idle meanwhile
@@ -216,8 +212,7 @@ class Marks(RangefeedSuite):
         `cdc run --once` and consumers' audits stop there. If this fails, look at commits that are not flushed yet, and
         at nodes whose clocks are ahead.
         """
-        feed = open_feed()
-        feed.scan()
+        feed = open_feed().scan()
         workload.run(30, settle=True)
         workload.put(workload.tables[0], 91)
         until = feed.clock.now()
@@ -239,8 +234,7 @@ class Marks(RangefeedSuite):
         Otherwise consumers that wait for a timestamp wait for ever. The end of a step holds the source's clock.
         """
         workload.put(workload.tables[0], 1)
-        feed = open_feed()
-        feed.scan()
+        feed = open_feed().scan()
         feed.catch_up()
         for _ in range(3):
             known = feed.resolved
@@ -253,8 +247,7 @@ class Marks(RangefeedSuite):
         busy. A planner with slow steps may return one each time, because the source's clock moves meanwhile.
         """
         workload.put(workload.tables[0], 1)
-        feed = open_feed()
-        feed.scan()
+        feed = open_feed().scan()
         feed.catch_up()
         begun = time.monotonic()
         idle = any(feed.step() is None for _ in range(_CALLS))
@@ -273,8 +266,7 @@ class Marks(RangefeedSuite):
         """
         table = workload.tables[0]
         workload.fill(table, many_rows, note="x" * 100)
-        feed = open_feed(parallelism=4)
-        feed.scan()
+        feed = open_feed(parallelism=4).scan()
         for _ in range(3):
             workload.run(10, settle=True)
             feed.catch_up()

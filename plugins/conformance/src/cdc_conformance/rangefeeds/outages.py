@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from cdc_conformance.promises import requires
-from cdc_conformance.rangefeeds.changes import newest
+from cdc_conformance.rangefeeds.changes import assert_all_there
 from cdc_conformance.rangefeeds.suite import Disturbance, OpenFeed, RangefeedSuite
 from cdc_conformance.workload import Workload
 from cdc_core import RetryableError
@@ -29,8 +29,7 @@ class Outages(RangefeedSuite):
         not know errors of the client library.
         """
         workload.fill(workload.tables[0], 5)
-        feed = open_feed()
-        feed.scan()
+        feed = open_feed().scan()
         workload.put(workload.tables[0], 1)
         plan = feed.next_plan()
         calls: dict[str, Callable[[], object]] = {
@@ -53,8 +52,7 @@ class Outages(RangefeedSuite):
         """The source is out of reach in the middle of a step; after a restart from saved progress every row arrives."""
         table = workload.tables[0]
         workload.fill(table, 5)
-        feed = open_feed()
-        feed.scan()
+        feed = open_feed().scan()
         for id_ in (1, 2, 3):
             workload.put(table, id_)
             plan = feed.next_plan()
@@ -63,8 +61,4 @@ class Outages(RangefeedSuite):
                 feed.execute(plan)
             feed.restart()
         feed.catch_up()
-        found = newest(feed.changes)
-        for key, row in workload.rows.items():
-            arrived = found.get(key)
-            n = None if arrived is None else arrived.n
-            assert n == row["n"], f"row {key} is at version {row['n']}, but the newest that arrived is {arrived}"
+        assert_all_there(feed.changes, workload.rows)

@@ -1,16 +1,20 @@
-"""Promises about rescans: tables that are read again because someone asked for it."""
+"""Promises about rescans and moves: someone asks for tables again, or for another position."""
 
 from __future__ import annotations
+
+import pytest
 
 from cdc_conformance.promises import requires
 from cdc_conformance.rangefeeds.changes import Change, newest
 from cdc_conformance.rangefeeds.driver import Feed
 from cdc_conformance.rangefeeds.suite import OpenFeed, RangefeedSuite
 from cdc_conformance.workload import Workload
-from cdc_core import Op, Rescan, Timestamp
+from cdc_core import ConfigError, Op, Rescan, Timestamp
 
-__all__ = ["Rescans"]
+__all__ = ["Moves", "Rescans"]
 
+_HOUR_NS = 3_600_000_000_000
+_STOPPED = "the changefeed is moved while it is stopped"
 _NEEDED = "the table is read again while the feed runs"
 
 
@@ -26,8 +30,7 @@ class Rescans(RangefeedSuite):
         table, other = workload.tables
         workload.fill(table, 10)
         workload.fill(other, 3)
-        feed = open_feed(rows=4)
-        feed.scan()
+        feed = open_feed(rows=4).scan()
         workload.fill(table, 5, first=101)
         feed.catch_up()
         known, latest = len(feed.changes), feed.progress.latest
@@ -55,8 +58,7 @@ class Rescans(RangefeedSuite):
         """
         table = workload.tables[0]
         workload.fill(table, 10)
-        feed = open_feed(table)
-        feed.scan()
+        feed = open_feed(table).scan()
         known = len(feed.changes)
         _rescan(feed, table, where="id < 4")
         feed.catch_up()
@@ -71,8 +73,7 @@ class Rescans(RangefeedSuite):
         """
         table = workload.tables[0]
         workload.fill(table, 12)
-        feed = open_feed(table, rows=4)
-        feed.scan()
+        feed = open_feed(table, rows=4).scan()
         feed.catch_up()
         known, latest = len(feed.changes), feed.progress.latest
         expected = {key for key in workload.rows if key[0] == table}
@@ -85,6 +86,53 @@ class Rescans(RangefeedSuite):
         missing = expected - {change.row_key for change in _scanned(feed.changes[known:])}
         assert not missing, f"{feed.resolved} was resolved before the rescan had read {sorted(missing)}"
         assert feed.resolved > Timestamp()
+
+
+class Moves(RangefeedSuite):
+    """Moves: `Rangefeed.move`."""
+
+    @requires("moves", _STOPPED)
+    def test_a_move_to_now_leaves_out_what_was_committed_before_and_nothing_else(
+        self, workload: Workload, open_feed: OpenFeed
+    ) -> None:
+        """After a move to `now`, no earlier commit arrives, every later one does, and marks go on.
+
+        People move a changefeed because of rows that must not arrive, and rely on all others.
+        """
+        table = workload.tables[0]
+        workload.fill(table, 5)
+        feed = open_feed(table).scan()
+        feed.catch_up()
+        known, resolved = len(feed.changes), feed.resolved
+        workload.put(table, 1, note="left out")
+        workload.put(table, 7, note="left out")
+        workload.delete(table, 2)
+        found = feed.move("now")
+        assert (found.forward, found.back) == (True, False), "now is later than a position of before"
+        assert feed.resolved == resolved, "a move changes nothing of what is resolved"
+        workload.put(table, 3)
+        workload.put(table, 8)
+        feed.start()
+        feed.catch_up()
+        arrived = [change.id for change in feed.changes[known:]]
+        assert sorted(set(map(str, arrived))) == ["3", "8"], f"rows 3 and 8 must arrive after the move, not {arrived}"
+
+    @requires("moves", _STOPPED)
+    def test_a_move_into_the_future_is_refused(self, workload: Workload, open_feed: OpenFeed) -> None:
+        """A time that is later than the source's clock, and a text that is no position, raise ConfigError.
+
+        Changes up to a position in the future would be left out before they exist.
+        """
+        table = workload.tables[0]
+        workload.fill(table, 3)
+        feed = open_feed(table).scan()
+        feed.catch_up()
+        later = Timestamp(feed.clock.now().wall + _HOUR_NS)
+        feed.kill()
+        for to in (str(later), "no position of any source"):
+            with pytest.raises(ConfigError) as raised:
+                feed.rangefeed.move(feed.progress.token, to)
+            assert "\n" not in str(raised.value), "a refusal is one sentence"
 
 
 def _rescan(feed: Feed, table: str, *, where: str | None = None) -> None:

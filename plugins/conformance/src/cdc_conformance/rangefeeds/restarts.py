@@ -8,8 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from cdc_conformance.promises import requires
-from cdc_conformance.rangefeeds.changes import newest
-from cdc_conformance.rangefeeds.driver import Feed
+from cdc_conformance.rangefeeds.changes import assert_all_there
 from cdc_conformance.rangefeeds.suite import OpenFeed, RangefeedSuite
 from cdc_conformance.workload import Workload
 from cdc_core import Token
@@ -47,7 +46,7 @@ class Restarts(RangefeedSuite):
                     feed.finish(step, release=False)
             feed.restart()
         feed.catch_up()
-        _assert_all_there(feed, workload)
+        assert_all_there(feed.changes, workload.rows)
 
     def test_restarts_keep_the_order_of_keys(self, workload: Workload, open_feed: OpenFeed) -> None:
         """Attempts are killed before their rows are saved; no version of a key arrives first after a newer one.
@@ -101,7 +100,7 @@ class Restarts(RangefeedSuite):
                 break  # without saving the step
         workload.put(table, 33)
         feed.catch_up()
-        _assert_all_there(feed, workload)
+        assert_all_there(feed.changes, workload.rows)
 
     def test_a_crash_during_start_is_recovered(self, workload: Workload, open_feed: OpenFeed) -> None:
         """A start after a crash, with the saved intent, acts like the first start, initial scan included.
@@ -127,7 +126,7 @@ class Restarts(RangefeedSuite):
         workload.put(workload.tables[0], 6)
         feed.scan()
         feed.catch_up()
-        _assert_all_there(feed, workload)
+        assert_all_there(feed.changes, workload.rows)
 
     @requires("inspection", "the test must see what was created")
     def test_nothing_is_created_before_the_intent_is_saved(
@@ -179,11 +178,3 @@ class Restarts(RangefeedSuite):
         feed.catch_up()
         for token in [*intents, *(progress.token for progress in feed.saves)]:
             assert secret not in json.dumps(token), f"a token holds a secret: its fields are {sorted(token)}"
-
-
-def _assert_all_there(feed: Feed, workload: Workload) -> None:
-    found = newest(feed.changes)
-    for key, row in workload.rows.items():
-        arrived = found.get(key)
-        n = None if arrived is None else arrived.n
-        assert n == row["n"], f"row {key} is at version {row['n']}, but the newest version that arrived is {arrived}"

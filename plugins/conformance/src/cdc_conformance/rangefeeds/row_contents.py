@@ -72,8 +72,7 @@ class RowContents(RangefeedSuite):
         """
         table = workload.tables[0]
         workload.fill(table, 3)
-        feed = open_feed()
-        feed.scan()
+        feed = open_feed().scan()
         workload.delete(table, 1)
         workload.put(table, 2)
         feed.catch_up()
@@ -89,8 +88,7 @@ class RowContents(RangefeedSuite):
         """
         table = workload.tables[0]
         workload.fill(table, 3)
-        feed = open_feed(before=False)
-        feed.scan()
+        feed = open_feed(before=False).scan()
         workload.delete(table, 2)
         feed.catch_up()
         keys = [change.key for change in feed.changes if change.deleted]
@@ -103,8 +101,7 @@ class RowContents(RangefeedSuite):
         """
         table = workload.tables[0]
         workload.fill(table, 5)
-        feed = open_feed()
-        feed.scan()
+        feed = open_feed().scan()
         workload.put(table, 2)
         workload.put(table, 7)
         feed.catch_up()
@@ -121,8 +118,7 @@ class RowContents(RangefeedSuite):
         scanned, logged = workload.tables
         for id_, text in enumerate((None, *_TEXTS), start=1):
             workload.put(scanned, id_, note=text)
-        feed = open_feed()
-        feed.scan()
+        feed = open_feed().scan()
         for id_, text in enumerate((None, *_TEXTS), start=1):
             workload.put(logged, id_, note=text)
         feed.catch_up()
@@ -136,8 +132,7 @@ class RowContents(RangefeedSuite):
         table = workload.tables[0]
         text = "".join(f"{number:x}" for number in range(20_000))
         workload.put(table, 1, note=text)
-        feed = open_feed()
-        feed.scan()
+        feed = open_feed().scan()
         workload.put(table, 2, note=text)
         workload.put(table, 1)
         workload.put(table, 2)
@@ -154,8 +149,7 @@ class RowContents(RangefeedSuite):
         They differ for scanned rows, and where the rangefeed moved `updated` forward to keep timestamps in order.
         """
         workload.fill(workload.tables[0], 5)
-        feed = open_feed()
-        feed.scan()
+        feed = open_feed().scan()
         workload.run(10, settle=True)
         feed.catch_up()
         for change in feed.changes:
@@ -188,8 +182,7 @@ class RowContents(RangefeedSuite):
         """
         table = workload.tables[0]
         workload.fill(table, 3)
-        feed = open_feed()
-        feed.scan()
+        feed = open_feed().scan()
         workload.put(table, 1, note=None)
         workload.delete(table, 2)
         feed.catch_up()
@@ -206,8 +199,7 @@ class RowContents(RangefeedSuite):
         """
         table = workload.tables[0]
         workload.put(table, 1)
-        feed = open_feed()
-        feed.scan()
+        feed = open_feed().scan()
         workload.put(table, 1, note="before")
         workload.add_column(table, "extra")
         workload.put(table, 1, extra="x")
@@ -233,8 +225,7 @@ class RowContents(RangefeedSuite):
         """
         table = workload.tables[0]
         workload.put(table, 1)
-        feed = open_feed()
-        feed.scan()
+        feed = open_feed().scan()
         workload.add_column(table, "extra")
         workload.put(table, 1, extra="x")
         feed.catch_up()

@@ -34,8 +34,7 @@ class SchemaBoundaries(RangefeedSuite):
         """
         table = workload.tables[0]
         workload.fill(table, 12)
-        feed = open_feed(table, rows=4)
-        feed.scan()
+        feed = open_feed(table, rows=4).scan()
         states = [dict(workload.rows)]
 
         def do(*statements: Callable[[], object]) -> None:
@@ -65,8 +64,7 @@ class SchemaBoundaries(RangefeedSuite):
         """
         table, unwatched = workload.tables
         workload.fill(table, 10)
-        feed = open_feed(table)
-        feed.scan()
+        feed = open_feed(table).scan()
         feed.catch_up()
         _fill_column(workload, table)
         expected = dict(workload.rows)
@@ -87,8 +85,7 @@ class SchemaBoundaries(RangefeedSuite):
         table = workload.tables[0]
         size = many_rows // 3
         workload.fill(table, size, note="x" * 200)
-        feed = open_feed(table, rows=max(8, many_rows // 40), bytes_=16_000)
-        feed.scan()
+        feed = open_feed(table, rows=max(8, many_rows // 40), bytes_=16_000).scan()
         feed.catch_up()
         workload.put(table, 1)
         _fill_column(workload, table)
@@ -122,8 +119,7 @@ class SchemaBoundaries(RangefeedSuite):
         """
         table = workload.tables[0]
         workload.fill(table, 10)
-        feed = open_feed(table)
-        feed.scan()
+        feed = open_feed(table).scan()
         workload.fill(table, 20, first=101)
         workload.delete(table, 3)
         _fill_column(workload, table)
@@ -140,8 +136,7 @@ class SchemaBoundaries(RangefeedSuite):
         """
         table = workload.tables[0]
         workload.fill(table, 10)
-        feed = open_feed(table, rows=4)
-        feed.scan()
+        feed = open_feed(table, rows=4).scan()
         scanned = len(feed.steps)
         workload.put(table, 1)
         _fill_column(workload, table)
@@ -172,8 +167,7 @@ class SchemaBoundaries(RangefeedSuite):
         table = workload.tables[0]
         workload.fill(table, 12)
         _fill_column(workload, table)
-        feed = open_feed(table)
-        feed.scan()
+        feed = open_feed(table).scan()
         workload.put(table, 1)
         if not workload.writer.change_key(table, ("extra", "id")):
             does_not_apply("the source's writer cannot change a key: override SourceWriter.change_key")
@@ -194,8 +188,7 @@ class SchemaBoundaries(RangefeedSuite):
         """
         table = workload.tables[0]
         workload.fill(table, 5)
-        feed = open_feed(table, schema_change_policy="stop")
-        feed.scan()
+        feed = open_feed(table, schema_change_policy="stop").scan()
         workload.put(table, 1)
         workload.put(table, 9)
         _fill_column(workload, table)
@@ -220,8 +213,7 @@ class SchemaBoundaries(RangefeedSuite):
         """
         table = workload.tables[0]
         workload.fill(table, 5)
-        feed = open_feed(table, schema_change_policy="nobackfill")
-        feed.scan()
+        feed = open_feed(table, schema_change_policy="nobackfill").scan()
         feed.catch_up()
         scanned = len(feed.changes)
         _fill_column(workload, table)

@@ -126,8 +126,7 @@ class Startup(RangefeedSuite):
         """
         workload.fill(workload.tables[0], 3)
         with caplog.at_level(logging.DEBUG):
-            feed = open_feed()
-            feed.scan()
+            feed = open_feed().scan()
             workload.put(workload.tables[0], 1)
             feed.catch_up()
         for part in feed.opened:

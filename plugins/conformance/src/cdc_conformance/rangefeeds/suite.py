@@ -17,7 +17,31 @@ from cdc_conformance.workload import Workload
 from cdc_core import RangefeedRegistration, SourceWriter, SourceWriterContext, StepLimit
 from cdc_core.config.resolved import ResolvedChangefeed
 
-__all__ = ["Disturbance", "MakeChangefeed", "OpenFeed", "RangefeedSuite"]
+__all__ = ["CAPABILITIES", "FIXTURES", "Disturbance", "MakeChangefeed", "OpenFeed", "RangefeedSuite"]
+
+CAPABILITIES: Mapping[str, str] = {
+    "before_images": "It yields the row before each change if the option `diff` is set.",
+    "mvcc": "It knows when each row was committed, also for rows of the initial scan.",
+    "schema_changes": "It follows a table while columns are added and dropped.",
+    "rescans": "It reads tables again, or rows that `id < 4` selects: its planner has `check_rescan` and `scan_again`.",
+    "moves": "A stopped changefeed can be moved to another position: its driver's part has `move`.",
+    "multiple_slices": "It divides an initial scan into several slices that are read at the same time.",
+    "forgets": "After `forget` it no longer has the history that was released, which proves that `release` works.",
+    "cursors": "It starts at a cursor. The fixture `cursor` returns options with one.",
+    "inspection": "The fixture `created` returns what the changefeed has created on the source.",
+    "unreachable": "The fixture `unreachable_uri` names a source that does not answer.",
+    "disturbance": "The source can be cut off and come back: `with disturbance.broken():`.",
+    "secret": "The fixture `secret` is a secret in the source's URI.",
+}
+
+FIXTURES: Mapping[str, str] = {
+    "cursors": "cursor",
+    "inspection": "created",
+    "unreachable": "unreachable_uri",
+    "disturbance": "disturbance",
+    "secret": "secret",
+}
+"""The fixture that a test class must override to declare a capability, if there is one."""
 
 _ROWS, _BYTES = 100_000, 32 << 20
 """The default limit of a step."""
@@ -30,33 +54,10 @@ class Disturbance(Protocol):
         """Within the block the source does not answer and open connections fail; afterwards it works again."""
 
 
-class MakeChangefeed(Protocol):
-    def __call__(
-        self,
-        *tables: str,
-        name: str | None = None,
-        uri: str | None = None,
-        initial_scan: bool = True,
-        before: bool = True,
-        parallelism: int = 2,
-        **options: Any,
-    ) -> ResolvedChangefeed:
-        """Return a changefeed of *tables*, by default both of the suite's, with a name that no other one has.
-
-        *options* are those of the rangefeed.
-        """
-
-
-class OpenFeed(Protocol):
-    def __call__(
-        self,
-        *tables: str,
-        rows: int = ...,
-        bytes_: int = ...,
-        changefeed: ResolvedChangefeed | None = None,
-        **of: Any,
-    ) -> Feed:
-        """Return a feed that is not started yet; the suite drops what it creates. *of* goes to `make_changefeed`."""
+MakeChangefeed = Callable[..., ResolvedChangefeed]
+"""The fixture `make_changefeed`."""
+OpenFeed = Callable[..., Feed]
+"""The fixture `open_feed`."""
 
 
 class RangefeedSuite(Conformance):
@@ -179,6 +180,11 @@ class RangefeedSuite(Conformance):
         rangefeed_options: Mapping[str, Any],
         tables: tuple[str, str],
     ) -> MakeChangefeed:
+        """Makes a changefeed of the tables that it is given, by default both, with a name that no other one has.
+
+        The other *options* are those of the rangefeed.
+        """
+
         def make(
             *watched: str,
             name: str | None = None,
@@ -213,7 +219,7 @@ class RangefeedSuite(Conformance):
         make_changefeed: MakeChangefeed,
         patience_s: float,
     ) -> Iterator[OpenFeed]:
-        """Opens feeds of the workload's tables."""
+        """Opens a feed that is not started yet. What is not its limit goes to `make_changefeed`."""
         feeds: list[Feed] = []
 
         def open_(

@@ -31,8 +31,7 @@ class Transactions(RangefeedSuite):
         workload.run(30, settle=True)
         feed.catch_up()
         found = versions(feed.changes)
-        for key, rows in workload.history.versions().items():
-            expected = [None if row is None else row["n"] for row in rows]
+        for key, expected in workload.history.numbers().items():
             assert found.get(key) == expected, (
                 f"the versions {expected} of row {key} were committed, but {found.get(key)} arrived"
             )
@@ -48,8 +47,7 @@ class Transactions(RangefeedSuite):
             workload.run(12, settle=True)
             feed.step()
         feed.catch_up()
-        for key, rows in workload.history.versions().items():
-            order = [None if row is None else row["n"] for row in rows]
+        for key, order in workload.history.numbers().items():
             reached = 0
             for change in feed.changes:
                 if change.row_key != key:
@@ -68,8 +66,7 @@ class Transactions(RangefeedSuite):
         """
         first, second = workload.tables
         workload.put(first, 1)
-        feed = open_feed()
-        feed.scan()
+        feed = open_feed().scan()
         for _ in range(3):
             transaction = workload.begin()
             transaction.put(first, 1, note="rolled back")
@@ -161,8 +158,7 @@ class Transactions(RangefeedSuite):
         first, second = workload.tables
         workload.fill(first, 3)
         workload.fill(second, 3)
-        feed = open_feed()
-        feed.scan()
+        feed = open_feed().scan()
         feed.catch_up()
         workload.writer.drop_table(first)
         workload.put(second, 4)
