@@ -1,26 +1,29 @@
-"""Promises about rows that cannot be encoded, and about the rows around them."""
+"""Promises about rows that cannot be encoded, and about services without which none can be."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from cdc_conformance.encoders.comparison import differences, expected_rows
 from cdc_conformance.encoders.conditions import DECODER, FILES, MESSAGES
 from cdc_conformance.encoders.form import Form
+from cdc_conformance.encoders.messages import history, written
 from cdc_conformance.encoders.rig import EncoderRig, body_of, pairs_of
 from cdc_conformance.encoders.samples import Sample
-from cdc_conformance.promises import applies_if, does_not_apply
-from cdc_conformance.rows import INT8, Change, rows, table
-from cdc_core import EncodeError, Encoder, RowBatch
+from cdc_conformance.promises import applies_if, does_not_apply, requires
+from cdc_conformance.rows import INT8, TEXT, Change, rows, table
+from cdc_core import ConfigError, EncodeError, Encoder, RetryableError, RowBatch
 
-__all__ = ["BadRows"]
+__all__ = ["BadRows", "Services"]
 
 _COLUMN = "peculiar"
 _BAD = (3, 8)
 _ROWS = 11
+_ORDERS = table("orders", {"id": INT8, "note": TEXT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,36 @@ class BadRows:
             )
 
 
+class Services:
+    """Encoders with the capability `service`."""
+
+    @requires("service", "only a service can be unreachable")
+    def test_an_unreachable_service_is_retryable(
+        self, rig: EncoderRig, unreachable_options: Mapping[str, Any], topic: str
+    ) -> None:
+        """While the service is unreachable, `check` raises ConfigError, and rows and marks raise RetryableError.
+
+        The engine repeats the step until the service is available. Any other error ends the changefeed. Look at the
+        errors of the client that are not translated.
+        """
+        assert unreachable_options, "override the fixture unreachable_options with options of an unreachable service"
+        (form, *_) = rig.some()
+        encoder = rig.encoder(form, **unreachable_options)
+        with pytest.raises(ConfigError):
+            encoder.check([(_ORDERS, topic)])
+        for what in ("rows", "a resolved mark"):
+            try:
+                if what == "rows":
+                    written(encoder, history(_ORDERS), topic, form)
+                else:
+                    encoder.encode_resolved(topic, history(_ORDERS).latest())
+            except RetryableError:
+                continue
+            except Exception as error:
+                pytest.fail(f"{form}: without the service, {what} must raise RetryableError, not {error!r}")
+            pytest.fail(f"{form}: without the service, {what} must raise RetryableError; no error was raised")
+
+
 def _cases(rig: EncoderRig, samples: Sequence[Sample], topic: str, *, output: str) -> Iterator[_Case]:
     """Yield each form with rows that it cannot encode; skip the test when there is none."""
     none = True
@@ -104,7 +137,7 @@ def _refused(rig: EncoderRig, form: Form, samples: Sequence[Sample], topic: str)
             encoder, name = rig.encoder(form), f"{topic}_bad_{sample.name}"
             one = batch.slice(_BAD[0], 1)
             try:
-                body_of(encoder, [one], name) if form.output == "files" else encoder.encode(one, topic=name)
+                written(encoder, one, name, form)
             except EncodeError:
                 yield _Case(form, batch, name)
 

@@ -1,15 +1,20 @@
-"""Promises about resolved marks."""
+"""Promises about resolved marks, and about formats without them: those that are for scans only."""
 
 from __future__ import annotations
 
-from cdc_conformance.encoders.conditions import CHANGES, DECODER, MESSAGES
+import pytest
+
+from cdc_conformance.encoders.conditions import CHANGES, DECODER, MESSAGES, SCANS_ONLY
+from cdc_conformance.encoders.messages import written
 from cdc_conformance.encoders.rig import EncoderRig, pairs_of
 from cdc_conformance.promises import applies_if
 from cdc_conformance.rows import INT8, TEXT, Change, rows, table
-from cdc_core import Op, Timestamp
+from cdc_core import EncodeError, Op, TerminalError, Timestamp
 
-__all__ = ["Resolved"]
+__all__ = ["Resolved", "Scans"]
 
+_ORDERS = table("orders", {"id": INT8, "note": TEXT})
+_KEY = 47_110_815
 _TIMES = [Timestamp(0, 1), Timestamp(1_700_000_000_123_456_789, 7), Timestamp(2**63 - 1, 2**31 - 1)]
 _MARK = Timestamp(1_700_000_000_000_000_000, 1)
 
@@ -65,3 +70,23 @@ class Resolved:
             assert rig.encoder(form).encode_resolved(topic, _MARK) == first, (
                 f"{form}: a second encoder writes other bytes for the same mark"
             )
+
+
+@applies_if(SCANS_ONLY)
+class Scans:
+    """Encoders that are registered with `scans_only`."""
+
+    def test_a_scans_only_format_refuses_deletes_and_marks(self, rig: EncoderRig, topic: str) -> None:
+        """A deleted row raises EncodeError, with table and key. A resolved mark raises TerminalError.
+
+        The engine emits no marks for such a format. Readers of a file must not read a deleted row as an existing one.
+        """
+        batch = rows(_ORDERS, [Change({"id": 1}, op=Op.SCAN), Change({"id": _KEY}, op=Op.DELETE)])
+        for form in rig.some():
+            encoder = rig.unguarded(form)
+            with pytest.raises(EncodeError) as refused:
+                written(encoder, batch, topic, form)
+            for what, word in (("table", str(_ORDERS.name)), ("key", str(_KEY))):
+                assert word in str(refused.value), f"{form}: the error lacks the {what} '{word}': {refused.value}"
+            with pytest.raises(TerminalError):
+                encoder.encode_resolved(topic, Timestamp(1))

@@ -185,9 +185,11 @@ class EncoderRig:
             return error
         return None
 
-    def read(self, form: Form, batches: Sequence[RowBatch], topic: str) -> list[DecodedRow]:
-        """Return the decoded rows of *batches*, which have one schema."""
-        encoder, schema = self.encoder(form), batches[0].schema
+    def read(
+        self, form: Form, batches: Sequence[RowBatch], topic: str, *, encoder: Encoder | None = None
+    ) -> list[DecodedRow]:
+        """Return the decoded rows of *batches*, which have one schema, as *encoder* or a new one encodes them."""
+        encoder, schema = encoder or self.encoder(form), batches[0].schema
         if form.output == "files":
             return list(self.decoder(form).file(schema, body_of(encoder, batches, topic)))
         messages = [pair for batch in batches for pair in pairs_of(encoder.encode(batch, topic=topic))]

@@ -40,16 +40,8 @@ class Schemas:
             second = _batch(columns, 2)
             for form in rig.some(rows=True):
                 encoder = rig.encoder(form)
-                decoder = rig.decoder(form)
                 for what, batch in (("before", first), ("after", second), ("before, again", first)):
-                    if form.output == "files":
-                        body = encoder.open_body(f"{topic}_{change}")
-                        written = bytes(body.write(batch)) + bytes(body.finish())
-                        found = list(decoder.file(batch.schema, written))
-                    else:
-                        messages = encoder.encode(batch, topic=f"{topic}_{change}")
-                        pairs = zip(messages.key.to_pylist(), messages.value.to_pylist(), strict=True)
-                        found = [decoder.message(batch.schema, key, value) for key, value in pairs]
+                    found = rig.read(form, [batch], f"{topic}_{change}", encoder=encoder)
                     wanted = expected_rows(batch, f"{topic}_{change}", form)
                     difference = differences(batch.schema, form, wanted, found)
                     assert not difference, f"a column is {change}; rows of the version {what}: {difference}"

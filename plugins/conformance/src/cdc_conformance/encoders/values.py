@@ -10,7 +10,8 @@ import pytest
 from cdc_conformance.encoders.comparison import differences, expected_rows
 from cdc_conformance.encoders.conditions import DECODER
 from cdc_conformance.encoders.form import Form
-from cdc_conformance.encoders.rig import EncoderRig, body_of
+from cdc_conformance.encoders.messages import written
+from cdc_conformance.encoders.rig import EncoderRig
 from cdc_conformance.encoders.samples import Sample
 from cdc_conformance.promises import applies_if, does_not_apply, requires
 from cdc_conformance.rows import INT8, TEXT, Change, rows, table
@@ -99,7 +100,7 @@ class Values:
         for form in rig.some(rows=True):
             for batch in (rows(schema, changes), rows(schema, changes).slice(1, 3)):
                 try:
-                    _encode(rig, form, batch, topic)
+                    written(rig.encoder(form), batch, topic, form)
                 except EncodeError as error:
                     _check_names(form, error, schema, "note")
                 else:
@@ -175,7 +176,7 @@ def _assert_unchanged(rig: EncoderRig, samples: Sequence[Sample], about: str, to
 def _refused(rig: EncoderRig, form: Form, schema: Any, values: Sequence[Any], topic: str) -> list[Any]:
     def is_refused(some: Sequence[Any]) -> bool:
         try:
-            _encode(rig, form, _batch(schema, some), topic)
+            written(rig.encoder(form), _batch(schema, some), topic, form)
         except EncodeError:
             return True
         return False
@@ -193,7 +194,7 @@ def _must_name(rig: EncoderRig, form: Form, schema: Any, values: tuple[Any, Any]
     ]
     for batch in (rows(schema, changes), rows(schema, changes).slice(1)):
         with pytest.raises(EncodeError) as refused:
-            _encode(rig, form, batch, topic)
+            written(rig.encoder(form), batch, topic, form)
         _check_names(form, refused.value, schema, _COLUMN)
 
 
@@ -202,14 +203,6 @@ def _check_names(form: Form, error: EncodeError, schema: Any, column: str) -> No
         assert word in str(error), (
             f"{form}: an EncodeError must name table, column and key; this one lacks the {what} '{word}': {error}"
         )
-
-
-def _encode(rig: EncoderRig, form: Form, batch: RowBatch, topic: str) -> None:
-    encoder = rig.encoder(form)
-    if form.output == "files":
-        body_of(encoder, [batch], topic)
-    else:
-        encoder.encode(batch, topic=topic)
 
 
 def _compare(rig: EncoderRig, form: Form, batch: RowBatch, topic: str) -> None:

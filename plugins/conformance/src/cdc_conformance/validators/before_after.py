@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from cdc_conformance.validators.events import Key, Row, SeenMark, SeenRow, row_text, same
 from cdc_conformance.validators.marks import Marks
 from cdc_conformance.validators.oracle import AsOf
+from cdc_conformance.validators.validator import Checked
 from cdc_core import Timestamp
 
 __all__ = ["BeforeAfterValidator"]
 
 
 @dataclass
-class BeforeAfterValidator:
+class BeforeAfterValidator(Checked):
     """`after` is the source's row at `updated`, `before` the row just before. Without *diff*, `before` is absent.
 
     *as_of* reads the source. Without it, `before` must equal `after` of the previous version that arrived, and the
@@ -31,7 +32,6 @@ class BeforeAfterValidator:
     _seen: dict[tuple[str, Key], dict[Timestamp, SeenRow]] = field(default_factory=dict)
     _times: dict[tuple[str, Key], list[Timestamp]] = field(default_factory=dict)
     _marks: Marks = field(default_factory=Marks)
-    _failures: list[str] = field(default_factory=list)
 
     def note_row(self, row: SeenRow) -> None:
         first = self._seen.get((row.topic, row.key), {}).get(row.updated)
@@ -45,9 +45,6 @@ class BeforeAfterValidator:
 
     def note_resolved(self, mark: SeenMark) -> None:
         self._marks.note(mark)
-
-    def failures(self) -> list[str]:
-        return self._failures
 
     def _asked(self, row: SeenRow, as_of: AsOf) -> list[str]:
         found = []

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from cdc_conformance.validators.events import Key, Row, SeenMark, SeenRow, key_text, row_text, same
+from cdc_conformance.validators.events import Key, Row, SeenRow, key_text, row_text, same
 from cdc_conformance.validators.oracle import Commit
+from cdc_conformance.validators.validator import Checked
 from cdc_core import Timestamp
 
 __all__ = ["CompletenessValidator"]
@@ -15,7 +16,7 @@ _Id = tuple[str, Key]
 
 
 @dataclass
-class CompletenessValidator:
+class CompletenessValidator(Checked):
     """Exactly the committed versions of each key arrived, and their timestamps are in commit order.
 
     *commits* holds all commits of the source in order. It may grow while events arrive; `failures` reads it, and by
@@ -36,9 +37,6 @@ class CompletenessValidator:
 
     def note_row(self, row: SeenRow) -> None:
         self._arrived.setdefault((row.topic, row.key), {}).setdefault(row.updated, row.after)
-
-    def note_resolved(self, mark: SeenMark) -> None:
-        pass
 
     def failures(self) -> list[str]:
         committed: dict[_Id, list[Row | None]] = {}

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cdc_conformance.validators.events import SeenMark, SeenRow, key_of, key_text
+from cdc_conformance.validators.events import SeenRow, key_of, key_text
+from cdc_conformance.validators.validator import Checked
 
 __all__ = ["KeyInValueValidator"]
 
 
 @dataclass
-class KeyInValueValidator:
+class KeyInValueValidator(Checked):
     """The key that the option key_in_value puts into the value equals the message's key.
 
     *columns* names the key columns of topics, in key order. For these, `after` must match the key too. Memory: only
@@ -19,7 +20,6 @@ class KeyInValueValidator:
     """
 
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    _failures: list[str] = field(default_factory=list)
 
     def note_row(self, row: SeenRow) -> None:
         said = f"{row.place} updated {row.updated}"
@@ -32,9 +32,3 @@ class KeyInValueValidator:
             inside = key_of(tuple(row.after.get(name) for name in names))
             if inside != row.key:
                 self._failures.append(f"{said}: its columns {', '.join(names)} are {key_text(inside)}")
-
-    def note_resolved(self, mark: SeenMark) -> None:
-        pass
-
-    def failures(self) -> list[str]:
-        return self._failures

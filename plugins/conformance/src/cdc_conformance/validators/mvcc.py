@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cdc_conformance.validators.events import SeenMark, SeenRow
+from cdc_conformance.validators.events import SeenRow
+from cdc_conformance.validators.validator import Checked
 
 __all__ = ["MvccValidator"]
 
 
 @dataclass
-class MvccValidator:
+class MvccValidator(Checked):
     """Every row has `mvcc`, not after `updated` and at most *within_s* before it.
 
     With *within_s* None, a row may have any age, as scanned rows do. Memory: only failures.
     """
 
     within_s: float | None = field(default=3600.0, kw_only=True)
-    _failures: list[str] = field(default_factory=list)
 
     def note_row(self, row: SeenRow) -> None:
         said = f"{row.place} updated {row.updated}"
@@ -27,9 +27,3 @@ class MvccValidator:
             self._failures.append(f"{said}: mvcc timestamp {row.mvcc} is after it")
         elif self.within_s is not None and row.updated.wall - row.mvcc.wall > self.within_s * 1e9:
             self._failures.append(f"{said}: mvcc timestamp {row.mvcc} is more than {self.within_s:g} s before it")
-
-    def note_resolved(self, mark: SeenMark) -> None:
-        pass
-
-    def failures(self) -> list[str]:
-        return self._failures

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from cdc_conformance.validators.events import Key, SeenMark, SeenRow
 from cdc_conformance.validators.marks import Marks
+from cdc_conformance.validators.validator import Checked
 from cdc_core import Timestamp
 
 __all__ = ["OrderValidator"]
@@ -14,7 +15,7 @@ _Place = tuple[str, Key, int | None]
 
 
 @dataclass
-class OrderValidator:
+class OrderValidator(Checked):
     """No new version of a key follows a later version of it, or a mark at or above it. Repeats may follow.
 
     All rows of a key must be in one partition. With *moving_keys* they may be in several, as after partitions were
@@ -30,7 +31,6 @@ class OrderValidator:
     _seen: dict[_Place, set[Timestamp]] = field(default_factory=dict)
     _latest: dict[_Place, Timestamp] = field(default_factory=dict)
     _marks: Marks = field(default_factory=Marks)
-    _failures: list[str] = field(default_factory=list)
 
     def note_row(self, row: SeenRow) -> None:
         first = self._partitions.setdefault((row.topic, row.key), row.partition)
@@ -52,6 +52,3 @@ class OrderValidator:
 
     def note_resolved(self, mark: SeenMark) -> None:
         self._marks.note(mark)
-
-    def failures(self) -> list[str]:
-        return self._failures

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 from cdc_conformance.validators.events import Key, SeenMark, SeenRow, place_text
 from cdc_conformance.validators.marks import Marks
+from cdc_conformance.validators.validator import Checked
 from cdc_core import Endpoint, Timestamp
 
 __all__ = ["ResolvedValidator"]
 
 
 @dataclass
-class ResolvedValidator:
+class ResolvedValidator(Checked):
     """Marks never decrease at an endpoint, reach every endpoint, and are never ahead of a row that is still to arrive.
 
     With *each*, every mark must arrive at every endpoint. Without it, only the greatest one must, for attempts that
@@ -29,7 +30,6 @@ class ResolvedValidator:
     _arrived: dict[Endpoint, set[Timestamp]] = field(default_factory=dict)
     _least: Timestamp = Timestamp()
     _seen: set[tuple[str, Key, Timestamp]] = field(default_factory=set)
-    _failures: list[str] = field(default_factory=list)
 
     def note_row(self, row: SeenRow) -> None:
         version = (row.topic, row.key, row.updated)

@@ -6,12 +6,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from cdc_conformance.validators.events import SeenMark, SeenRow, place_text
+from cdc_conformance.validators.validator import Checked
 
 __all__ = ["TopicValidator"]
 
 
 @dataclass
-class TopicValidator:
+class TopicValidator(Checked):
     """Rows and marks arrive in *topics* only. With *in_value*, each value holds its topic (option topic_in_value).
 
     Without a topic in the value, a row in the wrong topic is not found here, but by `CompletenessValidator` and
@@ -20,7 +21,6 @@ class TopicValidator:
 
     topics: Collection[str]
     in_value: bool = field(default=False, kw_only=True)
-    _failures: list[str] = field(default_factory=list)
 
     def note_row(self, row: SeenRow) -> None:
         said = f"{row.place} updated {row.updated}"
@@ -35,6 +35,3 @@ class TopicValidator:
         if mark.topic is not None and mark.topic not in self.topics:
             place = place_text(*mark.endpoint)
             self._failures.append(f"{place} resolved {mark.resolved}: the topics are {', '.join(sorted(self.topics))}")
-
-    def failures(self) -> list[str]:
-        return self._failures

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from cdc_conformance.validators.events import SeenMark, SeenRow
 
-__all__ = ["All", "Validator"]
+__all__ = ["All", "Checked", "Validator"]
 
 
 class Validator(Protocol):
@@ -22,6 +23,19 @@ class Validator(Protocol):
     def note_resolved(self, mark: SeenMark) -> None: ...
 
     def failures(self) -> list[str]: ...
+
+
+@dataclass
+class Checked:
+    """The part of a validator that most have. It ignores marks."""
+
+    _failures: list[str] = field(default_factory=list, init=False)
+
+    def note_resolved(self, mark: SeenMark) -> None:
+        """Ignore *mark*."""
+
+    def failures(self) -> list[str]:
+        return self._failures
 
 
 class All:

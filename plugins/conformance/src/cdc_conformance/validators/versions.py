@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cdc_conformance.validators.events import Key, SeenMark, SeenRow, key_text
+from cdc_conformance.validators.events import Key, SeenRow, key_text
+from cdc_conformance.validators.validator import Checked
 
 __all__ = ["VersionValidator"]
 
 
 @dataclass
-class VersionValidator:
+class VersionValidator(Checked):
     """Every committed version of a row arrived: no number is missing between two versions.
 
     Each transaction that writes the row increments *column*. The first version that arrives may have any number. If
@@ -26,9 +27,6 @@ class VersionValidator:
     def note_row(self, row: SeenRow) -> None:
         if row.topic == self.topic and row.after is not None:
             self._versions.setdefault(row.key, set()).add(row.after[self.column])
-
-    def note_resolved(self, mark: SeenMark) -> None:
-        pass
 
     @property
     def newest(self) -> int:
