@@ -84,6 +84,7 @@ def test_where_the_time_goes_is_measured(engine: ThreadEngine) -> None:
     assert sum(steps.counts) == tally.value(metrics.STEPS) >= 4
     assert sum(saves.counts) == tally.value(metrics.STEPS) - 1  # the time of each save is saved by the next one
     assert batches.value == tally.value(metrics.ROWS) == 20_000
+    assert len(engine.store.moments("t")) >= 1
 
 
 def test_a_source_that_is_down_is_named_with_its_error_and_the_next_attempt(engine: ThreadEngine) -> None:
