@@ -16,7 +16,6 @@ import tempfile
 import threading
 from collections.abc import Generator
 from pathlib import Path
-from types import ModuleType
 from typing import IO, Any
 
 import pytest
@@ -32,45 +31,54 @@ _FAST_DISK = Path("/dev/shm")
 _ENOUGH_BYTES = 1 << 30
 
 
-class Events:
-    """A pytest plugin that writes events. A test that hangs fails; one that cannot be interrupted ends the process."""
+class Suites:
+    """A pytest plugin that collects the suites of all cases instead of the file on the command line.
 
-    def __init__(self, file: IO[str], limit_s: float) -> None:
+    Writes events. A test that hangs fails; one that cannot be interrupted ends the process.
+    """
+
+    def __init__(self, order: dict[str, Any], file: IO[str]) -> None:
+        self._order = order
         self._file = file
-        self._limit_s = limit_s
+        self._limit_s: float = order["limit_s"]
         self._stderr = os.fdopen(os.dup(2), "w")  # pytest captures the other one
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+        from cdc_conformance.installed import FILE, SuiteModule, module_of  # imports suites: pytest rewrites them
+        from cdc_conformance.sabotage.cases import Case, kinds
+
+        if module_path != FILE:
+            return None
+        cases = [Case(*case) for case in self._order["cases"]]
+        of_kind = kinds(self._order["homes"], only={case.kind for case in cases})
+        classes = [of_kind[case.kind].suite_for(case, f"Test{number}") for number, case in enumerate(cases)]
+        return SuiteModule.of(parent, module_of(*classes))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        self._write(_case_of(item.nodeid), item.name, "begun")
+        self._write(item.nodeid, item.name, "begun")
         faulthandler.dump_traceback_later(3 * self._limit_s + _GRACE_S, exit=True, file=self._stderr)
         try:
             return (yield)
         finally:
             faulthandler.cancel_dump_traceback_later()
-            self._write(_case_of(item.nodeid), item.name, "ended")
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_setup(self) -> Generator[None]:
-        with time_limit(self._limit_s, what="setting up"):
-            return (yield)
+            self._write(item.nodeid, item.name, "ended")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self) -> Generator[None]:
         with time_limit(self._limit_s, what="it"):
             return (yield)
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_teardown(self) -> Generator[None]:
-        with time_limit(self._limit_s, what="cleaning up"):
-            return (yield)
+    pytest_runtest_setup = pytest_runtest_teardown = pytest_runtest_call
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         outcome = getattr(report, ATTRIBUTE, None)
         if outcome is not None and (report.when == "call" or outcome["outcome"] != "passed"):
-            self._write(_case_of(report.nodeid), outcome["name"], outcome["outcome"], outcome["reason"])
+            self._write(report.nodeid, outcome["name"], outcome["outcome"], outcome["reason"])
 
-    def _write(self, case: int, test: str, outcome: str, reason: str = "") -> None:
+    def _write(self, nodeid: str, test: str, outcome: str, reason: str = "") -> None:
+        case = int(nodeid.split("::")[1].removeprefix("Test"))
         self._file.write(json.dumps([case, test, outcome, reason]) + "\n")
         self._file.flush()
 
@@ -92,28 +100,7 @@ def main() -> int:
         ]
         from cdc_conformance.installed import FILE
 
-        plugin = Suites(order)
-        return int(pytest.main([*arguments, str(FILE)], plugins=[plugin, Events(file, order["limit_s"])]))
-
-
-class Suites:
-    """A pytest plugin that collects the suites of all cases instead of the file on the command line."""
-
-    def __init__(self, order: dict[str, Any]) -> None:
-        self._order = order
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
-        from cdc_conformance.installed import FILE, SuiteModule, module_of
-        from cdc_conformance.sabotage.cases import Case, kinds
-
-        if module_path != FILE:
-            return None
-        cases = [Case(*case) for case in self._order["cases"]]
-        of_kind = kinds(self._order["homes"], only={case.kind for case in cases})
-        classes = [of_kind[case.kind].suite_for(case, f"Test{number}") for number, case in enumerate(cases)]
-        module: ModuleType = module_of(*classes)
-        return SuiteModule.of(parent, module)
+        return int(pytest.main([*arguments, str(FILE)], plugins=[Suites(order, file)]))
 
 
 def _end_with(parent: int) -> None:
@@ -126,10 +113,6 @@ def _fast_directory() -> Path | None:
     """Return a directory in memory if there is one, otherwise None."""
     fast = _FAST_DISK.is_dir() and os.access(_FAST_DISK, os.W_OK) and shutil.disk_usage(_FAST_DISK).free > _ENOUGH_BYTES
     return _FAST_DISK if fast else None
-
-
-def _case_of(nodeid: str) -> int:
-    return int(nodeid.split("::")[1].removeprefix("Test"))
 
 
 if __name__ == "__main__":
