@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-from cdc_conformance.reference.reader import ReferenceReader
 from cdc_conformance.reference.registrations import REFERENCE_SINK
+from cdc_conformance.reference.sink import ReferenceReader
 from cdc_conformance.rows import Change, rows
 from cdc_conformance.sinks.rig import SinkRig
 from cdc_conformance.sinks.seen import Seen

@@ -21,13 +21,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from cdc_conformance.reference.options import ReferenceOptions
-from cdc_core import ConfigError, RetryableSinkError, SinkContext
+from cdc_core import MB, ByteSize, ConfigError, Duration, RetryableSinkError, SinkContext, option
 
-__all__ = ["Line", "Partitions"]
+__all__ = ["Line", "Partitions", "ReferenceOptions"]
 
 _POLL_S = 0.005
 _SAFE = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceOptions:
+    """Options of the reference sink."""
+
+    partitions: int = option(3, doc="Partitions of each topic.")
+    buffer_size: ByteSize = option(ByteSize(MB), doc="Bytes of messages to hold before they are written.")
+    max_message_bytes: ByteSize = option(ByteSize(MB // 4), doc="The largest value that a message may have.")
+    patience: Duration = option(Duration(30.0), doc="How long to wait while the destination accepts nothing.")
+    password: str | None = option(None, doc="Not used. Tests check that it is never shown.", secret=True)
+
+    def __post_init__(self) -> None:
+        if self.partitions < 1:
+            raise ValueError("option 'partitions' must be at least 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

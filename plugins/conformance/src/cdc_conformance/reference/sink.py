@@ -1,15 +1,31 @@
-"""The reference sink: appends messages to the partitions of a directory."""
+"""The reference sink: appends messages and resolved marks to the partitions of a directory."""
 
 from __future__ import annotations
 
 import zlib
 from collections import defaultdict
+from collections.abc import Collection, Iterator
+from pathlib import Path
 
-from cdc_conformance.reference.options import ReferenceOptions
-from cdc_conformance.reference.partitions import Line, Partitions
-from cdc_core import Flushed, RefusedRow, RefusedRowsError, RowBatch, Sink, SinkContext, TerminalSinkError, Timestamp
+from cdc_conformance.reference.partitions import Line, Partitions, ReferenceOptions
+from cdc_core import (
+    ConfigError,
+    Destination,
+    Endpoint,
+    Flushed,
+    RefusedRow,
+    RefusedRowsError,
+    ResolvedSink,
+    RowBatch,
+    Sink,
+    SinkContext,
+    SinkReader,
+    StoredMessage,
+    TerminalSinkError,
+    Timestamp,
+)
 
-__all__ = ["ReferenceSink"]
+__all__ = ["ReferenceDestination", "ReferenceReader", "ReferenceResolvedSink", "ReferenceSink"]
 
 
 class ReferenceSink(Sink):
@@ -103,3 +119,63 @@ class ReferenceSink(Sink):
         self.buffer, self.buffered_bytes = [], 0
         self.emitted, self.refused = 0, []
         self.messages = self.bytes = 0
+
+
+class ReferenceResolvedSink(ResolvedSink):
+    """Appends each mark to every partition of every topic."""
+
+    def __init__(self, context: SinkContext) -> None:
+        super().__init__(context)
+        self.partitions = Partitions.of(context)
+        self._closed = False
+
+    def emit_resolved(self, timestamp: Timestamp) -> None:
+        self.require_open()
+        for topic, partition in self.partitions.endpoints:
+            self.partitions.append(topic, partition, [self.mark(topic, timestamp)])
+
+    def close(self) -> None:
+        self._closed = True
+
+    def mark(self, topic: str, timestamp: Timestamp) -> Line:
+        return Line(key=None, value=self.context.encoder.encode_resolved(topic, timestamp), updated=None)
+
+    def require_open(self) -> None:
+        if self._closed:
+            raise TerminalSinkError("the reference sink is closed; open another one")
+
+
+class ReferenceDestination(Destination):
+    """Needs a directory, or a place where one can be created."""
+
+    def __init__(self, context: SinkContext) -> None:
+        super().__init__(context)
+        self.partitions = Partitions.of(context)
+
+    def check(self) -> None:
+        root = self.partitions.root
+        nearest = next(path for path in (root, *root.parents) if path.exists())
+        if not nearest.is_dir():
+            raise ConfigError(f"cannot use {root}: {nearest} is not a directory; choose another one")
+
+    def local_directory(self) -> Path:
+        return self.partitions.root
+
+    def prepare(self) -> None:
+        self.partitions.create()
+
+
+class ReferenceReader(SinkReader):
+    """Reads the partitions, one after the other."""
+
+    def __init__(self, context: SinkContext) -> None:
+        super().__init__(context)
+        self._partitions = Partitions.of(context)
+
+    def read(self) -> Iterator[StoredMessage]:
+        for topic, partition in self._partitions.endpoints:
+            for line in self._partitions.read(topic, partition):
+                yield StoredMessage(topic=topic, partition=partition, key=line.key, value=line.value)
+
+    def endpoints(self) -> Collection[Endpoint]:
+        return self._partitions.endpoints

@@ -8,9 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from cdc_conformance.reference.archive.history import ArchiveHistory
-from cdc_conformance.reference.archive.resolved_sink import ArchiveResolvedSink
-from cdc_conformance.reference.archive.sink import ArchiveSink
+from cdc_conformance.reference.archive import ArchiveHistory, ArchiveResolvedSink, ArchiveSink
 from cdc_conformance.sabotage.breaking import breaks, mistakes
 from cdc_core import Covered, Flushed, RetryableSinkError, RowBatch, SliceInfo, StoredFile, Timestamp
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 
-from cdc_conformance.reference.destination import ReferenceDestination
+from cdc_conformance.reference.sink import ReferenceDestination
 from cdc_conformance.sabotage.breaking import breaks, mistakes
 from cdc_conformance.sabotage.broken_sinks.tampering import WatchedSink, cut, probe
 from cdc_core import ConfigError, Flushed, RetryableSinkError, RowBatch, SinkContext, SliceInfo, TableName

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import IO, ClassVar
 
 from cdc_conformance.reference.partitions import Line
-from cdc_conformance.reference.resolved_sink import ReferenceResolvedSink
-from cdc_conformance.reference.sink import ReferenceSink
+from cdc_conformance.reference.sink import ReferenceResolvedSink, ReferenceSink
 from cdc_conformance.sabotage.breaking import breaks, mistakes
 from cdc_conformance.sabotage.broken_sinks.tampering import (
     Buffered,

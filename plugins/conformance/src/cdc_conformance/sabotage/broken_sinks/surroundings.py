@@ -10,9 +10,8 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from cdc_conformance.reference.destination import ReferenceDestination
-from cdc_conformance.reference.options import ReferenceOptions
-from cdc_conformance.reference.sink import ReferenceSink
+from cdc_conformance.reference.partitions import ReferenceOptions
+from cdc_conformance.reference.sink import ReferenceDestination, ReferenceSink
 from cdc_conformance.sabotage.breaking import breaks, mistakes
 from cdc_core import ConfigError, SliceInfo, option
 
