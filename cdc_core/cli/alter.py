@@ -9,6 +9,7 @@ from dataclasses import replace
 import click
 
 from cdc_core.cli.alter_job import alter_job
+from cdc_core.cli.completion import complete_name
 from cdc_core.cli.job_commands import echo_job, find_job, job_store, json_option
 from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
@@ -30,7 +31,7 @@ __all__ = ["alter"]
 
 @click.command
 @click.argument("file", metavar="FILE", type=FILE)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_name)
 @click.option("--add", metavar="TABLE", multiple=True, help="Add this entry to 'tables'. May be repeated.")
 @click.option("--drop", metavar="TABLE", multiple=True, help="Remove this entry of 'tables'. May be repeated.")
 @click.option(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cdc_core.cli.completion import complete_name
 from cdc_core.cli.run import located, progress_at, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import definition_store, state_option, store_option
@@ -32,7 +33,7 @@ _WAIT_S = 60.0
 
 @click.command
 @click.argument("file", metavar="FILE", type=FILE)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_name)
 @click.option(
     "--at", metavar="RESOLVED", help="Compare as of this resolved mark. Default: the newest when the source was read."
 )

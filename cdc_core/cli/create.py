@@ -9,6 +9,7 @@ from shlex import join
 
 import click
 
+from cdc_core.cli.completion import complete_name
 from cdc_core.cli.job_commands import (
     adoption_text,
     echo_job,
@@ -37,7 +38,7 @@ __all__ = ["create", "create_job"]
 
 @click.command
 @click.argument("file", metavar="FILE", type=FILE)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_name)
 @click.option("--owner", metavar="USER", help="Whose job it is. Default: the user of this process.")
 @click.option("--no-check", is_flag=True, help="Do not connect to the source and the sink.")
 @click.option(

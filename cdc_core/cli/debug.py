@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from cdc_core.cli import debug_parts as parts
+from cdc_core.cli.completion import complete_name
 from cdc_core.cli.debug_archive import DebugArchive
 from cdc_core.cli.debug_masking import environment_secrets, masked_text, referred_secrets
 from cdc_core.cli.run import located, name_in, resolved, state_of
@@ -29,7 +30,7 @@ __all__ = ["debug"]
 
 @click.command
 @click.argument("file", metavar="FILE", type=FILE)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_name)
 @state_option
 @store_option
 @click.option("-o", "--output", metavar="ARCHIVE", help="The file to write. Default: cdc-debug-NAME-TIME.tar.gz.")

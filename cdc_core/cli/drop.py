@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from cdc_core.cli.completion import complete_name
 from cdc_core.cli.confirm import agreed
 from cdc_core.cli.job_commands import find_job
 from cdc_core.cli.run import located, name_in, resolved, state_of
@@ -33,7 +34,7 @@ __all__ = ["drop"]
 
 @click.command
 @click.argument("file", metavar="FILE|URI", type=FILE)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_name)
 @click.option(
     "--state",
     "states",

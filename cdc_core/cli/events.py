@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from cdc_core.cli.completion import complete_name
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.store_to_read import store_to_read
 from cdc_core.cli.stored import state_option, store_option
@@ -26,7 +27,7 @@ _POLL_S = 1.0
 
 @click.command
 @click.argument("file", metavar="[FILE]", type=FILE, required=False)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_name)
 @state_option
 @store_option
 @click.option("--since", metavar="TIME", help="Only what happened since then: 1h30m ago, or at 2026-05-04T10:00:00Z.")

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from cdc_core.cli.completion import complete_name
 from cdc_core.cli.query_check import plans_of
 from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option, json_option
@@ -29,7 +30,7 @@ _Sections = Sequence[tuple[str, Sequence[str]]]
 
 @click.command
 @click.argument("file", metavar="FILE", type=FILE)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_name)
 @json_option
 @store_option
 @debug_option

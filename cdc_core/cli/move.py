@@ -7,6 +7,7 @@ from contextlib import closing
 
 import click
 
+from cdc_core.cli.completion import complete_name
 from cdc_core.cli.confirm import agreed
 from cdc_core.cli.job_commands import by_user, find_job
 from cdc_core.cli.run import located, resolved
@@ -24,7 +25,7 @@ __all__ = ["move"]
 
 @click.command
 @click.argument("file", metavar="FILE", type=FILE)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_name)
 @click.option(
     "--to",
     "to",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from cdc_core.cli.completion import complete_name
 from cdc_core.cli.job_commands import echo_job, job_store, job_store_option, json_option, require_owner
 from cdc_core.cli.session import CliSession, debug_option
 
@@ -11,7 +12,7 @@ __all__ = ["owner"]
 
 
 @click.command
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", shell_complete=complete_name)
 @click.argument("user", metavar="USER")
 @job_store_option
 @json_option

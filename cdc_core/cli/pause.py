@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from cdc_core.cli.completion import complete_name
 from cdc_core.cli.job_commands import (
     await_job,
     by_user,
@@ -20,7 +21,7 @@ __all__ = ["pause", "pause_text"]
 
 
 @click.command
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", shell_complete=complete_name)
 @click.option("--reason", metavar="TEXT", help="Why, for `cdc show` and the history of the job.")
 @wait_option
 @job_store_option

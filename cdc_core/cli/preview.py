@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 
 import click
 
+from cdc_core.cli.completion import complete_name
 from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option, json_option
 from cdc_core.cli.stored import definition_store, store_option
@@ -20,7 +21,7 @@ __all__ = ["preview"]
 
 @click.command
 @click.argument("file", metavar="FILE", type=FILE)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_name)
 @click.option("--rows", type=click.IntRange(min=1), default=20, show_default=True, help="Stop after so many rows.")
 @click.option(
     "--live/--from-scan",

@@ -7,6 +7,7 @@ from functools import partial
 
 import click
 
+from cdc_core.cli.completion import complete_name
 from cdc_core.cli.job_commands import find_job
 from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
@@ -27,7 +28,7 @@ _MAX_SHOWN = 20
 
 @click.command
 @click.argument("file", metavar="FILE", type=FILE)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_name)
 @click.option("--list", "only_list", is_flag=True, help="Only list the dead letters.")
 @click.option(
     "--give-up",

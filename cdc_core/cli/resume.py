@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from cdc_core.cli.completion import complete_name
 from cdc_core.cli.job_commands import adoption_text, await_job, echo_job, json_option, wait_option
 from cdc_core.cli.run import name_in, state_of
 from cdc_core.cli.session import FILE, CliSession, debug_option
@@ -22,7 +23,7 @@ __all__ = ["resume", "resume_text"]
 
 @click.command
 @click.argument("file", metavar="FILE", type=FILE)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_name)
 @state_option
 @wait_option
 @store_option

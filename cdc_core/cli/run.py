@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from cdc_core.cli.check_report import CheckReport
+from cdc_core.cli.completion import complete_name
 from cdc_core.cli.locality import locality_option
 from cdc_core.cli.metrics import metrics_option, serving_metrics
 from cdc_core.cli.notes import notes_of
@@ -71,7 +72,7 @@ STATE_DIRECTORY = ".cdc"
 
 @click.command
 @click.argument("file", metavar="FILE", type=FILE)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_name)
 @click.option("--once", is_flag=True, help="Stop when everything that was committed before the start is delivered.")
 @state_option
 @store_option
@@ -143,7 +144,7 @@ def run(
 
 @click.command
 @click.argument("file", metavar="FILE", type=FILE)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_name)
 @json_option
 @state_option
 @store_option

@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from cdc_core.cli.completion import FileOrName
 from cdc_core.cli.status_block import StatusBlock
 from cdc_core.masking import MaskingFilter, mask
 from cdc_core.telemetry.json_log import JsonFormatter, details_of
@@ -24,7 +25,7 @@ __all__ = ["FILE", "CliSession", "debug_option", "json_option", "log_format_opti
 log = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
-FILE = click.Path(readable=False)
+FILE = FileOrName(readable=False)
 """The argument FILE: a path, which the shell completes, or a name. Nothing is checked here."""
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one line of JSON.")
 

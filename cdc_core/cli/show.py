@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from cdc_core.cli.completion import complete_name
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.store_to_read import store_to_read
 from cdc_core.cli.stored import require_known, state_option, store_option
@@ -25,7 +26,7 @@ _EVENTS = 20
 
 @click.command
 @click.argument("file", metavar="[FILE]", type=FILE, required=False)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_name)
 @state_option
 @store_option
 @click.option("--json", "as_json", is_flag=True, help="Print each changefeed as one line of JSON.")

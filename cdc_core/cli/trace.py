@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import click
 
+from cdc_core.cli.completion import complete_name
 from cdc_core.cli.run import name_in
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.store_to_read import store_to_read
@@ -31,7 +32,7 @@ _STANDING_S = 5.0
 
 @click.command
 @click.argument("file", metavar="FILE", type=FILE)
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_name)
 @click.option("--table", metavar="TABLE", help="Changes of this table. Default: of every table.")
 @click.option("--key", metavar="JSON", help="Changes of this key of --table: a JSON array of its values, such as [42].")
 @click.option(

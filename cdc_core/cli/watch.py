@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import click
 
+from cdc_core.cli.completion import complete_name
 from cdc_core.cli.run import located
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import store_option
@@ -33,7 +34,7 @@ _NULL = "NULL"
 
 @click.command
 @click.argument("file", metavar="[FILE", type=FILE, required=False)
-@click.argument("name", metavar="[NAME]]", required=False)
+@click.argument("name", metavar="[NAME]]", required=False, shell_complete=complete_name)
 @click.option("--source", metavar="URI", help="Watch this source, in place of a changefeed in FILE.")
 @click.option("--table", "tables", metavar="TABLE", multiple=True, help="Watch this table. May be repeated.")
 @click.option("--query", metavar="SELECT", help="Watch what this query selects, in place of tables.")

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import click
 import pytest
 from cdc_testing.distributions import install
+from cdc_testing.stored import DEFINITION
 
 from cdc_core.cli.main import cdc, main
+from cdc_core.store.progress import ProgressStore, store_url
 
 COMMAND = """
 import click
@@ -104,6 +107,40 @@ def test_the_shell_completes_commands_options_and_files(
         main([])
     assert capsys.readouterr().out.splitlines() == found
     assert module not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("cdc pause or", ["plain,orders"]),
+        ("cdc show or", ["plain,orders"]),
+        ("cdc owner ", ["plain,orders", "plain,users"]),
+        ("cdc show sh", ["file,sh"]),
+        ("cdc show shop.toml cu", ["plain,customers"]),
+        ("cdc run or", ["file,or"]),
+        ("cdc run --store nodes or", ["plain,orders"]),
+        ("cdc create or", ["file,or"]),
+        ("cdc create shop.toml cu", ["plain,customers"]),
+        ("cdc show --store newer or", ["file,or"]),
+        ("cdc show none.toml or", [""]),
+    ],
+)
+def test_the_shell_completes_changefeeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, found: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop.toml").write_text("[changefeed.customers]\n")
+    (tmp_path / "newer").mkdir()
+    (tmp_path / "newer" / "progress.sqlite").write_text("of another version")
+    with closing(ProgressStore(store_url(tmp_path / "nodes"))) as store:
+        for name in ("users", "orders"):
+            store.register(name, DEFINITION)
+    for variable, value in {"CDC_STORE": "nodes", "_CDC_COMPLETE": "bash_complete", "COMP_WORDS": words}.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+    with pytest.raises(SystemExit, match="0"):
+        main([])
+    assert capsys.readouterr().out.splitlines() == found
 
 
 def test_it_is_imported_only_when_it_is_run_or_listed(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
