@@ -74,8 +74,8 @@ class Coordinator:
         self._marks: ResolvedMarks | None = None
         self._history: SourceHistory | None = None
         self._traced = TraceWriter(store, marks=feed.options.resolved is not None)
-        self._measured = False
-        """Whether what is counted has the source's gauges after the step before."""
+        self._follows = False
+        """Whether the step before was this instance's too: then it knows the source's gauges and the mark since."""
         self._metrics_saved_at = float("-inf")
         self._committed_at = time.monotonic()
         self._uncounted = Tally()
@@ -112,12 +112,13 @@ class Coordinator:
     def _continue_before(self, reports: Sequence[SliceReport | None]) -> None:
         """Continue from the store when another instance, or an earlier attempt, has completed the step before."""
         step = next((report.planned.info.step for report in reports if report is not None), 0)
-        if self._step is None or step != self._step + 1:
+        self._follows = self._step is not None and step == self._step + 1
+        if not self._follows:
             progress = self._store.load(self._name)
             if progress is None:
                 raise ContractError(f"engine: changefeed '{self._name}' runs without saved progress")
             self._machine.resume(progress, step=step - 1, now=time.monotonic())
-            self._tally, self._measured = progress.tally, False
+            self._tally = progress.tally
         self._step = step
 
     def _do(self, stages: Stages | None, action: Completing) -> None:
@@ -135,7 +136,7 @@ class Coordinator:
                 if self._marks is None:
                     self._store.require_newest(self._name, self._epoch)
                 else:
-                    self._marks.finish(remember=bool(self._feed.options.resolved))
+                    self._marks.finish(remember=bool(self._feed.options.resolved) or not self._follows)
                 with stage(SOURCE):
                     self._release(action)
 
@@ -148,12 +149,12 @@ class Coordinator:
         refused = self._store.save(
             self._name,
             self._epoch,
-            replace(action.progress, counters=self._tally.saved()),
+            replace(action.progress, counters=self._tally.saved(), emitted=self._machine.emitted),
             delivered=None if unrecorded else delivered,
             dead_letters=letters,
             refused_since=datetime.now(UTC) - _BUDGET_PERIOD if letters else None,
         )
-        if self._measured and begun - self._metrics_saved_at < _METRICS_SAVED_S:
+        if self._follows and begun - self._metrics_saved_at < _METRICS_SAVED_S:
             self._metrics_saved_at = begun
         self._uncounted.observe(metrics.CHECKPOINT_SECONDS, time.monotonic() - begun)
         if self._feed.options.log_slow is not None:
@@ -203,7 +204,6 @@ class Coordinator:
             self._history.release(action.token)
             keep_gauges(tally, self._history.metrics(), at=time.time())
             self._channel.publish_source_warning(self._history.notice())
-            self._measured = True
             if tally.clear(metrics.UNRELEASED_STEPS):
                 self._metrics_saved_at = float("-inf")
         except RetryableError as error:

@@ -73,6 +73,8 @@ class SavedProgress(Database):
             "counters": dump(progress.counters),
             "saved_at": now,
         }
+        if progress.emitted:
+            values["emitted"] = str(progress.emitted)
         with self._fenced(name, epoch, **values) as connection:
             keep_delivered(connection, name, delivered)
             keep_refused(connection, name, dead_letters, now=now)

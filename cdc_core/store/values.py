@@ -47,9 +47,9 @@ Delivered = Mapping[str, Any]
 class Progress:
     """How far a changefeed has come: everything up to here is durable at its sink.
 
-    `latest` is the greatest timestamp of any span mark so far. `counters` are totals over all runs. The store sets
-    `saved_at` and `emitted` (see `ProgressStore.emitted`). Before the first step only `token` has a meaning (see
-    `Rangefeed.start`).
+    `latest` is the greatest timestamp of any span mark so far. `counters` are totals over all runs. `emitted` is the
+    last mark that this sink was told, as far as it was known when this was saved. The store sets `saved_at`. Before the
+    first step only `token` has a meaning (see `Rangefeed.start`).
     """
 
     token: Token

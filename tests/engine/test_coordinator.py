@@ -230,6 +230,16 @@ def test_a_span_may_lag_behind_others(store: ProgressStore, script: Script) -> N
         turn.step_done(step(3, mark(5, span=high), slices=1))
 
 
+def test_which_mark_was_emitted_is_known_one_step_later_at_most(store: ProgressStore, script: Script) -> None:
+    for number in (1, 2):  # a process for each step
+        turn = coordinator(store, script)
+        turn.step_done(step(number, mark(number)))
+        assert saved(store).emitted == Timestamp(number)
+    for number in (3, 4):
+        turn.step_done(step(number, mark(number)))
+        assert saved(store).emitted == Timestamp(number - 1)
+
+
 def test_resolved_marks_keep_their_distance(store: ProgressStore, script: Script) -> None:
     turn = coordinator(store, script, resolved_interval_s=1.0)
     for number, wall in enumerate([10, 500_000_000, 1_000_000_010, 1_900_000_000], start=1):
