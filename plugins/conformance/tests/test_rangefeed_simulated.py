@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from cdc_conformance.sabotage.rangefeed_suite import SimulatedSuite
+import inspect
+
+from cdc_conformance.promises import promises_of
+from cdc_conformance.rangefeeds import RangefeedConformance
+from cdc_conformance.sabotage.rangefeeds import SimulatedSuite
 
 
 class TestSimulated(SimulatedSuite):
     pass
+
+
+def test_every_promise_is_explained() -> None:
+    for name in promises_of(RangefeedConformance):
+        text = inspect.getdoc(getattr(RangefeedConformance, name)) or ""
+        assert len(text) > 60, name

@@ -1,14 +1,23 @@
-"""The table of saboteurs shows which tests fail, and survives saboteurs that kill their process."""
+"""Every promise has a saboteur. The table shows which tests fail, and survives saboteurs that kill their process."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
+import sys
 from pathlib import Path
 
 import pytest
-from cdc_conformance.sabotage.cases import Case, Kind, Result, chosen, kinds, verdict
+from cdc_conformance.components import registration_of
+from cdc_conformance.reference.registrations import REFERENCE_SINK
+from cdc_conformance.reference.sink import ReferenceSink
+from cdc_conformance.sabotage.breaking import breaks, broken, mistakes
+from cdc_conformance.sabotage.cases import HOMES, Case, Kind, Result, chosen, kinds, verdict
 from cdc_conformance.sabotage.running import run
 from cdc_conformance.sabotage.table import lines, rows
+
+from cdc_core import Flushed
+from cdc_core.plugins.classes import load_class, load_function
 
 SABOTEURS = '''
 import os, signal, threading, time
@@ -74,6 +83,45 @@ class SUITE(PaperConformance):
 
 SABOTEURS = {}
 '''
+
+
+@mistakes
+class Flushes(ReferenceSink):
+    @breaks("test_flush_counts_bytes", "flush", refuses_rows=False)
+    def counts_no_bytes(self) -> Flushed:
+        """Counts
+        messages only.
+
+        Many do.
+        """
+        return dataclasses.replace(super().flush(), bytes=0)
+
+
+def test_a_marked_method_becomes_a_registered_component_with_this_mistake() -> None:
+    made = broken(REFERENCE_SINK, sys.modules[__name__])
+    target = f"{__name__}:CountsNoBytes"
+    changes = {"sink": target, "summary": "Counts messages only.", "refuses_rows": False}
+    assert made == {"test_flush_counts_bytes": dataclasses.replace(REFERENCE_SINK, **changes)}  # type: ignore[arg-type]
+    saboteur = load_class(target, owner="the test", base=Flushes)
+    assert saboteur.flush is Flushes.counts_no_bytes
+    assert Flushes.flush is ReferenceSink.flush
+
+
+@pytest.mark.parametrize("name", HOMES)
+def test_every_promise_has_a_saboteur_with_parts_of_its_own_that_can_be_loaded(name: str) -> None:
+    kind = kinds(only={name})[name]
+    assert set(kind.saboteurs) == set(kind.promises)
+    reference = registration_of(kind.suite, kind.suite.kind)
+    parts = []
+    for promise, saboteur in kind.saboteurs.items():
+        assert saboteur.summary
+        assert saboteur != dataclasses.replace(reference, summary=saboteur.summary)
+        for field in (*saboteur.CLASSES, "options"):
+            if getattr(saboteur, field) != getattr(reference, field):
+                load = load_function if field == "function" else load_class
+                parts.append(load(getattr(saboteur, field), owner=promise))
+    assert len(set(parts)) == len(parts)
+    assert all(part.__doc__ for part in parts)
 
 
 @pytest.fixture

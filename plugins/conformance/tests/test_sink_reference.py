@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cdc_conformance.promises import promises_of
 from cdc_conformance.reference.disturbance import DirectoryDisturbance
 from cdc_conformance.reference.partitions import Line, Partitions
 from cdc_conformance.sabotage import histories, sinks
 from cdc_conformance.sabotage.broken_sinks.tampering import is_locked
-from cdc_conformance.sinks import SinkConformance
 
 from cdc_core import RetryableSinkError
 
@@ -23,11 +21,6 @@ class TestReference(sinks.SUITE):
 
 class TestArchive(histories.SUITE):
     """Every promise of a history."""
-
-
-def test_every_promise_of_sinks_has_one_saboteur() -> None:
-    assert sinks.SABOTEURS.keys() | histories.SABOTEURS.keys() == set(promises_of(SinkConformance))
-    assert not sinks.SABOTEURS.keys() & histories.SABOTEURS.keys()
 
 
 def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:

@@ -2,12 +2,98 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
 from cdc_conformance.plugin import SIMULATED
+from cdc_conformance.rangefeeds import CAPABILITIES, RangefeedConformance
 from cdc_conformance.sabotage.breaking import broken
 from cdc_conformance.sabotage.broken_rangefeeds import lifecycle, planning, rows
-from cdc_conformance.sabotage.rangefeed_suite import SimulatedSuite
+from cdc_conformance.simulated import SimulatedDatabase
 
-__all__ = ["SABOTEURS", "SUITE"]
+__all__ = ["SABOTEURS", "SUITE", "SimulatedSuite"]
+
+
+class RenamedDirectory:
+    """Renames the database's directory for a while."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    @contextmanager
+    def broken(self) -> Iterator[None]:
+        away = self._directory.with_name("away")
+        self._directory.rename(away)
+        try:
+            yield
+        finally:
+            away.rename(self._directory)
+
+
+class SimulatedSuite(RangefeedConformance):
+    """The rangefeed suite of the simulated database, with every capability declared."""
+
+    rangefeed = "simulated"
+    capabilities = frozenset(CAPABILITIES)
+
+    @pytest.fixture
+    def directory(self, tmp_path: Path) -> Path:
+        # If the nodes' clocks differ, many transactions get one timestamp, and no step can end among them.
+        return SimulatedDatabase.create(tmp_path / "database", max_skew_ms=0, lag_ms=20).directory
+
+    @pytest.fixture
+    def rangefeed_uri(self, directory: Path, secret: str) -> str:
+        return f"simulated://{directory}?password={secret}"
+
+    @pytest.fixture
+    def rangefeed_options(self) -> Mapping[str, Any]:
+        return {"idle_interval": 0.01, "batch_rows": 3, "scan_chunk_rows": 8}
+
+    @pytest.fixture
+    def secret(self) -> str:
+        return "hush-hush"
+
+    @pytest.fixture
+    def unreachable_uri(self, tmp_path: Path) -> str:
+        return f"simulated://{tmp_path}/nowhere"
+
+    @pytest.fixture
+    def created(self, directory: Path) -> Callable[[], object]:
+        return lambda: SimulatedDatabase(directory).protected().keys()
+
+    @pytest.fixture
+    def cursor(self, directory: Path) -> Callable[[], Mapping[str, Any]]:
+        return lambda: {"cursor": str(SimulatedDatabase(directory).as_of().timestamp)}
+
+    @pytest.fixture
+    def forget(self, directory: Path) -> Callable[[], None]:
+        def forget() -> None:
+            database = SimulatedDatabase(directory)
+            database.tick(times=5)
+            database.collect_garbage()
+
+        return forget
+
+    @pytest.fixture
+    def disturbance(self, directory: Path) -> RenamedDirectory:
+        return RenamedDirectory(directory)
+
+    @pytest.fixture
+    def large_slice_bytes(self) -> int:
+        return 60_000
+
+    @pytest.fixture
+    def many_rows(self) -> int:
+        return 80
+
+    @pytest.fixture
+    def patience_s(self) -> float:
+        return 0.5
+
 
 SUITE = SimulatedSuite
 SABOTEURS = broken(SIMULATED, lifecycle, rows, planning)
