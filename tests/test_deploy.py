@@ -24,7 +24,7 @@ from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_core.cli.main import cdc
 from cdc_core.cli.node import _settings as parsed_settings
 from cdc_core.cli.node import node
-from cdc_core.engine.run import _STOP_LIMIT_S
+from cdc_core.engine.attempts import _STOP_LIMIT_S
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.locality import Locality
 from cdc_core.store.progress import ProgressStore

@@ -20,15 +20,8 @@ from cdc_core.engine.attempt_channel import AttemptChannel, Saved
 from cdc_core.engine.resolved_marks import ResolvedMarks, open_resolved_marks
 from cdc_core.engine.slices import SliceReport
 from cdc_core.engine.slow_log import slow_slices
-from cdc_core.engine.step_machine import (
-    Completing,
-    EmitResolved,
-    Release,
-    Save,
-    StepMachine,
-    StepRules,
-    perform,
-)
+from cdc_core.engine.step_actions import Completing, EmitResolved, Release, Save
+from cdc_core.engine.step_machine import StepMachine, StepRules, perform
 from cdc_core.engine.trace_writer import TraceWriter
 from cdc_core.errors import ContractError, RetryableError
 from cdc_core.options import counted

@@ -12,20 +12,8 @@ from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.plans import Plans
 from cdc_core.engine.rescans import Rescans
 from cdc_core.engine.slices import PlannedSlice
-from cdc_core.engine.step_machine import (
-    AddRescans,
-    Advance,
-    Cut,
-    CutStep,
-    Planned,
-    Planning,
-    Reached,
-    ReadClock,
-    Repeat,
-    StepMachine,
-    StepRules,
-    perform,
-)
+from cdc_core.engine.step_actions import AddRescans, Advance, Cut, CutStep, Planned, Planning, ReadClock, Repeat
+from cdc_core.engine.step_machine import Reached, StepMachine, StepRules, perform
 from cdc_core.step_planner import StepPlanner
 
 __all__ = ["Offset", "Planner"]

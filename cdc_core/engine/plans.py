@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cdc_core.config.component import Component
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine.step_machine import Cut, RepeatedStep
+from cdc_core.engine.step_actions import Cut, RepeatedStep
 from cdc_core.masking import mask, masked_uri
 from cdc_core.rangefeed import Token
 from cdc_core.step_planner import Slice, StepPlanner

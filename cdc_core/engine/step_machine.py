@@ -16,11 +16,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeVar
 
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.delivery.tracing import StepTrace
 from cdc_core.engine.slices import PlannedSlice, SliceReport, complete_step
+from cdc_core.engine.step_actions import (
+    AddRescans,
+    Advance,
+    Completing,
+    Cut,
+    EmitResolved,
+    Planned,
+    Planning,
+    ReadClock,
+    Release,
+    Repeat,
+    Save,
+)
 from cdc_core.engine.time_range import TimeRange
 from cdc_core.errors import ContractError
 from cdc_core.rangefeed import Token
@@ -31,26 +43,7 @@ from cdc_core.step_planner import Slice, StepLimit
 from cdc_core.store.values import Progress
 from cdc_core.timestamp import Timestamp
 
-__all__ = [
-    "AddRescans",
-    "Advance",
-    "Completing",
-    "Cut",
-    "CutStep",
-    "EmitResolved",
-    "Planned",
-    "Planning",
-    "Reached",
-    "ReadClock",
-    "Release",
-    "Repeat",
-    "RepeatedStep",
-    "Save",
-    "StepMachine",
-    "StepRules",
-    "folded",
-    "perform",
-]
+__all__ = ["Reached", "StepMachine", "StepRules", "folded", "perform"]
 
 _MAX_APART_S = 10.0
 """After so long a mark is emitted although less of the source's time has passed than marks are to be apart."""
@@ -98,115 +91,6 @@ class Reached:
     def by(cls, progress: Progress, *, step: int) -> Self:
         return cls(step=step, token=progress.token, latest=progress.latest, high_water=progress.frontier.high_water)
 
-
-# What `plan` yields, and what it wants to be sent.
-
-
-@dataclass(frozen=True, slots=True)
-class ReadClock:
-    """`StepPlanner.now`. Result: Timestamp."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repeat:
-    """Find out whether an earlier attempt left the plan of the step after *start*. Result: RepeatedStep | None."""
-
-    start: Token
-    after: Timestamp
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepeatedStep:
-    """The step that attempt `planned_by` has planned, and did not save."""
-
-    step: int
-    end: Token
-    planned_by: int
-    slices: Sequence[Slice]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddRescans:
-    """Add to *start* the rescans that wait; `step` is the one that will hold them. Result: Token, *start* for none."""
-
-    step: int
-    start: Token
-    after: Timestamp
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advance:
-    """`StepPlanner.advance`. Result: Token."""
-
-    start: Token
-    after: Timestamp
-    limit: StepLimit
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """It is decided where the step ends. Nothing is to be done; Spark asks for the slices in another call."""
-
-    step: int
-    end: Token
-    planned_by: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
-    """`StepPlanner.slices`, unless the slices of a repeated step are known. Result: CutStep.
-
-    Before it is sent, a plan that may have to be repeated is durable.
-    """
-
-    step: int
-    start: Token
-    end: Token
-    after: Timestamp
-    repeated: RepeatedStep | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutStep:
-    """The slices of a step, and what holds for all of them: see `PlannedSlice`."""
-
-    slices: Sequence[Slice]
-    blocked: Sequence[tuple[str, str]] = ()
-    trace: StepTrace | None = None
-    again: bool = False
-
-
-Planning: TypeAlias = ReadClock | Repeat | AddRescans | Advance | Planned | Cut
-
-
-# What `complete` yields. There are no results.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Save:
-    """Save *progress*, in one transaction with what the sinks say about the step."""
-
-    step: int
-    progress: Progress
-    reports: Sequence[SliceReport]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmitResolved:
-    """Emit *mark*: everything at or before it is saved as delivered."""
-
-    mark: Timestamp
-    latest: Timestamp
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
-    """`SourceHistory.release`. A failure that a retry may cure is harmless: the next step's release covers it."""
-
-    token: Token
-
-
-Completing: TypeAlias = Save | EmitResolved | Release
 
 A = TypeVar("A")
 R = TypeVar("R")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.query_host import QueryHost
 from cdc_core.engine.run import Run
+from cdc_core.engine.run_context import RunContext
 from cdc_core.engine.run_control import RunControl
+from cdc_core.engine.run_status import RunStatus
 from cdc_core.store.progress import ProgressStore
 from cdc_core.telemetry.log_names import logged_as
 from cdc_core.telemetry.status import Status
@@ -76,18 +78,18 @@ class Supervisor:
         self._control = RunControl()
         self._store = store
         self._outcome: Outcome | None = None
-        self._run = Run(
-            feed,
-            store,
-            state_dir.absolute(),
-            host,
-            self._control,
+        context = RunContext(
+            # A run that is to end does not wait between steps.
+            feed=replace(feed, min_checkpoint_frequency_s=0.0) if once else feed,
+            store=store,
+            state_dir=state_dir.absolute(),
+            host=host,
+            control=self._control,
+            status=RunStatus(feed.name, store, log_name=host.log_name, watch=watch),
             once=once,
-            after_unclean=after_unclean,
-            resume_command=resume_command,
             job_epoch=job_epoch,
-            watch=watch,
         )
+        self._run = Run(context, after_unclean=after_unclean, resume_command=resume_command)
         self._thread = threading.Thread(target=self._work, name=f"changefeed {feed.name}", daemon=True)
 
     def start(self) -> None:
@@ -124,7 +126,7 @@ class Supervisor:
     @property
     def has_begun(self) -> bool:
         """Whether the run has read from its source: an error before that is one of its set-up."""
-        return self._run.steady
+        return self._run.has_begun
 
     @property
     def outcome(self) -> Outcome | None:

@@ -25,7 +25,7 @@ from cdc_core.engine.finish import all_delivered
 from cdc_core.engine.oversized_rows import refused_row
 from cdc_core.engine.packing import END, REFUSED, ROWS, Arriving, unpack
 from cdc_core.engine.slices import PlannedSlice, SliceReport
-from cdc_core.engine.step_machine import (
+from cdc_core.engine.step_actions import (
     AddRescans,
     Advance,
     Cut,
@@ -37,10 +37,8 @@ from cdc_core.engine.step_machine import (
     Release,
     Repeat,
     Save,
-    StepMachine,
-    StepRules,
-    perform,
 )
+from cdc_core.engine.step_machine import StepMachine, StepRules, perform
 from cdc_core.errors import ConfigError, RestartError, RetryableError
 from cdc_core.frontier import Frontier
 from cdc_core.masking import mask

@@ -23,7 +23,7 @@ from cdc_testing.scripted import Script
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine import attempt as calls
-from cdc_core.engine import run, step_machine
+from cdc_core.engine import attempts, step_machine
 from cdc_core.engine.aggregator import write_slice as honest_write
 from cdc_core.engine.attempt import Attempt
 from cdc_core.engine.attempt_config import MaskedError
@@ -31,7 +31,8 @@ from cdc_core.engine.packing import END
 from cdc_core.engine.planner import Planner
 from cdc_core.engine.slices import SliceReport, TaskMessage
 from cdc_core.engine.slices import complete_step as honest_completion
-from cdc_core.engine.step_machine import Completing, EmitResolved, Release, Save, StepMachine
+from cdc_core.engine.step_actions import Completing, EmitResolved, Release, Save
+from cdc_core.engine.step_machine import StepMachine
 from cdc_core.frontier import Frontier
 from cdc_core.rangefeed import Rangefeed, Token
 from cdc_core.rows import RowBatch
@@ -216,7 +217,7 @@ def _resolved_before_flush(patch: Patch) -> None:
 
 def _starts_at_the_planned_end(patch: Patch) -> None:
     honest_init, honest_next = Planner.__init__, Planner.next_step
-    honest_start = run.start_token
+    honest_start = attempts.start_token
 
     def init(self: Planner, config: Any, planner: StepPlanner) -> None:
         honest_init(self, config, planner)
@@ -236,7 +237,7 @@ def _starts_at_the_planned_end(patch: Patch) -> None:
 
     patch(Planner, "__init__", init)
     patch(Planner, "next_step", next_step)
-    patch(run, "start_token", start)
+    patch(attempts, "start_token", start)
 
 
 def _planned(state_dir: Path) -> Path:
@@ -254,7 +255,7 @@ def _whole_table_for_one_range(patch: Patch) -> None:
 
 
 def _forgets_how_far_it_was(patch: Patch) -> None:
-    honest = run.start_token
+    honest = attempts.start_token
 
     def start(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Rangefeed) -> Token:
         token = honest(feed, store, rangefeed)
@@ -264,7 +265,7 @@ def _forgets_how_far_it_was(patch: Patch) -> None:
         store.save(feed.name, feed.epoch, replace(progress, latest=Timestamp(), frontier=Frontier(spans)))
         return token
 
-    patch(run, "start_token", start)
+    patch(attempts, "start_token", start)
 
 
 BUGS = {

@@ -165,4 +165,5 @@ class ThreadEngine(Engine):
         self.host = ThreadHost(before_step=before_step)
         with pytest.MonkeyPatch.context() as patch:  # a run that looks often ends soon
             patch.setattr("cdc_core.engine.run._POLL_S", 0.02)
+            patch.setattr("cdc_core.engine.attempts._POLL_S", 0.02)
             return super().run(host=self.host, **how)

@@ -10,7 +10,7 @@ import pytest
 from cdc_testing.components import encoder, host, rangefeed, sink
 
 from cdc_core.engine import supervisor
-from cdc_core.engine.run import Ending
+from cdc_core.engine.attempts import Ending
 from cdc_core.engine.run_control import RunControl
 from cdc_core.plugins.host import PluginHost
 from cdc_core.telemetry.status import Status

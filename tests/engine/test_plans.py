@@ -11,7 +11,7 @@ from cdc_testing.engine import counter_feed
 from cdc_core import Slice, Timestamp
 from cdc_core.engine.plans import Plans
 from cdc_core.engine.start_position import register
-from cdc_core.engine.step_machine import Cut
+from cdc_core.engine.step_actions import Cut
 from cdc_core.store.progress import ProgressStore, store_url
 
 START, END, AFTER = {"n": 0}, {"n": 1000}, Timestamp(0)

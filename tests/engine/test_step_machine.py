@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cdc_core import ContractError, Flushed, Frontier, Slice, Span, SpanMark, StepLimit, Timestamp
 from cdc_core.engine.slices import PlannedSlice, SliceReport
-from cdc_core.engine.step_machine import (
+from cdc_core.engine.step_actions import (
     AddRescans,
     Advance,
     Completing,
@@ -26,10 +26,8 @@ from cdc_core.engine.step_machine import (
     Repeat,
     RepeatedStep,
     Save,
-    StepMachine,
-    StepRules,
-    perform,
 )
+from cdc_core.engine.step_machine import StepMachine, StepRules, perform
 from cdc_core.engine.time_range import TimeRange
 from cdc_core.store.values import Progress
 

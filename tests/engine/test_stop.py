@@ -58,7 +58,7 @@ def test_a_run_that_is_abandoned_leaves_the_running_step_to_the_next_one(engine:
 def test_a_step_that_does_not_end_is_given_up_and_that_is_no_success(
     engine: ThreadEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("cdc_core.engine.run._STOP_LIMIT_S", 0.2)
+    monkeypatch.setattr("cdc_core.engine.attempts._STOP_LIMIT_S", 0.2)
     engine.script.order("hold-emit")
 
     def watch(status: Status) -> None:

@@ -79,6 +79,7 @@ def on_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
     """As `feeds`, without Spark: for what a runner and its supervisors decide."""
     monkeypatch.setattr("cdc_core.spark.runner.SparkHost", lambda *_, **__: ThreadHost())
     monkeypatch.setattr("cdc_core.engine.run._POLL_S", 0.02)
+    monkeypatch.setattr("cdc_core.engine.attempts._POLL_S", 0.02)
     made: list[Feeds] = []
 
     def make(names: str) -> Feeds:
