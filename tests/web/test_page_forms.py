@@ -229,6 +229,14 @@ def errors_of(answer: Answer) -> dict[str, str]:
             },
             {"source", "on_error", "topic"},
         ),
+        (
+            {"sink": "kafka://b:9092?nope=1", "source": "postgresql://u@h/d", "slot_name": "A B", "max_attempts": "0"},
+            {"sink", "slot_name", "max_attempts", "control", "total", "rows_per_step", "keys"},
+        ),
+        (
+            {"control": "", "table.counter": '{"where": "n >"}', "functions.twice": "n", "max_step_rows": "0"},
+            {"control", "table-counter", "query", "max_step_rows"},
+        ),
     ],
 )
 def test_all_that_is_wrong_is_said_at_once_and_each_at_its_field(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote_plus
 
-from cdc_core.config.changefeed import ChangefeedOptions, require_name
+from cdc_core.config.changefeed import Changefeed, ChangefeedOptions, require_name
 from cdc_core.config.component import Component
 from cdc_core.config.definition import changefeed_of, masked_option, require_references
 from cdc_core.config.flat import option_of, unflattened
@@ -18,7 +18,7 @@ from cdc_core.config.resolve import canonical_names, resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.masking import MASK, mask, secret_forms, secret_texts, secrets_of_uris
-from cdc_core.options import option_names, option_problems, parse_options
+from cdc_core.options import option_problems, parse_options
 from cdc_core.uris import split_parameters
 from cdc_core.web.connect.config_keys import CLASS, COMMON, CORE, ConfigKey, keys_of
 from cdc_core.web.deployment import Deployment
@@ -26,6 +26,7 @@ from cdc_core.web.endpoint import Refusal
 
 __all__ = ["Validated", "config_of_json", "is_our_class", "mask_texts_of", "validate"]
 
+T = TypeVar("T")
 _PLACE = "the request"
 _QUOTED = re.compile(r"option '([^']+)'|'([^']+)' (?:needs|cannot|and|must)")
 _SHOWN = ("name", "tables", "format", "cursor", "end_time", "metrics_label")
@@ -186,8 +187,8 @@ def _check_common(found: Validated, texts: Mapping[str, str]) -> None:
         found.add("tasks.max", f"Invalid value {most} for configuration tasks.max: Value must be at least 1")
 
 
-def _check_parts(found: Validated, texts: Mapping[str, str], deployment: Deployment) -> list[tuple[str, type]]:
-    """Return the classes of options of the parts that are known, by the key that chooses the part."""
+def _check_parts(found: Validated, texts: Mapping[str, str], deployment: Deployment) -> list[tuple[str, str, type]]:
+    """Return the parts that are known: the key that chooses it, its name in errors, and its class of options."""
     plugins = deployment.plugins
     source = unflattened({"source": texts.get("source", "")}).written.get("source", "")
     first = source if isinstance(source, str) else source[0] if source else ""
@@ -196,7 +197,7 @@ def _check_parts(found: Validated, texts: Mapping[str, str], deployment: Deploym
         "sink": (texts.get("sink", ""), plugins.sink_for),
         "format": (texts.get("format", "json"), plugins.encoder),
     }
-    owned: list[tuple[str, type]] = []
+    owned: list[tuple[str, str, type]] = []
     for key, (value, choose) in choices.items():
         if key in found.problems:
             continue
@@ -206,15 +207,15 @@ def _check_parts(found: Validated, texts: Mapping[str, str], deployment: Deploym
         except CdcError as error:
             found.add(key, str(error))
             continue
-        owned.append((key, options))
+        owned.append((key, part.owner, options))
         found.keys += [each for each in keys_of(options, group=part.owner.capitalize()) if each not in found.keys]
     return owned
 
 
-def _check_options(found: Validated, texts: Mapping[str, str], owned: Sequence[tuple[str, type]]) -> None:
+def _check_options(found: Validated, texts: Mapping[str, str], owned: Sequence[tuple[str, str, type]]) -> None:
     """Find what is wrong with each option. Parameters of the sink's URI are options of the sink."""
     keys = {option: key for key in texts if (option := option_of(key)) is not None}
-    classes = [("options", ChangefeedOptions), *owned]
+    classes = [("options", f"changefeed '{_name_in(texts, found)}'", ChangefeedOptions), *owned]
     names = {key.option for key in found.keys if key.option is not None}
     try:
         given = canonical_names({option: texts[key] for option, key in keys.items()}, names, owner="the configuration")
@@ -227,68 +228,92 @@ def _check_options(found: Validated, texts: Mapping[str, str], owned: Sequence[t
     for name, key in spelled.items():
         if all_parts_are_known and name not in names and name.partition(".")[0] not in names:
             found.add(key, f"the configuration does not know option '{name}'")
-    for part, options in classes:
+    for part, owner, options in classes:
         declared = {key.option for key in keys_of(options, group="")}
         mine = {name: value for name, value in given.items() if {name, name.partition(".")[0]} & declared}
         uri = {name: value for name, value in parameters.items() if name in declared} if part == "sink" else {}
         for name, problem in option_problems(options, {**mine, **uri}).items():
             key = spelled.get(name) or ("sink" if name in uri else name)
             found.add(key, problem if problem.startswith("Missing") else f"option '{name}' {problem}")
+        _check_class(found, {name: spelled[name] for name in mine}, options, mine, uri, owner)
+
+
+def _check_class(
+    found: Validated,
+    keys: Mapping[str, str],
+    options: type,
+    values: Mapping[str, Any],
+    uri: Mapping[str, Any],
+    owner: str,
+) -> None:
+    """Find what is wrong with *values* of a class of options together. *keys* are theirs, by option."""
+
+    def check(right: Collection[str]) -> None:
+        mine = {name: value for name, value in values.items() if keys[name] in right}
+        parse_options(options, {**mine, **(uri if "sink" in right else {})}, owner=owner)
+
+    _find_all(found, ["sink", *keys.values()], check)
 
 
 def _check_together(found: Validated, texts: Mapping[str, str], deployment: Deployment) -> ResolvedChangefeed | None:
-    """Find what is wrong with values that are right one by one; return the changefeed of those that are right.
+    """Find what is wrong with values that are right one by one; return the changefeed if all are right."""
 
-    What is wrong with a value is found without those that are wrong already. What may only follow from these is not
-    told: as long as it is about one of them.
+    def define(right: Collection[str]) -> Changefeed:
+        written = dict(unflattened({key: texts[key] for key in right}).written)
+        written.setdefault("source", "source://")
+        if "tables" not in written and "query" not in written:
+            written["tables"] = ["table"]
+        return changefeed_of(_name_in(texts, found), written, origin=_PLACE, environ=deployment.environ)
+
+    def settle(right: Collection[str]) -> ResolvedChangefeed | None:
+        if {"source", "sink", "format"} & found.problems.keys():
+            return None
+        feed = resolve(define(right), deployment.plugins)
+        require_references(feed.stored, feed.name)
+        _require_no_masks(feed.stored["written"])
+        return feed
+
+    _find_all(found, texts, define)
+    return _find_all(found, texts, settle)
+
+
+def _find_all(found: Validated, keys: Iterable[str], check: Callable[[Collection[str]], T]) -> T | None:
+    """Return what *check* returns for the *keys* that are right; find what it raises for, one error after another.
+
+    Of the keys that are wrong it gets none. What may only follow from these is not told, as long as it is about one.
     """
-    right = {key: text for key, text in texts.items() if key not in found.problems}
+    right = [key for key in keys if key not in found.problems]
     while True:
         try:
-            return _resolved(right, deployment, is_whole=not {"source", "sink", "format"} & found.problems.keys())
+            return check(right)
         except CdcError as error:
             text = str(error).removeprefix(f"{_PLACE}: ").removeprefix(f"changefeed '{_NAMELESS}': ")
             text = text.replace(f"changefeed '{_NAMELESS}'", "the changefeed")
-        mentioned = [key for key in _mentioned(text, texts) if key not in _ALWAYS]
-        if not any(key in found.problems for key in mentioned):
-            key = _key_of(text, found) or (*mentioned, "name")[0]
-            found.add(key, text)
-            mentioned += [key] if key != "name" else []
+        about = _mentioned(text, found.config)
+        if not any(key in found.problems for key in about):
+            sections = [key for key in about if key.startswith("table.")]
+            key = (*sections, _key_of(text, found) or (*about, "name")[0])[0]
+            if key not in found.problems:
+                found.add(key, text)
+            about.append(key)
         before = len(right)
-        right = {key: value for key, value in right.items() if key not in mentioned}
+        right = [key for key in right if key not in about or key == "name"]
         if len(right) == before:
             return None
 
 
-def _resolved(config: Mapping[str, str], deployment: Deployment, *, is_whole: bool) -> ResolvedChangefeed | None:
-    """Return the changefeed of *config*, which may lack what every changefeed has; None unless it *is_whole*.
-
-    Raises: CdcError.
-    """
-    written = dict(unflattened(config).written)
-    written.setdefault("source", "source://")
-    if "tables" not in written and "query" not in written:
-        written["tables"] = ["table"]
-    changefeed = changefeed_of(config.get("name", _NAMELESS), written, origin=_PLACE, environ=deployment.environ)
-    if is_whole:
-        feed = resolve(changefeed, deployment.plugins)
-        require_references(feed.stored, feed.name)
-        _require_no_masks(feed.stored["written"])
-        return feed
-    names = option_names(ChangefeedOptions)
-    given = canonical_names(changefeed.options, names, owner="the changefeed")
-    parse_options(
-        ChangefeedOptions,
-        {name: value for name, value in given.items() if name in names},
-        owner=f"changefeed '{_NAMELESS}'",
-    )
-    return None
+def _name_in(texts: Mapping[str, str], found: Validated) -> str:
+    return _NAMELESS if "name" in found.problems else texts["name"]
 
 
 def _mentioned(text: str, keys: Iterable[str]) -> list[str]:
-    """Return those of *keys* whose names are in *text*, in its order."""
-    found = {key: re.search(rf"(?<![\w.-]){re.escape(option_of(key) or key)}(?![\w-])", text) for key in keys}
-    places = {key: match.start() for key, match in found.items() if match is not None}
+    """Return those of *keys* whose names are in *text*, in its order, but for what every changefeed has."""
+    places = {}
+    for key in keys:
+        name = option_of(key) or re.sub(r"^functions\..*", "functions", key.replace("table.", "table ", 1))
+        match = re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", text)
+        if match is not None and key not in _ALWAYS:
+            places[key] = match.start()
     return sorted(places, key=lambda key: places[key])
 
 
