@@ -30,14 +30,14 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProgressStore:
     text = '[changefeed.orders]\nsource = "postgresql://h/d"\ntables = ["t"]\nsink = "file:///out"\n'
     Path("shop.toml").write_text(text)
     store = ProgressStore(store_url(tmp_path / ".cdc"))
-    store.register("orders", DEFINITION)
-    store.note_event("changefeed_started", "orders", epoch=1, host="host-1", pid=4711)
+    store.changefeeds.register("orders", DEFINITION)
+    store.events.note("changefeed_started", "orders", epoch=1, host="host-1", pid=4711)
     for _ in range(2):
-        store.note_repeated_event(
+        store.events.note_repeated(
             "changefeed_retried", "orders", cause="sink", message="no route to broker:9092", wait_s=8.0
         )
-    store.pause("orders", store.begin_attempt("orders"), "a row was refused")
-    with store._transaction() as connection:
+    store.changefeeds.pause("orders", store.changefeeds.begin_attempt("orders"), "a row was refused")
+    with store._database.transaction() as connection:
         moment = moment_text(datetime(2026, 1, 31, 12, tzinfo=UTC))
         connection.execute(sa.update(EVENTS).values(at=moment, last_at=moment))
     return store

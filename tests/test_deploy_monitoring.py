@@ -123,10 +123,10 @@ def test_each_alert_fires_for_what_it_is_about_and_no_other_does(tmp_path: Path)
 @pytest.mark.slow
 def test_the_log_of_a_paused_job_is_alerted_on(tmp_path: Path) -> None:
     store = ProgressStore(store_url(tmp_path))
-    store.create_job("orders", DEFINITION, owner="ann", locality=Locality())
-    store.pause_job("orders", "maintenance")
-    store.save("orders", epoch := store.begin_attempt("orders"), progress())
-    store.save_gauges("orders", epoch, {"retained_bytes": 60e9})
+    store.jobs.create("orders", DEFINITION, owner="ann", locality=Locality())
+    store.jobs.pause("orders", "maintenance")
+    store.progress.save("orders", epoch := store.changefeeds.begin_attempt("orders"), progress())
+    store.progress.save_gauges("orders", epoch, {"retained_bytes": 60e9})
     series = {}
     for sample in Watched(store.url).samples():
         if sample.metric in (SOURCE_BYTES, STATE):

@@ -27,24 +27,24 @@ PAGE = (ROOT / "docs" / "jobs.md").read_text()
 
 def adopt(store: ProgressStore, eu: NodeRecord) -> None:
     """Do what a node does that runs the job and delivers something."""
-    adopted = store.adopt("orders", eu)
+    adopted = store.claims.adopt("orders", eu)
     assert adopted is not None
     span = Span("shop.public.orders")
     frontier = Frontier([span])
     frontier.forward(span, Timestamp(time.time_ns()))
     counters = {"steps": 1, "rows": 10, "messages": 10, "bytes": 100_000}
-    store.save("orders", adopted.epoch, Progress(token={}, frontier=frontier, counters=counters))
-    store.save_status("orders", adopted.epoch, {"phase": "running", "host": "host-1", "pid": 4711})
+    store.progress.save("orders", adopted.epoch, Progress(token={}, frontier=frontier, counters=counters))
+    store.statuses.save("orders", adopted.epoch, {"phase": "running", "host": "host-1", "pid": 4711})
 
 
 def settle(store: ProgressStore, eu: NodeRecord) -> None:
-    store.settle("orders", eu, "stopped")
+    store.claims.settle("orders", eu, "stopped")
 
 
 def revert(store: ProgressStore, eu: NodeRecord) -> None:
-    assert store.adopt("orders", eu) is not None
-    store.settle("orders", eu, "stopped")
-    store.settle("orders", eu, "reverted")
+    assert store.claims.adopt("orders", eu) is not None
+    store.claims.settle("orders", eu, "stopped")
+    store.claims.settle("orders", eu, "reverted")
 
 
 NODE_DOES: dict[str, Callable[[ProgressStore, NodeRecord], None]] = {
@@ -66,7 +66,7 @@ def test_the_commands_of_the_page_print_what_it_shows(
     for module in (creation, redefinition):  # there is no database
         monkeypatch.setattr(module, "check_job", lambda _feed: None)
     store = ProgressStore(store_url(tmp_path / "store"))
-    eu = store.join(replace(node("eu-1", "region=eu"), host="host-1", pid=4711, version="0.1.0"), lease_s=15)
+    eu = store.nodes.join(replace(node("eu-1", "region=eu"), host="host-1", pid=4711, version="0.1.0"), lease_s=15)
     sections = re.findall(r"^\$ cdc ([^\n]*)\n((?:(?!```|\$ ).*\n)*)", PAGE, re.MULTILINE)
     order = ("create", "jobs", "show", "pause", "alter", "resume", "owner", "nodes", "drain", "cancel", "drop")
     found = {shlex.split(command)[0]: (command, printed) for command, printed in sections}
@@ -76,8 +76,8 @@ def test_the_commands_of_the_page_print_what_it_shows(
         if name == "nodes":
             adopt(store, eu)
         if name == "cancel":  # another node takes over
-            eu = store.join(node("eu-2", "region=eu"), lease_s=15)
-            store.leave(next(each.node_id for each in store.living_nodes() if each.name == "eu-1"))
+            eu = store.nodes.join(node("eu-2", "region=eu"), lease_s=15)
+            store.nodes.leave(next(each.node_id for each in store.nodes.living() if each.name == "eu-1"))
         assert main(shlex.split(command)) == 0, capsys.readouterr().err
         assert comparable(capsys.readouterr().out) == comparable(printed)
         if name in NODE_DOES:
@@ -98,8 +98,8 @@ def comparable(text: str) -> str:
 )
 def test_the_fields_of_the_page_are_those_of_json(heading: str, last: str, tmp_path: Path) -> None:
     store = ProgressStore(store_url(tmp_path))
-    one = store.join(node("one"), lease_s=600)
-    store.create_job("orders", DEFINITION, owner="ann", locality=Locality())
+    one = store.nodes.join(node("one"), lease_s=600)
+    store.jobs.create("orders", DEFINITION, owner="ann", locality=Locality())
     [job] = job_reports(store)
     known = job.to_json() if last == "epoch" else node_values(one, [], now=0.0)
     table = PAGE.partition(heading)[2].partition("\n## ")[0]

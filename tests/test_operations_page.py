@@ -73,8 +73,10 @@ def test_the_page_shows_what_cdc_resume_prints(
         '[changefeed.orders]\nsource = "postgresql://h/d"\ntables = ["t"]\nsink = "file:///out"\n'
     )
     store = ProgressStore(store_url(tmp_path / ".cdc"))
-    store.register("orders", {"source": "postgresql://h/d", "tables": ["t"], "sink": "file:///out", "format": "json"})
-    store.pause("orders", store.begin_attempt("orders"), "a row was refused")
+    store.changefeeds.register(
+        "orders", {"source": "postgresql://h/d", "tables": ["t"], "sink": "file:///out", "format": "json"}
+    )
+    store.changefeeds.pause("orders", store.changefeeds.begin_attempt("orders"), "a row was refused")
     monkeypatch.chdir(tmp_path)
     assert main(command.split()) == 0
     assert capsys.readouterr().out == printed

@@ -40,11 +40,11 @@ def test_the_page_shows_what_the_commands_print(
     with closing(ProgressStore(store_url(tmp_path / "store"))) as store:
         for command, _, printed in [*created[1:], *watched]:
             if "list" in command:
-                with store._transaction() as connection:
+                with store._database.transaction() as connection:
                     connection.execute(sa.update(SCHEDULES).values(next_run=DatabaseNow() - 1))
                 assert len(Schedules(store).tick()) == 1
             if "resume" in command:  # its run has ended by then
-                store.forget(str(store.schedule("nightly").last_job))
+                store.changefeeds.forget(str(store.schedules.find("nightly").last_job))
                 Schedules(store).tick()
             if "pause" in command:
                 assert main(["schedule", "list", "--json"]) == 0

@@ -49,7 +49,7 @@ def test_the_statements_of_the_page_run(
     assert "CREATE CHANGEFEED FOR TABLE orders, returns INTO 'file://" in printed
     assert "nightly | nightly | ACTIVE" in " ".join(printed.split())
     store = ProgressStore(store_url(tmp_path / "store"))
-    assert {job.name: job.state for job in store.jobs()} == {
+    assert {job.name: job.state for job in store.jobs.all()} == {
         "orders_customers": "cancel-requested",
         "totals": "cancel-requested",
     }

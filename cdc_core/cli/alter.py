@@ -105,7 +105,7 @@ def alter(
         find_job(progress, feed.name, by_store=False)
         stack.enter_context(stopped(progress, feed.name, state_dir))
         known = require_known(progress, feed.name, option="--state" if store is None else "--store")
-        if progress.load(feed.name) is None:
+        if progress.progress.load(feed.name) is None:
             raise ConfigError(f"changefeed '{feed.name}' has not begun yet; change 'tables' in its file")
         if not feed.rangefeed.registration.changes_tables:
             raise ConfigError(f"{feed.rangefeed.owner} cannot change the tables of a changefeed that has begun")
@@ -115,10 +115,12 @@ def alter(
         feed = resolved(session, _with_tables(changefeed, before, tables))
         schemas = check_source(as_stored(feed, progress))
         check_query(feed, schemas)
-        chosen = {table: wanted for table, wanted in progress.initial_scans(feed.name).items() if table in tables}
+        chosen = {
+            table: wanted for table, wanted in progress.rescans.initial_scans(feed.name).items() if table in tables
+        }
         chosen |= {} if scan is None else dict.fromkeys(add, scan)
-        progress.choose_initial_scans(feed.name, known.epoch, chosen)
-        progress.register(feed.name, feed.definition(), changes_tables=True)
+        progress.rescans.choose_initial_scans(feed.name, known.epoch, chosen)
+        progress.changefeeds.register(feed.name, feed.definition(), changes_tables=True)
     click.echo(f"changefeed '{feed.name}' has the tables {', '.join(tables)} from its next run on")
     if store is None and set(changefeed.tables) != set(tables):
         click.echo(f"{file} lists others: change 'tables' there too, because a run from the file takes its list")

@@ -40,7 +40,7 @@ def alter_job(
     after = resolved(session, changefeed_of(name, written, origin=origin, environ=os.environ))
     require_references(after.stored, name)
     require_redefinable(store, known, after, sink=before.sink.name, tables=before.tables)
-    if scans and store.load(name) is None:
+    if scans and store.progress.load(name) is None:
         raise ConfigError(f"job '{name}' has not begun yet, and its option initial_scan is for all tables; set that")
     wanted = Pending(
         definition=after.definition(),
@@ -48,7 +48,7 @@ def alter_job(
         initial_scans={own_name(table, before.sources[0]): scan for table, scan in scans.items()},
         why=f"altered ({by_user()}): {change}",
     )
-    altered = store.configure_job(name, wanted, before=last)
+    altered = store.jobs.configure(name, wanted, before=last)
     text = f"job '{name}' is altered: {change}; {_continues(store, altered)}"
     return altered, text if after.tables == before.tables else f"{text}\nits tables are {', '.join(after.tables)}"
 

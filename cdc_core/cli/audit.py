@@ -108,13 +108,13 @@ def _known(url: str, name: str) -> tuple[str, bool]:
     They are an empty text and False if its progress is not there.
     """
     with progress_at(url) as store:
-        found = None if store is None else store.find(name)
+        found = None if store is None else store.changefeeds.find(name)
         if store is None or found is None:
             return "", False
-        job = store.find_job(name)
+        job = store.jobs.find(name)
         if job is not None:
             return found.feed_id, job.state in FINISHED | RESTING
-        return found.feed_id, not is_alive(store.status(name), now=datetime.now(UTC))
+        return found.feed_id, not is_alive(store.statuses.load(name), now=datetime.now(UTC))
 
 
 def _mark(text: str | None) -> Timestamp | None:

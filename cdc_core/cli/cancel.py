@@ -41,7 +41,7 @@ def cancel(
     with job_store(session, store) as opened:
         if not agreed(f"Cancel job '{name}' for good?", yes=yes):
             return 1
-        job = opened.cancel_job(name, reason or by_user())
+        job = opened.jobs.cancel(name, reason or by_user())
         if wait:
             job = await_job(opened, name, lambda job: job.state == "canceled", instead="it was not canceled")
         echo_job(session, opened, job, cancel_text(job), as_json=as_json)

@@ -106,8 +106,8 @@ def _require_not_run(
 ) -> None:
     """Return when no changefeed of *file* has begun with the store *left* of its runs. Raises: ConfigError."""
     for feed in feeds:
-        job = None if left is None else left.find_job(feed.name)
-        if left is None or left.load(feed.name) is None or (job is not None and job.state == "canceled"):
+        job = None if left is None else left.jobs.find(feed.name)
+        if left is None or left.progress.load(feed.name) is None or (job is not None and job.state == "canceled"):
             continue
         words = join([file, feed.name])
         raise ConfigError(
@@ -120,7 +120,7 @@ def _require_not_run(
 def _require_begun(feed: ResolvedChangefeed, left: ProgressStore) -> None:
     """Return when *left* has progress that a job can continue. Raises: ConfigError."""
     require_known(left, feed.name, option="--from-state")
-    progress = left.load(feed.name)
+    progress = left.progress.load(feed.name)
     if progress is None:
         raise ConfigError(f"changefeed '{feed.name}' has not begun in {left.shown}; leave out --from-state")
     if all_delivered(feed, progress):
@@ -135,15 +135,15 @@ def _continued_job(
     From then on no run continues it there. Raises: ConfigError, which leaves it as it is, such as while a run is alive.
     """
     to = f"job '{feed.name}' of the store {store.shown}"
-    over = left.find_job(feed.name) is not None  # a repetition: no run begins there
+    over = left.jobs.find(feed.name) is not None  # a repetition: no run begins there
     with nullcontext() if over else stopped(left, feed.name, run):
         if not over and not is_idle(run / f"{feed.name}.tasks.lock"):
             raise ConfigError(f"tasks of the last run of changefeed '{feed.name}' are still alive; wait until they end")
-        kept = left.hand_over(feed.name, to=to, owner=owner)
+        kept = left.handover.give(feed.name, to=to, owner=owner)
         try:
             return create_job(store, feed, owner=owner, kept=kept)
         except ConfigError:
-            left.take_back(feed.name)
+            left.handover.take_back(feed.name)
             raise
         except RetryableError as error:
             again = f"repeat this command: until then nothing continues changefeed '{feed.name}'"
@@ -154,5 +154,5 @@ def create_job(
     store: ProgressStore, feed: ResolvedChangefeed, *, owner: str, kept: Kept | None = None
 ) -> tuple[JobRecord, str]:
     """Make the changefeed a job; return it, and what was done as text. Raises: ConfigError, as the store does."""
-    job = store.create_job(feed.name, feed.definition(), owner=owner, locality=locality_of(feed), kept=kept)
+    job = store.jobs.create(feed.name, feed.definition(), owner=owner, locality=locality_of(feed), kept=kept)
     return job, f"job '{job.name}' is created, its owner is {owner}; {adoption_text(store, job)}"

@@ -99,7 +99,7 @@ def configuration(feed: ResolvedChangefeed) -> dict[str, Any]:
 
 def saved(store: ProgressStore, known: ChangefeedRecord) -> dict[str, Any]:
     """Return all that the progress store knows, as it is saved: definition, report, progress, status and plan."""
-    progress, status = store.load(known.name), store.status(known.name)
+    progress, status = store.progress.load(known.name), store.statuses.load(known.name)
     return {
         "store": store.shown,
         "definition": known.definition,
@@ -115,22 +115,22 @@ def saved(store: ProgressStore, known: ChangefeedRecord) -> dict[str, Any]:
             "counters": progress.counters,
         },
         "status": None if status is None else {**status.values, "written_at": status.written_at.isoformat()},
-        "plan": store.load_plan(known.name),
-        "topics": list(store.topics(known.name)),
-        "rescans": [dataclasses.asdict(rescan) for rescan in store.rescans(known.name)],
+        "plan": store.steps.load_plan(known.name),
+        "topics": list(store.topics.of(known.name)),
+        "rescans": [dataclasses.asdict(rescan) for rescan in store.rescans.of(known.name)],
     }
 
 
 def nodes(store: ProgressStore) -> list[dict[str, Any]]:
     """Return the nodes of the store, as `cdc nodes --json` does."""
-    now, found = store.nodes()
-    jobs = store.jobs()
+    now, found = store.nodes.all()
+    jobs = store.jobs.all()
     return [node_values(node, jobs, now=now) for node in found]
 
 
 def events(store: ProgressStore, name: str) -> str:
     """Return the events of the changefeed, one JSON object a line."""
-    return "\n".join(json.dumps(event.to_json()) for event in store.events(name))
+    return "\n".join(json.dumps(event.to_json()) for event in store.events.read(name))
 
 
 def explanation(feed: ResolvedChangefeed) -> str:

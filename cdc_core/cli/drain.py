@@ -25,11 +25,11 @@ def drain(session: CliSession, node: str, wait: bool, store: str | None, as_json
     Other nodes adopt the jobs. SIGTERM has the same effect.
     """
     with job_store(session, store) as opened:
-        found = opened.drain(node)
+        found = opened.nodes.drain(node)
 
         def is_over() -> bool | None:
             """Return whether its session has expired, once it is over."""
-            now, sessions = opened.nodes()
+            now, sessions = opened.nodes.all()
             mine = [each for each in sessions if each.node_id == found.node_id]
             if mine and mine[0].expires > now:
                 return None
@@ -40,8 +40,8 @@ def drain(session: CliSession, node: str, wait: bool, store: str | None, as_json
                 f"node '{node}' has died while it drained; others adopt its jobs, which repeat their last steps"
             )
         if as_json:
-            now, _ = opened.nodes()
-            session.echo_json(node_values(found, opened.jobs(), now=now))
+            now, _ = opened.nodes.all()
+            session.echo_json(node_values(found, opened.jobs.all(), now=now))
         else:
             click.echo(f"node '{node}' has ended" if wait else f"node '{node}' drains and ends")
     return 0

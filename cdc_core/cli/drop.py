@@ -129,14 +129,14 @@ def _drop(
         click.echo(f"  forgotten: {_forgotten(store, known)}")
         if not agreed(f"Remove changefeed '{name}'?", yes=yes):
             return 1
-        store.begin_attempt(name)  # runs on other hosts end instead of creating again what is dropped
+        store.changefeeds.begin_attempt(name)  # runs on other hosts end instead of creating again what is dropped
         if rangefeed is not None:
-            progress = store.load(name)
+            progress = store.progress.load(name)
             try:
                 rangefeed.drop(None if progress is None else progress.token)
             except CdcError as error:
                 raise _gone(error) from error
-        store.forget(name)
+        store.changefeeds.forget(name)
     click.echo(f"changefeed '{name}' is removed")
     return 0
 
@@ -172,7 +172,7 @@ def _owned(created: Sequence[SourceObjects] | None, known: ChangefeedRecord) -> 
 
 
 def _forgotten(store: ProgressStore, known: ChangefeedRecord) -> str:
-    letters = len(store.dead_letters(known.name))
+    letters = len(store.dead_letters.of(known.name))
     position = f"the position {known.high_water}" if known.high_water else "no position yet"
     if not letters:
         return position
@@ -231,7 +231,7 @@ def _known(session: CliSession, state: str) -> dict[str, str]:
     session.add_secrets(secret_forms(uri_secrets(url)))
     with closing(ProgressStore(url)) as store:
         require_store(store)
-        return {feed_id: feed.name for feed in store.list() for feed_id in _identities(feed)}
+        return {feed_id: feed.name for feed in store.changefeeds.all() for feed_id in _identities(feed)}
 
 
 def _identities(feed: ChangefeedRecord) -> list[str]:

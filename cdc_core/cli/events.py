@@ -62,10 +62,10 @@ def events(
     begin = None if since is None else since_of(since, now=datetime.now(UTC))
     limit = _LATEST if limit is None and begin is None else limit
     with store_to_read(session, file, name, state, store) as (progress, wanted):
-        last = progress.last_event_number()
-        for event in progress.events(wanted, since=begin, until=last, kinds=kinds, limit=limit):
+        last = progress.events.last_number()
+        for event in progress.events.read(wanted, since=begin, until=last, kinds=kinds, limit=limit):
             _print(session, event, as_json=as_json)
-        tail = EventTail(progress, wanted, after=last, kinds=kinds)
+        tail = EventTail(progress.events, wanted, after=last, kinds=kinds)
         while follow:
             for event in tail.look():
                 _print(session, event, as_json=as_json)

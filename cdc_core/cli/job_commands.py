@@ -73,7 +73,7 @@ def find_job(store: ProgressStore, name: str, *, by_store: bool, verb: Verb | No
     A job has its definition in the store alone: raises ConfigError unless *by_store*; also when its state refuses
     *verb*.
     """
-    job = store.find_job(name)
+    job = store.jobs.find(name)
     if job is None:
         return None
     if not by_store:
@@ -91,11 +91,11 @@ def await_job(store: ProgressStore, name: str, done: Callable[[JobRecord], bool]
 
     Ctrl-C ends the wait and not the request.
     """
-    if not store.living_nodes():
+    if not store.nodes.living():
         click.echo("no node is alive; waiting for one", err=True)
 
     def look() -> JobRecord | None:
-        job = store.find_job(name)
+        job = store.jobs.find(name)
         if job is None:
             raise TerminalError(f"{instead}: job '{name}' is no longer in the store {store.shown}")
         if done(job):
@@ -111,7 +111,7 @@ def adoption_text(store: ProgressStore, job: JobRecord) -> str:
     """Return who runs *job*, for whoever let it run."""
     if job.node is not None:
         return f"node {job.node} runs it"
-    if any(not node.draining and node.locality.matches(job.locality) for node in store.living_nodes()):
+    if any(not node.draining and node.locality.matches(job.locality) for node in store.nodes.living()):
         return "a node will adopt it"
     return "no node that matches it is alive, and the first one that starts runs it"
 

@@ -27,8 +27,8 @@ def nodes(session: CliSession, as_json: bool, store: str | None) -> int:
     A node whose session has expired is listed for a day as dead.
     """
     with job_store(session, store) as opened:
-        jobs = opened.jobs()
-        now, found = opened.nodes()
+        jobs = opened.jobs.all()
+        now, found = opened.nodes.all()
         listed = [node_values(node, jobs, now=now) for node in found]
         if as_json:
             for each in listed:

@@ -21,6 +21,6 @@ __all__ = ["owner"]
 def owner(session: CliSession, name: str, user: str, store: str | None, as_json: bool) -> int:
     """Make USER the owner of the job NAME. A node may run only the jobs of some owners."""
     with job_store(session, store) as opened:
-        job = opened.own_job(name, require_owner(user))
+        job = opened.jobs.set_owner(name, require_owner(user))
         echo_job(session, opened, job, f"job '{name}' belongs to {user}", as_json=as_json)
     return 0

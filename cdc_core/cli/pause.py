@@ -34,7 +34,7 @@ def pause(session: CliSession, name: str, reason: str | None, wait: bool, store:
     While a job is paused, its source retains the history that the job has not delivered, and may run out of space.
     """
     with job_store(session, store) as opened:
-        job = opened.pause_job(name, reason or by_user())
+        job = opened.jobs.pause(name, reason or by_user())
         if wait and job.state not in RESTING:
             job = await_job(opened, name, lambda job: job.state == "paused", instead="it was not paused")
         echo_job(session, opened, job, pause_text(job), as_json=as_json)

@@ -68,7 +68,7 @@ def replay_dead_letters(
         require_known(progress, feed.name)
         by_store = only_list or store is not None
         job = find_job(progress, feed.name, by_store=by_store, verb=None if only_list else "replay")
-        waiting = progress.dead_letters(feed.name)
+        waiting = progress.dead_letters.of(feed.name)
         if only_list or not (waiting or given_up):
             if waiting:
                 echo_table(session, [*_rows(waiting)])

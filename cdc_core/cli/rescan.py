@@ -75,7 +75,7 @@ def rescan(
         if new_slot:
             with stopped(progress, feed.name, state_dir):
                 check_source(feed)
-                progress.ask_rescan(feed.name, table=None, new_slot=True)
+                progress.rescans.ask(feed.name, table=None, new_slot=True)
             click.echo(
                 f"changefeed '{feed.name}': the next run begins a new history at the source and emits all rows of all"
                 f" tables again. Rows that were deleted meanwhile are not emitted: `cdc show` then tells the timestamp"
@@ -86,7 +86,7 @@ def rescan(
         wanted = Rescan(table=None if table is None else _found(check_source(feed), table), where=where)
         with closing(feed.open_planner()) as planner:
             planner.check_rescan(wanted)
-        progress.ask_rescan(feed.name, table=wanted.table, where=where)
+        progress.rescans.ask(feed.name, table=wanted.table, where=where)
     what = "all tables" if wanted.table is None else f"table {wanted.table}"
     selected = "" if where is None else f" where {where}"
     click.echo(

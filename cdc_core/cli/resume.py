@@ -57,11 +57,11 @@ def resume(
     progress = ProgressStore(url)
     try:
         known = require_known(progress, name, option="--state" if store is None else "--store")
-        if progress.find_job(name) is not None:
+        if progress.jobs.find(name) is not None:
             return _resume_job(session, progress, name, wait=wait, as_json=as_json)
         if wait:
             raise ConfigError(f"changefeed '{name}' is not a job, and no node adopts it; remove --wait")
-        resumed = progress.resume(name)
+        resumed = progress.changefeeds.resume(name)
         if as_json:
             shown = report(progress, known if not resumed else require_known(progress, name), now=datetime.now(UTC))
             session.echo_json(shown.to_json())
@@ -76,7 +76,7 @@ def resume(
 
 
 def _resume_job(session: CliSession, store: ProgressStore, name: str, *, wait: bool, as_json: bool) -> int:
-    job = store.resume_job(name)
+    job = store.jobs.resume(name)
     if wait:
         job = await_job(store, name, _is_run, instead="no node runs it")
     echo_job(session, store, job, resume_text(store, job), as_json=as_json)

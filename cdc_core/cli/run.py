@@ -195,7 +195,7 @@ def _require_no_jobs(url: str, names: Sequence[str]) -> None:
     with progress_at(url) as store:
         if store is not None:
             for name in names:
-                store.require_no_job(name)
+                store.jobs.require_none(name)
 
 
 def _check(
@@ -225,7 +225,7 @@ def _check(
         parts.append(
             ("dead letters", letters.sink, letters.shown_destination, lambda: check_dead_letters(feed, schemas))
         )
-    job = progress is not None and progress.find_job(feed.name) is not None
+    job = progress is not None and progress.jobs.find(feed.name) is not None
     width = max(8, *(len(part) for part, *_ in parts))
     report = CheckReport(session, feed.name, job=job, width=width, quiet=as_json)
     for part, component, place, checked in parts:
@@ -328,7 +328,7 @@ def resolved(session: CliSession, changefeed: Changefeed) -> ResolvedChangefeed:
 def _check_registration(feed: ResolvedChangefeed, progress: ProgressStore) -> None:
     """Return when a run of what the file says may continue the changefeed that the store knows. Raises: ConfigError."""
     changes_tables = feed.rangefeed.registration.changes_tables
-    progress.check_registration(feed.name, feed.definition(), changes_tables=changes_tables)
+    progress.changefeeds.check_registration(feed.name, feed.definition(), changes_tables=changes_tables)
 
 
 def _check_source(feed: ResolvedChangefeed, schemas: list[TableSchema]) -> str:

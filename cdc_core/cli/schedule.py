@@ -134,7 +134,7 @@ def new_schedule(
 def list_(session: CliSession, store: str | None, as_json: bool) -> int:
     """List the schedules of the store."""
     with job_store(session, store) as opened:
-        found = opened.schedules()
+        found = opened.schedules.all()
         if not (found or as_json):
             click.echo(f"the progress store {opened.shown} has no schedules")
         for index, each in enumerate(found):
@@ -154,8 +154,8 @@ def list_(session: CliSession, store: str | None, as_json: bool) -> int:
 def pause(session: CliSession, name: str, reason: str, store: str | None, as_json: bool) -> int:
     """Start no more runs of the schedule NAME. Runs that have started are not affected."""
     with job_store(session, store) as opened:
-        opened.pause_schedule(name, reason)
-        _print(session, opened.schedule(name), as_json=as_json)
+        opened.schedules.pause(name, reason)
+        _print(session, opened.schedules.find(name), as_json=as_json)
     return 0
 
 
@@ -181,8 +181,8 @@ def resume(session: CliSession, name: str, store: str | None, as_json: bool) -> 
 def drop(session: CliSession, name: str, store: str | None, as_json: bool) -> int:
     """Remove the schedule NAME. Its jobs stay: end those that run with `cdc cancel`."""
     with job_store(session, store) as opened:
-        known = opened.schedule(name)
-        opened.drop_schedule(name)
+        known = opened.schedules.find(name)
+        opened.schedules.drop(name)
         if as_json:
             session.echo_json(_as_json(known))
         else:

@@ -44,7 +44,7 @@ def show(
     job in that store; without it, all of them are shown.
     """
     with store_to_read(session, file, name, state, store) as (progress, wanted):
-        found = progress.list() if wanted is None else [require_known(progress, wanted)]
+        found = progress.changefeeds.all() if wanted is None else [require_known(progress, wanted)]
         if not (found or as_json):
             click.echo(f"the progress store {progress.shown} knows no changefeed")
         for index, known in enumerate(found):

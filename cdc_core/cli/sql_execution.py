@@ -81,7 +81,7 @@ def execute(session: CliSession, target: SqlTarget, statement: Statement) -> Res
         if isinstance(statement, AlterChangefeed):
             return _alter(session, store, statement)
         if isinstance(statement, OwnJob):
-            job = store.own_job(statement.job, require_owner(statement.owner))
+            job = store.jobs.set_owner(statement.job, require_owner(statement.owner))
             return _jobs([(job, f"job '{job.name}' belongs to {job.owner}")])
         return _jobs(_control(store, statement))
 
@@ -102,7 +102,7 @@ def _opened(session: CliSession, target: SqlTarget, *, create: bool = False) -> 
 def _create(session: CliSession, target: SqlTarget, statement: CreateChangefeed) -> Result:
     owner = require_owner(user_name() if target.owner is None else target.owner)
     with _opened(session, target, create=True) as store:
-        name = statement.name or derived_name(statement.tables, {known.name for known in store.list()})
+        name = statement.name or derived_name(statement.tables, {known.name for known in store.changefeeds.all()})
         changefeed = changefeed_of_statement(
             statement, name, sources=target.sources, directory=target.directory, environ=os.environ
         )
@@ -114,7 +114,7 @@ def _create(session: CliSession, target: SqlTarget, statement: CreateChangefeed)
 
 def _create_schedule(session: CliSession, target: SqlTarget, statement: CreateSchedule) -> Result:
     with _opened(session, target, create=True) as store:
-        known = {each.name: each for each in store.schedules()}
+        known = {each.name: each for each in store.schedules.all()}
         name = statement.label or derived_name(statement.changefeed.tables, known, longest=_MAX_LABEL_LENGTH)
         if statement.if_not_exists and name in known:
             return replace(created_schedule(known[name]), rows=[], notices=[f"schedule '{name}' exists already"])
@@ -147,7 +147,7 @@ def _alter(session: CliSession, store: ProgressStore, statement: AlterChangefeed
     job = find_job(store, name, by_store=True, verb="alter")
     if job is None:
         raise ConfigError(f"changefeed '{name}' is not a job; use `cdc alter`")
-    begun = store.load(name) is not None
+    begun = store.progress.load(name) is not None
     scans = {table: bool(wanted) for table, wanted in statement.add.items() if begun or wanted is not None}
     job, text = alter_job(session, store, job, change, scans=scans)
     known = require_known(store, name, option="--store")
@@ -158,13 +158,13 @@ def _alter(session: CliSession, store: ProgressStore, statement: AlterChangefeed
 def _control(store: ProgressStore, statement: ControlJobs) -> list[tuple[JobRecord, str]]:
     reason = statement.reason or by_user()
     verbs: dict[Verb, Callable[[str], tuple[JobRecord, str]]] = {
-        "PAUSE": lambda name: (job := store.pause_job(name, reason), pause_text(job)),
-        "RESUME": lambda name: (job := store.resume_job(name), resume_text(store, job)),
-        "CANCEL": lambda name: (job := store.cancel_job(name, reason), cancel_text(job)),
+        "PAUSE": lambda name: (job := store.jobs.pause(name, reason), pause_text(job)),
+        "RESUME": lambda name: (job := store.jobs.resume(name), resume_text(store, job)),
+        "CANCEL": lambda name: (job := store.jobs.cancel(name, reason), cancel_text(job)),
     }
     names = statement.jobs
     if names is None:
-        names = tuple(job.name for job in store.jobs() if job.state in _RULES[statement.verb].does)
+        names = tuple(job.name for job in store.jobs.all() if job.state in _RULES[statement.verb].does)
     return [verbs[statement.verb](name) for name in names]
 
 

@@ -65,7 +65,7 @@ def _is_old(report: JobReport) -> bool:
 def _values(store: ProgressStore, report: JobReport) -> dict[str, str | None]:
     job, definition, mark = report.job, report.known.definition, report.known.high_water
     erred = job.rests_for_error or job.state == "revert-failed"
-    events = store.job_events(job.name)
+    events = store.jobs.events(job.name)
     return {
         "job_id": job.name,
         "job_type": "CHANGEFEED",
@@ -90,7 +90,7 @@ def _values(store: ProgressStore, report: JobReport) -> dict[str, str | None]:
 
 def _full_names(store: ProgressStore, known: ChangefeedRecord) -> list[str]:
     """Return the tables with their databases, as far as these are known; patterns as listed until they are resolved."""
-    listed_, progress = known.definition["tables"], store.load(known.name)
+    listed_, progress = known.definition["tables"], store.progress.load(known.name)
     found = [] if progress is None else [*dict.fromkeys(TableName.parse(span.table) for span, _ in progress.frontier)]
     database = found[0].database if found else database_of(known.sources[0])
     names = named_tables(listed_, database) or found

@@ -39,13 +39,13 @@ def control_schedules(store: ProgressStore, statement: ControlSchedules) -> Resu
     """Do what *statement* says with each schedule, one after the other. Raises: ConfigError."""
 
     def drop(name: str) -> ScheduleRecord:
-        found = store.schedule(name)
-        store.drop_schedule(name)
+        found = store.schedules.find(name)
+        store.schedules.drop(name)
         return found
 
     def pause(name: str) -> ScheduleRecord:
-        store.pause_schedule(name, by_user())
-        return store.schedule(name)
+        store.schedules.pause(name, by_user())
+        return store.schedules.find(name)
 
     verbs: dict[ScheduleVerb, Callable[[str], ScheduleRecord]] = {
         "PAUSE": pause,
@@ -60,7 +60,7 @@ def control_schedules(store: ProgressStore, statement: ControlSchedules) -> Resu
 
 def show_schedules(store: ProgressStore, statement: ShowSchedules) -> Result:
     """Return the schedules that *statement* is about. Raises: ConfigError when the one is unknown."""
-    return _shown(store.schedules() if statement.schedule is None else [store.schedule(statement.schedule)])
+    return _shown(store.schedules.all() if statement.schedule is None else [store.schedules.find(statement.schedule)])
 
 
 def _shown(found: Sequence[ScheduleRecord]) -> Result:

@@ -24,14 +24,16 @@ def stopped(store: ProgressStore, name: str, state_dir: Path) -> Iterator[None]:
     Raises: ConfigError when one is alive there, or has been heard from on another host within half a minute; when the
     job is in another state.
     """
-    job = store.find_job(name)
+    job = store.jobs.find(name)
     if job is not None:
         require(job, "move")
     make_state_directory(state_dir)
     with RunLock(state_dir / f"{name}.lock") as lock:
         if not lock.acquire():
             raise ConfigError(f"changefeed '{name}' is running from {state_dir} (process {lock.holder}); stop it first")
-        status = None if job is not None else store.status(name)  # of a job, the store knows whether a node runs it
+        status = (
+            None if job is not None else store.statuses.load(name)
+        )  # of a job, the store knows whether a node runs it
         if status is not None and is_alive(status, now=datetime.now(UTC)):
             raise ConfigError(
                 f"changefeed '{name}' is running on {status.values.get('host')} (process {status.values.get('pid')});"

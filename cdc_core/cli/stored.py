@@ -128,9 +128,9 @@ def require_known(store: ProgressStore, name: str, *, option: str = "--state") -
         require_store(store, option=option)
     except ConfigError as error:
         raise ConfigError(f"changefeed '{name}' is not known: {error}") from error
-    found = store.find(name)
+    found = store.changefeeds.find(name)
     if found is None:
-        known = did_you_mean(name, (feed.name for feed in store.list()))
+        known = did_you_mean(name, (feed.name for feed in store.changefeeds.all()))
         raise ConfigError(f"changefeed '{name}' is not in the progress store {store.shown}{known}")
     return found
 

@@ -174,7 +174,7 @@ class AttemptChannel:
         return self._read("rescans")
 
     def publish_traces(self, asked: str) -> None:
-        """Tell what is to be traced, as `Traces.active_traces` says it."""
+        """Tell what is to be traced, as `Traces.active` says it."""
         self._write("traces", asked)
 
     def traces(self) -> tuple[TraceRequest, ...]:

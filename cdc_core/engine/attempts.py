@@ -81,7 +81,7 @@ class Attempts:
     def _begun(self) -> Iterator[tuple[AttemptConfig, Query, Rangefeed]]:
         """Start a query from the saved progress under a new epoch; stop it and clear its scratch at the end."""
         parallelism = self._session.acquire()
-        epoch = self.epoch = self._run.store.begin_attempt(self._run.feed.name, after=self.epoch)
+        epoch = self.epoch = self._run.store.changefeeds.begin_attempt(self._run.feed.name, after=self.epoch)
         self._previous.fenced()
         self._run.status.keep(epoch)
         run_dir = self._run.state_dir / f"{self._run.feed.name}.run" / str(epoch)
@@ -99,10 +99,10 @@ class Attempts:
             rangefeed = feed.open_rangefeed()
             cleanup.callback(self._run.quietly, rangefeed.close)
             token, self.before = start_token(feed, self._run.store, rangefeed), self._run.delivered()
-            moved = self._run.store.was_moved(feed.name)
+            moved = self._run.store.steps.was_moved(feed.name)
             self._previous.await_calls(feed, scans=rangefeed.scan_progress(token) is not None, moved=moved)
             if moved:
-                self._run.store.save_plan(feed.name, epoch, {})  # from now on, late rows of others are repeats
+                self._run.store.steps.save_plan(feed.name, epoch, {})  # from now on, late rows of others are repeats
             tables = [schema.name for schema in rangefeed.schemas()]
             feed = feed.for_attempt(feed_id=feed.feed_id, epoch=epoch, table_names=tables)
             config = replace(config, feed=feed, start=token)
@@ -177,7 +177,7 @@ class Attempts:
             return "abandoned" if self._run.control.abandon.is_set() else "given up"
         compare_places(config.feed, self._run.store, rangefeed.schemas())
         emit_last_resolved_mark(config.feed, self._run.store)
-        progress = self._run.store.load(self._run.feed.name)
+        progress = self._run.store.progress.load(self._run.feed.name)
         if progress is not None:
             self._events.saved(progress)
             self._run.status.say(**sampler.look(progress, rangefeed.scan_progress(progress.token)))

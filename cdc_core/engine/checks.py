@@ -49,7 +49,7 @@ def check_and_prepare(
     *planned* returns what the rows of tables are delivered as. *check_executors* is called when all parts are known to
     work here, before anything is created.
     """
-    progress = store.load(feed.name)
+    progress = store.progress.load(feed.name)
     schemas = planned(check_source(with_saved(feed, store)))
     if progress is None:
         check_time_range(feed)
@@ -60,14 +60,14 @@ def check_and_prepare(
 
 def as_stored(feed: ResolvedChangefeed, store: ProgressStore) -> ResolvedChangefeed:
     """Return *feed* as its next start checks it: *feed* itself unless *store* knows it."""
-    known = store.find(feed.name)
+    known = store.changefeeds.find(feed.name)
     return feed if known is None else with_saved(feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch), store)
 
 
 def with_saved(feed: ResolvedChangefeed, store: ProgressStore) -> ResolvedChangefeed:
     """Return *feed* as a check of a later run needs it: with the token saved last, unless its history begins anew."""
-    progress = store.load(feed.name)
-    if progress is None or store.waiting_rescans(feed.name, new_slot=True):
+    progress = store.progress.load(feed.name)
+    if progress is None or store.rescans.waiting(feed.name, new_slot=True):
         return feed
     return replace(feed, saved=progress.token)
 
@@ -128,7 +128,7 @@ def end_of_once(feed: ResolvedChangefeed, store: ProgressStore) -> Timestamp:
 
     That is the source's clock. Where the clock went back since the last mark, later commits are put above that mark.
     """
-    clock, progress = source_clock(feed), store.load(feed.name)
+    clock, progress = source_clock(feed), store.progress.load(feed.name)
     if progress is None or clock >= progress.latest:
         return clock
     return Timestamp(progress.latest.wall + 1)

@@ -37,8 +37,8 @@ class _Answers:
         if time.monotonic() >= self._due_at and self._lock.acquire(blocking=False):
             try:
                 with suppress(RetryableError):  # whatever cannot go on without the store will say so
-                    self.rescans = store.all_waiting_rescans()
-                    self.traces = store.active_traces()
+                    self.rescans = store.rescans.all_waiting()
+                    self.traces = store.traces.active()
                 self._due_at = time.monotonic() + _POLL_S
             finally:
                 self._lock.release()

@@ -91,7 +91,7 @@ class Coordinator:
         self._save_metrics()
         now = time.monotonic()
         if now - self._committed_at >= _LONG_BETWEEN_STEPS_S:
-            self._store.rest()  # there may be one coordinator for each changefeed
+            self._store.release_connections()  # there may be one coordinator for each changefeed
         self._committed_at = now
         if stages is not None:
             _add_seconds(self._uncounted, stages.seconds)
@@ -107,7 +107,7 @@ class Coordinator:
         step = next((report.planned.info.step for report in reports if report is not None), 0)
         self._follows = self._step is not None and step == self._step + 1
         if not self._follows:
-            progress = self._store.load(self._name)
+            progress = self._store.progress.load(self._name)
             if progress is None:
                 raise ContractError(f"engine: changefeed '{self._name}' runs without saved progress")
             self._machine.resume(progress, step=step - 1, now=time.monotonic())
@@ -127,7 +127,7 @@ class Coordinator:
                 self._traced.resolved(self._machine.emitted)
                 # It may have been moved back meanwhile: then the source is to keep what comes again.
                 if self._marks is None:
-                    self._store.require_newest(self._name, self._epoch)
+                    self._store.changefeeds.require_newest(self._name, self._epoch)
                 else:
                     self._marks.finish(remember=bool(self._feed.options.resolved) or not self._follows)
                 with stage(SOURCE):
@@ -139,7 +139,7 @@ class Coordinator:
         unrecorded = delivered and self._feed.options.resolved is None
         letters = [letter for report in action.reports for letter in report.dead_letters]
         begun = time.monotonic()
-        refused = self._store.save(
+        refused = self._store.progress.save(
             self._name,
             self._epoch,
             replace(action.progress, counters=self._tally.saved(), emitted=self._machine.emitted),
@@ -209,7 +209,7 @@ class Coordinator:
     def _save_metrics(self) -> None:
         now = time.monotonic()
         if now - self._metrics_saved_at >= _METRICS_SAVED_S:
-            self._store.save_counters(self._name, self._epoch, self._tally.saved())
+            self._store.progress.save_counters(self._name, self._epoch, self._tally.saved())
             self._metrics_saved_at = now
 
 

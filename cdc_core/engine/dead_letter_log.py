@@ -20,11 +20,11 @@ class DeadLetterLog:
     def __init__(self, name: str, store: ProgressStore) -> None:
         self._name = name
         self._store = store
-        self._logged = max((letter.number for letter in store.dead_letters(name)), default=0)
+        self._logged = max((letter.number for letter in store.dead_letters.of(name)), default=0)
 
     def look(self) -> int:
         """Log the new ones, and return how many dead letters there are. Raises: RetryableError."""
-        waiting = self._store.dead_letters(self._name)
+        waiting = self._store.dead_letters.of(self._name)
         new = [letter for letter in waiting if letter.number > self._logged]
         for letter in new[:_MAX_LOGGED]:
             log.warning(

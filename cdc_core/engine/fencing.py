@@ -158,7 +158,7 @@ class EpochCheck:
         """Return when the attempt may emit. Raises: FencedError; RetryableError when the store cannot be read."""
         now = time.clock_gettime(_CLOCK)
         if now >= self._valid_until:
-            self.store.require_newest(self._name, self._epoch)
+            self.store.changefeeds.require_newest(self._name, self._epoch)
             self._valid_until = now + CHECK_VALID_S  # not later: the process may have been stopped since
 
     def close(self) -> None:

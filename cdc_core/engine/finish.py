@@ -53,7 +53,7 @@ def finish_earlier_run(feed: ResolvedChangefeed, store: ProgressStore) -> bool:
 
     False as well when that run ended before its last resolved mark, which this one will emit.
     """
-    progress = store.load(feed.name)
+    progress = store.progress.load(feed.name)
     if progress is None or not all_delivered(feed, progress):
         return False
     resolved = progress.last_mark(scans_only=feed.options.initial_scan == "only")

@@ -110,17 +110,23 @@ class HistoryMeter:
 
     def _measure(self, report: Report) -> None:
         known, feed = report.known, self._resolve(report)
-        progress = None if feed is None else self._store.load(known.name)
-        if feed is None or progress is None or not self._store.claim_gauges(known.name, known.epoch, every_s=EVERY_S):
+        progress = None if feed is None else self._store.progress.load(known.name)
+        if (
+            feed is None
+            or progress is None
+            or not self._store.progress.claim_gauges(known.name, known.epoch, every_s=EVERY_S)
+        ):
             return
         feed = replace(feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch), saved=progress.token)
         try:
             with closing(feed.open_history()) as history:
                 gauges, notice = history.metrics(), history.notice()
         except BaseException as error:
-            self._store.require_newest(known.name, known.epoch)  # an attempt that begins ends old connections
+            self._store.changefeeds.require_newest(
+                known.name, known.epoch
+            )  # an attempt that begins ends old connections
             raise TerminalError(mask(one_line(error), feed.secrets())) from None
-        self._store.save_gauges(known.name, known.epoch, gauges)
+        self._store.progress.save_gauges(known.name, known.epoch, gauges)
         if notice is not None and notice != self._notices.get(known.name):
             log.warning("changefeed '%s': %s", known.name, mask(notice, feed.secrets()))
         self._notices[known.name] = notice

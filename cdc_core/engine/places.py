@@ -30,7 +30,7 @@ def compare_places(feed: ResolvedChangefeed, store: ProgressStore, schemas: Sequ
     A place must be missing for a few seconds: servers of a cluster learn of one at different times. Raises:
     DestinationLostError, when what is there now was saved; FencedError.
     """
-    saved = store.places(feed.name)
+    saved = store.progress.places(feed.name)
     deadline = time.monotonic() + _SURE_AFTER_S
     found = _found(feed, store, schemas)
     while any(name in saved and found[name] is None for name in found) and time.monotonic() < deadline:
@@ -48,13 +48,13 @@ def compare_places(feed: ResolvedChangefeed, store: ProgressStore, schemas: Sequ
 
 def keep_places(feed: ResolvedChangefeed, store: ProgressStore, schemas: Sequence[TableSchema]) -> None:
     """Save what each place is now: a DestinationLostError has told what happened to it. Raises: FencedError."""
-    _save(feed, store, store.places(feed.name), _found(feed, store, schemas))
+    _save(feed, store, store.progress.places(feed.name), _found(feed, store, schemas))
 
 
 def _found(feed: ResolvedChangefeed, store: ProgressStore, schemas: Sequence[TableSchema]) -> Mapping[str, str | None]:
     feed = feed.for_attempt(feed_id=feed.feed_id, epoch=feed.epoch, table_names=[schema.name for schema in schemas])
     with closing(feed.open_destination()) as destination:
-        found = destination.identities(store.topics(feed.name) if feed.routes else ())
+        found = destination.identities(store.topics.of(feed.name) if feed.routes else ())
         tables = [] if feed.routes else encoded_tables(feed, destination, schemas)
         return {**found, **feed.open_encoder().identities(tables)}
 
@@ -64,4 +64,4 @@ def _save(
 ) -> None:
     known = {name: identity for name, identity in {**saved, **found}.items() if identity is not None}
     if known != saved:
-        store.save_places(feed.name, feed.epoch, known)
+        store.progress.save_places(feed.name, feed.epoch, known)

@@ -71,11 +71,11 @@ class Planner:
 
     def forget_claims(self, end: Offset) -> None:
         """Forget which tasks of steps before the one that ends at *end* took which slices."""
-        self._store.forget_claims(self._name, before=(self._epoch, end["step"]))
+        self._store.steps.forget_claims(self._name, before=(self._epoch, end["step"]))
 
     def rest(self) -> None:
         """Give back the connection to the store until the next call: each changefeed has a planner of its own."""
-        self._store.rest()
+        self._store.release_connections()
 
     def close(self) -> None:
         self._planner.close()
@@ -106,7 +106,7 @@ class Planner:
         return CutStep(slices=slices, blocked=blocked, trace=self._trace(), again=self._plans.first_began_before)
 
     def _blocked(self) -> Sequence[tuple[str, str]]:
-        return self._store.blocked_keys(self._name) if self._blocks_keys else ()
+        return self._store.dead_letters.blocked_keys(self._name) if self._blocks_keys else ()
 
     def _trace(self) -> StepTrace | None:
         """Return what the step that is being planned traces."""
@@ -126,7 +126,7 @@ class Planner:
         if saved is not None and saved.step == step:
             reached = Reached(step=step, token=start["token"], latest=saved.latest, high_water=saved.high_water)
         else:
-            progress = self._store.load(self._name)
+            progress = self._store.progress.load(self._name)
             assert progress is not None
             reached = Reached.by(progress, step=step)
             reached = reached if self._is_sharded else replace(reached, token=start["token"])

@@ -48,7 +48,7 @@ def replay(
                 f"changefeed '{feed.name}' is running from {state_dir} (process {lock.holder}); stop it before you send"
                 " its dead letters again"
             )
-        waiting = store.dead_letters(feed.name)
+        waiting = store.dead_letters.of(feed.name)
         unknown = min(set(give_up) - {letter.number for letter in waiting}, default=None)
         if unknown is not None:
             raise ConfigError(f"changefeed '{feed.name}' has no dead letter with the number {unknown}; see --list")
@@ -58,22 +58,24 @@ def replay(
         known = register(feed, store, epoch=job_epoch)
         if not rows:
             if give_up:
-                store.mark_replayed(feed.name, store.begin_attempt(feed.name, after=job_epoch), list(give_up))
+                store.dead_letters.mark_replayed(
+                    feed.name, store.changefeeds.begin_attempt(feed.name, after=job_epoch), list(give_up)
+                )
             return Replay(sent=(), kept=(), flushed=Flushed()), missing
         schemas = list({row.row.schema.name: row.row.schema for row in rows}.values())
         feed = feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch, state=store.url)
         check_sink(feed, schemas)
         prepare_sink(feed, schemas)
-        epoch = store.begin_attempt(feed.name, after=job_epoch)
+        epoch = store.changefeeds.begin_attempt(feed.name, after=job_epoch)
         tables = [schema.name for schema in schemas]
         feed = feed.for_attempt(feed_id=known.feed_id, epoch=epoch, table_names=tables)
         check = EpochCheck(store, name=feed.name, epoch=epoch)
         with _alone(feed, state_dir), closing(feed.open_sink()) as sink:
-            progress = store.load(feed.name)
+            progress = store.progress.load(feed.name)
             assert progress is not None, "dead letters come from steps that were saved"
             # A plan that an earlier attempt left knew of keys that had to wait.
-            if not store.was_moved(feed.name):
-                store.save_plan(feed.name, epoch, {})
+            if not store.steps.was_moved(feed.name):
+                store.steps.save_plan(feed.name, epoch, {})
             lower = progress.frontier.high_water.next()
             fenced = FencedSink(sink, check.require_newest)
             admission = TopicAdmission(store, name=feed.name, epoch=epoch, most=feed.options.max_topics)
@@ -85,7 +87,7 @@ def replay(
                 slice_=SliceInfo(step=0, index=0, lower=lower, replay=True),
             )
             delivered = result.flushed.delivered
-            store.mark_replayed(
+            store.dead_letters.mark_replayed(
                 feed.name,
                 epoch,
                 [*give_up, *(letter.number for row in result.sent for letter in row.letters)],

@@ -63,7 +63,7 @@ class Rescans:
         if asked == self._answered or now < self._poll_at:
             return None
         self._poll_at = now + _POLL_INTERVAL_S
-        waiting = self._store.waiting_rescans(self._name, new_slot=False)
+        waiting = self._store.rescans.waiting(self._name, new_slot=False)
         wanted = [Rescan(table=found.table, where=found.where) for found in waiting]
         token = self._planner.scan_again(start, wanted) if waiting else start
         if token is None:
@@ -78,5 +78,5 @@ class Rescans:
         return None
 
     def _begin(self, taken: _Taken) -> None:
-        self._store.begin_rescans(self._name, self._epoch, taken.numbers, taken.began)
+        self._store.rescans.begin(self._name, self._epoch, taken.numbers, taken.began)
         self._taken = None

@@ -59,7 +59,7 @@ class ResolvedMarks:
             self._emit(mark, latest)
 
     def _emit(self, mark: Timestamp, latest: Timestamp) -> None:
-        waiting, topics = self._store.prepare_mark(
+        waiting, topics = self._store.marks.prepare(
             self._name, self._epoch, mark, records=self._records, topics=self._tell_topics
         )
         if self._tell_topics:
@@ -81,9 +81,9 @@ class ResolvedMarks:
         """
         mark, self._unfinished = self._unfinished, None
         if mark is not None and (self._recorded or remember):
-            self._store.save_emitted(self._name, self._epoch, mark, recorded=self._recorded)
+            self._store.marks.save_emitted(self._name, self._epoch, mark, recorded=self._recorded)
         else:
-            self._store.require_newest(self._name, self._epoch)
+            self._store.changefeeds.require_newest(self._name, self._epoch)
 
     def close(self) -> None:
         self._sink.close()
@@ -107,7 +107,7 @@ def emit_last_resolved_mark(feed: ResolvedChangefeed, store: ProgressStore) -> N
 
     Raises: as `emit`.
     """
-    progress = store.load(feed.name)
+    progress = store.progress.load(feed.name)
     if feed.options.resolved is None or progress is None:
         return
     mark = progress.last_mark(scans_only=feed.options.initial_scan == "only")

@@ -95,7 +95,7 @@ class Run:
     def resume(self) -> None:
         with self._control.pause_lock:
             self._control.pause = None
-            self._run.store.resume(self._run.feed.name)
+            self._run.store.changefeeds.resume(self._run.feed.name)
 
     def _registered(self) -> Ending:
         run, known = self._run, register(self._run.feed, self._run.store, epoch=self._run.job_epoch)

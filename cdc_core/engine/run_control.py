@@ -62,7 +62,7 @@ class Pausing:
         pause = Pause(reason=reason, since=datetime.now(UTC))
         while True:
             try:
-                self._store.pause(self._name, epoch, reason)
+                self._store.changefeeds.pause(self._name, epoch, reason)
             except RetryableError as error:
                 self._show(pause)
                 self._complain("changefeed '%s' waits, but the pause is not saved for the next run: %s", error)
@@ -122,7 +122,7 @@ class Pausing:
         self._complained = True
 
     def _read(self, epoch: int) -> Pause | None:
-        feed = self._store.find(self._name)
+        feed = self._store.changefeeds.find(self._name)
         if feed is None or feed.epoch != epoch:
             raise FencedError(
                 f"changefeed '{self._name}': another attempt began while this one was paused, or the changefeed was"

@@ -35,7 +35,7 @@ class RunEvents:
         self._job = job
         self._clock = clock
         self._started = False
-        self._told = self._totals = _totals(store.load(name))
+        self._told = self._totals = _totals(store.progress.load(name))
         self._told_at = clock()
 
     def started(self, epoch: int, high_water: Timestamp) -> None:
@@ -49,7 +49,7 @@ class RunEvents:
     def retried(self, cause: str, reason: str, wait_s: float) -> None:
         """Record that an attempt failed and another one follows."""
         with suppress(CdcError):
-            self._store.note_repeated_event(
+            self._store.events.note_repeated(
                 "changefeed_retried", self._name, cause=cause, message=reason, wait_s=round(wait_s, 1)
             )
 
@@ -78,11 +78,11 @@ class RunEvents:
     def _prune(self) -> None:
         if not self._job:  # nodes do it themselves
             with suppress(CdcError):
-                self._store.prune_events()
+                self._store.events.prune()
 
     def _note(self, kind: str, *, message: str | None = None, **details: Any) -> None:
         with suppress(CdcError):
-            self._store.note_event(kind, self._name, message=message, **details)
+            self._store.events.note(kind, self._name, message=message, **details)
 
 
 def _totals(progress: Progress | None) -> dict[str, int]:

@@ -50,7 +50,7 @@ class RunStatus:
 
         What a run that died was retrying, this one retries until it saves a step.
         """
-        before = self._store.status(self._name)
+        before = self._store.statuses.load(self._name)
         retries: Mapping[str, int] = {} if before is None else before.values.get("retries", {})
         retrying = retried_by(before, now=datetime.now(UTC))
         self.now = replace(self.now, high_water=high_water, retries=retries, retrying=retrying)

@@ -37,7 +37,7 @@ class AttemptProgress:
         told, now = self._channel.saved(), time.monotonic()
         due = now - self._loaded_at >= _LOAD_S or (until is not None and told is not None and told.high_water >= until)
         if self._progress is None or (told != self._seen and due):
-            self._progress = self._store.load(self._name)
+            self._progress = self._store.progress.load(self._name)
             self._seen, self._loaded_at = told, now
         assert self._progress is not None, "the attempt has saved its start"
         return self._progress
@@ -48,7 +48,7 @@ def delivered(name: str, store: ProgressStore) -> tuple[float, Timestamp]:
 
     A source may save steps without rows, for example to begin a scan, and more of them in each attempt.
     """
-    progress = store.load(name)
+    progress = store.progress.load(name)
     return (
         (0.0, Timestamp()) if progress is None else (progress.tally.value(metrics.ROWS), progress.frontier.high_water)
     )
@@ -56,5 +56,5 @@ def delivered(name: str, store: ProgressStore) -> tuple[float, Timestamp]:
 
 def saved_steps(name: str, store: ProgressStore) -> float:
     """Return how many steps of the changefeed were ever saved. Raises: RetryableError."""
-    progress = store.load(name)
+    progress = store.progress.load(name)
     return 0.0 if progress is None else progress.tally.value(metrics.STEPS)

@@ -22,9 +22,9 @@ log = logging.getLogger(__name__)
 
 
 def register(feed: ResolvedChangefeed, store: ProgressStore, *, epoch: int | None = None) -> ChangefeedRecord:
-    """Return the changefeed as the store knows it, added if it is new. Raises: as `ProgressStore.register`."""
+    """Return the changefeed as the store knows it, added if it is new. Raises: as `Changefeeds.register`."""
     changes_tables = feed.rangefeed.registration.changes_tables
-    return store.register(feed.name, feed.definition(), changes_tables=changes_tables, epoch=epoch)
+    return store.changefeeds.register(feed.name, feed.definition(), changes_tables=changes_tables, epoch=epoch)
 
 
 def start_token(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Rangefeed) -> Token:
@@ -33,26 +33,26 @@ def start_token(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Range
     Raises: FencedError; DestinationLostError; whatever the rangefeed raises.
     """
     name = feed.name
-    progress = store.load(name)
+    progress = store.progress.load(name)
     if progress is not None:
         progress = _with_new_history(feed, store, progress)
     saved = None if progress is None else progress.token
-    chosen = store.initial_scans(name)
+    chosen = store.rescans.initial_scans(name)
     if chosen:
         with closing(feed.open_rangefeed(initial_scans=chosen)) as joining:
-            saved = joining.start(saved, lambda intent: store.save_intent(name, feed.epoch, intent))
-    token = rangefeed.start(saved, lambda intent: store.save_intent(name, feed.epoch, intent))
+            saved = joining.start(saved, lambda intent: store.progress.save_intent(name, feed.epoch, intent))
+    token = rangefeed.start(saved, lambda intent: store.progress.save_intent(name, feed.epoch, intent))
     schemas = rangefeed.schemas()
     spans = [Span(schema.name.full) for schema in schemas]
     if progress is not None and not {span.table for span in spans} <= {span.table for span, _ in progress.frontier}:
         check_and_prepare_sink(feed, schemas)  # tables may have joined since the run began
     if progress is None:
         progress = Progress(token=token, frontier=Frontier(spans), latest=Timestamp(), counters={})
-    store.save(name, feed.epoch, replace(progress, token=token, frontier=progress.frontier.watching(spans)))
+    store.progress.save(name, feed.epoch, replace(progress, token=token, frontier=progress.frontier.watching(spans)))
     compare_places(feed, store, schemas)
     if chosen:
         waiting = {table: wanted for table, wanted in chosen.items() if table not in feed.tables}
-        store.choose_initial_scans(name, feed.epoch, waiting)
+        store.rescans.choose_initial_scans(name, feed.epoch, waiting)
     scan = rangefeed.scan_progress(token)
     if scan is not None:
         log.info("changefeed '%s': scan begins at %d of %d %s", name, scan.done, scan.total, scan.unit)
@@ -68,7 +68,7 @@ def _with_new_history(feed: ResolvedChangefeed, store: ProgressStore, progress: 
     all that were delivered. Repeatable: a crash before the new token is saved leaves the rescan waiting, and the intent
     in place of the token.
     """
-    waiting = store.waiting_rescans(feed.name, new_slot=True)
+    waiting = store.rescans.waiting(feed.name, new_slot=True)
     if not waiting:
         return progress
     scanning = replace(feed, options=replace(feed.options, initial_scan="yes", cursor=None))
@@ -76,10 +76,10 @@ def _with_new_history(feed: ResolvedChangefeed, store: ProgressStore, progress: 
         began = max(progress.latest, planner.now())
     with closing(scanning.open_rangefeed()) as rangefeed:
         rangefeed.drop(progress.token)
-        token = rangefeed.start(None, lambda intent: store.save_intent(feed.name, feed.epoch, intent))
+        token = rangefeed.start(None, lambda intent: store.progress.save_intent(feed.name, feed.epoch, intent))
     progress = replace(progress, token=token, latest=began)
-    store.save(feed.name, feed.epoch, progress)
-    store.begin_rescans(feed.name, feed.epoch, [found.number for found in waiting], began)
+    store.progress.save(feed.name, feed.epoch, progress)
+    store.rescans.begin(feed.name, feed.epoch, [found.number for found in waiting], began)
     log.info(
         "changefeed '%s': the source keeps its history anew; all tables are read again, after %s", feed.name, began
     )

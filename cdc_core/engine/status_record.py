@@ -48,7 +48,7 @@ class StatusRecord:
         self._at = moment
         minute = time.time() // MINUTE_S
         with suppress(RetryableError):
-            self._store.save_status(self._name, epoch, values, moment=minute != self._minute)
+            self._store.statuses.save(self._name, epoch, values, moment=minute != self._minute)
             self._kept, self._minute = (epoch, values), minute
 
 

@@ -67,7 +67,7 @@ class TopicAdmission:
             return reason
         self._refused.pop(topic, None)
         if self._saved is None:
-            self._saved = set(self._store.topics(self._name))
+            self._saved = set(self._store.topics.of(self._name))
         if topic not in self._saved and len(self._saved) >= self._most:
             self._save(topic)  # raises, unless another process has added it
         refusal = fenced.admit(topic)
@@ -85,4 +85,4 @@ class TopicAdmission:
         self._store.close()
 
     def _save(self, topic: str) -> None:
-        self._saved = set(self._store.add_topic(self._name, self._epoch, topic, most=self._most))
+        self._saved = set(self._store.topics.add(self._name, self._epoch, topic, most=self._most))

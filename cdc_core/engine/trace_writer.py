@@ -35,7 +35,7 @@ class TraceWriter:
         """Return when the traces that look for *changes* have them."""
         for number in sorted({number for change in changes for number in change.traces}):
             with suppress_and_log():
-                self._store.put_traced(number, [change for change in changes if number in change.traces])
+                self._store.traces.put(number, [change for change in changes if number in change.traces])
 
     def saved(self, changes: Sequence[TracedChange]) -> None:
         """Note that the progress after *changes* is saved."""

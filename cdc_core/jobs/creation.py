@@ -61,7 +61,7 @@ def check_job(feed: ResolvedChangefeed) -> None:
 
 def _check(feed: ResolvedChangefeed, store: ProgressStore, left: ProgressStore | None) -> None:
     """Return when the changefeed can begin, or continue where a `cdc run` stopped. Raises: ConfigError."""
-    if left is None and store.find_job(feed.name) is None and store.load(feed.name) is not None:
+    if left is None and store.jobs.find(feed.name) is None and store.progress.load(feed.name) is not None:
         left = store
     check_job(feed if left is None else as_stored(feed, left))
     if left is None:
@@ -70,10 +70,10 @@ def _check(feed: ResolvedChangefeed, store: ProgressStore, left: ProgressStore |
 
 def _require_free(store: ProgressStore, name: str) -> None:
     """Return if nothing runs the changefeed. Raises: ConfigError."""
-    job = store.find_job(name)
+    job = store.jobs.find(name)
     if job is not None and job.state not in FINISHED:
         raise ConfigError(exists_already(job))
-    status = store.status(name)
+    status = store.statuses.load(name)
     if job is None and status is not None and is_alive(status, now=datetime.now(UTC)):
         raise ConfigError(
             f"changefeed '{name}' is running on {status.values.get('host')} (process {status.values.get('pid')}), by"

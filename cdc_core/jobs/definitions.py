@@ -98,7 +98,7 @@ class Definitions:
         Unless *to_run*, where it may run does not matter. Raises: TerminalError, whatever a plugin raises, such as when
         the job is unknown, or this node lacks a plugin, a version of one, or a secret; RetryableError from the store.
         """
-        known = self._store.find(name)
+        known = self._store.changefeeds.find(name)
         try:
             with logged_as(name):
                 feed = self._resolved(name, known)
@@ -123,9 +123,9 @@ class Definitions:
         Called when no attempt of the job is alive, under an epoch that fences earlier ones. FencedError: session
         *node_id* has not claimed the job any more. Another one may have reverted it, and the name may be a new job's.
         """
-        known, progress = self._store.find(name), self._store.load(name)
+        known, progress = self._store.changefeeds.find(name), self._store.progress.load(name)
         feed = None if progress is None else self.resolve(name, to_run=False)
-        job = self._store.find_job(name)  # asked last: if the claim stands, all of the above is of this job
+        job = self._store.jobs.find(name)  # asked last: if the claim stands, all of the above is of this job
         if known is None or job is None or job.node_id != node_id:
             raise FencedError(f"job '{name}' is reverted by another node")
         if feed is None or progress is None:

@@ -67,7 +67,7 @@ def _namesake(
 
     None if there is none, and if there is another one of this name: the store refuses this node for that.
     """
-    for node in store.living_nodes():
+    for node in store.nodes.living():
         if node.name == mine.name and node.node_id != last:
             alike = (node.host, node.directory) == (mine.host, mine.directory)
             renewed = earlier is not None and (node.node_id, node.expires) != (earlier.node_id, earlier.expires)

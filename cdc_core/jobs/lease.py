@@ -24,7 +24,7 @@ class Lease:
 
     A session lives for *lease_s* after the last renewal that the store has confirmed, counted from before that renewal
     was sent: no other node takes its jobs earlier. The clocks of nodes and store need not agree. *former* is as in
-    `ProgressStore.join`.
+    `Nodes.join`.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Lease:
         self._heartbeat_s = heartbeat_s
         self._was_unsafe = False
         sent = lease_clock()
-        self.node = store.join(node, lease_s=lease_s, former=former)
+        self.node = store.nodes.join(node, lease_s=lease_s, former=former)
         self.until = sent + lease_s
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._renew, name=f"lease of node {node.name}", daemon=True)
@@ -86,7 +86,7 @@ class Lease:
         self._thread.join()
         try:
             if leave:
-                self._store.leave(self.node.node_id)
+                self._store.nodes.leave(self.node.node_id)
         except CdcError as error:
             log.warning("node '%s' could not say that it leaves: %s", self.node.name, error)
         self._store.close()
@@ -111,7 +111,7 @@ class Lease:
         while not self._ended.wait(wait_s):
             sent = lease_clock()
             try:
-                node = self._store.renew(self.node.node_id, lease_s=self._lease_s, problems=dict(self.problems))
+                node = self._store.nodes.renew(self.node.node_id, lease_s=self._lease_s, problems=dict(self.problems))
             except RetryableError as error:
                 if not complained:
                     log.warning("node '%s' cannot renew its session: %s", self.node.name, error)

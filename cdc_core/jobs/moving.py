@@ -46,7 +46,7 @@ class PlannedMove:
     def carry_out(self, store: ProgressStore, *, why: str | None = None) -> None:
         """Have the next run start from the new position. Raises: FencedError when a run has begun since `plan_move`."""
         if self.moves:
-            store.move(self.name, self.epoch, self.move, saved=self.saved, why=why)
+            store.progress.move(self.name, self.epoch, self.move, saved=self.saved, why=why)
 
 
 def plan_move(store: ProgressStore, feed: ResolvedChangefeed, known: ChangefeedRecord, to: str | Token) -> PlannedMove:
@@ -56,12 +56,12 @@ def plan_move(store: ProgressStore, feed: ResolvedChangefeed, known: ChangefeedR
     """
     changes_tables = feed.rangefeed.registration.changes_tables
     require_same_source(feed.name, known.definition, feed.definition(), changes_tables=changes_tables)
-    progress = store.load(feed.name)
+    progress = store.progress.load(feed.name)
     if progress is None:
         raise ConfigError(f"changefeed '{feed.name}' has not begun yet; the option cursor says where it begins")
     if feed.options.initial_scan == "only":
         raise ConfigError(f"changefeed '{feed.name}' only scans, and follows no history that has positions")
-    if store.waiting_rescans(feed.name, new_slot=True):
+    if store.rescans.waiting(feed.name, new_slot=True):
         raise ConfigError(f"changefeed '{feed.name}' begins a new history with its next run, which has one beginning")
     feed = replace(feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch), saved=progress.token)
     with closing(feed.open_rangefeed()) as rangefeed:

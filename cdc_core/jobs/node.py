@@ -159,7 +159,7 @@ class Node:
             return None
         self.counts.lost_sessions += 1
         with suppress(RetryableError):
-            self._store.note_event("node_session_lost", node=self._settings.name)
+            self._store.events.note("node_session_lost", node=self._settings.name)
         log.info("node '%s' ran nothing any more when its session ended", self._settings.name)
         return self._join()
 
@@ -226,7 +226,7 @@ class Node:
 
     def _poll(self, lease: Lease) -> None:
         try:
-            overview = self._store.overview()
+            overview = self._store.claims.overview()
             if lease.node.draining and not self._leaving:
                 log.info("node '%s' was asked to drain", self._settings.name)
                 self.drain()
@@ -251,11 +251,11 @@ class Node:
     def _prune(self) -> None:
         if time.monotonic() - self._cleaned_at >= _HOUSEKEEPING_S:
             self._cleaned_at = time.monotonic()
-            for name in self._store.prune_jobs(retention_s=self._settings.retention):
+            for name in self._store.claims.prune(retention_s=self._settings.retention):
                 log.info("job '%s', finished long ago, is forgotten", name)
         if time.monotonic() - self._pruned_at >= _PRUNING_S:
             self._pruned_at = time.monotonic()
-            self._store.prune_events()
+            self._store.events.prune()
 
     def _apply_requests(self, overview: Overview, lease: Lease) -> None:
         """Stop what is to be paused, cancelled or not run here any more; begin what is claimed and not run."""
@@ -282,12 +282,12 @@ class Node:
         choices = choose(overview, me, may_run=self._may_run, free_for=self._free_for)
         lease.problems = self._definitions.problems()
         for name in choices.adopt:
-            adopted = self._store.adopt(name, lease.node)
+            adopted = self._store.claims.adopt(name, lease.node)
             if adopted is not None:
                 self.counts.adopted(adopted)
                 self._begin(adopted, lease)
         for name in choices.matched:
-            self._store.end_wait(name)
+            self._store.claims.end_wait(name)
         for job in overview.jobs:
             if job.name in choices.unreverted:
                 self._leave_unreverted(job, me, overview)
@@ -297,7 +297,7 @@ class Node:
                     f"no living node matches execution_locality '{job.locality}'; the living nodes have the localities"
                     f" {there}"
                 )
-                self._store.await_match(job.name, reason=reason)
+                self._store.claims.await_match(job.name, reason=reason)
 
     def _move(self, overview: Overview, lease: Lease) -> None:
         """Give a job to another node that has fewer, if it is time to."""
@@ -310,7 +310,7 @@ class Node:
             running.run.stop()
 
     def _leave_unreverted(self, job: JobRecord, me: NodeRecord, overview: Overview) -> None:
-        known = self._store.find(job.name)
+        known = self._store.changefeeds.find(job.name)
         nodes = [me if node.node_id == me.node_id else node for node in overview.nodes]
         why = "; ".join(f"{node.name}: {unable(node, job)}" for node in nodes if unable(node, job))
         reason = (
@@ -318,7 +318,7 @@ class Node:
             f" living node can drop it ({why}); fix that and repeat `cdc cancel {job.name}`, or leave it there with"
             f" `cdc drop {job.name} --forget-only`"
         )
-        if self._store.leave_unreverted(job.name, me, reason):
+        if self._store.claims.leave_unreverted(job.name, me, reason):
             log.warning("job '%s' is revert-failed: %s", job.name, reason)
 
     def _may_run(self, job: JobRecord) -> bool:
@@ -328,11 +328,11 @@ class Node:
         """Begin what an adopted job is in need of."""
         name, me = adopted.name, lease.node
         if self._leaving:
-            self._store.settle(name, me, "stopped", clean=adopted.clean)
+            self._store.claims.settle(name, me, "stopped", clean=adopted.clean)
         elif adopted.state == "reverting":
             self._revert(name, lease)
         elif adopted.state != "running":  # nothing of it runs here, so it has stopped
-            if self._store.settle(name, me, "stopped", clean=adopted.clean) == "reverting":
+            if self._store.claims.settle(name, me, "stopped", clean=adopted.clean) == "reverting":
                 self._revert(name, lease)
         else:
             self._run_job(adopted, lease)
@@ -347,7 +347,7 @@ class Node:
             problem = one_line(error)
             self._definitions.note(name, adopted.state, problem)
             self._back_off.ended(name, "stopped", problem)
-            self._store.settle(name, lease.node, "stopped", problem, clean=adopted.clean)
+            self._store.claims.settle(name, lease.node, "stopped", problem, clean=adopted.clean)
             return
         log.info("job '%s' is adopted under epoch %d", name, adopted.epoch)
         self._running[name] = running
@@ -394,7 +394,7 @@ class Node:
                     continue
                 ended, reason = found.ended, found.reason
                 to = self._successor(name, lease.node) if self._leaving else running.moves_to
-                state = self._store.settle(
+                state = self._store.claims.settle(
                     name, lease.node, ended, reason, clean=found.clean, offer_to=to, offer_s=_OFFER_S
                 )
             except RetryableError as error:
@@ -413,6 +413,6 @@ class Node:
                     self._running[name].run.abandon()
 
     def _successor(self, name: str, me: NodeRecord) -> NodeRecord | None:
-        overview = self._store.overview()
+        overview = self._store.claims.overview()
         job = next((job for job in overview.jobs if job.name == name), None)
         return None if job is None else successor(overview, job, leaving=me)

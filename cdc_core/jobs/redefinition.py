@@ -24,7 +24,7 @@ def require_redefinable(
 
     Raises: ConfigError, RetryableError. Changes nothing.
     """
-    name, begun = known.name, store.load(known.name) is not None
+    name, begun = known.name, store.progress.load(known.name) is not None
     if after.sink.name != sink:
         raise ConfigError(
             f"job '{name}' delivers to sink '{sink}', not '{after.sink.name}', and the type of a sink"

@@ -12,7 +12,7 @@ __all__ = ["ask_new_history", "require_rescannable"]
 
 def require_rescannable(store: ProgressStore, feed: ResolvedChangefeed, known: ChangefeedRecord) -> ResolvedChangefeed:
     """Return *feed*, for the attempt that the store knows, if its tables can be scanned again. Raises: ConfigError."""
-    if store.load(feed.name) is None:
+    if store.progress.load(feed.name) is None:
         raise ConfigError(f"changefeed '{feed.name}' has not begun yet; its first run reads all tables")
     if feed.options.initial_scan == "only":
         raise ConfigError(f"changefeed '{feed.name}' only scans; to scan again, give it another name")
@@ -32,4 +32,4 @@ def ask_new_history(store: ProgressStore, feed: ResolvedChangefeed, known: Chang
     The changefeed must not run. Raises: ConfigError; what the source raises. Changes nothing then.
     """
     check_source(require_rescannable(store, feed, known))
-    store.ask_rescan(feed.name, table=None, new_slot=True)
+    store.rescans.ask(feed.name, table=None, new_slot=True)

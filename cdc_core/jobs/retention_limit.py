@@ -49,9 +49,9 @@ class RetentionLimit:
         if now < self._poll_at:
             return []
         self._poll_at = now + POLL_INTERVAL_S
-        known = {changefeed.name: changefeed for changefeed in self._store.list()}
+        known = {changefeed.name: changefeed for changefeed in self._store.changefeeds.all()}
         cancelled = []
-        for job in self._store.overview().jobs:
+        for job in self._store.claims.overview().jobs:
             since = protected_since(job, known[job.name]) if job.name in known else None
             if since is None or "cancel-requested" not in FOLLOWING[job.state]:
                 continue
@@ -78,16 +78,16 @@ class RetentionLimit:
             f" {_OPTION} = {format_duration(max_s)}"
         )
         try:
-            self._store.cancel_job(name, reason, only={job.state})
+            self._store.jobs.cancel(name, reason, only={job.state})
         except ConfigError:  # another node was faster, someone has resumed it, or it has ended
             return []
-        self._store.note_event("history_expired", name, message=reason)
+        self._store.events.note("history_expired", name, message=reason)
         log.warning("job '%s' is cancelled: %s", name, reason)
         return [name]
 
     def _rests_since(self, job: JobRecord) -> float:
         """Return when the state of the job changed last, as far as that is known."""
-        return max((event.at for event in self._store.job_events(job.name)), default=job.created)
+        return max((event.at for event in self._store.jobs.events(job.name)), default=job.created)
 
     def _warn(self, name: str, now: float, what: str, remedy: str) -> None:
         if now - self._warned.get(name, -WARN_EVERY_S) >= WARN_EVERY_S:

@@ -34,16 +34,16 @@ class Schedules:
         Called at each poll. What became due while no node lived starts once. Raises: RetryableError as the store does;
         the next call does what is left.
         """
-        now, due = self._store.due_schedules()
+        now, due = self._store.schedules.due()
         started = []
         for known in due:
             try:
                 change = decide(now, known)
-                if change is None or not self._store.change_schedule(known, change):
+                if change is None or not self._store.schedules.change(known, change):
                     continue
             except ConfigError as error:
                 change = after_failure(now, known, f"no run could be started: {error}")
-                if not self._store.change_schedule(known, change):
+                if not self._store.schedules.change(known, change):
                     continue
             _tell(known, change)
             if change.start is not None:
@@ -56,21 +56,21 @@ class Schedules:
         Raises: ConfigError when the expression or the time zone cannot be read, the first run would be in the past, or
         as `create_schedule` of the store does.
         """
-        now = self._store.clock()
+        now = self._store.schedules.clock()
         following = next_time(wanted.cron, wanted.time_zone, after=now)
         if wanted.next_run is not None and wanted.next_run < now:
             raise ConfigError(
                 f"schedule '{wanted.name}': the first run at {_text(wanted.next_run)} is in the past; use --first-run"
                 " now, or a later time"
             )
-        return self._store.create_schedule(replace(wanted, next_run=now if at_once else wanted.next_run or following))
+        return self._store.schedules.create(replace(wanted, next_run=now if at_once else wanted.next_run or following))
 
     def resume(self, name: str) -> ScheduleRecord:
         """Return the paused schedule, which runs again from the next time of its expression on. Raises: ConfigError."""
-        known = self._store.schedule(name)
-        following = next_time(known.cron, known.time_zone, after=self._store.clock())
-        self._store.resume_schedule(name, next_run=following)
-        return self._store.schedule(name)
+        known = self._store.schedules.find(name)
+        following = next_time(known.cron, known.time_zone, after=self._store.schedules.clock())
+        self._store.schedules.resume(name, next_run=following)
+        return self._store.schedules.find(name)
 
 
 def decide(now: float, known: ScheduleRecord) -> ScheduleChange | None:

@@ -11,22 +11,23 @@ import sqlalchemy as sa
 
 from cdc_core.config.identity import require_same_range, require_same_source, same_destination
 from cdc_core.errors import ConfigError
-from cdc_core.store.database import Database, overtaken
+from cdc_core.store.database import Aggregate, overtaken
+from cdc_core.store.deletion import forget
 from cdc_core.store.events import add_event
 from cdc_core.store.job_tables import JOBS
 from cdc_core.store.job_values import FINISHED
-from cdc_core.store.records import turn_away
+from cdc_core.store.marks import turn_away
 from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.values import ChangefeedRecord, changefeed_record, dump, now_text, timestamp_of
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Changefeeds", "require_no_job"]
+__all__ = ["Changefeeds", "register_changefeed", "require_no_job"]
 
 _TOLD = ("envelope", "initial_scan", "resolved", "cursor", "end_time", "on_error")
 """Options of which the event of a new changefeed tells the value."""
 
 
-class Changefeeds(Database):
+class Changefeeds(Aggregate):
     """Every changefeed that was run with this store, until it is forgotten."""
 
     def register(
@@ -39,11 +40,13 @@ class Changefeeds(Database):
         the name belongs to a changefeed that began with another source, with another end_time, or with other tables
         unless *changes_tables*; FencedError when *epoch* is not the newest.
         """
-        return self._once_more(lambda: self._registered(name, definition, changes_tables=changes_tables, epoch=epoch))
+        return self._database.once_more(
+            lambda: self._registered(name, definition, changes_tables=changes_tables, epoch=epoch)
+        )
 
     def check_registration(self, name: str, definition: Mapping[str, Any], *, changes_tables: bool = False) -> None:
         """Return when `register` would, for a changefeed that is no job; change nothing. Raises: ConfigError."""
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             require_no_job(connection, name)
             known = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
             if known is not None:
@@ -56,78 +59,98 @@ class Changefeeds(Database):
         runs the older one ends instead of taking over again.
         """
         raise_epoch = update(name).values(epoch=CHANGEFEEDS.c.epoch + 1).returning(CHANGEFEEDS.c.epoch)
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             raised = connection.execute(raise_epoch).one_or_none()
             if raised is not None and after is not None and raised.epoch > after + 1:
                 raise overtaken(name, after)
         if raised is None:
-            raise ConfigError(f"changefeed '{name}' is not registered in the progress store {self.shown}")
+            raise ConfigError(f"changefeed '{name}' is not registered in the progress store {self._database.shown}")
         return int(raised.epoch)
 
     def require_newest(self, name: str, epoch: int) -> None:
         """Return if *epoch* is the newest of the changefeed. Raises: FencedError."""
-        with self._fenced_reading(name, epoch):
+        with self._database.fenced_reading(name, epoch):
             pass
 
     def find(self, name: str) -> ChangefeedRecord | None:
         """Return the changefeed, None when it is unknown."""
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
         return None if row is None else changefeed_record(row)
 
-    def list(self) -> list[ChangefeedRecord]:
+    def all(self) -> list[ChangefeedRecord]:
         """Return every changefeed, by name."""
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             rows = connection.execute(sa.select(CHANGEFEEDS).order_by(CHANGEFEEDS.c.name)).all()
         return [changefeed_record(row) for row in rows]
+
+    def pause(self, name: str, epoch: int, reason: str) -> None:
+        """Save that the changefeed is paused, and why. Raises: FencedError."""
+        with self._database.fenced(name, epoch, paused=dump({"reason": reason, "since": now_text()})) as connection:
+            add_event(connection, "changefeed_paused", name, message=reason)
+
+    def resume(self, name: str) -> bool:
+        """Resume the changefeed; return whether it was paused."""
+        with self._database.transaction() as connection:
+            paused = CHANGEFEEDS.c.paused.is_not(None)
+            resumed = bool(connection.execute(update(name).where(paused).values(paused=None)).rowcount)
+            if resumed:
+                add_event(connection, "changefeed_resumed", name)
+            return resumed
+
+    def forget(self, name: str) -> None:
+        """Delete the changefeed; do nothing when it is unknown. Its events are kept, and one more says this."""
+        with self._database.transaction() as connection:
+            if forget(connection, name):
+                add_event(connection, "drop_changefeed", name)
 
     def _registered(
         self, name: str, definition: Mapping[str, Any], *, changes_tables: bool, epoch: int | None
     ) -> ChangefeedRecord:
-        with self._transaction() as connection:
-            record = self._register(connection, name, definition, changes_tables=changes_tables, epoch=epoch)
+        with self._database.transaction() as connection:
+            record = register_changefeed(connection, name, definition, changes_tables=changes_tables, epoch=epoch)
             if epoch is None:  # asked last, when nobody else can register the name any more
                 require_no_job(connection, name)
             return record
 
-    def _register(
-        self,
-        connection: sa.Connection,
-        name: str,
-        definition: Mapping[str, Any],
-        *,
-        changes_tables: bool = False,
-        epoch: int | None = None,
-        why: str | None = None,
-    ) -> ChangefeedRecord:
-        """Do what `register` does, in a transaction that keeps all others away from the changefeed until its end.
 
-        *why* is what the event of a change says.
-        """
-        mine = sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)
-        known = connection.execute(mine.with_for_update()).one_or_none()
-        if epoch is not None and (known is None or known.epoch != epoch):
-            raise overtaken(name, epoch)
-        if known is None:
-            connection.execute(
-                sa.insert(CHANGEFEEDS).values(
-                    name=name,
-                    feed_id=secrets.token_hex(6),
-                    epoch=0,
-                    definition=dump(definition),
-                    created_at=now_text(),
-                    recorded=str(Timestamp()),
-                )
+def register_changefeed(
+    connection: sa.Connection,
+    name: str,
+    definition: Mapping[str, Any],
+    *,
+    changes_tables: bool = False,
+    epoch: int | None = None,
+    why: str | None = None,
+) -> ChangefeedRecord:
+    """Do what `Changefeeds.register` does, in a transaction that keeps all others away from the changefeed.
+
+    *why* is what the event of a change says.
+    """
+    mine = sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)
+    known = connection.execute(mine.with_for_update()).one_or_none()
+    if epoch is not None and (known is None or known.epoch != epoch):
+        raise overtaken(name, epoch)
+    if known is None:
+        connection.execute(
+            sa.insert(CHANGEFEEDS).values(
+                name=name,
+                feed_id=secrets.token_hex(6),
+                epoch=0,
+                definition=dump(definition),
+                created_at=now_text(),
+                recorded=str(Timestamp()),
             )
-            add_event(connection, "create_changefeed", name, **_shown(definition))
-        else:
-            before = _require_same(known, definition, changes_tables=changes_tables)
-            if not same_destination(before, definition):
-                turn_away(connection, name, counters=known.counters)
-            connection.execute(update(name).values(definition=dump(definition)))
-            if changes := _changes(before, json.loads(dump(definition))):
-                add_event(connection, "alter_changefeed", name, message=why, **changes)
-        return changefeed_record(connection.execute(mine).one())
+        )
+        add_event(connection, "create_changefeed", name, **_shown(definition))
+    else:
+        before = _require_same(known, definition, changes_tables=changes_tables)
+        if not same_destination(before, definition):
+            turn_away(connection, name, counters=known.counters)
+        connection.execute(update(name).values(definition=dump(definition)))
+        if changes := _changes(before, json.loads(dump(definition))):
+            add_event(connection, "alter_changefeed", name, message=why, **changes)
+    return changefeed_record(connection.execute(mine).one())
 
 
 def _require_same(known: sa.Row[Any], definition: Mapping[str, Any], *, changes_tables: bool) -> Mapping[str, Any]:

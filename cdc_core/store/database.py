@@ -16,7 +16,7 @@ from cdc_core.store.event_values import Event, log_event
 from cdc_core.store.opening import CONNECTIONS, WAIT_S, prepare, sqlite_file
 from cdc_core.store.tables import CHANGEFEEDS, update
 
-__all__ = ["Database", "overtaken"]
+__all__ = ["Aggregate", "Database", "overtaken"]
 
 T = TypeVar("T")
 
@@ -24,12 +24,11 @@ T = TypeVar("T")
 class Database:
     """A SQL database with the tables of the store. Picklable; safe with several threads, processes and after a fork.
 
-    Every method is one transaction, durable on return. Nothing is opened before the first call, which creates or
-    upgrades the tables.
+    Nothing is opened before the first call, which creates or upgrades the tables.
 
     A process has few connections to a database that is not SQLite, whatever the number of its stores: a call waits for
     one if all are in use. With *alone* the store has connections of its own: for what cannot wait for others, and for
-    what uses `rest`. A copy by pickling is as the original.
+    what uses `release_connections`. A copy by pickling is as the original.
 
     Raises, everywhere: RetryableError when the database cannot be reached or is busy for too long; ConfigError when it
     was written by a newer version; TerminalError when its file was removed or replaced since this process opened it.
@@ -57,7 +56,7 @@ class Database:
     def open(self) -> None:
         """Return when the store works. Raises: ConfigError when it cannot be created, reached or used."""
         try:
-            with self._transaction():
+            with self.transaction():
                 pass
         except RetryableError as error:
             raise ConfigError(str(error)) from error
@@ -68,14 +67,14 @@ class Database:
         if connections is not None:
             connections.close()
 
-    def rest(self) -> None:
+    def release_connections(self) -> None:
         """Close connections until the next call: for a process of which a host has many. Only of a store *alone*."""
         connections = self._connections
         if connections is not None and connections.are_mine and self._path is None:
             assert self._alone, "others may use the connections"
             connections.engine.dispose()
 
-    def _once_more(self, transaction: Callable[[], T]) -> T:
+    def once_more(self, transaction: Callable[[], T]) -> T:
         """Return what *transaction* returns, the second time if another process has added the same row meanwhile."""
         try:
             return transaction()
@@ -84,30 +83,30 @@ class Database:
                 raise
         return transaction()
 
-    def _write(self, name: str, epoch: int, **values: Any) -> None:
-        with self._fenced(name, epoch, **values):
+    def write(self, name: str, epoch: int, **values: Any) -> None:
+        with self.fenced(name, epoch, **values):
             pass
 
     @contextmanager
-    def _fenced(self, name: str, epoch: int, **values: Any) -> Iterator[sa.Connection]:
+    def fenced(self, name: str, epoch: int, **values: Any) -> Iterator[sa.Connection]:
         """Write *values* in a transaction that the block continues, unless a newer attempt has taken over."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             mine = update(name).where(CHANGEFEEDS.c.epoch == epoch)
             if not connection.execute(mine.values(epoch=epoch, **values)).rowcount:
                 raise overtaken(name, epoch)
             yield connection
 
     @contextmanager
-    def _fenced_reading(self, name: str, epoch: int) -> Iterator[sa.Connection]:
+    def fenced_reading(self, name: str, epoch: int) -> Iterator[sa.Connection]:
         """Read in a transaction that the block continues, unless a newer attempt has taken over."""
-        with self._transaction(reading=True) as connection:
+        with self.transaction(reading=True) as connection:
             newest = connection.execute(sa.select(CHANGEFEEDS.c.epoch).where(CHANGEFEEDS.c.name == name))
             if newest.scalar_one_or_none() != epoch:
                 raise overtaken(name, epoch)
             yield connection
 
     @contextmanager
-    def _transaction(self, *, reading: bool = False) -> Iterator[sa.Connection]:
+    def transaction(self, *, reading: bool = False) -> Iterator[sa.Connection]:
         try:
             engine = self._opened().execution_options(cdc_reading=reading)
             with engine.begin() as connection:
@@ -159,6 +158,13 @@ class Database:
         """The URL without secrets; of a SQLite store its file."""
         url = sa.make_url(self.url)
         return str(url.database) if url.get_backend_name() == "sqlite" else masked_uri(self.url)
+
+
+class Aggregate:
+    """One kind of what is kept in *database*. Every method is one transaction, durable on return."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
 
 def overtaken(name: str, epoch: int) -> FencedError:

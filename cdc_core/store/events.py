@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from cdc_core.store.database import Database
+from cdc_core.store.database import Aggregate, Database
 from cdc_core.store.event_values import Event, event_of
 from cdc_core.store.tables import EVENTS
 from cdc_core.store.values import dump, moment_text
@@ -23,20 +23,20 @@ _OVERLAP = 100
 """So many numbers a transaction may commit later than another one that began after it."""
 
 
-class Events(Database):
+class Events(Aggregate):
     """Events of all changefeeds and nodes, those of changefeeds that are forgotten too, until they are pruned."""
 
-    def note_event(
+    def note(
         self, kind: str, name: str | None = None, *, node: str | None = None, message: str | None = None, **details: Any
     ) -> None:
         """Keep an event that is about nothing else in the store. *message* and *details* hold no secret."""
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             add_event(connection, kind, name, node=node, message=message, **details)
 
-    def note_repeated_event(self, kind: str, name: str, *, cause: str, message: str, **details: Any) -> None:
+    def note_repeated(self, kind: str, name: str, *, cause: str, message: str, **details: Any) -> None:
         """Keep an event that may come again and again: if it is also the last one of the changefeed, count it there."""
         last = sa.select(EVENTS).where(EVENTS.c.name == name).order_by(EVENTS.c.id.desc()).limit(1)
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             row = connection.execute(last).one_or_none()
             known = None if row is None else event_of(row)
             if known is None or known.kind != kind or known.details.get("cause") != cause:
@@ -46,9 +46,9 @@ class Events(Database):
             values = {"message": event.message, "details": dump(event.details), "last_at": moment_text(event.at)}
             again = sa.update(EVENTS).where(EVENTS.c.id == known.number)
             connection.execute(again.values(times=known.times + 1, **values))
-            connection.info[self.RECORDED].append(event)
+            connection.info[self._database.RECORDED].append(event)
 
-    def events(
+    def read(
         self,
         name: str | None = None,
         *,
@@ -72,16 +72,16 @@ class Events(Database):
             wanted = wanted.where(EVENTS.c.last_at >= moment_text(since))
         if kinds:
             wanted = wanted.where(EVENTS.c.kind.in_(kinds))
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             rows = connection.execute(wanted.order_by(EVENTS.c.id.desc()).limit(limit)).all()
         return [event_of(row) for row in reversed(rows)]
 
-    def last_event_number(self) -> int:
+    def last_number(self) -> int:
         """Return the greatest number of an event, 0 when there is none."""
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             return connection.execute(sa.select(sa.func.max(EVENTS.c.id))).scalar_one() or 0
 
-    def prune_events(self) -> None:
+    def prune(self) -> None:
         """Forget events that are older than KEPT_FOR, and of each changefeed all but the latest MAX_EVENTS_OF_ONE.
 
         Nothing is done while another process does that.
@@ -90,13 +90,13 @@ class Events(Database):
         placed = sa.select(EVENTS.c.id, place).subquery()
         surplus = sa.select(placed.c.id).where(placed.c.place > MAX_EVENTS_OF_ONE)
         old = EVENTS.c.last_at < moment_text(datetime.now(UTC) - KEPT_FOR)
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             if not _prunes_alone(connection):
                 return
             found = sa.select(EVENTS.c.id).where(old | EVENTS.c.id.in_(surplus)).order_by(EVENTS.c.id)
             numbers = list(connection.execute(found).scalars())
         if numbers:
-            with self._transaction() as connection:
+            with self._database.transaction() as connection:
                 if _prunes_alone(connection):
                     one = sa.delete(EVENTS).where(EVENTS.c.id == sa.bindparam("number"))
                     connection.execute(one, [{"number": number} for number in numbers])
@@ -110,7 +110,7 @@ def _prunes_alone(connection: sa.Connection) -> bool:
 
 
 class EventTail:
-    """The events of *store* that are new at each look, of *name* and *kinds* as in `Events.events`.
+    """The events of *store* that are new at each look, of *name* and *kinds* as in `Events.read`.
 
     An event that was begun earlier may become visible later than others: none is left out, and none comes twice.
     """
@@ -125,7 +125,7 @@ class EventTail:
     def look(self) -> list[Event]:
         """Return what is new since the last look, by number. Raises: RetryableError."""
         begin = max(self._after, self._newest - _OVERLAP)
-        found = self._store.events(self._name, after=begin, kinds=self._kinds)
+        found = self._store.read(self._name, after=begin, kinds=self._kinds)
         new = [event for event in found if event.number not in self._seen]
         self._seen = {event.number for event in found}
         self._newest = max([self._newest, *self._seen])

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from cdc_core.errors import ConfigError
-from cdc_core.store.database import Database
+from cdc_core.store.database import Aggregate
 from cdc_core.store.events import add_event
 from cdc_core.store.job_rows import found_job, record_event
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS, DatabaseNow
@@ -23,17 +23,17 @@ _TABLES = (CHANGEFEEDS, UNRECORDED, GAPS, DEAD_LETTERS, RESCANS, TOPICS)
 """What the next run needs. Statuses, claims and traces are of the last one."""
 
 
-class Handover(Database):
+class Handover(Aggregate):
     """The changefeeds whose progress is in another store now: here each is a job that was canceled, and says so."""
 
-    def hand_over(self, name: str, *, to: str, owner: str) -> Kept:
-        """Return all that is kept of the changefeed, for `create_job` of another store; nothing runs it here any more.
+    def give(self, name: str, *, to: str, owner: str) -> Kept:
+        """Return all that is kept of the changefeed, for `Jobs.create` of another store; nothing runs it here any more.
 
         *to* says where that is. May be repeated: the other store may not have been reached. Raises: ConfigError when
         it is a job here, or was handed over to another place.
         """
         reason = f"its progress was handed over to {to}"
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             fenced = update(name).values(epoch=CHANGEFEEDS.c.epoch + 1)
             connection.execute(fenced)  # first: it waits for whoever registers the changefeed
             job = found_job(connection, name, locked=True)
@@ -45,12 +45,14 @@ class Handover(Database):
                 add_event(connection, "changefeed_canceled", name, message=reason)
             elif job.reason != reason:
                 state = ": ".join(filter(None, (job.state, job.reason)))
-                raise ConfigError(f"changefeed '{name}' is a job of the progress store {self.shown} ({state})")
+                raise ConfigError(
+                    f"changefeed '{name}' is a job of the progress store {self._database.shown} ({state})"
+                )
             return {table.name: _rows(connection, table, name) for table in _TABLES}
 
     def take_back(self, name: str) -> None:
-        """Undo `hand_over`: the other store has refused the changefeed, and runs may continue it here."""
-        with self._transaction() as connection:
+        """Undo `give`: the other store has refused the changefeed, and runs may continue it here."""
+        with self._database.transaction() as connection:
             for table in (JOBS, JOB_EVENTS):
                 connection.execute(sa.delete(table).where(table.c.name == name))
             add_event(connection, "changefeed_resumed", name)

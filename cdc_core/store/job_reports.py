@@ -117,19 +117,19 @@ class JobReport:
 
 def job_reports(store: ProgressStore) -> list[JobReport]:
     """Return a report of every job, by name. Four transactions, however many they are; changes nothing."""
-    living = store.living_nodes()
-    statuses, known = store.statuses(), {feed.name: feed for feed in store.list()}
+    living = store.nodes.living()
+    statuses, known = store.statuses.load_all(), {feed.name: feed for feed in store.changefeeds.all()}
     now = datetime.now(UTC)
     return [
         JobReport(job=job, known=known[job.name], status=statuses.get(job.name), nodes=living, now=now)
-        for job in store.jobs()
+        for job in store.jobs.all()
         if job.name in known
     ]
 
 
 def job_report(store: ProgressStore, job: JobRecord, known: ChangefeedRecord, *, now: datetime) -> JobReport:
     """Return a report of one job."""
-    return JobReport(job=job, known=known, status=store.status(job.name), nodes=store.living_nodes(), now=now)
+    return JobReport(job=job, known=known, status=store.statuses.load(job.name), nodes=store.nodes.living(), now=now)
 
 
 def _text(seconds: float | None) -> str | None:

@@ -1,50 +1,52 @@
-"""Changefeeds as jobs: their states, who runs them, and what people and nodes do to them. Each in one transaction."""
+"""Changefeeds as jobs: what people ask of them, in any state of the job, and twice. Nodes do the rest."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import sqlalchemy as sa
 
+from cdc_core.config.identity import require_same_range, require_same_source
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
-from cdc_core.store.changefeeds import Changefeeds, require_no_job
+from cdc_core.store.changefeeds import register_changefeed, require_no_job
+from cdc_core.store.database import Aggregate
+from cdc_core.store.deletion import forget
 from cdc_core.store.events import add_event
-from cdc_core.store.forgetting import forget
 from cdc_core.store.handover import Kept, put
 from cdc_core.store.job_rows import all_jobs, change_job, found_job, known_job, of_job, record_event
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS, DatabaseNow
 from cdc_core.store.job_values import (
     FINISHED,
+    FOLLOWING,
     RESTING,
     REVERTED,
-    RUNNABLE,
-    Adoption,
-    Ended,
     JobEvent,
     JobRecord,
     JobState,
-    NodeRecord,
-    Overview,
     Pending,
     exists_already,
     job_event,
-    next_state,
 )
 from cdc_core.store.nodes import alive_sessions, require_match
 from cdc_core.store.tables import CHANGEFEEDS, update
-from cdc_core.store.values import dump
+from cdc_core.store.values import dump, timestamp_of
+from cdc_core.store.verbs import RULES, Verb, require
 
-__all__ = ["Jobs"]
+__all__ = ["Jobs", "create_job", "define_job"]
 
 
-class Jobs(Changefeeds):
-    """Every job, from its creation until it has been finished for as long as the nodes keep it."""
+class Jobs(Aggregate):
+    """Every job, from its creation until it has been finished for as long as the nodes keep it.
 
-    # What people do.
+    Where what is asked for is so already, nothing is changed. Raises, everywhere: ConfigError when there is no such
+    job, or its state refuses the verb, see `RULES`; nothing is changed then.
+    """
 
-    def create_job(
+    def create(
         self,
         name: str,
         definition: Mapping[str, Any],
@@ -64,8 +66,8 @@ class Jobs(Changefeeds):
         """
 
         def create() -> JobRecord:
-            with self._transaction() as connection:
-                return self._create_job(
+            with self._database.transaction() as connection:
+                return create_job(
                     connection,
                     name,
                     definition,
@@ -76,245 +78,209 @@ class Jobs(Changefeeds):
                     kept=kept,
                 )
 
-        return self._once_more(create)
+        return self._database.once_more(create)
 
-    def own_job(self, name: str, owner: str) -> JobRecord:
+    def set_owner(self, name: str, owner: str) -> JobRecord:
         """Give the job another owner. Raises: ConfigError when it is unknown."""
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             job = known_job(connection, name, locked=True)
             connection.execute(of_job(name).values(owner=owner))
             record_event(connection, name, job.state, f"the owner is {owner} now, and was {job.owner}", None)
             add_event(connection, "alter_owner", name, owner=owner, before=job.owner)
             return known_job(connection, name)
 
-    def require_no_job(self, name: str) -> None:
+    def require_none(self, name: str) -> None:
         """Return when the changefeed is not a job. Raises: ConfigError, as `register` does then."""
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             require_no_job(connection, name)
 
-    def find_job(self, name: str) -> JobRecord | None:
+    def find(self, name: str) -> JobRecord | None:
         """Return the job, None when the changefeed is not one."""
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             return found_job(connection, name)
 
-    def jobs(self) -> list[JobRecord]:
+    def all(self) -> list[JobRecord]:
         """Return every job by name, finished ones too."""
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             return all_jobs(connection, alive_sessions(connection))
 
-    def job_events(self, name: str) -> list[JobEvent]:
+    def events(self, name: str) -> list[JobEvent]:
         """Return the changes of the job's state, the first one first."""
         of_job = sa.select(JOB_EVENTS).where(JOB_EVENTS.c.name == name).order_by(JOB_EVENTS.c.id)
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             return [job_event(row) for row in connection.execute(of_job)]
 
-    # What nodes do.
-
-    def overview(self) -> Overview:
-        """Return all jobs that have not finished, all living nodes, and the database's clock."""
-        with self._transaction(reading=True) as connection:
-            nodes = alive_sessions(connection)
-            jobs = all_jobs(connection, nodes, JOBS.c.state.not_in(FINISHED))
-            return Overview(now=connection.execute(sa.select(DatabaseNow())).scalar_one(), jobs=jobs, nodes=nodes)
-
-    def adopt(self, name: str, node: NodeRecord) -> Adoption | None:
-        """Claim the job for *node* under a new epoch, which fences whoever ran it before.
-
-        None, and nothing is changed, unless the job needs a node, no other living node has claimed it or was offered
-        it, and the session of *node* is alive, not draining, and takes jobs of its owner or is only to pause it.
+    def pause(self, name: str, reason: str, kind: Literal["pause", "stop"] = "pause") -> JobRecord:
+        """Have the job paused, or stopped: that is paused with `paused_for` "stop". One that rests for an error is only
+        changed to be stopped.
         """
-        with self._transaction() as connection:
-            job = found_job(connection, name, locked=True)
-            if job is None or job.state not in RUNNABLE or job.node is not None:
-                return None
-            alive = {each.node_id: each for each in alive_sessions(connection)}
-            me = alive.get(node.node_id)
-            if me is None or me.draining or _is_offered(connection, job, node, alive):
-                return None
-            if job.state != "pause-requested" and not me.takes(job.owner):
-                return None
-            connection.execute(
-                of_job(name).values(
-                    node_id=node.node_id,
-                    clean=False,
-                    offered_to=None,
-                    offered_until=None,
-                    started=sa.func.coalesce(JOBS.c.started, DatabaseNow()),
-                )
-            )
-            raised = update(name).values(epoch=CHANGEFEEDS.c.epoch + 1).returning(CHANGEFEEDS.c.epoch)
-            epoch = connection.execute(raised).scalar_one()
-            record_event(connection, name, job.state, "adopted", node.name)
-            claim = {"epoch": epoch, "failover": not job.clean}
-            add_event(connection, "changefeed_adopted", name, node=node.name, **claim)
-        return Adoption(name=name, state=job.state, epoch=epoch, clean=job.clean)
-
-    def leave_unreverted(self, name: str, node: NodeRecord, reason: str) -> bool:
-        """End the job that is to end, though what it holds at its source stays there; fence whoever ran it before.
-
-        *node* says so with *reason*. False, and nothing is changed, unless the job is to end and no living node has it.
-        """
-        with self._transaction() as connection:
-            job = found_job(connection, name, locked=True)
-            if job is None or job.state not in ("cancel-requested", "reverting") or job.node is not None:
-                return False
-            if job.state == "cancel-requested":
-                change_job(connection, job, "reverting", reason=job.reason, node=node.name)
-                job = known_job(connection, name)
-            gone: dict[str, Any] = {"node_id": None, "offered_to": None}
-            change_job(connection, job, "revert-failed", reason=reason, node=node.name, finished=DatabaseNow(), **gone)
-            connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
-            return True
-
-    def settle(
-        self,
-        name: str,
-        node: NodeRecord,
-        ended: Ended,
-        reason: str | None = None,
-        *,
-        clean: bool = True,
-        offer_to: NodeRecord | None = None,
-        offer_s: float = 0.0,
-    ) -> JobState | None:
-        """Save how the work of *node* on the job has ended and return the job's state; None if it is not the node's.
-
-        The claim is given up, unless the state is `reverting` now: then the node goes on with that. *clean*: nothing of
-        the run is alive any more. A job that goes on elsewhere is reserved for *offer_to* for some time.
-        """
-        with self._transaction() as connection:
-            job = found_job(connection, name, locked=True)
-            if job is None or job.node_id != node.node_id:
-                return None
-            state = next_state(job.state, ended)
-            values: dict[str, Any] = {"clean": clean}
-            if state != "reverting" or (ended == "stopped" and job.state == "reverting"):
-                values["node_id"] = None
-            if offer_to is not None and state in RUNNABLE:
-                values |= {"offered_to": offer_to.node_id, "offered_until": DatabaseNow() + offer_s}
-            if state in FINISHED:
-                values["finished"] = DatabaseNow()
-            if state == job.state:
-                connection.execute(of_job(name).values(**values))
-                record_event(connection, name, state, reason or "handed over", node.name)
-                to = None if offer_to is None else offer_to.name
-                add_event(connection, "changefeed_released", name, node=node.name, message=reason, offered_to=to)
-                return state
-            if state == "failed" and job.paused_for == "stop":
-                state = "paused"
-            elif state == "paused" and ended == "paused" and job.paused_for != "stop":
-                values["paused_for"] = "error"
-            why = reason if state == "succeeded" else reason or job.reason
-            change_job(connection, job, state, reason=why, node=node.name, **values)
-            return self._rested(connection, name) if state in RESTING else state
-
-    def _rested(self, connection: sa.Connection, name: str) -> JobState:
-        """Do what waited until nothing of the job runs: define it anew, let it run again. Return its state."""
-        job = known_job(connection, name)
-        if job.pending is not None:
-            connection.execute(of_job(name).values(pending=None))
-            try:
-                self._define(connection, name, job.pending)
-            except ConfigError as error:
-                reason = f"its new definition cannot be used, and it keeps the one before: {error}"
-                why = "stop" if job.paused_for == "stop" else "error"
-                connection.execute(of_job(name).values(paused_for=why, reason=reason))
+        paused_for = "stop" if kind == "stop" else None
+        with self._database.transaction() as connection:
+            job = _steered(connection, name, kind)
+            if job.state in RULES["pause"].does:
+                if job.node is not None:
+                    change_job(connection, job, "pause-requested", reason=reason, paused_for=paused_for)
+                else:  # its node is dead, or frozen: fence it
+                    change_job(connection, job, "paused", reason=reason, paused_for=paused_for, node_id=None)
+                    connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
+            elif job.state == "failed":
+                if kind == "stop":
+                    change_job(connection, job, "paused", reason=reason, paused_for=paused_for)
+            elif job.paused_for != paused_for and (kind == "stop" or job.paused_for != "error"):
+                connection.execute(of_job(name).values(paused_for=paused_for, reason=reason))
                 record_event(connection, name, job.state, reason, None)
-                add_event(connection, "changefeed_paused", name, message=reason)
-                return job.state
-        if job.paused_for != "restart":
-            return job.state
-        change_job(connection, job, "running", reason=job.reason, paused_for=None)
-        return "running"
+                add_event(connection, "pause_requested", name, message=reason)
+            return known_job(connection, name)
 
-    def _define(self, connection: sa.Connection, name: str, wanted: Pending) -> None:
-        """Give the job, which no node runs, another definition. Raises: ConfigError."""
-        self._register(connection, name, wanted.definition, changes_tables=True, why=wanted.why)
-        scans = dump(dict(wanted.initial_scans)) if wanted.initial_scans else None
-        connection.execute(update(name).values(initial_scans=scans))
-        connection.execute(of_job(name).values(locality=str(wanted.locality)))
-        record_event(connection, name, known_job(connection, name).state, wanted.why, None)
-
-    def await_match(self, name: str, *, reason: str) -> None:
-        """Have the running job wait for a node that matches it: no living one does, and *reason* says which there are.
-
-        Whoever ran it before is fenced.
+    def resume(self, name: str) -> JobRecord:
+        """Have the job run from its position: at once, or when the pause is over that was asked for. Raises: also if no
+        node matches.
         """
-        with self._transaction() as connection:
-            job = found_job(connection, name, locked=True)
-            if job is not None and job.state == "running" and job.node is None:
-                change_job(connection, job, "waiting", reason=reason, node_id=None)
-                connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
+        with self._database.transaction() as connection:
+            job = _steered(connection, name, "resume")
+            if job.state in RESTING:
+                require_match(name, job.locality, alive_sessions(connection))
+                _run_again(connection, job, "resumed")
+            elif job.state == "pause-requested" and job.paused_for != "restart":
+                connection.execute(of_job(name).values(paused_for="restart"))
+                record_event(connection, name, job.state, "resumed", None)
+                add_event(connection, "resume_requested", name)
+            return known_job(connection, name)
 
-    def end_wait(self, name: str) -> None:
-        """Have the job run that waits, because a living node matches it again."""
-        with self._transaction() as connection:
-            job = found_job(connection, name, locked=True)
-            if job is not None and job.state == "waiting":
-                change_job(connection, job, "running", reason="a node that matches it has joined")
+    def restart(self, name: str, reason: str) -> JobRecord:
+        """Have what runs of the job end with its step and begin anew; one that rests for an error runs again.
 
-    def prune_jobs(self, *, retention_s: float) -> list[str]:
-        """Forget jobs, finished for *retention_s*, that left nothing at their sources; return their names.
-
-        Of other jobs, what is as old as that in their histories is forgotten.
+        A job that someone has paused, or that no node runs, stays as it is. Raises: also if no node matches.
         """
-        begin = DatabaseNow() - retention_s
-        old = sa.select(JOBS.c.name).where(JOBS.c.state.in_(REVERTED), JOBS.c.finished < begin)
-        with self._transaction() as connection:  # locked: one of them may be created anew at this moment
-            connection.execute(sa.delete(JOB_EVENTS).where(JOB_EVENTS.c.at < begin))
-            names = list(connection.execute(old.with_for_update(skip_locked=True)).scalars())
-            for name in names:
+        with self._database.transaction() as connection:
+            job = _steered(connection, name, "restart")
+            if job.state == "running" and job.node is not None:
+                change_job(connection, job, "pause-requested", reason=reason, paused_for="restart")
+            elif job.rests_for_error:
+                require_match(name, job.locality, alive_sessions(connection))
+                _run_again(connection, job, reason)
+            return known_job(connection, name)
+
+    def cancel(self, name: str, reason: str, *, only: Collection[JobState] = tuple(FOLLOWING)) -> JobRecord:
+        """Have the job end for good; a node drops what it holds at its source. Raises: also when its state is not among
+        *only*.
+        """
+        with self._database.transaction() as connection:
+            job = _steered(connection, name, "cancel")
+            if job.state not in only:
+                raise ConfigError(f"job '{name}' is {job.state} by now")
+            if job.state in RULES["cancel"].does:
+                change_job(connection, job, "cancel-requested", reason=reason, finished=None)
+            return known_job(connection, name)
+
+    def configure(self, name: str, wanted: Pending, *, before: Mapping[str, Any]) -> JobRecord:
+        """Give the job another definition: at once, or when its node has finished the running step; then it goes on.
+
+        A job that someone has paused stays so; one that rests for an error runs again, as Kafka Connect has it.
+        *before* is the definition that was changed, the pending one if there was one. What was chosen earlier about
+        scans of the tables that remain holds. Raises: also when *before* is not the last one, or a changefeed that has
+        begun cannot have *wanted*.
+        """
+        with self._database.transaction() as connection:
+            job = _steered(connection, name, "alter")
+            mine = sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)
+            row = connection.execute(mine).one()
+            last = row.definition if job.pending is None else dump(job.pending.definition)
+            if last != dump(before):
+                raise ConfigError(f"job '{name}' has been changed meanwhile; look at it, and repeat the request")
+            chosen = json.loads(row.initial_scans or "{}") if job.pending is None else job.pending.initial_scans
+            kept = {table: scan for table, scan in chosen.items() if table in wanted.definition["tables"]}
+            wanted = replace(wanted, initial_scans={**kept, **wanted.initial_scans})
+            if job.state in RESTING or job.node is None:
+                if job.state not in RESTING:  # its node is dead, or frozen: fence it
+                    connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
+                    connection.execute(of_job(name).values(node_id=None))
+                connection.execute(of_job(name).values(pending=None))
+                define_job(connection, name, wanted)
+                if job.rests_for_error:
+                    _run_again(connection, job, wanted.why)
+                return known_job(connection, name)
+            if row.token is not None:
+                stored = json.loads(row.definition)
+                require_same_source(name, stored, wanted.definition, changes_tables=True)
+                require_same_range(name, stored, wanted.definition, latest=timestamp_of(row.latest))
+            if job.state == "running":
+                change_job(connection, job, "pause-requested", reason=wanted.why, paused_for="restart")
+            connection.execute(of_job(name).values(pending=dump(wanted.to_json())))
+            return known_job(connection, name)
+
+    def forget_ended(self, name: str) -> bool:
+        """Forget the job if it has ended and left nothing at its source; return whether it was so."""
+        with self._database.transaction() as connection:
+            job = known_job(connection, name, locked=True)
+            if job.state in REVERTED:
                 forget(connection, name)
-        return names
+                add_event(connection, "drop_changefeed", name)
+            return job.state in REVERTED
 
-    def _create_job(
-        self,
-        connection: sa.Connection,
-        name: str,
-        definition: Mapping[str, Any],
-        *,
-        owner: str,
-        locality: Locality,
-        schedule: str | None,
-        paused_for: Literal["pause", "stop"] | None = None,
-        kept: Kept | None = None,
-    ) -> JobRecord:
-        known = found_job(connection, name, locked=True)
-        if known is not None and known.state not in FINISHED:
-            raise ConfigError(exists_already(known))
-        if known is not None and known.state == "revert-failed":
-            raise ConfigError(
-                f"job '{name}' has ended, but its source still holds what it created there; drop that with `cdc cancel"
-                f" {name}`, leave it there with `cdc drop {name} --forget-only`, or choose another name"
-            )
-        require_match(name, locality, alive_sessions(connection))
-        if known is not None:
-            forget(connection, name)
-        if kept is not None:
-            put(connection, name, kept)
-        self._register(connection, name, definition)
-        connection.execute(update(name).values(paused=None))
-        state: JobState = "running" if paused_for is None else "paused"
-        connection.execute(
-            sa.insert(JOBS).values(
-                name=name,
-                state=state,
-                paused_for=None if paused_for == "pause" else paused_for,
-                owner=owner,
-                locality=str(locality),
-                clean=True,
-                schedule=schedule,
-                created=DatabaseNow(),
-            )
+
+def _steered(connection: sa.Connection, name: str, verb: Verb) -> JobRecord:
+    job = known_job(connection, name, locked=True)
+    require(job, verb)
+    return job
+
+
+def _run_again(connection: sa.Connection, job: JobRecord, reason: str) -> None:
+    """Have the job, which rests, run from its position."""
+    change_job(connection, job, "running", reason=reason, paused_for=None)
+    connection.execute(update(job.name).values(paused=None))
+
+
+def create_job(
+    connection: sa.Connection,
+    name: str,
+    definition: Mapping[str, Any],
+    *,
+    owner: str,
+    locality: Locality,
+    schedule: str | None,
+    paused_for: Literal["pause", "stop"] | None = None,
+    kept: Kept | None = None,
+) -> JobRecord:
+    """Do what `Jobs.create` does, in the transaction of *connection*."""
+    known = found_job(connection, name, locked=True)
+    if known is not None and known.state not in FINISHED:
+        raise ConfigError(exists_already(known))
+    if known is not None and known.state == "revert-failed":
+        raise ConfigError(
+            f"job '{name}' has ended, but its source still holds what it created there; drop that with `cdc cancel"
+            f" {name}`, leave it there with `cdc drop {name} --forget-only`, or choose another name"
         )
-        record_event(connection, name, state, "created", None)
-        place = str(locality) or None
-        add_event(connection, "create_job", name, state=state, owner=owner, execution_locality=place, schedule=schedule)
-        return known_job(connection, name)
+    require_match(name, locality, alive_sessions(connection))
+    if known is not None:
+        forget(connection, name)
+    if kept is not None:
+        put(connection, name, kept)
+    register_changefeed(connection, name, definition)
+    connection.execute(update(name).values(paused=None))
+    state: JobState = "running" if paused_for is None else "paused"
+    connection.execute(
+        sa.insert(JOBS).values(
+            name=name,
+            state=state,
+            paused_for=None if paused_for == "pause" else paused_for,
+            owner=owner,
+            locality=str(locality),
+            clean=True,
+            schedule=schedule,
+            created=DatabaseNow(),
+        )
+    )
+    record_event(connection, name, state, "created", None)
+    place = str(locality) or None
+    add_event(connection, "create_job", name, state=state, owner=owner, execution_locality=place, schedule=schedule)
+    return known_job(connection, name)
 
 
-def _is_offered(connection: sa.Connection, job: JobRecord, node: NodeRecord, alive: Mapping[str, NodeRecord]) -> bool:
-    """Return whether the job is reserved for another living node than *node*."""
-    if job.offered_to in (None, node.node_id) or job.offered_to not in alive or job.offered_until is None:
-        return False
-    return bool(connection.execute(sa.select(DatabaseNow() < job.offered_until)).scalar_one())
+def define_job(connection: sa.Connection, name: str, wanted: Pending) -> None:
+    """Give the job, which no node runs, another definition. Raises: ConfigError."""
+    register_changefeed(connection, name, wanted.definition, changes_tables=True, why=wanted.why)
+    scans = dump(dict(wanted.initial_scans)) if wanted.initial_scans else None
+    connection.execute(update(name).values(initial_scans=scans))
+    connection.execute(of_job(name).values(locality=str(wanted.locality)))
+    record_event(connection, name, known_job(connection, name).state, wanted.why, None)

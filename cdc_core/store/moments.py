@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import sqlalchemy as sa
 
-from cdc_core.store.database import Database
+from cdc_core.store.database import Aggregate
 from cdc_core.store.lag import lag_s
 from cdc_core.store.tables import CHANGEFEEDS, MOMENTS
 from cdc_core.store.values import changefeed_record, dump
@@ -58,14 +58,14 @@ class Moment:
         return cls(at=at, rows=rows, stages={}, latency_counts=counts, lag_s=lag, retained_bytes=retained)
 
 
-class Moments(Database):
+class Moments(Aggregate):
     """The moments that each changefeed has kept."""
 
-    def moments(self, name: str) -> list[Moment]:
+    def of(self, name: str) -> list[Moment]:
         """Return those of the last day, the oldest first, at most one a minute. In other minutes it did not run."""
         lately = MOMENTS.c.minute > _minute(time.time()) - _MINUTES
         mine = sa.select(MOMENTS.c.counted).where(MOMENTS.c.name == name, lately).order_by(MOMENTS.c.minute)
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             found = connection.execute(mine).scalars().all()
         return [Moment.from_json(json.loads(text)) for text in found]
 

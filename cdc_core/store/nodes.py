@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
-from cdc_core.store.database import Database
+from cdc_core.store.database import Aggregate
 from cdc_core.store.events import add_event
 from cdc_core.store.job_tables import NODES, DatabaseNow
 from cdc_core.store.job_values import NodeRecord, node_record
@@ -22,7 +22,7 @@ _DEAD_FOR_S = 86_400.0
 """How long a session is listed after it has expired."""
 
 
-class Nodes(Database):
+class Nodes(Aggregate):
     """Every node that has joined, until it has left or been dead for a day."""
 
     def join(self, node: NodeRecord, *, lease_s: float, former: str | None = None) -> NodeRecord:
@@ -33,7 +33,7 @@ class Nodes(Database):
         """
         now = DatabaseNow()
         node_id = secrets.token_hex(8)
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             over = (NODES.c.expires <= now) | (NODES.c.node_id == former)
             old = sa.and_(NODES.c.name == node.name, over) | (NODES.c.expires < now - _DEAD_FOR_S)
             connection.execute(sa.delete(NODES).where(old))
@@ -68,7 +68,7 @@ class Nodes(Database):
 
     def renew(self, node_id: str, *, lease_s: float, problems: Mapping[str, str]) -> NodeRecord | None:
         """Extend the session and return it; None when it has expired, for good, or is gone."""
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             # First the lock, then the look at the clock: a wait for the one must not make the other's answer old.
             connection.execute(sa.select(NODES.c.node_id).where(NODES.c.node_id == node_id).with_for_update())
             row = connection.execute(
@@ -81,26 +81,26 @@ class Nodes(Database):
 
     def leave(self, node_id: str) -> None:
         """End the session; do nothing when it has ended."""
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             left = sa.delete(NODES).where(NODES.c.node_id == node_id).returning(NODES.c.name)
             for name in connection.execute(left).scalars():
                 add_event(connection, "node_left", node=name)
 
-    def nodes(self) -> tuple[float, list[NodeRecord]]:
+    def all(self) -> tuple[float, list[NodeRecord]]:
         """Return the database's clock and every session by name, expired ones too."""
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             rows = connection.execute(sa.select(NODES).order_by(NODES.c.name, NODES.c.started)).all()
             now = connection.execute(sa.select(DatabaseNow())).scalar_one()
         return now, [node_record(row) for row in rows]
 
-    def living_nodes(self) -> list[NodeRecord]:
+    def living(self) -> list[NodeRecord]:
         """Return the sessions that have not expired, by name."""
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             return alive_sessions(connection)
 
     def drain(self, name: str) -> NodeRecord:
         """Have the living node *name* hand over its jobs and end; return it. Raises: ConfigError when there is none."""
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             row = connection.execute(
                 sa.update(NODES)
                 .where(NODES.c.name == name, NODES.c.expires > DatabaseNow())
@@ -109,7 +109,9 @@ class Nodes(Database):
             ).one_or_none()
             if row is None:
                 known = ", ".join(sorted(node.name for node in alive_sessions(connection))) or "none"
-                raise ConfigError(f"there is no living node '{name}' in the store {self.shown}; living nodes: {known}")
+                raise ConfigError(
+                    f"there is no living node '{name}' in the store {self._database.shown}; living nodes: {known}"
+                )
             add_event(connection, "node_draining", node=name)
         return node_record(row)
 

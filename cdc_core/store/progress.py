@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from cdc_core.store.claims import Claims
+from cdc_core.store.changefeeds import Changefeeds
+from cdc_core.store.database import Database
 from cdc_core.store.dead_letters import DeadLetters
-from cdc_core.store.events import Events, add_event
-from cdc_core.store.forgetting import forget
+from cdc_core.store.events import Events
 from cdc_core.store.handover import Handover
+from cdc_core.store.job_claims import JobClaims
+from cdc_core.store.jobs import Jobs
+from cdc_core.store.marks import Marks
 from cdc_core.store.moments import Moments
 from cdc_core.store.nodes import Nodes
 from cdc_core.store.opening import sqlite_file, store_url
-from cdc_core.store.pauses import Pauses
-from cdc_core.store.plans import Plans
-from cdc_core.store.records import Records
 from cdc_core.store.rescans import Rescans
 from cdc_core.store.saved_progress import SavedProgress
 from cdc_core.store.schedules import Schedules
 from cdc_core.store.statuses import Statuses
-from cdc_core.store.steering import Steering
+from cdc_core.store.steps import Steps
 from cdc_core.store.topics import Topics
 from cdc_core.store.traces import Traces
 from cdc_core.store.values import (
@@ -46,28 +46,51 @@ __all__ = [
 ]
 
 
-class ProgressStore(
-    Steering,
-    Schedules,
-    Nodes,
-    SavedProgress,
-    Records,
-    Plans,
-    Pauses,
-    DeadLetters,
-    Statuses,
-    Moments,
-    Rescans,
-    Claims,
-    Topics,
-    Traces,
-    Handover,
-    Events,
-):
-    """One database with everything that is kept of changefeeds: each base class is one kind of thing."""
+class ProgressStore:
+    """One database with everything that is kept of changefeeds: each attribute is one kind of thing.
 
-    def forget(self, name: str) -> None:
-        """Delete the changefeed; do nothing when it is unknown. Its events are kept, and one more says this."""
-        with self._transaction() as connection:
-            if forget(connection, name):
-                add_event(connection, "drop_changefeed", name)
+    *url*, *alone* and what is raised: see `Database`. Picklable as that is.
+    """
+
+    def __init__(self, url: str, *, alone: bool = False) -> None:
+        self._database = database = Database(url, alone=alone)
+        self.changefeeds = Changefeeds(database)
+        self.progress = SavedProgress(database)
+        self.steps = Steps(database)
+        self.marks = Marks(database)
+        self.topics = Topics(database)
+        self.dead_letters = DeadLetters(database)
+        self.rescans = Rescans(database)
+        self.traces = Traces(database)
+        self.statuses = Statuses(database)
+        self.moments = Moments(database)
+        self.events = Events(database)
+        self.jobs = Jobs(database)
+        self.claims = JobClaims(database)
+        self.handover = Handover(database)
+        self.nodes = Nodes(database)
+        self.schedules = Schedules(database)
+
+    def __repr__(self) -> str:
+        return f"ProgressStore({self.shown!r})"
+
+    @property
+    def url(self) -> str:
+        return self._database.url
+
+    @property
+    def shown(self) -> str:
+        """The URL without secrets; of a SQLite store its file."""
+        return self._database.shown
+
+    def open(self) -> None:
+        """Return when the store works. Raises: ConfigError when it cannot be created, reached or used."""
+        self._database.open()
+
+    def close(self) -> None:
+        """Close connections unless others use them. The store can be used again."""
+        self._database.close()
+
+    def release_connections(self) -> None:
+        """Close connections until the next call: for a process of which a host has many. Only of a store *alone*."""
+        self._database.release_connections()

@@ -168,15 +168,15 @@ class Report:
 
 def report(store: ProgressStore, known: ChangefeedRecord, *, now: datetime) -> Report:
     """Return what *store* knows of a changefeed. Changes nothing; runs do not notice."""
-    job = store.find_job(known.name)
+    job = store.jobs.find(known.name)
     return Report(
         known=known,
-        progress=store.load(known.name),
-        status=store.status(known.name),
-        dead_letters=store.waiting_dead_letters(known.name).get(known.name, 0),
-        rescans=store.rescans(known.name),
+        progress=store.progress.load(known.name),
+        status=store.statuses.load(known.name),
+        dead_letters=store.dead_letters.waiting(known.name).get(known.name, 0),
+        rescans=store.rescans.of(known.name),
         job=None if job is None else job_report(store, job, known, now=now),
-        history=() if job is None else store.job_events(known.name),
+        history=() if job is None else store.jobs.events(known.name),
         now=now,
     )
 
@@ -186,10 +186,14 @@ def reports(store: ProgressStore) -> list[Report]:
 
     Six transactions, however many changefeeds there are; changes nothing.
     """
-    statuses, waiting, jobs = store.statuses(), store.waiting_dead_letters(), {job.name: job for job in store.jobs()}
-    progress, now = store.load_all(), datetime.now(UTC)
+    statuses, waiting, jobs = (
+        store.statuses.load_all(),
+        store.dead_letters.waiting(),
+        {job.name: job for job in store.jobs.all()},
+    )
+    progress, now = store.progress.load_all(), datetime.now(UTC)
     found = []
-    for known in store.list():
+    for known in store.changefeeds.all():
         name, job = known.name, jobs.get(known.name)
         status = statuses.get(name)
         found.append(

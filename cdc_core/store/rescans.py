@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import sqlalchemy as sa
 
-from cdc_core.store.database import Database
+from cdc_core.store.database import Aggregate
 from cdc_core.store.events import add_event
 from cdc_core.store.tables import CHANGEFEEDS, RESCANS
 from cdc_core.store.values import RescanRecord, dump, frontier_of, now_text, rescan_record
@@ -16,15 +16,15 @@ from cdc_core.timestamp import Timestamp
 __all__ = ["Rescans"]
 
 
-class Rescans(Database):
+class Rescans(Aggregate):
     """The rescans of each changefeed: those that were asked for, and those that have begun.
 
     A rescan has begun when a saved token holds it. It is complete when the high-water mark has passed `began`.
     """
 
-    def ask_rescan(self, name: str, *, table: str | None, where: str | None = None, new_slot: bool = False) -> None:
+    def ask(self, name: str, *, table: str | None, where: str | None = None, new_slot: bool = False) -> None:
         """Save that *table*, or all tables when it is None, is to be read again. Forgets rescans that are complete."""
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             high_water = frontier_of(_column(connection, CHANGEFEEDS.c.frontier, name)).high_water
             begun = sa.select(RESCANS).where(RESCANS.c.name == name, RESCANS.c.began.is_not(None))
             complete = [row.id for row in connection.execute(begun) if Timestamp.parse(row.began) < high_water]
@@ -33,31 +33,31 @@ class Rescans(Database):
             connection.execute(sa.insert(RESCANS).values(name=name, **values))
             add_event(connection, "rescan_requested", name, table=table, where=where, new_slot=new_slot)
 
-    def rescans(self, name: str) -> list[RescanRecord]:
+    def of(self, name: str) -> list[RescanRecord]:
         """Return what is known of rescans, in the order in which they were asked for."""
         return self._rescans(RESCANS.c.name == name)
 
-    def waiting_rescans(self, name: str, *, new_slot: bool) -> list[RescanRecord]:
+    def waiting(self, name: str, *, new_slot: bool) -> list[RescanRecord]:
         """Return the rescans that have not begun, in the order in which they were asked for."""
         return self._rescans(RESCANS.c.name == name, RESCANS.c.began.is_(None), RESCANS.c.new_slot.is_(new_slot))
 
-    def all_waiting_rescans(self) -> dict[str, str]:
+    def all_waiting(self) -> dict[str, str]:
         """Return by changefeed what identifies its rescans that have not begun, except those for a new slot."""
         waiting = sa.select(RESCANS.c.name, RESCANS.c.id, RESCANS.c.asked_at).order_by(RESCANS.c.id)
         found: dict[str, str] = {}
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             for name, number, asked_at in connection.execute(
                 waiting.where(RESCANS.c.began.is_(None), RESCANS.c.new_slot.is_(False))
             ):
                 found[name] = f"{found.get(name, '')}{number} {asked_at}\n"
         return found
 
-    def begin_rescans(self, name: str, epoch: int, numbers: Sequence[int], began: Timestamp) -> None:
+    def begin(self, name: str, epoch: int, numbers: Sequence[int], began: Timestamp) -> None:
         """Save that the rescans with these numbers have begun: their rows are later than *began*. Raises: FencedError.
 
         Call it when the token that holds them is saved: before that, a crash must leave them waiting.
         """
-        with self._fenced(name, epoch) as connection:
+        with self._database.fenced(name, epoch) as connection:
             connection.execute(sa.update(RESCANS).where(RESCANS.c.id.in_(numbers)).values(began=str(began)))
 
     def choose_initial_scans(self, name: str, epoch: int, chosen: Mapping[str, bool]) -> None:
@@ -65,16 +65,16 @@ class Rescans(Database):
 
         Raises: FencedError.
         """
-        self._write(name, epoch, initial_scans=dump(chosen) if chosen else None)
+        self._database.write(name, epoch, initial_scans=dump(chosen) if chosen else None)
 
     def initial_scans(self, name: str) -> Mapping[str, bool]:
         """Return what was chosen for tables that have not joined the changefeed yet."""
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             text = _column(connection, CHANGEFEEDS.c.initial_scans, name)
         return {} if text is None else dict(json.loads(text))
 
     def _rescans(self, *conditions: sa.ColumnElement[bool]) -> list[RescanRecord]:
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             rows = connection.execute(sa.select(RESCANS).where(*conditions).order_by(RESCANS.c.id))
             return [rescan_record(row) for row in rows]
 

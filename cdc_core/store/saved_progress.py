@@ -12,11 +12,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from cdc_core.move import Move, Token
-from cdc_core.store.database import Database, overtaken
+from cdc_core.store.database import Aggregate, overtaken
 from cdc_core.store.dead_letters import count_refused, keep_refused
 from cdc_core.store.events import add_event
-from cdc_core.store.plans import MOVED
-from cdc_core.store.records import keep_delivered
+from cdc_core.store.marks import keep_delivered
+from cdc_core.store.steps import MOVED
 from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.values import (
     DeadLetter,
@@ -34,18 +34,18 @@ from cdc_core.telemetry.tally import Tally
 __all__ = ["SavedProgress"]
 
 
-class SavedProgress(Database):
+class SavedProgress(Aggregate):
     """The progress that each changefeed saved last."""
 
     def load(self, name: str) -> Progress | None:
         """Return what was saved last, or None when nothing was."""
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
         return None if row is None else _progress(row)
 
     def load_all(self) -> dict[str, Progress]:
         """Return what each changefeed saved last, by name, of those that have saved anything."""
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             rows = connection.execute(sa.select(CHANGEFEEDS)).all()
         return {row.name: progress for row in rows if (progress := _progress(row)) is not None}
 
@@ -75,14 +75,14 @@ class SavedProgress(Database):
         }
         if progress.emitted:
             values["emitted"] = str(progress.emitted)
-        with self._fenced(name, epoch, **values) as connection:
+        with self._database.fenced(name, epoch, **values) as connection:
             keep_delivered(connection, name, delivered)
             keep_refused(connection, name, dead_letters, now=now)
             return 0 if refused_since is None else count_refused(connection, name, since=refused_since)
 
     def save_counters(self, name: str, epoch: int, counters: Mapping[str, float]) -> None:
         """Save *counters* alone. Raises: FencedError."""
-        self._write(name, epoch, counters=dump(counters))
+        self._database.write(name, epoch, counters=dump(counters))
 
     def claim_gauges(self, name: str, epoch: int, *, every_s: float) -> bool:
         """Return whether the caller is to measure the source's history now: nobody has begun to within *every_s*.
@@ -99,18 +99,18 @@ class SavedProgress(Database):
 
     def places(self, name: str) -> dict[str, str]:
         """Return what each place at the destination was when that was saved last, by its name in messages."""
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             saved = connection.execute(sa.select(CHANGEFEEDS.c.places).where(CHANGEFEEDS.c.name == name)).scalar()
         found: dict[str, str] = {} if saved is None else json.loads(saved)
         return found
 
     def save_places(self, name: str, epoch: int, places: Mapping[str, str]) -> None:
         """Save what each place at the destination is, for `places`. Raises: FencedError."""
-        self._write(name, epoch, places=dump(places))
+        self._database.write(name, epoch, places=dump(places))
 
     def save_intent(self, name: str, epoch: int, token: Token) -> None:
         """Save *token* alone. Raises: FencedError, as `save` does."""
-        self._write(name, epoch, token=dump(token))
+        self._database.write(name, epoch, token=dump(token))
 
     def move(self, name: str, epoch: int, move: Move, *, saved: Token, why: str | None = None) -> None:
         """Save the token of *move* in place of *saved*, as an attempt of its own; the event log says so, and *why*.
@@ -124,7 +124,7 @@ class SavedProgress(Database):
             "forward": move.forward,
             "back": move.back,
         }
-        with self._fenced(name, epoch) as connection:
+        with self._database.fenced(name, epoch) as connection:
             mine = update(name).where(CHANGEFEEDS.c.token == dump(saved))
             values = {"token": dump(move.token), "plan": dump(MOVED), "epoch": epoch + 1}
             if not connection.execute(mine.values(values)).rowcount:
@@ -134,7 +134,7 @@ class SavedProgress(Database):
     @contextmanager
     def _counted(self, name: str, epoch: int) -> Iterator[Tally]:
         """Yield the counters, and save what the block has made of them, while nobody else can."""
-        with self._fenced(name, epoch) as connection:
+        with self._database.fenced(name, epoch) as connection:
             mine = sa.select(CHANGEFEEDS.c.counters).where(CHANGEFEEDS.c.name == name)
             saved = connection.execute(mine).scalar_one()
             tally = Tally({} if saved is None else json.loads(saved))

@@ -10,10 +10,11 @@ import sqlalchemy as sa
 
 from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
+from cdc_core.store.database import Aggregate
 from cdc_core.store.job_rows import all_jobs, change_job
 from cdc_core.store.job_tables import JOBS, DatabaseNow
 from cdc_core.store.job_values import FINISHED
-from cdc_core.store.jobs import Jobs
+from cdc_core.store.jobs import create_job
 from cdc_core.store.nodes import alive_sessions, require_match
 from cdc_core.store.schedule_tables import SCHEDULE_RUNS, SCHEDULES
 from cdc_core.store.schedule_values import ScheduleChange, ScheduledRun, ScheduleRecord, schedule_record
@@ -31,15 +32,15 @@ _WITH_RUNS = (
 _HAS_ENDED = SCHEDULE_RUNS.c.job.is_not(None) & (JOBS.c.name.is_(None) | JOBS.c.state.in_(FINISHED | {"failed"}))
 
 
-class Schedules(Jobs):
+class Schedules(Aggregate):
     """Every schedule, until it is dropped. Its jobs are jobs like others, and outlive it."""
 
-    def create_schedule(self, wanted: ScheduleRecord) -> ScheduleRecord:
+    def create(self, wanted: ScheduleRecord) -> ScheduleRecord:
         """Add the schedule, which nodes follow from now on, and return it.
 
         Raises: ConfigError when there is one of this name, or no living node matches its locality.
         """
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             if _row(connection, wanted.name) is not None:
                 raise ConfigError(
                     f"schedule '{wanted.name}' exists already; run `cdc schedule drop {wanted.name}` first, or choose"
@@ -63,27 +64,27 @@ class Schedules(Jobs):
             )
             return schedule_record(_known(connection, wanted.name))
 
-    def schedules(self) -> list[ScheduleRecord]:
+    def all(self) -> list[ScheduleRecord]:
         """Return every schedule, by name, with its open runs."""
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             return _records(connection.execute(_WITH_RUNS).all())
 
-    def schedule(self, name: str) -> ScheduleRecord:
+    def find(self, name: str) -> ScheduleRecord:
         """Return the schedule, with its open runs. Raises: ConfigError when it is unknown."""
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             _known(connection, name)
             return _records(connection.execute(_WITH_RUNS.where(SCHEDULES.c.name == name)).all())[0]
 
-    def due_schedules(self) -> tuple[float, list[ScheduleRecord]]:
+    def due(self) -> tuple[float, list[ScheduleRecord]]:
         """Return the database's clock and the schedules that are due, with all their runs, or that have a run that has
         ended, with those runs. One read; the clock is 0 when there are none.
         """
         due = _WITH_RUNS.where((SCHEDULES.c.next_run <= DatabaseNow()) | _HAS_ENDED)
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             rows = connection.execute(due).all()
         return (rows[0].now if rows else 0.0), _records(rows)
 
-    def change_schedule(self, known: ScheduleRecord, change: ScheduleChange) -> bool:
+    def change(self, known: ScheduleRecord, change: ScheduleChange) -> bool:
         """Change the schedule and start the job of *change*; return False, and do nothing, if it is not as *known* now.
 
         Raises: ConfigError, and changes nothing, when the job cannot be created.
@@ -93,13 +94,13 @@ class Schedules(Jobs):
             values["last_job"] = change.start
         same = (SCHEDULES.c.version == known.version) & (SCHEDULES.c.created == known.created)
         mine = sa.update(SCHEDULES).where(SCHEDULES.c.name == known.name, same)
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             if not connection.execute(mine.values(values)).rowcount:
                 return False
             connection.execute(sa.delete(SCHEDULE_RUNS).where(SCHEDULE_RUNS.c.job.in_(change.ended)))
             if change.start is not None:
                 self._cancel_failed(connection, known.name)
-                self._create_job(
+                create_job(
                     connection,
                     change.start,
                     known.definition,
@@ -117,30 +118,30 @@ class Schedules(Jobs):
             reason = f"schedule '{schedule}' runs again; it had failed: {job.reason}"
             change_job(connection, job, "cancel-requested", reason=reason)
 
-    def pause_schedule(self, name: str, reason: str) -> None:
+    def pause(self, name: str, reason: str) -> None:
         """Start no more jobs; running ones are not affected. Raises: ConfigError when it is unknown, or paused."""
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             if _known(connection, name, locked=True).next_run is None:
                 raise ConfigError(f"schedule '{name}' is paused already")
             connection.execute(_of(name).values(next_run=None, reason=reason, version=SCHEDULES.c.version + 1))
 
-    def resume_schedule(self, name: str, *, next_run: float) -> None:
+    def resume(self, name: str, *, next_run: float) -> None:
         """Start jobs again, the first one at *next_run*. Raises: ConfigError when it is unknown, or not paused."""
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             if _known(connection, name, locked=True).next_run is not None:
                 raise ConfigError(f"schedule '{name}' is not paused")
             connection.execute(_of(name).values(next_run=next_run, reason=None, version=SCHEDULES.c.version + 1))
 
-    def drop_schedule(self, name: str) -> None:
+    def drop(self, name: str) -> None:
         """Delete the schedule; its jobs stay. Raises: ConfigError when it is unknown."""
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             _known(connection, name, locked=True)
             connection.execute(sa.delete(SCHEDULE_RUNS).where(SCHEDULE_RUNS.c.schedule == name))
             connection.execute(sa.delete(SCHEDULES).where(SCHEDULES.c.name == name))
 
     def clock(self) -> float:
         """Return the database's clock, in seconds since 1970."""
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             return float(connection.execute(sa.select(DatabaseNow())).scalar_one())
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from cdc_core.store.database import Database
+from cdc_core.store.database import Aggregate
 from cdc_core.store.moments import keep_moment
 from cdc_core.store.tables import STATUSES
 from cdc_core.store.values import SavedStatus, dump, now_text
@@ -17,15 +17,15 @@ from cdc_core.store.values import SavedStatus, dump, now_text
 __all__ = ["Statuses"]
 
 
-class Statuses(Database):
+class Statuses(Aggregate):
     """The status that each changefeed saved last."""
 
-    def save_status(self, name: str, epoch: int, status: Mapping[str, Any], *, moment: bool = False) -> None:
+    def save(self, name: str, epoch: int, status: Mapping[str, Any], *, moment: bool = False) -> None:
         """Save *status*, JSON without secrets, in place of the previous one. Raises: FencedError.
 
-        With *moment* the store keeps what has been counted by now for a day: see `Moments.moments`.
+        With *moment* the store keeps what has been counted by now for a day: see `Moments.of`.
         """
-        with self._fenced(name, epoch) as connection:
+        with self._database.fenced(name, epoch) as connection:
             values = {"status": dump({**status, "epoch": epoch}), "written_at": now_text()}
             known = connection.execute(sa.update(STATUSES).where(STATUSES.c.name == name).values(values))
             if not known.rowcount:
@@ -33,15 +33,15 @@ class Statuses(Database):
             if moment:
                 keep_moment(connection, name, state=status.get("phase", ""))
 
-    def status(self, name: str) -> SavedStatus | None:
+    def load(self, name: str) -> SavedStatus | None:
         """Return the status that was saved last, None when none was."""
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             row = connection.execute(sa.select(STATUSES).where(STATUSES.c.name == name)).one_or_none()
         return None if row is None else _saved(row)
 
-    def statuses(self) -> dict[str, SavedStatus]:
+    def load_all(self) -> dict[str, SavedStatus]:
         """Return the status that each changefeed saved last, by name."""
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             return {row.name: _saved(row) for row in connection.execute(sa.select(STATUSES))}
 
 

@@ -7,26 +7,26 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 
 from cdc_core.errors import TerminalError
-from cdc_core.store.database import Database
+from cdc_core.store.database import Aggregate
 from cdc_core.store.tables import TOPICS
 
 __all__ = ["Topics", "topics_of"]
 
 
-class Topics(Database):
+class Topics(Aggregate):
     """The topics of each changefeed, in the order in which they were met."""
 
-    def topics(self, name: str) -> Sequence[str]:
+    def of(self, name: str) -> Sequence[str]:
         """Return all topics that rows of the changefeed may have been delivered to."""
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             return topics_of(connection, name)
 
-    def add_topic(self, name: str, epoch: int, topic: str, *, most: int) -> Sequence[str]:
+    def add(self, name: str, epoch: int, topic: str, *, most: int) -> Sequence[str]:
         """Return all topics after adding *topic*, if it is new. Called before its first row is delivered.
 
         Raises: FencedError unless *epoch* is the newest; TerminalError when there would be more than *most*.
         """
-        with self._fenced(name, epoch) as connection:  # which also makes two tasks wait for each other
+        with self._database.fenced(name, epoch) as connection:  # which also makes two tasks wait for each other
             known = topics_of(connection, name)
             if topic in known:
                 return known

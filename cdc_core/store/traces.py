@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from cdc_core.errors import ConfigError
-from cdc_core.store.database import Database
+from cdc_core.store.database import Aggregate
 from cdc_core.store.events import add_event
 from cdc_core.store.tables import TRACES
 from cdc_core.store.traced_change import TracedChange
@@ -29,7 +29,7 @@ _MISSED = "missed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceRecord:
-    """One trace: what was asked for, as in `Traces.ask_trace`, and what was found until now, by ids of changes."""
+    """One trace: what was asked for, as in `Traces.ask`, and what was found until now, by ids of changes."""
 
     number: int
     table: str | None
@@ -45,14 +45,14 @@ class TraceRecord:
         return self.expires > time.time() and _saved(self.found) < self.most
 
 
-class Traces(Database):
+class Traces(Aggregate):
     """The traces of each changefeed. One that is over, by the clocks of the hosts, costs nothing.
 
     A trace is over when its time is, or when it has found enough. Anybody may end it before, and that removes its row.
     Otherwise the row stays until another trace is asked for, an hour or more after it was over: clocks differ.
     """
 
-    def ask_trace(self, name: str, *, table: str | None, key: str | None, most: int, seconds: float) -> int:
+    def ask(self, name: str, *, table: str | None, key: str | None, most: int, seconds: float) -> int:
         """Have at most *most* changes traced for so many *seconds*, and return the number of the trace.
 
         Of the key *key*, as `key_json` gives it, in *table*, of any of that table's, or of any table's. Forgets traces
@@ -60,7 +60,7 @@ class Traces(Database):
         """
         values = {"name": name, "table_name": table, "key": key, "most": most, "found": "{}"}
         now = time.time()
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             connection.execute(sa.delete(TRACES).where(TRACES.c.expires < now - _KEPT_S))
             active = sa.select(sa.func.count()).where(TRACES.c.name == name, TRACES.c.expires > now)
             if connection.execute(active).scalar_one() >= MAX_TRACES:
@@ -72,13 +72,13 @@ class Traces(Database):
             assert added.inserted_primary_key is not None
             return int(added.inserted_primary_key[0])
 
-    def active_traces(self) -> dict[str, str]:
+    def active(self) -> dict[str, str]:
         """Return by changefeed what is to be traced now, as JSON: a list of objects `number`, `table`, `key`, `most`.
 
         `most` is how many more changes are wanted.
         """
         asked = sa.select(TRACES).where(TRACES.c.expires > time.time()).order_by(TRACES.c.id)
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             rows = connection.execute(asked).all()
         wanted: dict[str, list[dict[str, Any]]] = {}
         for row in rows:
@@ -87,7 +87,7 @@ class Traces(Database):
                 wanted.setdefault(row.name, []).append(request)
         return {name: dump(requests) for name, requests in wanted.items()}
 
-    def put_traced(self, number: int, changes: Sequence[TracedChange]) -> None:
+    def put(self, number: int, changes: Sequence[TracedChange]) -> None:
         """Save what became of *changes*; those beyond the most that were wanted are left out, first those whose
         progress is not saved.
 
@@ -96,7 +96,7 @@ class Traces(Database):
         ended.
         """
         mine = sa.select(TRACES).where(TRACES.c.id == number).with_for_update()
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             row = connection.execute(mine).one_or_none()
             if row is None:
                 return
@@ -111,16 +111,16 @@ class Traces(Database):
                 values["expires"] = min(row.expires, time.time())
             connection.execute(sa.update(TRACES).where(TRACES.c.id == number).values(**values))
 
-    def traced(self, number: int) -> dict[str, TracedChange] | None:
+    def load(self, number: int) -> dict[str, TracedChange] | None:
         """Return what became of the changes that were traced, by their identities; None when the trace was ended."""
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             text = connection.execute(sa.select(TRACES.c.found).where(TRACES.c.id == number)).scalar_one_or_none()
         return None if text is None else _changes(text)
 
-    def traces(self, name: str) -> list[TraceRecord]:
+    def of(self, name: str) -> list[TraceRecord]:
         """Return the traces of changefeed *name*, the first one first: those that are over for at most an hour too."""
         recent = (TRACES.c.name == name, TRACES.c.expires > time.time() - _KEPT_S)
-        with self._transaction(reading=True) as connection:
+        with self._database.transaction(reading=True) as connection:
             rows = connection.execute(sa.select(TRACES).where(*recent).order_by(TRACES.c.id)).all()
         return [
             TraceRecord(
@@ -134,9 +134,9 @@ class Traces(Database):
             for row in rows
         ]
 
-    def end_trace(self, number: int) -> None:
+    def end(self, number: int) -> None:
         """Forget the trace."""
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             connection.execute(sa.delete(TRACES).where(TRACES.c.id == number))
 
 

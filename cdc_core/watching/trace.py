@@ -76,12 +76,12 @@ class Trace:
         self.number = 0
 
     def __enter__(self) -> Self:
-        self.number = self._store.ask_trace(self._name, **self._asked)  # type: ignore[arg-type]
+        self.number = self._store.traces.ask(self._name, **self._asked)  # type: ignore[arg-type]
         self._until = time.monotonic() + float(self._asked["seconds"])  # type: ignore[arg-type]
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._store.end_trace(self.number)
+        self._store.traces.end(self.number)
 
     @property
     def over(self) -> bool:
@@ -91,7 +91,7 @@ class Trace:
 
     def look(self) -> list[TracedChange]:
         """Return the changes that are new, or have got further, since the last look."""
-        found = self._store.traced(self.number)
+        found = self._store.traces.load(self.number)
         if found is None:
             return []
         new = [change for identity, change in found.items() if self._seen.get(identity) != change]
@@ -126,7 +126,7 @@ def standing_text(store: ProgressStore, known: ChangefeedRecord) -> str:
 
 def traced_table(store: ProgressStore, name: str, table: str | None) -> str | None:
     """Return *table* as a trace takes it, if changefeed *name* watches it or has not begun. Raises: ConfigError."""
-    progress = store.load(name)
+    progress = store.progress.load(name)
     if table is None or progress is None:
         return table
     watched = [TableName.parse(full) for full in {span.table for span, _ in progress.frontier}]

@@ -127,7 +127,7 @@ class Watched:
         try:
             found = reports(self._store)
             jobs = [report.job.job for report in found if report.job is not None]
-            nodes = self._store.living_nodes() if self._names is None or self._node is not None else []
+            nodes = self._store.nodes.living() if self._names is None or self._node is not None else []
             self._seen, self._up = Seen(reports=found, jobs=jobs, nodes=nodes, took_s=time.monotonic() - began), True
         except CdcError:
             self._up = False

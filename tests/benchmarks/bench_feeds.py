@@ -69,7 +69,9 @@ def _running(directory: Path, uri: str, feeds: int) -> Iterator[psutil.Process]:
     try:
         store, deadline = ProgressStore(store_url(directory / ".cdc")), time.monotonic() + _START_LIMIT_S
         for number in range(feeds):
-            while not ((progress := store.load(f"f{feeds}_{number}")) and progress.counters.get("steps", 0) > 1):
+            while not (
+                (progress := store.progress.load(f"f{feeds}_{number}")) and progress.counters.get("steps", 0) > 1
+            ):
                 assert process.poll() is None, (directory / "log").read_text()[-3000:]
                 assert time.monotonic() < deadline, "the changefeeds do not begin"
                 time.sleep(0.5)

@@ -45,7 +45,7 @@ def run(bench: Bench) -> Iterator[Figure]:
             feed.stop()
             follower.read()
         with closing(ProgressStore(store_url(feed.state))) as store:
-            progress = store.load("test")
+            progress = store.progress.load("test")
         assert progress is not None
         counted = progress.counters.get("rows_repeated", 0)
     bench.delete_topics(f"bench_repeats.{TABLE.partition('.')[2]}")

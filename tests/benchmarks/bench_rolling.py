@@ -76,7 +76,7 @@ def run(bench: Bench) -> Iterator[Figure]:
 
 def _repeated(nodes: Nodes, job: str) -> int:
     """Return how many rows the job itself says were delivered twice at most."""
-    progress = nodes.store.load(job)
+    progress = nodes.store.progress.load(job)
     return 0 if progress is None else int(progress.counters.get("rows_repeated", 0))
 
 

@@ -222,7 +222,7 @@ class Command:
                     process.kill()
 
     def _progress(self) -> Progress | None:
-        return self._store.load(NAME) if self._state_dir.exists() else None
+        return self._store.progress.load(NAME) if self._state_dir.exists() else None
 
     def _note(self, saves: list[tuple[float, Progress]], *, since: float) -> None:
         progress = self._progress()

@@ -97,7 +97,7 @@ def create(
         **({"spark": {"master": master}} if master else {}),
     }
     feed = resolve(changefeed_of(name, written, origin="the test", environ={}), plugins())
-    store.create_job(name, feed.definition(), owner=owner, locality=Locality.parse(locality))
+    store.jobs.create(name, feed.definition(), owner=owner, locality=Locality.parse(locality))
 
 
 def bare_settings(store: str, directory: Path, **options: str) -> NodeSettings:

@@ -79,7 +79,7 @@ class ClusterKills:
 
         def reached() -> bool:
             with self._progress() as store:
-                progress = store.load("test")
+                progress = store.progress.load("test")
             return progress is not None and progress.frontier.high_water >= now
 
         self._feed.until(f"all up to {now}", reached, limit_s=_LIMIT_S)
@@ -113,7 +113,7 @@ class ClusterKills:
 
     def _is_in_a_step(self, phase: Phase) -> bool:
         with self._progress() as store:
-            plan, progress = store.load_plan("test"), store.load("test")
+            plan, progress = store.steps.load_plan("test"), store.progress.load("test")
         if plan is None or progress is None or plan["start"] != progress.token:
             return False
         scans = plan["start"]["lsn"] == plan["end"]["lsn"] and plan["start"]["scan"] is not None
@@ -129,7 +129,7 @@ class ClusterKills:
 
     def _token(self) -> Any:
         with self._progress() as store:
-            progress = store.load("test")
+            progress = store.progress.load("test")
         return None if progress is None else progress.token
 
     def _progress(self) -> closing[ProgressStore]:

@@ -73,23 +73,23 @@ class Ours:
 
     def wait(self, name: str, until: str) -> None:
         store, one = self._rest.store, self._one
-        job = store.find_job(name)
+        job = store.jobs.find(name)
         assert job is not None
         if until == "gone":
-            store.settle(name, one, "stopped")
-            store.settle(name, one, "reverted")
+            store.claims.settle(name, one, "stopped")
+            store.claims.settle(name, one, "reverted")
             return
         if job.state not in ("running", "paused"):
-            store.settle(name, one, "stopped")
-        store.adopt(name, one)
+            store.claims.settle(name, one, "stopped")
+        store.claims.adopt(name, one)
         if until == "FAILED":
-            store.settle(name, one, "paused", "the sink refuses")
+            store.claims.settle(name, one, "paused", "the sink refuses")
         if until == "offset":
-            store.save(name, 1, progress(50))
+            store.progress.save(name, 1, progress(50))
 
 
 @contextmanager
 def ours(directory: Path) -> Iterator[Ours]:
     (directory / "control").mkdir()
     with serving_rest(directory / "store") as rest:
-        yield Ours(rest, rest.store.join(node("one"), lease_s=600), directory / "control")
+        yield Ours(rest, rest.store.nodes.join(node("one"), lease_s=600), directory / "control")

@@ -79,7 +79,7 @@ class Rig:
         return [json.loads(line)["after"] for line in lines]
 
     def waiting(self) -> list[tuple[int, str]]:
-        return sorted((letter.updated.wall, letter.stage) for letter in self.store.dead_letters("t"))
+        return sorted((letter.updated.wall, letter.stage) for letter in self.store.dead_letters.of("t"))
 
     def delivered(self) -> list[int]:
         return [n for event in Journal(self.directory).of("rows") for _, n in event[4]]

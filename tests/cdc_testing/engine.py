@@ -202,7 +202,7 @@ class Engine:
 
     @property
     def saved(self) -> int:
-        progress = self.store.load("t")
+        progress = self.store.progress.load("t")
         return 0 if progress is None else int(progress.token["n"])
 
 

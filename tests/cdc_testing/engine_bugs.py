@@ -230,9 +230,9 @@ def _starts_at_the_planned_end(patch: Patch) -> None:
         return end
 
     def start(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Rangefeed) -> Token:
-        progress, path = store.load(feed.name), _planned(Path(sa.make_url(feed.state).database or "").parent)
+        progress, path = store.progress.load(feed.name), _planned(Path(sa.make_url(feed.state).database or "").parent)
         if progress is not None and path.exists():
-            store.save(feed.name, feed.epoch, replace(progress, token=json.loads(path.read_text())))
+            store.progress.save(feed.name, feed.epoch, replace(progress, token=json.loads(path.read_text())))
         return honest_start(feed, store, rangefeed)
 
     patch(Planner, "__init__", init)
@@ -259,10 +259,10 @@ def _forgets_how_far_it_was(patch: Patch) -> None:
 
     def start(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Rangefeed) -> Token:
         token = honest(feed, store, rangefeed)
-        progress = store.load(feed.name)
+        progress = store.progress.load(feed.name)
         assert progress is not None
         spans = [span for span, _ in progress.frontier]
-        store.save(feed.name, feed.epoch, replace(progress, latest=Timestamp(), frontier=Frontier(spans)))
+        store.progress.save(feed.name, feed.epoch, replace(progress, latest=Timestamp(), frontier=Frontier(spans)))
         return token
 
     patch(attempts, "start_token", start)

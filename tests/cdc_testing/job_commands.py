@@ -23,25 +23,25 @@ Capture = pytest.CaptureFixture[str]
 
 def created(store: ProgressStore, name: str = "orders", *, locality: str = "") -> NodeRecord:
     """Have a node run a job; return the node."""
-    living = [each for each in store.living_nodes() if each.name == "one"]
-    one = living[0] if living else store.join(node("one", "region=eu"), lease_s=600)
-    store.create_job(name, DEFINITION, owner="ann", locality=Locality.parse(locality))
-    assert store.adopt(name, one) is not None
+    living = [each for each in store.nodes.living() if each.name == "one"]
+    one = living[0] if living else store.nodes.join(node("one", "region=eu"), lease_s=600)
+    store.jobs.create(name, DEFINITION, owner="ann", locality=Locality.parse(locality))
+    assert store.claims.adopt(name, one) is not None
     return one
 
 
 def ended(store: ProgressStore, how: Ended, name: str = "orders", reason: str | None = None) -> None:
     """Have the node of the job settle it."""
-    one = next(each for each in store.living_nodes() if each.name == "one")
-    store.settle(name, one, how, reason)
+    one = next(each for each in store.nodes.living() if each.name == "one")
+    store.claims.settle(name, one, how, reason)
 
 
 def save(store: ProgressStore, name: str, **status: Any) -> None:
     """Save progress and a status of the job, as its run does."""
-    found = store.find_job(name)
+    found = store.jobs.find(name)
     assert found is not None
-    store.save(name, found.epoch, progress())
-    store.save_status(name, found.epoch, {"phase": "running", "host": "here", "pid": 7, **status})
+    store.progress.save(name, found.epoch, progress())
+    store.statuses.save(name, found.epoch, {"phase": "running", "host": "here", "pid": 7, **status})
 
 
 def done(capsys: Capture, *arguments: str, status: int = 0) -> str:
@@ -78,12 +78,12 @@ def until(look: Callable[[], bool]) -> None:
 
 def paused_job(store: ProgressStore, file: Path, capsys: Capture) -> NodeRecord:
     """Create the job of the file, have a node begin it, and pause it; return the node."""
-    one = store.join(node("one"), lease_s=600)
+    one = store.nodes.join(node("one"), lease_s=600)
     assert done(capsys, "create", str(file))
-    adopted = store.adopt("orders", one)
+    adopted = store.claims.adopt("orders", one)
     assert adopted is not None
     letter = DeadLetter(table="t", key="[1]", updated=Timestamp(5), stage="sink", error="no")
-    store.save("orders", adopted.epoch, progress(), dead_letters=[letter])
-    store.pause_job("orders", "maintenance")
+    store.progress.save("orders", adopted.epoch, progress(), dead_letters=[letter])
+    store.jobs.pause("orders", "maintenance")
     ended(store, "stopped")
     return one

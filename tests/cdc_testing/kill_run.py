@@ -174,7 +174,7 @@ class KillRun:
         return (self._token() or {}).get("scan") is not None
 
     def _token(self) -> Any:
-        progress = self._progress.load("test") if self._feed.state.exists() else None
+        progress = self._progress.progress.load("test") if self._feed.state.exists() else None
         return None if progress is None else progress.token
 
     def _targets(self, kills: int) -> list[str]:
@@ -243,7 +243,7 @@ class KillRun:
 
     def _has_begun_a_step(self) -> bool:
         """Whether a step of the log is planned that is not saved."""
-        plan = self._progress.load_plan("test")
+        plan = self._progress.steps.load_plan("test")
         return plan is not None and plan.get("start") == self._token()
 
     def _judge(self) -> None:

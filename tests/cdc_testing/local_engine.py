@@ -135,7 +135,7 @@ class LocalEngine:
 
     @property
     def progress(self) -> Progress:
-        progress = self.store.load(self._feed.name)
+        progress = self.store.progress.load(self._feed.name)
         assert progress is not None
         return progress
 
@@ -158,7 +158,7 @@ class LocalEngine:
         self.close()
         feed = self._feed
         known = register(feed, self.store)
-        epoch = self.store.begin_attempt(feed.name)
+        epoch = self.store.changefeeds.begin_attempt(feed.name)
         run_dir = self._directory / "run" / str(epoch)
         run_dir.mkdir(parents=True)
         feed = feed.for_attempt(feed_id=known.feed_id, epoch=epoch, state=self.store.url, parallelism=2)

@@ -28,7 +28,9 @@ from cdc_core import (
     Timestamp,
     Token,
 )
+from cdc_core.store.database import Database
 from cdc_core.store.progress import Progress, ProgressStore
+from cdc_core.store.saved_progress import SavedProgress
 
 __all__ = [
     "POINTS",
@@ -197,7 +199,13 @@ class FaultyStore(ProgressStore):
 
     def __init__(self, url: str, control: Path, *, alone: bool) -> None:
         super().__init__(url, alone=alone)
-        self._script = Script(control)
+        self.progress = _FaultyProgress(self._database, Script(control))
+
+
+class _FaultyProgress(SavedProgress):
+    def __init__(self, database: Database, script: Script) -> None:
+        super().__init__(database)
+        self._script = script
         self._rows = 0.0
 
     def save(self, name: str, epoch: int, progress: Progress, **more: Any) -> int:

@@ -113,7 +113,7 @@ class NemesisFeed:
 
     def frontier(self) -> Frontier:
         """Return up to where what is saved, by span."""
-        progress = self._store.load(self._changefeed.name)
+        progress = self._store.progress.load(self._changefeed.name)
         return Frontier(()) if progress is None else progress.frontier
 
     def high_water(self) -> Timestamp:
@@ -128,17 +128,17 @@ class NemesisFeed:
         wanted = Rescan(table=full, where=where)
         with closing(feed.open_planner()) as planner:
             planner.check_rescan(wanted)
-        self._store.ask_rescan(feed.name, table=wanted.table, where=wanted.where)
+        self._store.rescans.ask(feed.name, table=wanted.table, where=wanted.where)
 
     def rescan_began(self) -> Timestamp | None:
         """Return when the last rescan that was asked for began, once it is complete."""
-        began = self._store.rescans(self._changefeed.name)[-1].began
+        began = self._store.rescans.of(self._changefeed.name)[-1].began
         return began if began is not None and self.high_water() > began else None
 
     def drop(self) -> None:
         """Remove what the changefeed made at the source, once no run is there."""
-        progress = self._store.load(self._changefeed.name)
-        feeds = [feed for feed in self._store.list() if feed.name == self._changefeed.name]
+        progress = self._store.progress.load(self._changefeed.name)
+        feeds = [feed for feed in self._store.changefeeds.all() if feed.name == self._changefeed.name]
         if feeds:
             feed = self.feed().for_attempt(feed_id=feeds[0].feed_id, epoch=feeds[0].epoch)
             with closing(feed.open_rangefeed()) as rangefeed:

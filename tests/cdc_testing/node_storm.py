@@ -123,7 +123,7 @@ class Storm:
                 f"{name} delivers all", lambda name=name: self._nodes.high_water(name) >= now, limit_s=_RECOVERY_LIMIT_S
             )
         for name in self._names:
-            self._nodes.store.pause_job(name, "the end")
+            self._nodes.store.jobs.pause(name, "the end")
         for number, name in enumerate(self._names):
             self._nodes.until(name, "paused")
             self.figures.jobs[name] = self._judge(number, name)
@@ -152,7 +152,7 @@ class Storm:
         proxy = self._proxies[node.name]
         short = event.startswith("short ")
         lasts_s = self._lease_s * self._chance.uniform(0.1, 1.5) if short else self._lease_s + 1
-        overview = self._nodes.store.overview()
+        overview = self._nodes.store.claims.overview()
         moving = {
             job.name: job.epoch
             for job in overview.jobs
@@ -202,8 +202,8 @@ class Storm:
     def _has_recovered(self, blow: _Blow) -> bool:
         store, figures = self._nodes.store, self.figures
         try:
-            overview = store.overview()
-            marks = {feed.name: feed.high_water for feed in store.list()}
+            overview = store.claims.overview()
+            marks = {feed.name: feed.high_water for feed in store.changefeeds.all()}
         except RetryableError:
             return False
         since = time.monotonic() - blow.began
@@ -255,7 +255,7 @@ class Storm:
             places = [(topic.removeprefix(f"{name}."), at) for topic, at in partitions_of(self._kafka, topics)]
             resolved = ResolvedValidator(endpoints=places, each=False)
             assert_faithful_kafka(self._kafka, self._source, prefix=f"{name}.", also=(count, resolved))
-            history = self._nodes.store.job_events(name)
+            history = self._nodes.store.jobs.events(name)
             late = late_messages(read_topics(self._kafka, topics), history, self._freezes)
         else:
             assert_faithful(self._directory / name, self._source, also=(count,))

@@ -170,7 +170,7 @@ class Nodes:
         pid = node.process and node.process.pid
         self.eventually(
             f"node {name} joins",
-            lambda: not node.is_running or any(each.pid == pid for each in self.store.nodes()[1]),
+            lambda: not node.is_running or any(each.pid == pid for each in self.store.nodes.all()[1]),
             limit_s=300,
         )
         assert node.is_running, node.log_tail()
@@ -206,7 +206,7 @@ class Nodes:
             written["spark"] = dict(spark)
         changefeed = changefeed_of(name, written, origin="the test", environ={"NODE_NAME": ""})
         feed = resolve(changefeed, PluginHost.load())
-        return self.store.create_job(
+        return self.store.jobs.create(
             name, feed.definition(), owner="test", locality=Locality.parse(feed.options.execution_locality or "")
         )
 
@@ -221,7 +221,7 @@ class Nodes:
             raise AssertionError(f"{error}\n{logs}") from None
 
     def job(self, name: str) -> JobRecord:
-        found = self.store.find_job(name)
+        found = self.store.jobs.find(name)
         assert found is not None
         return found
 
@@ -232,7 +232,7 @@ class Nodes:
 
     def high_water(self, name: str) -> Timestamp:
         """Return up to where the job is resolved."""
-        found = self.store.find(name)
+        found = self.store.changefeeds.find(name)
         assert found is not None
         return found.high_water
 

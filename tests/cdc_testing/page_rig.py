@@ -78,7 +78,7 @@ class Shown:
         self.store = store
         store.open()
         self.nodes = {
-            name: store.join(node(name, locality), lease_s=86_400)
+            name: store.nodes.join(node(name, locality), lease_s=86_400)
             for name, locality in (("ada", "region=eu-west-1,zone=a"), ("bob", "region=eu-west-1,zone=b"))
         }
         self.rows: dict[str, float] = {}
@@ -101,19 +101,19 @@ class Shown:
             "literal_secrets": [],
             "plugins": [],
         }
-        self.store.create_job(name, definition, owner="ann", locality=Locality())
+        self.store.jobs.create(name, definition, owner="ann", locality=Locality())
         if on is not None:
-            assert self.store.adopt(name, self.nodes[on]) is not None
+            assert self.store.claims.adopt(name, self.nodes[on]) is not None
             self.step(name, rows=0, **status)
 
     def step(
         self, name: str, *, rows: float, lag_s: float = 1.2, latency_s: float = 0.3, letters: int = 0, **status: Any
     ) -> None:
         """Save progress and a status, as after a step that delivered *rows*."""
-        job = self.store.find_job(name)
+        job = self.store.jobs.find(name)
         assert job is not None
         self.rows[name] = self.rows.get(name, 0) + rows
-        found = self.store.load(name)
+        found = self.store.progress.load(name)
         tally = Tally() if found is None else found.tally
         tally.add(metrics.STEPS)
         tally.add(metrics.ROWS, rows)
@@ -137,7 +137,7 @@ class Shown:
             )
             for number in range(letters)
         ]
-        self.store.save(
+        self.store.progress.save(
             name, job.epoch, Progress(token={}, frontier=frontier, counters=tally.saved()), dead_letters=refused
         )
         error = status.get("waiting_for")
@@ -150,7 +150,7 @@ class Shown:
             "waiting_on": "changes",
             **status,
         }
-        self.store.save_status(name, job.epoch, values)
+        self.store.statuses.save(name, job.epoch, values)
 
     def many(self, count: int) -> list[str]:
         """Create *count* jobs, most of which run; return their names."""
@@ -165,10 +165,10 @@ class Shown:
                     name, rows=0, lag_s=95, waiting_on="sink 'kafka'", waiting_for="broker-1:9092 does not answer"
                 )
             if index == 7:
-                self.store.pause_job(name, "maintenance of the warehouse")
-                self.store.settle(name, self.nodes["bob"], "stopped")
+                self.store.jobs.pause(name, "maintenance of the warehouse")
+                self.store.claims.settle(name, self.nodes["bob"], "stopped")
             if index == 11:
-                self.store.settle(name, self.nodes["bob"], "failed", "the slot was dropped at the source")
+                self.store.claims.settle(name, self.nodes["bob"], "failed", "the slot was dropped at the source")
         return names
 
     def deliver(self, names: Sequence[str], over: threading.Event) -> None:

@@ -82,12 +82,12 @@ class Rest:
 
     def adopted(self, one: NodeRecord, name: str = "orders") -> None:
         """Have the node adopt a connector."""
-        assert self.store.adopt(name, one) is not None
+        assert self.store.claims.adopt(name, one) is not None
 
     def ended(self, one: NodeRecord, name: str = "orders", how: Literal["failed", "succeeded"] = "succeeded") -> None:
         """Have the node run a connector until its end."""
         self.adopted(one, name)
-        self.store.settle(name, one, how, "no")
+        self.store.claims.settle(name, one, how, "no")
 
     def create(self, name: str, given: Mapping[str, Any], **more: Any) -> Any:
         return self.ask("POST", "/connectors", status=201, json={"name": name, "config": dict(given), **more})

@@ -148,7 +148,7 @@ class SideBySide:
         self._epoch = self._newest(_LEFT_ALONE)
 
     def _newest(self, name: str) -> int:
-        known = self._store.find(name)
+        known = self._store.changefeeds.find(name)
         return 0 if known is None else known.epoch
 
     def _await_rows(self, name: str) -> None:
@@ -160,7 +160,7 @@ class SideBySide:
         )
 
     def _rows(self, name: str) -> float:
-        progress = self._store.load(name)
+        progress = self._store.progress.load(name)
         return 0 if progress is None else progress.counters.get("rows", 0)
 
     def _journal(self, name: str) -> Journal:

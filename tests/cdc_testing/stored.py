@@ -30,7 +30,7 @@ def progress(n: int = 1) -> Progress:
 
 
 def paused(store: ProgressStore) -> str | None:
-    found = store.find("orders")
+    found = store.changefeeds.find("orders")
     assert found is not None
     return None if found.paused is None else found.paused.reason
 
@@ -51,7 +51,7 @@ def node(name: str, locality: str = "") -> NodeRecord:
 
 def die(store: ProgressStore, session: NodeRecord) -> None:
     """Have the session of a node expire."""
-    with store._transaction() as connection:
+    with store._database.transaction() as connection:
         connection.execute(
             sa.update(NODES).where(NODES.c.node_id == session.node_id).values(expires=DatabaseNow() - 0.001)
         )

@@ -75,7 +75,7 @@ def rescan_begun_before_saved(patch: Patch) -> None:
     def take(self: Rescans, *arguments: Any) -> Any:
         taken = honest(self, *arguments)
         if taken is not None:
-            self._store.begin_rescans(self._name, self._epoch, taken.numbers, taken.began)
+            self._store.rescans.begin(self._name, self._epoch, taken.numbers, taken.began)
         return taken
 
     patch(Rescans, "_take", take)

@@ -37,13 +37,13 @@ def store(file: Path, monkeypatch: pytest.MonkeyPatch) -> ProgressStore:
     file.write_text(file.read_text().replace("hunter2", "${PAPER_PASSWORD}"))
     store = ProgressStore(store_url(file.parent / ".cdc"))
     changefeed, _ = find_changefeed(str(file), None)
-    store.register("orders", resolve(changefeed, PluginHost.load()).definition())
-    store.save("orders", store.begin_attempt("orders"), Progress(token={"n": 7}))
+    store.changefeeds.register("orders", resolve(changefeed, PluginHost.load()).definition())
+    store.progress.save("orders", store.changefeeds.begin_attempt("orders"), Progress(token={"n": 7}))
     return store
 
 
 def definition(store: ProgressStore) -> dict[str, Any]:
-    found = store.find("orders")
+    found = store.changefeeds.find("orders")
     assert found is not None
     return dict(found.definition)
 
@@ -61,17 +61,17 @@ def test_tables_are_added_and_dropped_in_the_store(file: Path, store: ProgressSt
     assert after["tables"] == tables
     assert after["written"] == {**before["written"], "tables": ["public.counter", "public.a", "$${b"]}
     assert "hunter2" not in json.dumps(after)
-    assert store.initial_scans("orders") == {"public.a": False, "${b": False}
+    assert store.rescans.initial_scans("orders") == {"public.a": False, "${b": False}
     arguments = ["--add", "c", "--drop", "public.a", "--initial-scan"]
     assert main(["alter", "--store", store.url, "orders", *arguments]) == 0
     assert definition(store)["tables"] == ["public.counter", "${b", "c"]
-    assert store.initial_scans("orders") == {"${b": False, "c": True}
+    assert store.rescans.initial_scans("orders") == {"${b": False, "c": True}
 
 
 def test_a_file_that_lists_other_tables_is_named(file: Path, store: ProgressStore, capsys: Capture) -> None:
     assert main(["alter", str(file), "--add", "public.a"]) == 0
     assert definition(store)["tables"] == ["public.counter", "public.a"]
-    assert store.initial_scans("orders") == {}
+    assert store.rescans.initial_scans("orders") == {}
     assert f"{file} lists others: change 'tables' there too" in capsys.readouterr().out
     file.write_text(file.read_text().replace('["public.counter"]', '["public.counter", "public.a", "public.b"]'))
     assert main(["alter", str(file), "--add", "public.b"]) == 0
@@ -144,4 +144,4 @@ def test_a_table_that_the_source_refuses_changes_nothing(file: Path, store: Prog
     assert main(["alter", str(file), "--add", "public.a"]) == 2
     assert "table public.a does not exist" in capsys.readouterr().err
     assert definition(store) == before
-    assert store.initial_scans("orders") == {}
+    assert store.rescans.initial_scans("orders") == {}

@@ -47,24 +47,24 @@ def store(file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProgressStore
     store = ProgressStore(store_url(file.parent / "nodes"))
     monkeypatch.setenv("CDC_STORE", store.url)
     assert main(["create", str(file)]) == 0
-    one = store.join(node("one"), lease_s=600)
-    adopted = store.adopt("orders", one)
+    one = store.nodes.join(node("one"), lease_s=600)
+    adopted = store.claims.adopt("orders", one)
     assert adopted is not None
-    store.save("orders", adopted.epoch, progress())
-    store.pause_job("orders", "maintenance")
-    store.settle("orders", one, "stopped")
+    store.progress.save("orders", adopted.epoch, progress())
+    store.jobs.pause("orders", "maintenance")
+    store.claims.settle("orders", one, "stopped")
     yield store
     store.close()
 
 
 def definition(store: ProgressStore) -> dict[str, Any]:
-    found = store.find("orders")
+    found = store.changefeeds.find("orders")
     assert found is not None
     return dict(found.definition)
 
 
 def test_tables_and_options_are_changed(store: ProgressStore, capsys: Capture) -> None:
-    before, seen = definition(store), store.find("orders")
+    before, seen = definition(store), store.changefeeds.find("orders")
     change = ["--add", "public.a", "--no-initial-scan", "--set", "resolved=10s", "--set", "sink=shelf://hall"]
     capsys.readouterr()
     assert main(["alter", "orders", *change]) == 0
@@ -78,19 +78,19 @@ def test_tables_and_options_are_changed(store: ProgressStore, capsys: Capture) -
     assert after["written"]["options"] == {**before["written"]["options"], "resolved": "10s"}
     assert after["written"]["source"] == before["written"]["source"]
     assert "hunter2" not in json.dumps(after)
-    assert store.initial_scans("orders") == {"public.a": False}
-    event = store.job_events("orders")[-1]
+    assert store.rescans.initial_scans("orders") == {"public.a": False}
+    event = store.jobs.events("orders")[-1]
     assert (event.state, event.reason) == (
         "paused",
         "altered (asked for by ann): added public.a; set resolved, sink",
     )
-    now = store.find("orders")
+    now = store.changefeeds.find("orders")
     assert now is not None
     assert seen is not None
     assert (now.feed_id, now.high_water) == (seen.feed_id, seen.high_water)
     assert main(["alter", "orders", "--unset", "resolved", "--drop", "public.a"]) == 0
     assert "resolved" not in definition(store)["written"]["options"]
-    assert store.initial_scans("orders") == {}
+    assert store.rescans.initial_scans("orders") == {}
 
 
 def test_the_locality_of_the_job_follows_its_option(store: ProgressStore, capsys: Capture) -> None:
@@ -121,14 +121,14 @@ def test_the_locality_of_the_job_follows_its_option(store: ProgressStore, capsys
 def test_what_cannot_be_altered_is_refused(
     store: ProgressStore, arguments: list[str], told: str, capsys: Capture
 ) -> None:
-    before, events = definition(store), len(store.job_events("orders"))
+    before, events = definition(store), len(store.jobs.events("orders"))
     capsys.readouterr()
     assert main(["alter", "orders", *arguments]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert told in line
     assert "hunter3" not in line
     assert definition(store) == before
-    assert len(store.job_events("orders")) == events
+    assert len(store.jobs.events("orders")) == events
 
 
 def test_a_job_is_checked_before_it_is_altered(store: ProgressStore, file: Path, capsys: Capture) -> None:
@@ -137,7 +137,7 @@ def test_a_job_is_checked_before_it_is_altered(store: ProgressStore, file: Path,
     assert main(["alter", "orders", "--add", "public.a"]) == 2
     assert "table public.a does not exist" in capsys.readouterr().err
     assert definition(store) == before
-    assert store.initial_scans("orders") == {}
+    assert store.rescans.initial_scans("orders") == {}
 
 
 def test_of_two_alterations_at_a_time_one_is_refused(
@@ -154,36 +154,36 @@ def test_of_two_alterations_at_a_time_one_is_refused(
 
 def redefine(store: ProgressStore, to: dict[str, Any]) -> None:
     wanted = Pending(definition=to, locality=Locality(), initial_scans={}, why="somebody else")
-    store.configure_job("orders", wanted, before=definition(store))
+    store.jobs.configure("orders", wanted, before=definition(store))
 
 
 def test_a_running_job_continues_with_the_changes_after_its_step(store: ProgressStore, capsys: Capture) -> None:
-    [one] = store.living_nodes()
-    store.resume_job("orders")
-    assert store.adopt("orders", one) is not None
+    [one] = store.nodes.living()
+    store.jobs.resume("orders")
+    assert store.claims.adopt("orders", one) is not None
     before = definition(store)
     capsys.readouterr()
     for change in (["--add", "public.a", "--no-initial-scan"], ["--add", "public.b"], ["--set", "resolved=1s"]):
         assert main(["alter", "orders", *change]) == 0
         assert "; node one finishes the running step before that\n" in capsys.readouterr().out
     assert definition(store) == before
-    assert store.settle("orders", one, "stopped") == "running"
+    assert store.claims.settle("orders", one, "stopped") == "running"
     assert definition(store)["tables"] == ["public.counter", "public.a", "public.b"]
     assert definition(store)["written"]["options"]["resolved"] == "1s"
-    assert store.initial_scans("orders") == {"public.a": False}
+    assert store.rescans.initial_scans("orders") == {"public.a": False}
 
 
 def test_a_job_that_an_error_has_stopped_runs_again_with_the_changes(store: ProgressStore, capsys: Capture) -> None:
-    [one] = store.living_nodes()
-    store.resume_job("orders")
-    assert store.adopt("orders", one) is not None
-    store.settle("orders", one, "failed", "the sink is full")
+    [one] = store.nodes.living()
+    store.jobs.resume("orders")
+    assert store.claims.adopt("orders", one) is not None
+    store.claims.settle("orders", one, "failed", "the sink is full")
     capsys.readouterr()
     assert main(["alter", "orders", "--set", "sink=shelf://hall", "--set", "execution_locality=region=eu"]) == 0
     assert capsys.readouterr().out.endswith(
         "; no node that matches it is alive, and the first one that starts runs it\n"
     )
-    job = store.find_job("orders")
+    job = store.jobs.find("orders")
     assert job is not None
     assert (job.state, str(job.locality)) == ("running", "region=eu")
 

@@ -79,10 +79,10 @@ def test_check_finds_out_what_the_next_run_would(
 ) -> None:
     store = ProgressStore(store_url(file.parent / (state[-1] if state else ".cdc")))
     store.open()
-    known = store.register("orders", resolve(read_changefeed(file, None), PluginHost.load()).definition())
-    epoch = store.begin_attempt("orders")
-    store.save("orders", epoch, progress())
-    before = store.find("orders")
+    known = store.changefeeds.register("orders", resolve(read_changefeed(file, None), PluginHost.load()).definition())
+    epoch = store.changefeeds.begin_attempt("orders")
+    store.progress.save("orders", epoch, progress())
+    before = store.changefeeds.find("orders")
     checked: list[RangefeedContext] = []
     monkeypatch.setattr(CounterRangefeed, "check", lambda rangefeed: checked.append(rangefeed.context))
     assert main(["check", str(file), *state]) == 0
@@ -93,5 +93,5 @@ def test_check_finds_out_what_the_next_run_would(
     assert main(["check", str(file), *state]) == 2
     _, line, *_ = capsys.readouterr().out.splitlines()
     assert "… changefeed 'orders' was started on the tables public.counter, not public.other" in line
-    assert store.find("orders") == before
+    assert store.changefeeds.find("orders") == before
     store.close()

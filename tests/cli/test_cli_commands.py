@@ -134,7 +134,7 @@ def test_the_shell_completes_changefeeds(
     (tmp_path / "newer" / "progress.sqlite").write_text("of another version")
     with closing(ProgressStore(store_url(tmp_path / "nodes"))) as store:
         for name in ("users", "orders"):
-            store.register(name, DEFINITION)
+            store.changefeeds.register(name, DEFINITION)
     for variable, value in {"CDC_STORE": "nodes", "_CDC_COMPLETE": "bash_complete", "COMP_WORDS": words}.items():
         monkeypatch.setenv(variable, value)
     monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))

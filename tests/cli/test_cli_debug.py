@@ -53,11 +53,11 @@ def store(file: Path, monkeypatch: pytest.MonkeyPatch) -> ProgressStore:
         "written": {"source": "paper://user:${PASSWORD}@desk/db"},
         "literal_secrets": [],
     }
-    store.register("orders", definition)
-    epoch = store.begin_attempt("orders")
-    store.save("orders", epoch, progress())
-    store.save_status("orders", epoch, {"phase": "failed", "error": "password='quoted secret' is wrong for hunter2"})
-    store.note_event("changefeed_failed", "orders", message="postgresql://u:in-a-login@h/d refused s3cr3t-of-env")
+    store.changefeeds.register("orders", definition)
+    epoch = store.changefeeds.begin_attempt("orders")
+    store.progress.save("orders", epoch, progress())
+    store.statuses.save("orders", epoch, {"phase": "failed", "error": "password='quoted secret' is wrong for hunter2"})
+    store.events.note("changefeed_failed", "orders", message="postgresql://u:in-a-login@h/d refused s3cr3t-of-env")
     (file.parent / ".cdc" / "orders.spark.log").write_text(
         "Authorization: Bearer bearer.of.log\n"
         'jaas: "org.X required password=\\"nested-quote\\";"\n'
@@ -119,7 +119,7 @@ def test_a_definition_that_cannot_be_read_leaves_the_rest_and_hides_every_variab
 ) -> None:
     monkeypatch.setenv("WHO", "of-any-name")
     file.write_text(file.read_text().replace("hunter2", "${WHO}").replace("[changefeed.orders.options]", "nothing = 1"))
-    store.note_event("changefeed_failed", "orders", message="no route to of-any-name")
+    store.events.note("changefeed_failed", "orders", message="no route to of-any-name")
     found, printed = collected(file, capsys)
     assert "configuration.json" in printed
     assert "configuration.json.error" in found
@@ -136,7 +136,7 @@ def test_a_definition_that_takes_too_long_hides_every_variable_that_the_file_nam
     monkeypatch.setattr(debug_module, "DebugArchive", partial(DebugArchive, limit_s=5))
     monkeypatch.setenv("WHO", "of-any-name")
     file.write_text(file.read_text().replace("hunter2", "${WHO}"))
-    store.note_event("changefeed_failed", "orders", message="no route to of-any-name")
+    store.events.note("changefeed_failed", "orders", message="no route to of-any-name")
     found, _ = collected(file, capsys, "--no-connect")
     over.set()
     assert "took longer" in found["configuration.json.error"]

@@ -44,8 +44,10 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 def store(file: Path) -> ProgressStore:
     """A store that knows the changefeed, which has run."""
     store = ProgressStore(store_url(file.parent / ".cdc"))
-    store.register("orders", DEFINITION)
-    store.save("orders", store.begin_attempt("orders"), Progress(token={"n": 7}), dead_letters=[LETTER])
+    store.changefeeds.register("orders", DEFINITION)
+    store.progress.save(
+        "orders", store.changefeeds.begin_attempt("orders"), Progress(token={"n": 7}), dead_letters=[LETTER]
+    )
     return store
 
 
@@ -74,8 +76,8 @@ def test_a_changefeed_is_dropped_at_the_source_and_forgotten(
     answer("y")
     assert main(["drop", str(file)]) == 0
     assert dropped(file.parent) == 1
-    assert store.find("orders") is None
-    assert store.dead_letters("orders") == []
+    assert store.changefeeds.find("orders") is None
+    assert store.dead_letters.of("orders") == []
     shown = capsys.readouterr().out
     assert "dropped at the source paper://user:***@desk/db: whatever the changefeed created there" in shown
     assert "forgotten: no position yet, and 1 dead letter that was not replayed" in shown
@@ -87,16 +89,16 @@ def test_nothing_is_removed_without_consent(file: Path, store: ProgressStore, an
     answer("n")
     assert main(["drop", str(file), "orders"]) == 1
     assert dropped(file.parent) == 0
-    assert store.find("orders") is not None
+    assert store.changefeeds.find("orders") is not None
     assert capsys.readouterr().out.endswith("nothing was removed\n")
 
 
 def test_without_a_terminal_it_needs_yes(file: Path, store: ProgressStore, capsys: Capture) -> None:
     assert main(["drop", str(file)]) == 2
     assert capsys.readouterr().err.endswith("and the standard input is not a terminal; use --yes\n")
-    assert store.find("orders") is not None
+    assert store.changefeeds.find("orders") is not None
     assert main(["drop", str(file), "--yes"]) == 0
-    assert store.find("orders") is None
+    assert store.changefeeds.find("orders") is None
 
 
 def test_a_drop_that_fails_half_way_is_repeated(file: Path, store: ProgressStore, capsys: Capture) -> None:
@@ -105,15 +107,15 @@ def test_a_drop_that_fails_half_way_is_repeated(file: Path, store: ProgressStore
     assert capsys.readouterr().err == (
         "error: the desk is away; repeat the command, or use --forget-only if the source no longer exists\n"
     )
-    assert store.find("orders") is not None
+    assert store.changefeeds.find("orders") is not None
     assert main(["drop", str(file), "--yes"]) == 0
-    assert (dropped(file.parent), store.find("orders")) == (1, None)
+    assert (dropped(file.parent), store.changefeeds.find("orders")) == (1, None)
 
 
 def test_one_whose_source_is_gone_is_only_forgotten(file: Path, store: ProgressStore, capsys: Capture) -> None:
     file.write_text(file.read_text().replace("hunter2", "${NOT_SET}").replace("paper://", "unheard-of://"))
     assert main(["drop", str(file), "--forget-only", "--yes"]) == 0
-    assert (dropped(file.parent), store.find("orders")) == (0, None)
+    assert (dropped(file.parent), store.changefeeds.find("orders")) == (0, None)
     assert "left at the source paper://user:***@desk/db: whatever it created there" in capsys.readouterr().out
 
 
@@ -123,11 +125,11 @@ def test_the_definition_in_the_store_is_enough(
 ) -> None:
     monkeypatch.setenv("DESK", "hunter2")
     file.write_text(file.read_text().replace("hunter2", "${DESK}"))
-    store.register("orders", resolve(read_changefeed(file), PluginHost.load()).definition())
+    store.changefeeds.register("orders", resolve(read_changefeed(file), PluginHost.load()).definition())
     file.unlink()
     arguments = ["drop", "orders", "--store", str(file.parent / ".cdc"), *["--forget-only"] * forget_only, "--yes"]
     assert main(arguments) == 0
-    assert (dropped(file.parent), store.find("orders")) == (int(not forget_only), None)
+    assert (dropped(file.parent), store.changefeeds.find("orders")) == (int(not forget_only), None)
 
 
 def test_another_source_is_not_touched(file: Path, store: ProgressStore, capsys: Capture) -> None:
@@ -136,7 +138,7 @@ def test_another_source_is_not_touched(file: Path, store: ProgressStore, capsys:
     assert (
         "was started on the source paper://user:***@desk/db, not paper://user:***@attic/db" in capsys.readouterr().err
     )
-    assert (dropped(file.parent), store.find("orders") is None) == (0, False)
+    assert (dropped(file.parent), store.changefeeds.find("orders") is None) == (0, False)
 
 
 def test_a_running_changefeed_is_refused(file: Path, store: ProgressStore, capsys: Capture) -> None:
@@ -144,14 +146,16 @@ def test_a_running_changefeed_is_refused(file: Path, store: ProgressStore, capsy
         assert lock.acquire()
         assert main(["drop", str(file), "--yes"]) == 2
     assert "is running from" in capsys.readouterr().err
-    assert store.find("orders") is not None
+    assert store.changefeeds.find("orders") is not None
 
 
 @pytest.mark.parametrize(("phase", "status"), [("running", 2), ("paused", 2), ("stopped", 0)])
 def test_one_that_runs_on_another_host_is_refused(
     file: Path, store: ProgressStore, capsys: Capture, phase: str, status: int
 ) -> None:
-    store.save_status("orders", store.begin_attempt("orders"), {"phase": phase, "host": "elsewhere", "pid": 7})
+    store.statuses.save(
+        "orders", store.changefeeds.begin_attempt("orders"), {"phase": phase, "host": "elsewhere", "pid": 7}
+    )
     assert main(["drop", str(file), "--yes"]) == status
     assert ("is running on elsewhere (process 7); stop it first" in capsys.readouterr().err) == (status == 2)
 
@@ -191,7 +195,7 @@ class TestOrphans:
     @pytest.fixture
     def kept(self, tmp_path: Path, source: SimulatedDatabase) -> str:
         store = ProgressStore(store_url(tmp_path / "state"))
-        feed_id = store.register("orders", DEFINITION).feed_id
+        feed_id = store.changefeeds.register("orders", DEFINITION).feed_id
         source.begin_reading(feed_id)
         return feed_id
 

@@ -23,10 +23,10 @@ MOMENT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 @pytest.fixture
 def store(file: Path) -> ProgressStore:
     store = ProgressStore(store_url(file.parent / ".cdc"))
-    store.register("orders", DEFINITION)
-    store.register("users", DEFINITION)
-    store.note_event("changefeed_failed", "orders", message="postgresql://u:hunter2@h/d is gone")
-    store.note_event("node_left", node="one")
+    store.changefeeds.register("orders", DEFINITION)
+    store.changefeeds.register("users", DEFINITION)
+    store.events.note("changefeed_failed", "orders", message="postgresql://u:hunter2@h/d is gone")
+    store.events.note("node_left", node="one")
     return store
 
 
@@ -56,7 +56,7 @@ def test_events_are_shown_of_all_or_of_one_by_file_or_by_store(
 
 def test_json_lines_are_the_whole_events(file: Path, store: ProgressStore, capsys: Capture) -> None:
     values = [json.loads(line) for line in printed(capsys, str(file), "--json")]
-    assert values == [event.to_json() for event in store.events()]
+    assert values == [event.to_json() for event in store.events.read()]
 
 
 def test_following_prints_each_new_event_once(
@@ -67,7 +67,7 @@ def test_following_prints_each_new_event_once(
     def sleep(_seconds: float) -> None:
         try:
             for what in next(written):
-                store.note_event(f"changefeed_{what}", "orders")
+                store.events.note(f"changefeed_{what}", "orders")
         except StopIteration:
             raise KeyboardInterrupt from None
 

@@ -31,7 +31,7 @@ def test_metrics_of_the_changefeeds_of_a_run_are_served_while_it_lasts(
 
     def run(feed: Any, *, store: Any, **_: Any) -> None:
         for name in (feed.name, "other"):
-            store.register(name, DEFINITION)
+            store.changefeeds.register(name, DEFINITION)
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
             got.append(answer.read().decode())
 

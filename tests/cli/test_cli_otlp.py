@@ -25,11 +25,13 @@ def test_what_a_run_has_delivered_is_exported_at_its_end(
 ) -> None:
     def run(feed: Any, *, store: Any, **_: Any) -> None:
         for name in (feed.name, "other"):
-            store.register(name, DEFINITION)
+            store.changefeeds.register(name, DEFINITION)
             tally = Tally()
             tally.add(metrics.ROWS, 5)
-            store.save(
-                name, store.begin_attempt(name), Progress(token={}, frontier=Frontier([]), counters=tally.saved())
+            store.progress.save(
+                name,
+                store.changefeeds.begin_attempt(name),
+                Progress(token={}, frontier=Frontier([]), counters=tally.saved()),
             )
 
     engine(run)

@@ -55,21 +55,21 @@ def store(shop: Path) -> ProgressStore:
     """A store that knows the changefeed, which has run."""
     store = ProgressStore(store_url(shop.parent / ".cdc"))
     definition = {"source": f"simulated://{shop.parent}/shop", "tables": ["orders", "users"], "sink": "shelf://room"}
-    store.register("orders", definition)
+    store.changefeeds.register("orders", definition)
     save(store, Timestamp(50))
     return store
 
 
 def save(store: ProgressStore, high_water: Timestamp) -> int:
-    epoch = store.begin_attempt("orders")
+    epoch = store.changefeeds.begin_attempt("orders")
     frontier = Frontier([Span("sim.public.orders")])
     frontier.forward(Span("sim.public.orders"), high_water)
-    store.save("orders", epoch, Progress(token={"n": 7}, frontier=frontier))
+    store.progress.save("orders", epoch, Progress(token={"n": 7}, frontier=frontier))
     return epoch
 
 
 def asked(store: ProgressStore) -> list[tuple[str | None, str | None, bool]]:
-    return [(found.table, found.where, found.new_slot) for found in store.rescans("orders")]
+    return [(found.table, found.where, found.new_slot) for found in store.rescans.of("orders")]
 
 
 def refused(capsys: Capture, *arguments: str) -> str:
@@ -128,7 +128,9 @@ def test_what_cannot_be_read_is_refused_before_it_is_stored(
 
 def test_a_source_that_cannot_read_tables_again_says_so(file: Path, capsys: Capture) -> None:
     store = ProgressStore(store_url(file.parent / ".cdc"))
-    store.register("orders", {"source": "paper://desk/db", "tables": ["public.counter"], "sink": "shelf://room"})
+    store.changefeeds.register(
+        "orders", {"source": "paper://desk/db", "tables": ["public.counter"], "sink": "shelf://room"}
+    )
     save(store, Timestamp(50))
     assert "source of this changefeed cannot read tables again" in refused(capsys, str(file), "public.counter")
     assert asked(store) == []
@@ -137,7 +139,7 @@ def test_a_source_that_cannot_read_tables_again_says_so(file: Path, capsys: Capt
 def test_a_changefeed_that_has_not_begun_needs_none(shop: Path, capsys: Capture) -> None:
     store = ProgressStore(store_url(shop.parent / ".cdc"))
     assert "is not known: there is no progress store" in refused(capsys, str(shop), "orders")
-    store.register(
+    store.changefeeds.register(
         "orders", {"source": f"simulated://{shop.parent}/shop", "tables": ["orders"], "sink": "shelf://room"}
     )
     assert "has not begun yet; its first run reads all tables" in refused(capsys, str(shop), "orders")
@@ -182,8 +184,8 @@ def test_show_says_what_was_asked_for_what_runs_and_what_is_complete(
     assert line.startswith("rescan            ")
     assert "users where id < 5: asked for at" in line
     assert (found["state"], found["began"], found["where"], found["new_slot"]) == ("waiting", None, "id < 5", False)
-    (record,) = store.rescans("orders")
-    store.begin_rescans("orders", save(store, Timestamp(60)), [record.number], Timestamp(60))
+    (record,) = store.rescans.of("orders")
+    store.rescans.begin("orders", save(store, Timestamp(60)), [record.number], Timestamp(60))
     line, found = shown()
     assert line.endswith("running, all its rows are later than 60.0000000000")
     assert (found["state"], found["began"]) == ("running", "60.0000000000")

@@ -16,13 +16,13 @@ Run = Callable[..., int]
 
 def paused(store: ProgressStore, name: str = "orders", *, reason: str = "a row was refused") -> ProgressStore:
     """Return *store* with a changefeed in it that is paused."""
-    store.register(name, {"source": "paper://x", "tables": ["t"], "sink": "shelf://x", "format": "json"})
-    store.pause(name, store.begin_attempt(name), reason)
+    store.changefeeds.register(name, {"source": "paper://x", "tables": ["t"], "sink": "shelf://x", "format": "json"})
+    store.changefeeds.pause(name, store.changefeeds.begin_attempt(name), reason)
     return store
 
 
 def is_paused(store: ProgressStore, name: str = "orders") -> bool:
-    feed = store.find(name)
+    feed = store.changefeeds.find(name)
     assert feed is not None
     return feed.paused is not None
 
@@ -41,7 +41,7 @@ def test_a_paused_changefeed_is_resumed(file: Path, store: ProgressStore, capsys
 
 
 def test_to_resume_it_twice_is_no_failure(file: Path, store: ProgressStore, capsys: pytest.CaptureFixture[str]) -> None:
-    store.resume("orders")
+    store.changefeeds.resume("orders")
     assert main(["resume", str(file), "orders"]) == 0
     assert capsys.readouterr().out == "changefeed 'orders' is not paused\n"
 

@@ -85,7 +85,7 @@ def test_a_run_has_the_definition_with_references_and_is_scan_only(
     assert create(with_options(file, 'INITIAL_SCAN = "only"\nkey_in_value = true\n'), "--first-run", "now") == 0
     with closing(store):
         [name] = Schedules(store).tick()
-        known = store.find(name)
+        known = store.changefeeds.find(name)
     assert known is not None
     written = known.definition["written"]
     assert written["options"]["initial_scan"] == "only"

@@ -52,14 +52,14 @@ def store(file: Path) -> ProgressStore:
 
 def run_in(store: ProgressStore, name: str = "orders", **status: Any) -> int:
     """Let *store* know a changefeed that has saved progress 90 s ago, and its status. Return the epoch."""
-    store.register(name, DEFINITION)
-    epoch = store.begin_attempt(name)
+    store.changefeeds.register(name, DEFINITION)
+    epoch = store.changefeeds.begin_attempt(name)
     frontier = Frontier([Span("db.public.t")])
     frontier.forward(Span("db.public.t"), Timestamp(int((datetime.now(UTC).timestamp() - 90) * 1e9)))
     letter = DeadLetter(table="t", key="[1]", updated=Timestamp(5), stage="sink", error="no")
     progress = Progress(token={"n": 1}, frontier=frontier, counters=COUNTERS)
-    store.save(name, epoch, progress, dead_letters=[letter])
-    store.save_status(name, epoch, {**RUNNING, **status})
+    store.progress.save(name, epoch, progress, dead_letters=[letter])
+    store.statuses.save(name, epoch, {**RUNNING, **status})
     return epoch
 
 
@@ -88,7 +88,7 @@ def as_json(file: Path, capsys: Capture) -> dict[str, Any]:
 
 def test_everything_that_is_known_is_shown(file: Path, store: ProgressStore, capsys: Capture) -> None:
     run_in(store)
-    found = store.find("orders")
+    found = store.changefeeds.find("orders")
     assert found is not None
     assert found.saved_at is not None
     mark = found.high_water.to_datetime()
@@ -110,7 +110,7 @@ def test_everything_that_is_known_is_shown(file: Path, store: ProgressStore, cap
 
 
 def test_what_a_job_holds_back_is_shown(file: Path, store: ProgressStore, capsys: Capture) -> None:
-    store.create_job("orders", DEFINITION, owner="ann", locality=Locality())
+    store.jobs.create("orders", DEFINITION, owner="ann", locality=Locality())
     assert re.search(r"^  held back +\d", shown(file, capsys, "orders"), re.M)
     assert as_json(file, capsys)["protected_age_s"] < 3600
 
@@ -145,7 +145,7 @@ def test_the_state_follows_from_the_last_phase(
     file: Path, store: ProgressStore, capsys: Capture, phase: str, state: str, line: str
 ) -> None:
     run_in(store, phase=phase)
-    status = store.status("orders")
+    status = store.statuses.load("orders")
     assert status is not None
     at = f"{status.written_at:%Y-%m-%d %H:%M:%S} UTC"
     assert first_line(file, capsys) == f"changefeed 'orders': {line.format(written_at=at)}"
@@ -165,7 +165,7 @@ def test_a_run_that_says_nothing_for_30_seconds_is_not_shown_as_running(
 
 
 def test_a_paused_changefeed_says_why_even_without_a_run(file: Path, store: ProgressStore, capsys: Capture) -> None:
-    store.pause("orders", run_in(store), "a row was refused")
+    store.changefeeds.pause("orders", run_in(store), "a row was refused")
     grow_old(store, 3600)
     found = as_json(file, capsys)
     assert (found["state"], found["paused"]["reason"]) == ("paused", "a row was refused")
@@ -190,7 +190,7 @@ def test_what_a_run_fails_with_and_waits_for_is_shown(file: Path, store: Progres
 
 
 def test_one_without_any_run_has_no_numbers(file: Path, store: ProgressStore, capsys: Capture) -> None:
-    store.register("orders", DEFINITION)
+    store.changefeeds.register("orders", DEFINITION)
     assert re.sub(r"\d+\.\d s", "0.0 s", shown(file, capsys)) == (
         "changefeed 'orders': has never run\n"
         "  source            paper://user:***@desk/db: t, u\n"

@@ -24,7 +24,7 @@ def got(engine: Callable[[Run], None]) -> dict[str, Any]:
     got: dict[str, Any] = {}
 
     def run(feed: Any, **rest: Any) -> int:
-        rest["store"].register(feed.name, feed.definition())
+        rest["store"].changefeeds.register(feed.name, feed.definition())
         got.update(rest, feed=feed)
         return 0
 
@@ -57,13 +57,13 @@ def test_a_changefeed_runs_without_its_file(store: ProgressStore, tmp_path: Path
 def test_the_store_may_be_given_as_its_directory(store: ProgressStore, tmp_path: Path, got: dict[str, Any]) -> None:
     assert main(["run", "--store", "../kept", "orders"]) == 0
     assert got["state_dir"].resolve() == tmp_path / "kept"
-    assert got["store"].load("orders") is None
+    assert got["store"].progress.load("orders") is None
 
 
 def test_a_run_from_the_store_leaves_the_definition_as_it_was(store: ProgressStore, got: dict[str, Any]) -> None:
-    before = store.find("orders")
+    before = store.changefeeds.find("orders")
     assert main(["run", "--store", store.url, "orders"]) == 0
-    assert store.find("orders") == before
+    assert store.changefeeds.find("orders") == before
 
 
 def test_other_versions_of_plugins_are_one_warning(
@@ -166,8 +166,8 @@ def test_the_store_of_a_file_is_named_by_the_same_option(
     assert got["resume_command"] == f"cdc resume {path} users --state {store.url}"
     assert "changefeed 'users': has never run" in done("show", "users")
     assert "changefeed 'users' is removed" in done("drop", "users", "--forget-only", "--yes")
-    assert store.find("users") is None
-    assert store.find("orders") is not None
+    assert store.changefeeds.find("users") is None
+    assert store.changefeeds.find("orders") is not None
 
 
 def test_a_name_is_that_of_a_changefeed_in_the_store_even_beside_a_file_of_that_name(
@@ -193,10 +193,10 @@ def test_no_store_is_created(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_a_changefeed_of_the_store_is_resumed(store: ProgressStore, capsys: pytest.CaptureFixture[str]) -> None:
-    store.pause("orders", store.begin_attempt("orders"), "a row was refused")
+    store.changefeeds.pause("orders", store.changefeeds.begin_attempt("orders"), "a row was refused")
     assert main(["resume", "--store", store.url, "orders"]) == 0
     assert "changefeed 'orders' is resumed" in capsys.readouterr().out
-    found = store.find("orders")
+    found = store.changefeeds.find("orders")
     assert found is not None
     assert found.paused is None
 

@@ -156,7 +156,7 @@ def test_no_row_is_lost_when_workers_and_the_driver_are_killed_while_rows_become
     assert there | refused == written
     assert refused == {n for n in written if n % 50 == 0}
     assert not there & refused
-    waiting = ProgressStore(store_url(feed.state)).dead_letters("test")
+    waiting = ProgressStore(store_url(feed.state)).dead_letters.of("test")
     entries = [(letter.table, letter.key, letter.updated) for letter in waiting]
     assert len(entries) == len(set(entries))
     status, told = replay(feed)

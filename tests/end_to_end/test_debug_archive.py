@@ -44,7 +44,7 @@ def test_the_archive_tells_of_slot_and_publication_and_of_a_source_that_is_gone(
     feed = resolve(read_changefeed(file, None), PluginHost.load())
     with closing(ProgressStore(store_url(tmp_path / ".cdc"))) as store:
         known = register(feed, store)
-        feed = feed.for_attempt(feed_id=known.feed_id, epoch=store.begin_attempt("orders"), state=store.url)
+        feed = feed.for_attempt(feed_id=known.feed_id, epoch=store.changefeeds.begin_attempt("orders"), state=store.url)
         with closing(feed.open_rangefeed()) as rangefeed:
             token = start_token(feed, store, rangefeed)
         first, printed = collected(file, tmp_path / "first.tar.gz", capsys)

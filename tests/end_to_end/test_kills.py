@@ -36,7 +36,7 @@ def files(feed: Feed) -> int:
 def scanned(feed: Feed) -> int:
     """Return how much of the initial scan is saved."""
     with closing(ProgressStore(store_url(feed.state))) as store:
-        progress = store.load("test")
+        progress = store.progress.load("test")
     scan = None if progress is None else progress.token["scan"]
     return 0 if scan is None else int(scan["done"])
 

@@ -106,7 +106,7 @@ def test_a_backlog_is_left_out_and_the_files_stay_in_order(
     told = capsys.readouterr().out
     assert f"  from {token['lsn']}\n  to   {at}\n  changes in between are NOT delivered\n" in told
     assert feed.high_water == high_water, "what is resolved stays so"
-    (event,) = feed.store.events("orders", kinds=["changefeed_moved"])
+    (event,) = feed.store.events.read("orders", kinds=["changefeed_moved"])
     assert event.details == {"from": token["lsn"], "to": at, "forward": True, "back": False}
     run(feed, database)
     assert keys(tmp_path) == [1, 13]
@@ -137,7 +137,7 @@ def test_a_move_is_undone_with_the_position_that_the_event_keeps(
 ) -> None:
     insert(sql, 11)
     move(tmp_path, "--to", "now", "--yes")
-    (event,) = feed.store.events("orders", kinds=["changefeed_moved"])
+    (event,) = feed.store.events.read("orders", kinds=["changefeed_moved"])
     move(tmp_path, "--to", event.details["from"], "--yes")
     assert "changes in between are delivered again" in capsys.readouterr().out
     move(tmp_path, "--to", event.details["from"])
@@ -163,7 +163,7 @@ def test_what_is_refused_is_refused_before_anything(
         assert lock.acquire()
         assert "is running from" in refused(tmp_path, capsys, "--to", "now", "--yes")
     assert feed.progress == saved
-    assert feed.store.events("orders", kinds=["changefeed_moved"]) == []
+    assert feed.store.events.read("orders", kinds=["changefeed_moved"]) == []
 
 
 def test_a_run_that_began_at_the_same_time_is_fenced_or_wins(
@@ -173,14 +173,14 @@ def test_a_run_that_began_at_the_same_time_is_fenced_or_wins(
 
     store: ProgressStore = feed.store
     insert(sql, 11)
-    known = store.find("orders")
+    known = store.changefeeds.find("orders")
     assert known is not None
     resolved = resolved_feed(database, f"file://{tmp_path}/out", "orders", name="orders")
     planned = plan_move(store, resolved, known, "now")
     feed.run()
     with pytest.raises(FencedError):
         planned.carry_out(store)
-    known = store.find("orders")
+    known = store.changefeeds.find("orders")
     assert known is not None
     plan_move(store, resolved, known, "now").carry_out(store)
     with pytest.raises(FencedError):

@@ -153,7 +153,7 @@ def test_a_trace_says_what_became_of_each_change_in_a_query(
 
             def follow() -> None:
                 with closing(ProgressStore(store_url(feed.state))) as store:
-                    known = store.find("test")
+                    known = store.changefeeds.find("test")
                     assert known is not None
                     with Trace(store, known, table="orders", key=None, most=4, seconds=300) as trace:
                         asked = f'"number":{trace.number}'

@@ -24,6 +24,8 @@ from cdc_core.cli.main import main
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError, HistoryLostError, RetryableError
 from cdc_core.store.progress import ProgressStore, RescanRecord, store_url
+from cdc_core.store.rescans import Rescans
+from cdc_core.store.saved_progress import SavedProgress
 
 
 @pytest.fixture
@@ -40,7 +42,7 @@ def feed_into(directory: Path, database: str, *tables: str, **options: Any) -> R
 
 
 def begun(store: ProgressStore) -> list[Timestamp | None]:
-    return [found.began for found in store.rescans("test")]
+    return [found.began for found in store.rescans.of("test")]
 
 
 def complete(engine: LocalEngine) -> Callable[[], bool]:
@@ -90,7 +92,7 @@ def test_a_rescan_is_taken_by_a_running_changefeed_while_changes_continue(
         connection.execute("UPDATE items SET n = n + 1 WHERE id = %s", [n % 500 + 1])
 
     with writing(database, write, writers=1):
-        engine.store.ask_rescan("test", table=f"{sql.info.dbname}.public.items")
+        engine.store.rescans.ask("test", table=f"{sql.info.dbname}.public.items")
         eventually("the rescan", complete(engine))
     catch_up(engine, database)
     (began,) = begun(engine.store)
@@ -127,7 +129,7 @@ def test_a_step_that_breaks_off_leaves_the_rescan_waiting(database: str, sql: Sq
         database,
         wrap_reader=lambda reader: BreaksOnce(reader, broken),
     )
-    engine.store.ask_rescan("test", table=None)
+    engine.store.rescans.ask("test", table=None)
     sql.execute("UPDATE items SET n = 1 WHERE id = 1")
     broken.append(True)
     eventually("the break", lambda: _breaks(engine))
@@ -145,9 +147,9 @@ def test_a_rescan_survives_kill_9(database: str, sql: Sql, tmp_path: Path) -> No
     with LocalFeed(tmp_path, database, ["items"], options={}, sink=f"file://{tmp_path}/files") as feed:
         feed.once()
         feed.start()
-        feed.until("it runs", lambda: "step" in feed.log() or store.load("test") is not None)
+        feed.until("it runs", lambda: "step" in feed.log() or store.progress.load("test") is not None)
         feed.freeze(lambda: True)
-        store.ask_rescan("test", table=f"{sql.info.dbname}.public.items", where="id > 400")
+        store.rescans.ask("test", table=f"{sql.info.dbname}.public.items", where="id > 400")
         feed.kill()
         assert begun(store) == [None]
         sql.execute("UPDATE items SET n = 1 WHERE id <= 10")
@@ -178,7 +180,7 @@ def test_after_a_lost_slot_consumers_that_follow_the_rule_have_the_state(
     sql.execute("UPDATE orders SET n = 2 WHERE id = 200")
     with pytest.raises(HistoryLostError, match=r"no longer exists: .* `cdc rescan FILE NAME --all --new-slot`"):
         engine.run()
-    engine.store.ask_rescan("test", table=None, new_slot=True)
+    engine.store.rescans.ask("test", table=None, new_slot=True)
     engine.run()
     sql.execute("INSERT INTO orders VALUES (1, 3), (501, 3)")
     sql.execute("DELETE FROM orders WHERE id = 300")
@@ -213,10 +215,10 @@ def test_a_crash_between_the_new_slot_and_its_token_begins_again(
     feed = feed_into(tmp_path, database, "orders", initial_scan="no")
     engine = started(feed, tmp_path, database)
     engine.close()
-    engine.store.ask_rescan("test", table=None, new_slot=True)
-    for method in ("begin_rescans", "save"):
+    engine.store.rescans.ask("test", table=None, new_slot=True)
+    for aggregate, method in ((Rescans, "begin"), (SavedProgress, "save")):
         with monkeypatch.context() as patch:
-            patch.setattr(ProgressStore, method, _interrupted)
+            patch.setattr(aggregate, method, _interrupted)
             with pytest.raises(KeyboardInterrupt):
                 engine.run()
     engine.run()
@@ -237,7 +239,7 @@ def test_a_slot_made_beforehand_must_be_made_again_first(database: str, sql: Sql
     engine.close()
     sql.execute("SELECT pg_drop_replication_slot(%s)", [slot])
     sql.execute("DELETE FROM orders WHERE id <= 100")
-    engine.store.ask_rescan("test", table=None, new_slot=True)
+    engine.store.rescans.ask("test", table=None, new_slot=True)
     with pytest.raises(ConfigError, match=rf"{slot} does not exist. Run SELECT pg_create_logical_replication_slot"):
         engine.run()
     sql.execute(create, [slot])
@@ -263,7 +265,7 @@ def test_a_new_slot_does_not_begin_at_the_cursor(database: str, sql: Sql, tmp_pa
     sql.execute("SELECT pg_drop_replication_slot(%s)", [slot])
     sql.execute("DELETE FROM orders WHERE id > 400")
     sql.execute(create, [slot])
-    engine.store.ask_rescan("test", table=None, new_slot=True)
+    engine.store.rescans.ask("test", table=None, new_slot=True)
     engine.run()
     eventually("the rescan", complete(engine))
     assert later(delivered(tmp_path / "files", "orders"), begun(engine.store)[0]) == set(range(1, 401))
@@ -284,7 +286,7 @@ def test_with_a_new_slot_tables_are_followed_under_their_present_names(database:
         "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()"
     )
     sql.execute("CREATE TABLE items (id int PRIMARY KEY, n int); INSERT INTO items VALUES (7, 7)")
-    engine.store.ask_rescan("test", table=None, new_slot=True)
+    engine.store.rescans.ask("test", table=None, new_slot=True)
     engine.run()
     eventually("the rescan", complete(engine))
     began = begun(engine.store)[0]
@@ -300,12 +302,12 @@ def test_what_was_chosen_for_an_added_table_is_kept_until_it_has_joined(
     option = {"initial_scan": "no" if scan else "yes"}
     engine = started(feed_into(tmp_path, database, "items", **option), tmp_path, database)
     engine.close()
-    known = engine.store.find("test")
+    known = engine.store.changefeeds.find("test")
     assert known is not None
-    engine.store.choose_initial_scans("test", known.epoch, {"public.orders": scan, "later": True})
+    engine.store.rescans.choose_initial_scans("test", known.epoch, {"public.orders": scan, "later": True})
     wider = LocalEngine(feed_into(tmp_path, database, "items", "public.orders", **option), tmp_path)
     wider.run()
-    assert wider.store.initial_scans("test") == {"later": True}
+    assert wider.store.rescans.initial_scans("test") == {"later": True}
     sql.execute("INSERT INTO orders VALUES (600, 0)")
     catch_up(wider, database)
     assert {row["key"][0] for row in delivered(tmp_path / "files", "orders")} == (
@@ -348,7 +350,7 @@ def test_the_commands_reach_a_run_and_the_next_one(
     with Feed(tmp_path, database, ["items"]) as feed:
         feed.once(kept_spark)
         feed.during(kept_spark, rescan)
-        (began,) = [found.began for found in ProgressStore(store_url(feed.state)).rescans("test")]
+        (began,) = [found.began for found in ProgressStore(store_url(feed.state)).rescans.of("test")]
         assert later(delivered(tmp_path / "files", "items"), began) == {1, *range(2, 501, 2)}
         assert main(["alter", "--store", str(feed.state), "test", "--add", "orders", "--no-initial-scan"]) == 2
         assert "had a secret in plain text" in capsys.readouterr().err
@@ -376,7 +378,7 @@ def test_commands_know_a_renamed_table_by_the_name_under_which_it_is_followed(
         feed.once(kept_spark)
         sql.execute("INSERT INTO orders VALUES (600, 0)")
         feed.once(kept_spark)
-        (began,) = [found.began for found in ProgressStore(store_url(feed.state)).rescans("test")]
+        (began,) = [found.began for found in ProgressStore(store_url(feed.state)).rescans.of("test")]
         assert later(delivered(tmp_path / "files", "items"), began) == {1, 2, 3}
         assert {row["key"][0] for row in delivered(tmp_path / "files", "orders")} == {600}
         assert main(["alter", str(feed.toml), "--state", str(feed.state), "--drop", "public.items"]) == 0

@@ -124,7 +124,7 @@ def test_marks_reach_a_topic_whose_rows_no_later_attempt_reads_again(rig: Rig) -
     with pytest.raises(RetryableSinkError, match="died after"):
         rig.engine.until(rig.db.now)
     assert rig.rows("n1") == [1]
-    assert rig.engine.store.topics("t") == ["n1"]
+    assert rig.engine.store.topics.of("t") == ["n1"]
     rig.crash.unlink()
     rig.db.put("t", id=1, n=2)  # the scan of the next run reads this instead
     rig.engine.run()
@@ -167,21 +167,21 @@ def test_rows_whose_topic_is_refused_become_dead_letters_and_can_be_sent_again(
         rig.db.put("t", id=n, n=n)
     rig.engine.run()
     rig.engine.until(rig.db.now)
-    found = rig.engine.store.dead_letters("t")
+    found = rig.engine.store.dead_letters.of("t")
     assert sorted((letter.key, letter.stage) for letter in found) == [
         ("[1]", "sink"),
         ("[2]", "sink"),
         ("[3]", "query"),
         ("[4]", "sink"),
     ]
-    assert rig.engine.store.topics("t") == []
+    assert rig.engine.store.topics.of("t") == []
     create = dataclasses.replace(rig.feed, sink=_with(rig.feed.sink, create_kafka_topics="explicit"))
     state_dir = tmp_path / "replay"
     state_dir.mkdir()
     result, missing = replay(create, store=rig.engine.store, state_dir=state_dir, find=DeadLetterReader(create).find)
     assert (missing, len(result.sent), len(result.kept)) == (0, 1, 3)
     assert rig.rows("missing") == [2]
-    assert rig.engine.store.topics("t") == ["missing"]
+    assert rig.engine.store.topics.of("t") == ["missing"]
     rig.engine.run()
     rig.db.put("t", id=5, n=2)
     rig.engine.until(rig.db.now)
@@ -197,7 +197,7 @@ def test_a_topic_equal_to_that_of_the_dead_letters_makes_a_bad_row(
     rig.db.put("t", id=1, n=1)
     rig.engine.run()
     rig.engine.until(rig.db.now)
-    (letter,) = rig.engine.store.dead_letters("t")
+    (letter,) = rig.engine.store.dead_letters.of("t")
     assert letter.error.endswith("t_dead_letters', which its cdc_topic names, is that of the dead letters")
 
 

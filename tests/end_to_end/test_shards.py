@@ -125,7 +125,7 @@ def test_each_shard_has_its_own_slot_and_drop_removes_all(
     feed = resolved_feed(databases, f"file://{tmp_path}/files", "items")
     with closing(LocalEngine(feed, tmp_path / "state")) as running:
         running.run()
-        known = running.store.find("t")
+        known = running.store.changefeeds.find("t")
         assert known is not None
         names = [sql.execute(slots).fetchall() for sql in shards]
         assert [len(found) for found in names] == [1, 1]
@@ -181,10 +181,10 @@ def test_a_shard_that_is_away_holds_resolved_back_and_not_the_rows_of_the_others
             after = clock(databases[0])
             going_on(feed, lambda: delivered(tmp_path) == {1: "read"})
             assert feed.high_water < after
-            known = feed.store.find("t")
+            known = feed.store.changefeeds.find("t")
             assert known is not None
-            going_on(feed, lambda: (feed.store.find("t") or known).resolved[0] >= after)
-            assert (feed.store.find("t") or known).resolved[1] <= before
+            going_on(feed, lambda: (feed.store.changefeeds.find("t") or known).resolved[0] >= after)
+            assert (feed.store.changefeeds.find("t") or known).resolved[1] <= before
         going_on(feed, lambda: feed.high_water >= after)
         assert delivered(tmp_path) == {1: "read", 2: "unread"}
     with psycopg.connect(databases[1]) as sql:
@@ -284,9 +284,9 @@ def test_a_scan_only_feed_ends_with_the_scans_of_all_shards(
     }
     with closing(engine(databases, tmp_path, **options)) as feed:
         feed.run()
-        known = feed.store.find("t")
+        known = feed.store.changefeeds.find("t")
         assert known is not None
-        going_on(feed, lambda: bool((feed.store.find("t") or known).resolved[0]))
+        going_on(feed, lambda: bool((feed.store.changefeeds.find("t") or known).resolved[0]))
         assert not feed.high_water
         shards[0].execute("UPDATE items SET note = 'later'")  # its scan is over, that of the other one is not
         going_on(feed, lambda: bool(feed.high_water))
@@ -307,9 +307,9 @@ def test_everything_up_to_the_end_arrives_from_a_shard_that_was_away(
         feed.run()
         shards[1].close()
         with closed(databases[1]):
-            known = feed.store.find("t")
+            known = feed.store.changefeeds.find("t")
             assert known is not None
-            going_on(feed, lambda: (feed.store.find("t") or known).resolved[0] >= end)
+            going_on(feed, lambda: (feed.store.changefeeds.find("t") or known).resolved[0] >= end)
         going_on(feed, lambda: feed.high_water >= end)
     assert delivered(tmp_path) == {2: "unread"}
 

@@ -37,7 +37,7 @@ def engine(db: SimulatedDatabase, tmp_path: Path) -> LocalEngine:
 def complete(engine: LocalEngine) -> Callable[[], bool]:
     def steps() -> bool:
         engine.step()
-        marks = [found.began for found in engine.store.rescans("t")]
+        marks = [found.began for found in engine.store.rescans.of("t")]
         return all(mark is not None and engine.high_water > mark for mark in marks)
 
     return steps
@@ -45,8 +45,8 @@ def complete(engine: LocalEngine) -> Callable[[], bool]:
 
 def test_a_table_is_read_again_across_restarts(db: SimulatedDatabase, engine: LocalEngine, tmp_path: Path) -> None:
     full = db.cluster.table("t").name.full
-    engine.store.ask_rescan("t", table=full)
-    engine.store.ask_rescan("t", table=db.cluster.table("u").name.full, where="id < 4")
+    engine.store.rescans.ask("t", table=full)
+    engine.store.rescans.ask("t", table=db.cluster.table("u").name.full, where="id < 4")
     condition = complete(engine)
 
     def with_restarts() -> bool:
@@ -56,7 +56,7 @@ def test_a_table_is_read_again_across_restarts(db: SimulatedDatabase, engine: Lo
         return condition()
 
     eventually("the rescans", with_restarts)
-    began = engine.store.rescans("t")[0].began
+    began = engine.store.rescans.of("t")[0].began
     assert later(delivered(tmp_path / "out", "t"), began) == set(range(1, 41))
     assert later(delivered(tmp_path / "out", "u"), began) == {1, 2, 3, 40}
     engine.close()
@@ -72,10 +72,10 @@ def test_a_changefeed_continues_after_its_history_was_lost(
     db.collect_garbage(force=True)
     with pytest.raises(HistoryLostError):
         engine.run()
-    engine.store.ask_rescan("t", table=None, new_slot=True)
+    engine.store.rescans.ask("t", table=None, new_slot=True)
     engine.run()
     assert engine.high_water == resolved
     eventually("the rescan", complete(engine))
-    (found,) = engine.store.rescans("t")
+    (found,) = engine.store.rescans.of("t")
     assert later(delivered(tmp_path / "out", "t"), found.began) == set(range(2, 41))
     engine.close()

@@ -23,11 +23,11 @@ def test_a_run_tells_events_what_was_slow_and_what_is_traced(
     options = {"delay": "500ms", "log_slow": "300ms"}
     with Feed(tmp_path, database, ["items"], sink="null://", options=options) as feed:
         with closing(ProgressStore(store_url(feed.state))) as store:
-            number = store.ask_trace("test", table="items", key="[42]", most=1, seconds=600)
+            number = store.traces.ask("test", table="items", key="[42]", most=1, seconds=600)
         feed.once(kept_spark)
         with closing(ProgressStore(store_url(feed.state))) as store:
-            found = store.events("test")[1:]
-            traced = store.traced(number)
+            found = store.events.read("test")[1:]
+            traced = store.traces.load(number)
         assert [event.kind for event in found] == [
             "create_changefeed",
             "changefeed_started",

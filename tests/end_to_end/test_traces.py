@@ -56,7 +56,7 @@ def stepping(engine: LocalEngine, change: Any) -> Iterator[None]:
         waiting = change
         try:
             while not over.is_set():
-                if waiting is not None and engine.store.active_traces():
+                if waiting is not None and engine.store.traces.active():
                     waiting()
                     waiting = None
                 engine.step()
@@ -91,7 +91,7 @@ def test_a_key_is_followed_from_its_commit_to_the_resolved_mark(
     with running(database, tmp_path, f"file://{tmp_path}/files") as engine:
         with stepping(engine, change):
             found = traced(capsys, tmp_path, "--table", "public.items", "--key", '["eu", 7]', "--rows", "2")
-        assert engine.store.active_traces() == {}
+        assert engine.store.traces.active() == {}
         wal = items.execute("SELECT pg_current_wal_lsn()").fetchone()
     update, delete = found
     assert (update["op"], update["key"], update["complete"]) == ("update", ["eu", 7], True)

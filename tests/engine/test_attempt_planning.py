@@ -30,9 +30,9 @@ from cdc_core.store.progress import Progress, ProgressStore, store_url
 @pytest.fixture
 def store(script: Script) -> ProgressStore:
     store = ProgressStore(store_url(script.directory))
-    store.register("t", counter_feed(script.directory).definition())
-    store.begin_attempt("t")
-    store.save("t", 1, Progress(token={"n": 0}, frontier=Frontier([Span(TABLE.name.full)])))
+    store.changefeeds.register("t", counter_feed(script.directory).definition())
+    store.changefeeds.begin_attempt("t")
+    store.progress.save("t", 1, Progress(token={"n": 0}, frontier=Frontier([Span(TABLE.name.full)])))
     return store
 
 
@@ -57,7 +57,7 @@ def attempt(config: AttemptConfig) -> Attempt:
 
 def save(store: ProgressStore, n: int) -> None:
     frontier = Frontier([Span(TABLE.name.full)], Timestamp(n))
-    store.save("t", 1, Progress(token={"n": n}, frontier=frontier, latest=Timestamp(n)))
+    store.progress.save("t", 1, Progress(token={"n": n}, frontier=frontier, latest=Timestamp(n)))
 
 
 def test_the_start_token_is_the_same_however_often_one_asks(
@@ -81,11 +81,11 @@ def test_no_step_follows_the_scan_of_a_changefeed_that_only_scans(script: Script
     assert end == {"step": 0, "token": {"n": 1000}}
     half = Frontier([Span(TABLE.name.full, b"", b"m"), Span(TABLE.name.full, b"m")])
     half.forward(Span(TABLE.name.full, b"", b"m"), Timestamp(1000))
-    store.save("t", 1, Progress(token={"n": 1000}, frontier=half, latest=Timestamp(1000)))
+    store.progress.save("t", 1, Progress(token={"n": 1000}, frontier=half, latest=Timestamp(1000)))
     following = attempt.next_offset(end)
     assert following["token"] == {"n": 2000}  # that was not all of the scan
     whole = Frontier([Span(TABLE.name.full)], Timestamp(2000))
-    store.save("t", 1, Progress(token={"n": 2000}, frontier=whole, latest=Timestamp(2000)))
+    store.progress.save("t", 1, Progress(token={"n": 2000}, frontier=whole, latest=Timestamp(2000)))
     assert attempt.next_offset(following) == following
 
 
@@ -169,7 +169,7 @@ def test_a_read_that_fails_tells_why_instead_of_costing_a_task_attempt(attempt: 
 def again(script: Script, store: ProgressStore, **feed: Any) -> Attempt:
     """The attempt of the next run, whatever became of the one before."""
     config = config_of(script, store, **feed)
-    epoch = store.begin_attempt("t")
+    epoch = store.changefeeds.begin_attempt("t")
     return Attempt(dataclasses.replace(config, feed=dataclasses.replace(config.feed, epoch=epoch)))
 
 
@@ -194,7 +194,7 @@ def test_a_step_that_another_run_left_unfinished_is_repeated_first(
     assert end == {"step": 0, "token": {"n": 600}, "planned_by": 2}
     infos = [task[0].info for task in third.tasks(start, end)]
     assert [(info.step, info.index, info.planned_by) for info in infos] == [(0, 0, 2), (0, 1, 2)]
-    store.save("t", 3, Progress(token={"n": 600}, latest=Timestamp(600)))
+    store.progress.save("t", 3, Progress(token={"n": 600}, latest=Timestamp(600)))
     following = third.next_offset(end)
     assert following == {"step": 1, "token": {"n": 1200}}
     (info, _) = [task[0].info for task in third.tasks(end, following)]
@@ -213,7 +213,7 @@ def test_a_finished_step_is_not_repeated(attempt: Attempt, script: Script, store
     planned(attempt)
     save(store, 1000)
     config = dataclasses.replace(config_of(script, store), start={"n": 1000})
-    epoch = store.begin_attempt("t")
+    epoch = store.changefeeds.begin_attempt("t")
     following = Attempt(dataclasses.replace(config, feed=dataclasses.replace(config.feed, epoch=epoch)))
     assert planned(following) == {"step": 0, "token": {"n": 2000}}
 
@@ -271,7 +271,7 @@ def test_the_saved_plan_holds_no_secret_in_any_form(script: Script, store: Progr
 
 
 def test_a_fenced_attempt_plans_no_step(attempt: Attempt, store: ProgressStore) -> None:
-    store.begin_attempt("t")
+    store.changefeeds.begin_attempt("t")
     with pytest.raises(MaskedError) as raised:
         planned(attempt)
     assert isinstance(from_wire(str(raised.value)), FencedError)

@@ -37,9 +37,9 @@ def empty_caches(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def store(script: Script) -> ProgressStore:
     store = ProgressStore(store_url(script.directory))
-    store.register("t", counter_feed(script.directory).definition())
-    store.begin_attempt("t")
-    store.save("t", 1, Progress(token={"n": 0}, frontier=Frontier([Span(TABLE.name.full)])))
+    store.changefeeds.register("t", counter_feed(script.directory).definition())
+    store.changefeeds.begin_attempt("t")
+    store.progress.save("t", 1, Progress(token={"n": 0}, frontier=Frontier([Span(TABLE.name.full)])))
     return store
 
 
@@ -69,7 +69,7 @@ def write(config: AttemptConfig, index: int = 0, *, task_attempt: int = 0, **cha
 
 
 def saved(store: ProgressStore) -> int:
-    progress = store.load("t")
+    progress = store.progress.load("t")
     assert progress is not None
     return int(progress.token["n"])
 
@@ -89,7 +89,7 @@ def test_the_sink_stays_open_between_steps(config: AttemptConfig, script: Script
 
 def test_a_newer_run_opens_its_own_sink(config: AttemptConfig, script: Script, store: ProgressStore) -> None:
     write(config)
-    store.begin_attempt("t")
+    store.changefeeds.begin_attempt("t")
     write(dataclasses.replace(config, feed=dataclasses.replace(config.feed, epoch=2)))
     assert [event[1] for event in Journal(script.directory).of("open")] == [1, 2]
 
@@ -101,7 +101,7 @@ def test_an_attempt_that_was_overtaken_does_not_reach_the_sink(
     passed_on = getattr(FencedSink, call)
 
     def overtaken(sink: FencedSink, *arguments: Any) -> Any:
-        store.begin_attempt("t")
+        store.changefeeds.begin_attempt("t")
         return passed_on(sink, *arguments)
 
     monkeypatch.setattr(fencing, "CHECK_VALID_S", 0.0)
@@ -175,10 +175,10 @@ def test_a_commit_of_a_replaced_run_saves_and_emits_nothing(
 ) -> None:
     messages = [write(config, 0), write(config, 1)]
     (config.run_dir.parent / "2").mkdir()
-    before = store.load("t")
+    before = store.progress.load("t")
     with pytest.raises(MaskedError, match="replaced by a newer one"):
         Attempt(config).commit(messages)
-    assert store.load("t") == before
+    assert store.progress.load("t") == before
     assert Journal(script.directory).resolved == []
 
 
@@ -232,7 +232,7 @@ def test_a_batch_in_which_there_was_nothing_to_do_saves_nothing_and_fails_nothin
 
 def test_a_fenced_run_is_told_apart(config: AttemptConfig, store: ProgressStore) -> None:
     messages = [write(config, 0), write(config, 1)]
-    store.begin_attempt("t")
+    store.changefeeds.begin_attempt("t")
     with pytest.raises(MaskedError) as raised:
         Attempt(config).commit(messages)
     assert isinstance(from_wire(str(raised.value)), FencedError)

@@ -27,8 +27,8 @@ def test_a_run_with_once_delivers_what_was_committed_after_the_clock_went_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Timestamp, latest: Timestamp, end: Timestamp
 ) -> None:
     store = ProgressStore(store_url(tmp_path))
-    store.register("orders", DEFINITION)
-    store.save("orders", store.begin_attempt("orders"), Progress(token={}, latest=latest))
+    store.changefeeds.register("orders", DEFINITION)
+    store.progress.save("orders", store.changefeeds.begin_attempt("orders"), Progress(token={}, latest=latest))
     monkeypatch.setattr(checks, "source_clock", lambda _: clock)
     feed: Any = SimpleNamespace(name="orders")
     assert checks.end_of_once(feed, store) == end

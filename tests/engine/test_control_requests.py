@@ -25,7 +25,7 @@ def store(tmp_path: Path) -> Iterator[ProgressStore]:
 def begun(store: ProgressStore, directory: Path, name: str) -> tuple[ControlRequests, AttemptChannel]:
     channel = AttemptChannel(directory / name)
     channel.create()
-    store.register(name, DEFINITION)
+    store.changefeeds.register(name, DEFINITION)
     return ControlRequests(name, store, channel), channel
 
 
@@ -33,11 +33,11 @@ def test_one_question_a_second_serves_all_changefeeds_of_a_process(
     store: ProgressStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: list[dict[str, str]] = []
-    ask = store.all_waiting_rescans
-    monkeypatch.setattr(store, "all_waiting_rescans", lambda: answers.append(ask()) or answers[-1])
+    ask = store.rescans.all_waiting
+    monkeypatch.setattr(store.rescans, "all_waiting", lambda: answers.append(ask()) or answers[-1])
     made = [begun(store, tmp_path, f"feed{number}") for number in range(20)]
-    store.ask_rescan("feed3", table="t")
-    store.ask_rescan("feed4", table=None, new_slot=True)
+    store.rescans.ask("feed3", table="t")
+    store.rescans.ask("feed4", table=None, new_slot=True)
     for requests, _ in made:
         requests.poll()
     assert len(answers) == 1
@@ -51,11 +51,11 @@ def test_what_is_passed_on_changes_with_each_rescan_and_when_they_have_begun(
     requests, channel = begun(store, tmp_path, "feed")
     seen = []
     for _ in range(2):
-        store.ask_rescan("feed", table="t")
+        store.rescans.ask("feed", table="t")
         requests.poll()
         seen.append(channel.rescans())
-    numbers = [waiting.number for waiting in store.waiting_rescans("feed", new_slot=False)]
-    store.begin_rescans("feed", store.begin_attempt("feed"), numbers, Timestamp(7))
+    numbers = [waiting.number for waiting in store.rescans.waiting("feed", new_slot=False)]
+    store.rescans.begin("feed", store.changefeeds.begin_attempt("feed"), numbers, Timestamp(7))
     requests.poll()
     assert len({*seen, channel.rescans()}) == 3
     assert channel.rescans() == ""
@@ -68,6 +68,6 @@ def test_a_store_out_of_reach_is_no_reason_to_end(
         raise RetryableError("no")
 
     requests, channel = begun(store, tmp_path, "feed")
-    monkeypatch.setattr(store, "all_waiting_rescans", refuse)
+    monkeypatch.setattr(store.rescans, "all_waiting", refuse)
     requests.poll()
     assert channel.rescans() == ""

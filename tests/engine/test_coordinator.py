@@ -27,9 +27,9 @@ SPAN = Span(TABLE.name.full)
 @pytest.fixture
 def store(script: Script) -> ProgressStore:
     store = ProgressStore(store_url(script.directory))
-    store.register("t", counter_feed(script.directory).definition())
-    assert store.begin_attempt("t") == 1
-    store.save("t", 1, Progress(token={"n": 0}, frontier=Frontier([SPAN])))
+    store.changefeeds.register("t", counter_feed(script.directory).definition())
+    assert store.changefeeds.begin_attempt("t") == 1
+    store.progress.save("t", 1, Progress(token={"n": 0}, frontier=Frontier([SPAN])))
     return store
 
 
@@ -62,7 +62,7 @@ def mark(wall: int, *, span: Span = SPAN, resolved: bool = True) -> SpanMark:
 
 
 def saved(store: ProgressStore) -> Progress:
-    progress = store.load("t")
+    progress = store.progress.load("t")
     assert progress is not None
     return progress
 
@@ -84,7 +84,7 @@ def test_resolved_is_not_emitted_before_progress_is_saved(
     def refuse(*_: Any, **__: Any) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(store, "save", refuse)
+    monkeypatch.setattr(store.progress, "save", refuse)
     with pytest.raises(OSError, match="disk full"):
         turn.step_done(step(5, mark(5)))
     assert Journal(script.directory).events == []
@@ -111,7 +111,7 @@ def test_nothing_is_saved_until_all_slices_have_reported(
 
 def test_a_fenced_attempt_saves_emits_and_releases_nothing(store: ProgressStore, script: Script) -> None:
     turn = coordinator(store, script)
-    store.begin_attempt("t")
+    store.changefeeds.begin_attempt("t")
     with pytest.raises(FencedError):
         turn.step_done(step(5, mark(5)))
     assert saved(store).token == {"n": 0}
@@ -122,7 +122,7 @@ def test_an_attempt_that_is_fenced_after_the_save_releases_nothing(
     store: ProgressStore, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Perhaps a move back was between.
-    monkeypatch.setattr(AttemptChannel, "publish_saved", lambda *_: store.begin_attempt("t"))
+    monkeypatch.setattr(AttemptChannel, "publish_saved", lambda *_: store.changefeeds.begin_attempt("t"))
     with pytest.raises(FencedError):
         coordinator(store, script, resolved_interval_s=None).step_done(step(5, mark(5)))
     assert saved(store).token == {"n": 5}
@@ -150,7 +150,7 @@ def test_an_attempt_that_is_fenced_while_it_emits_a_mark_releases_nothing(
 
     def emit(*told: Any, **more: Any) -> None:
         honest(*told, **more)
-        store.begin_attempt("t")
+        store.changefeeds.begin_attempt("t")
 
     monkeypatch.setattr(ResolvedMarks, "emit", emit)
     with pytest.raises(FencedError):

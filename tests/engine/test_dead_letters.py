@@ -86,13 +86,13 @@ def test_rows_are_durable_in_the_dead_letters_before_progress_says_so(
     rig.refuse(17)
     engine = rig.start()
     seen: list[int] = []
-    save = type(engine.store).save
+    save = type(engine.store.progress).save
 
     def saving(*args: Any, **told: Any) -> int:
         seen.append(len(rig.letters()))
         return save(*args, **told)
 
-    monkeypatch.setattr(type(engine.store), "save", saving)
+    monkeypatch.setattr(type(engine.store.progress), "save", saving)
     engine.step()
     assert seen == [1]
 
@@ -107,12 +107,12 @@ def test_a_crash_between_dead_letters_and_progress_leaves_each_row_there_once(
         raise RetryableSinkError("crash")
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(engine.store), "save", crash)
+        patch.setattr(type(engine.store.progress), "save", crash)
         with pytest.raises(RetryableSinkError):
             engine.step()
     letters = rig.letters()
     assert len(letters) == 2
-    assert engine.store.dead_letters("t") == []
+    assert engine.store.dead_letters.of("t") == []
     rig.complete()
     assert rig.waiting() == [(17, "encode"), (18, "encode")]
     assert rig.letters() == letters, "a repeated plan gives the same letters under the same names"

@@ -31,7 +31,7 @@ def test_a_run_that_died_before_its_last_resolved_mark_is_not_complete(tmp_path:
 
         engine.run()
         assert not engine.step()
-        known = engine.store.find("t")
+        known = engine.store.changefeeds.find("t")
         assert known is not None
         emit_last_resolved_mark(feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch), engine.store)
         assert Journal(tmp_path).resolved == [40, 50]

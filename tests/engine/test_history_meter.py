@@ -44,10 +44,10 @@ def meter(store: ProgressStore) -> HistoryMeter:
 
 def save(store: ProgressStore, name: str, source: str = "counter://one") -> None:
     """Save a step of a run that ends then."""
-    store.register(name, {**DEFINITION, "source": source})
-    epoch = store.begin_attempt(name)
-    store.save(name, epoch, progress())
-    store.save_status(name, epoch, {"phase": "stopped"})
+    store.changefeeds.register(name, {**DEFINITION, "source": source})
+    epoch = store.changefeeds.begin_attempt(name)
+    store.progress.save(name, epoch, progress())
+    store.statuses.save(name, epoch, {"phase": "stopped"})
 
 
 def measure(meter: HistoryMeter) -> int:
@@ -60,7 +60,7 @@ def measure(meter: HistoryMeter) -> int:
 
 
 def retained(store: ProgressStore, name: str = "orders") -> float | None:
-    found = store.find(name)
+    found = store.changefeeds.find(name)
     assert found is not None
     return found.gauges.get("retained_bytes")
 
@@ -163,17 +163,17 @@ def test_another_process_has_its_turn_after_one_that_cannot_measure(store: Progr
 
 
 def test_a_job_that_holds_nothing_any_more_is_not_measured(store: ProgressStore) -> None:
-    store.create_job("orders", DEFINITION, owner="ann", locality=Locality())
+    store.jobs.create("orders", DEFINITION, owner="ann", locality=Locality())
     assert measure(meter(store)) == 0, "nothing is there before the first token"
-    one = store.join(node("one"), lease_s=600)
-    adopted = store.adopt("orders", one)
+    one = store.nodes.join(node("one"), lease_s=600)
+    adopted = store.claims.adopt("orders", one)
     assert adopted is not None
-    store.save("orders", adopted.epoch, progress())
-    store.pause_job("orders", "maintenance")
+    store.progress.save("orders", adopted.epoch, progress())
+    store.jobs.pause("orders", "maintenance")
     assert measure(meter(store)) == 1
-    store.cancel_job("orders", "not needed")
-    store.settle("orders", one, "stopped")
-    store.settle("orders", one, "reverted")
+    store.jobs.cancel("orders", "not needed")
+    store.claims.settle("orders", one, "stopped")
+    store.claims.settle("orders", one, "reverted")
     [found] = reports(store)
     assert (found.state, found.gauges, retained(store)) == ("canceled", {}, 7.0)
     assert measure(meter(store)) == 0
@@ -184,7 +184,7 @@ def test_an_attempt_that_begins_meanwhile_is_left_alone(store: ProgressStore, ca
     Script(directory(store, "orders")).order("hold-metrics")
     [thread] = meter(store).tick()
     eventually((directory(store, "orders") / "hold-metrics.held").exists, what="it is measured")
-    store.begin_attempt("orders")
+    store.changefeeds.begin_attempt("orders")
     (directory(store, "orders") / "hold-metrics").unlink()
     thread.join(60)
     assert (retained(store), warnings(caplog)) == (None, [])

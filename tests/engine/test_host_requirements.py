@@ -138,7 +138,7 @@ def test_an_executor_of_a_source_with_replicas_has_a_locality_or_none(
 def test_an_executor_reaches_source_sink_and_store(feed: ResolvedChangefeed, tmp_path: Path) -> None:
     store = ProgressStore(store_url(tmp_path))
     store.open()
-    known = store.register(feed.name, feed.definition(), changes_tables=False)
+    known = store.changefeeds.register(feed.name, feed.definition(), changes_tables=False)
     store.close()
     feed = feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch, state=store_url(tmp_path))
     assert ask(feed, tmp_path) == ""

@@ -57,7 +57,7 @@ def begun(store: ProgressStore, uri: str) -> ResolvedChangefeed:
     plugins = host(rangefeed(), encoder(), sink(destination=f"{__name__}:Rooms"))
     changefeed = Changefeed(name="orders", source="paper://desk/shop", tables=("public.orders",), sink=uri)
     feed = resolve(changefeed, plugins)
-    return feed.for_attempt(feed_id=register(feed, store).feed_id, epoch=store.begin_attempt("orders"))
+    return feed.for_attempt(feed_id=register(feed, store).feed_id, epoch=store.changefeeds.begin_attempt("orders"))
 
 
 def answering(*answers: Mapping[str, str | None]) -> None:
@@ -78,7 +78,7 @@ def test_a_place_that_is_another_one_ends_one_run(store: ProgressStore, feed: Re
         " that with `cdc rescan FILE NAME --all`"
     )
     compare_places(feed, store, TABLES)
-    assert store.places("orders") == {"room 'a'": "1", "room 'b'": "3", "room 'c'": "4"}
+    assert store.progress.places("orders") == {"room 'a'": "1", "room 'b'": "3", "room 'c'": "4"}
 
 
 def test_a_place_that_is_gone_ends_one_run(store: ProgressStore, feed: ResolvedChangefeed) -> None:
@@ -96,7 +96,7 @@ def test_a_place_that_is_missing_for_a_moment_is_awaited(store: ProgressStore, f
     compare_places(feed, store, TABLES)
     answering({"room 'a'": None}, {}, {"room 'a'": "1"})
     compare_places(feed, store, TABLES)
-    assert store.places("orders") == {"room 'a'": "1"}
+    assert store.progress.places("orders") == {"room 'a'": "1"}
 
 
 def test_a_place_that_cannot_be_told_is_remembered(store: ProgressStore, feed: ResolvedChangefeed) -> None:

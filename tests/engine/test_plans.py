@@ -24,7 +24,7 @@ def test_a_repeated_step_has_its_slices_whatever_the_cluster_looks_like_then(tmp
         feed_id = register(feed, store).feed_id
 
         def attempt(parallelism: int) -> tuple[Plans, list[Slice]]:
-            own = feed.for_attempt(feed_id=feed_id, epoch=store.begin_attempt("t"), parallelism=parallelism)
+            own = feed.for_attempt(feed_id=feed_id, epoch=store.changefeeds.begin_attempt("t"), parallelism=parallelism)
             planner = own.open_planner()
             return Plans(own, planner, store), list(planner.slices(START, END, after=AFTER))
 

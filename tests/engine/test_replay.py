@@ -81,7 +81,7 @@ def test_a_replay_is_a_run_of_its_own_above_what_is_resolved(rig: Rig) -> None:
     rig.replay()
     [*_, last] = Journal(rig.directory).of("rows")
     assert last == ["rows", epoch + 1, 0, 0, [[7, 7]]]
-    assert engine.store.save("t", epoch + 1, engine.progress, refused_since=Timestamp().to_datetime()) == 1
+    assert engine.store.progress.save("t", epoch + 1, engine.progress, refused_since=Timestamp().to_datetime()) == 1
 
 
 def test_rows_are_sent_again_only_once(rig: Rig) -> None:
@@ -105,7 +105,7 @@ def test_a_crash_before_the_store_knows_of_a_replay_sends_the_rows_once_more(
         raise OSError("crash")
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(engine.store), "mark_replayed", crash)
+        patch.setattr(type(engine.store.dead_letters), "mark_replayed", crash)
         with pytest.raises(OSError, match="crash"):
             rig.replay()
     assert rig.waiting() == [(7, "encode")]

@@ -41,7 +41,7 @@ class Person:
 
 
 def resume(engine: ThreadEngine) -> Person:
-    return Person(lambda _: engine.store.resume("t"))
+    return Person(lambda _: engine.store.changefeeds.resume("t"))
 
 
 def stop(status: Status) -> None:
@@ -50,7 +50,7 @@ def stop(status: Status) -> None:
 
 
 def reason(engine: ThreadEngine) -> str | None:
-    paused = engine.store.find("t").paused
+    paused = engine.store.changefeeds.find("t").paused
     return None if paused is None else paused.reason
 
 
@@ -92,7 +92,7 @@ def test_a_cause_that_was_not_corrected_pauses_it_again(engine: ThreadEngine) ->
     def act(status: Status) -> None:
         if len(person.pauses) < 2:
             engine.script.order("flush", f"TerminalSinkError refused {len(person.pauses)} times")
-            engine.store.resume("t")
+            engine.store.changefeeds.resume("t")
         else:
             stop(status)
 
@@ -116,7 +116,7 @@ def test_a_run_that_finds_it_paused_touches_nothing_until_it_is_resumed(engine: 
         assert engine.journal.events == before
         for order in ("check", "sink-check", "sink-prepare"):
             assert engine.script.once(order)
-        engine.store.resume("t")
+        engine.store.changefeeds.resume("t")
 
     person = Person(act)
     engine.statuses.clear()
@@ -142,7 +142,7 @@ def test_with_once_it_is_paused_and_the_run_fails_until_it_is_resumed(engine: Th
     assert str(raised.value).endswith(
         ": row 7 of table counter is refused: correct it; once the cause is fixed, run `cdc resume FILE t` to continue"
     )
-    assert engine.store.resume("t")
+    assert engine.store.changefeeds.resume("t")
     assert engine.run(**STEPS, **PAUSE) == 0
     assert engine.journal.faults(total=STEPS["total"]) == []
 
@@ -180,7 +180,7 @@ def test_a_fenced_run_is_not_paused(engine: ThreadEngine) -> None:
 
     def watch(_: Status) -> None:
         if engine.script.pending("hold-emit.held"):
-            engine.store.begin_attempt("t")
+            engine.store.changefeeds.begin_attempt("t")
             (engine.directory / "hold-emit").unlink(missing_ok=True)
 
     with pytest.raises(FencedError, match="changefeed 't': a newer attempt took over"):
@@ -190,8 +190,8 @@ def test_a_fenced_run_is_not_paused(engine: ThreadEngine) -> None:
 
 def test_a_paused_run_ends_when_another_one_begins(engine: ThreadEngine) -> None:
     def act(_: Status) -> None:
-        engine.store.resume("t")
-        engine.store.begin_attempt("t")
+        engine.store.changefeeds.resume("t")
+        engine.store.changefeeds.begin_attempt("t")
 
     engine.script.order("flush", POISON)
     with pytest.raises(FencedError, match=r"began while this one was paused, .*; this attempt \(epoch 1\)"):
@@ -199,7 +199,7 @@ def test_a_paused_run_ends_when_another_one_begins(engine: ThreadEngine) -> None
 
 
 def test_it_waits_although_the_store_is_out_of_reach(engine: ThreadEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    pause, find = engine.store.pause, engine.store.find
+    pause, find = engine.store.changefeeds.pause, engine.store.changefeeds.find
     away: list[str] = []
 
     def fail(call: str) -> None:
@@ -218,12 +218,12 @@ def test_it_waits_although_the_store_is_out_of_reach(engine: ThreadEngine, monke
 
     def watch(status: Status) -> None:
         if status.phase == "paused" and away == ["pause", "find"]:
-            engine.store.resume("t")
+            engine.store.changefeeds.resume("t")
         if engine.saved > STEPS["total"]:
             stop(status)
 
-    monkeypatch.setattr(engine.store, "pause", pause_later)
-    monkeypatch.setattr(engine.store, "find", find_later)
+    monkeypatch.setattr(engine.store.changefeeds, "pause", pause_later)
+    monkeypatch.setattr(engine.store.changefeeds, "find", find_later)
     engine.script.order("flush", POISON)
     assert engine.run(once=False, watch=watch, **STEPS, **PAUSE) == 0
     assert away == ["pause", "find"]

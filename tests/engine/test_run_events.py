@@ -26,9 +26,9 @@ class Clock:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[ProgressStore]:
     store = ProgressStore(store_url(tmp_path))
-    store.register("orders", DEFINITION)
-    epoch = store.begin_attempt("orders")
-    store.save("orders", epoch, delivered(100))
+    store.changefeeds.register("orders", DEFINITION)
+    epoch = store.changefeeds.begin_attempt("orders")
+    store.progress.save("orders", epoch, delivered(100))
     yield store
     store.close()
 
@@ -38,7 +38,7 @@ def delivered(rows: int) -> Progress:
 
 
 def told(store: ProgressStore) -> list[tuple[str, Any]]:
-    return [(event.kind, event.message) for event in store.events("orders")[1:]]
+    return [(event.kind, event.message) for event in store.events.read("orders")[1:]]
 
 
 def test_deliveries_are_told_once_an_hour_and_at_the_end_and_not_for_each_step(store: ProgressStore) -> None:
@@ -49,7 +49,7 @@ def test_deliveries_are_told_once_an_hour_and_at_the_end_and_not_for_each_step(s
         clock.now = float(second)
         run.saved(delivered(100 + second))
     run.ended("stopped", None, None)
-    found = store.events("orders", kinds=["changefeed_emitted_bytes"])
+    found = store.events.read("orders", kinds=["changefeed_emitted_bytes"])
     assert [(event.details["rows"], event.details["bytes"], event.details["seconds"]) for event in found] == [
         (3600, 36000, 3600),
         (3599, 35990, 3599),
@@ -77,9 +77,9 @@ def test_the_log_is_pruned_by_a_run_and_of_a_job_by_its_node(
 ) -> None:
     monkeypatch.setattr(events, "MAX_EVENTS_OF_ONE", 2)
     for number in range(5):
-        store.note_event("changefeed_started", "other", epoch=number)
+        store.events.note("changefeed_started", "other", epoch=number)
     RunEvents("orders", store, job=job).started(1, Timestamp())
-    assert len(store.events("other")) == (5 if job else 2)
+    assert len(store.events.read("other")) == (5 if job else 2)
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_a_run_goes_on_when_the_store_cannot_take_an_event(
     def out_of_reach(*_: Any, **__: Any) -> None:
         raise RetryableError("no store")
 
-    for method in ("note_event", "note_repeated_event", "prune_events"):
-        monkeypatch.setattr(store, method, out_of_reach)
+    for method in ("note", "note_repeated", "prune"):
+        monkeypatch.setattr(store.events, method, out_of_reach)
     run.started(1, Timestamp())
     run.retried("sink", "no route", 1.0)
     run.ended("failed", ValueError("no"), "no")

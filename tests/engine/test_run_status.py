@@ -73,10 +73,10 @@ def test_where_the_time_goes_is_measured(engine: ThreadEngine) -> None:
     assert shares
     assert set(shares[-1]) == {"source", "encode", "sink"}
     assert abs(sum(shares[-1].values()) - 1) < 1e-6
-    counters = engine.store.load("t").counters
+    counters = engine.store.progress.load("t").counters
     assert counters["seconds.sink"] > 0
     assert counters["seconds.source"] > 0
-    tally = engine.store.load("t").tally
+    tally = engine.store.progress.load("t").tally
     [steps], [saves], [batches] = (
         tuple(tally.samples(metric))
         for metric in (metrics.STEP_SECONDS, metrics.CHECKPOINT_SECONDS, metrics.BATCH_ROWS)
@@ -84,7 +84,7 @@ def test_where_the_time_goes_is_measured(engine: ThreadEngine) -> None:
     assert sum(steps.counts) == tally.value(metrics.STEPS) >= 4
     assert sum(saves.counts) == tally.value(metrics.STEPS) - 1  # the time of each save is saved by the next one
     assert batches.value == tally.value(metrics.ROWS) == 20_000
-    assert len(engine.store.moments("t")) >= 1
+    assert len(engine.store.moments.of("t")) >= 1
 
 
 def test_a_source_that_is_down_is_named_with_its_error_and_the_next_attempt(engine: ThreadEngine) -> None:
@@ -159,10 +159,10 @@ def test_a_step_that_is_repeated_by_its_sink_is_retried(engine: ThreadEngine, mo
 
 def test_what_a_run_that_died_was_retrying_the_next_one_retries(engine: ThreadEngine) -> None:
     assert engine.run(**STEPS) == 0
-    epoch = engine.store.begin_attempt("t")
+    epoch = engine.store.changefeeds.begin_attempt("t")
     died = Retrying(error="no route to db:5432", since=datetime(2026, 1, 31, tzinfo=UTC), failures=7)
     for phase, kept in (("running", died), ("stopped", None)):
-        engine.store.save_status("t", epoch, {"phase": phase, "retrying": died.to_json()})
+        engine.store.statuses.save("t", epoch, {"phase": phase, "retrying": died.to_json()})
         status = RunStatus("t", engine.store, log_name="", watch=None)
         status.continue_from(Timestamp())
         assert status.now.retrying == kept
@@ -182,7 +182,7 @@ def test_what_the_source_says_is_shown_and_logged_when_it_begins_and_ends(
     def watch(status: Status) -> None:
         if status.notice is not None and order.exists():
             kept.append(status.notice)
-            record = engine.store.status("t")
+            record = engine.store.statuses.load("t")
             if record is not None and record.values["notice"] == status.notice:
                 order.unlink()
         elif kept and status.notice is None:

@@ -45,7 +45,7 @@ class Repeating(Sink):
         while True:
             self.times += 1
             if self.times == 3:
-                self.store.begin_attempt("t")
+                self.store.changefeeds.begin_attempt("t")
             with self.context.repeating("busy", next_attempt_s=0.0):
                 pass
 
@@ -84,7 +84,7 @@ def test_a_call_that_repeats_something_ends_when_a_newer_attempt_begins(
     monkeypatch.setattr("cdc_core.engine.fencing.CHECK_VALID_S", 0.0)
     sink = Repeating(context)
     sink.store = store
-    check = EpochCheck(store, name="t", epoch=store.begin_attempt("t"))
+    check = EpochCheck(store, name="t", epoch=store.changefeeds.begin_attempt("t"))
     with pytest.raises(FencedError):
         FencedSink(sink, check.require_newest).flush()
     assert sink.times == 3
@@ -131,7 +131,7 @@ class WithoutContext(ResolvedSink):
 def test_the_coordinator_hears_what_its_sink_repeats(store: ProgressStore, context: SinkContext) -> None:
     said: list[str | None] = []
     stages = Stages(SINK, changed=lambda stages: said.append(reason(stages)))
-    epoch = store.begin_attempt("t")
+    epoch = store.changefeeds.begin_attempt("t")
     for sink in (Waiting(context), own := WithoutContext(context)):
         marks = ResolvedMarks(sink, store, name="t", epoch=epoch, records=False, interval_s=0.0)
         marks.emit(Timestamp(7), latest=Timestamp(7), stages=stages)

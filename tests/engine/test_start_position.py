@@ -41,12 +41,12 @@ def test_a_table_that_joins_is_checked_like_those_at_the_first_start(tmp_path: P
     changefeed = Changefeed(name="orders", source="paper://desk/shop", tables=("*.orders",), sink="shelf://room")
     feed = resolve(changefeed, plugins)
     with closing(ProgressStore(store_url(tmp_path))) as store:
-        feed = feed.for_attempt(feed_id=register(feed, store).feed_id, epoch=store.begin_attempt("orders"))
+        feed = feed.for_attempt(feed_id=register(feed, store).feed_id, epoch=store.changefeeds.begin_attempt("orders"))
         source = Growing(feed.rangefeed_context())
         assert start_token(feed, store, source) == {"tables": 1}
         with pytest.raises(ConfigError, match=r"^tables public\.orders and eu\.orders would share the topic 'orders'"):
             start_token(feed, store, source)
-        saved = store.load("orders")
+        saved = store.progress.load("orders")
         assert saved is not None
         assert saved.token == {"tables": 1}
 
@@ -54,13 +54,15 @@ def test_a_table_that_joins_is_checked_like_those_at_the_first_start(tmp_path: P
 def test_what_began_and_resolved_nothing_has_delivered_nothing(tmp_path: Path) -> None:
     frontier = Frontier([Span("shop.public.orders")])
     with closing(ProgressStore(store_url(tmp_path))) as store:
-        store.register("orders", DEFINITION)
-        epoch = store.begin_attempt("orders")
+        store.changefeeds.register("orders", DEFINITION)
+        epoch = store.changefeeds.begin_attempt("orders")
         assert not any(delivered("orders", store))
-        store.save("orders", epoch, Progress(token={"n": 1}, frontier=frontier, counters={"steps": 3}))
+        store.progress.save("orders", epoch, Progress(token={"n": 1}, frontier=frontier, counters={"steps": 3}))
         assert not any(delivered("orders", store)), "an initial scan has begun, and no more"
-        store.save("orders", epoch, Progress(token={"n": 2}, frontier=frontier, counters={"steps": 4, "rows": 1}))
+        store.progress.save(
+            "orders", epoch, Progress(token={"n": 2}, frontier=frontier, counters={"steps": 4, "rows": 1})
+        )
         assert any(delivered("orders", store))
         frontier.forward(Span("shop.public.orders"), Timestamp(5))
-        store.save("orders", epoch, Progress(token={"n": 3}, frontier=frontier, counters={"steps": 4}))
+        store.progress.save("orders", epoch, Progress(token={"n": 3}, frontier=frontier, counters={"steps": 4}))
         assert delivered("orders", store) == (0, Timestamp(5)), "a table without rows was read"

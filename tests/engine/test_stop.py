@@ -88,7 +88,7 @@ def test_a_stop_while_it_starts_begins_nothing(engine: ThreadEngine) -> None:
             stop_runs()
 
     assert engine.run(once=False, watch=watch) == 0
-    assert engine.store.load("t") is None
+    assert engine.store.progress.load("t") is None
     assert engine.journal.events == []
 
 

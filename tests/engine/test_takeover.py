@@ -26,7 +26,7 @@ def test_a_scan_begins_when_calls_of_the_earlier_node_have_ended(
 
     def watch(status: Status) -> None:
         if status.phase == WAITING:
-            assert engine.store.load("t") is not None, "the wait comes after the start token"
+            assert engine.store.progress.load("t") is not None, "the wait comes after the start token"
             assert engine.journal.of("rows") == []
         elif status.phase == "running" and engine.phases.count("running") == 1:
             assert time.monotonic() - first > 0.3
@@ -38,10 +38,12 @@ def test_a_scan_begins_when_calls_of_the_earlier_node_have_ended(
 
 def test_the_first_run_after_a_move_waits_too_and_can_be_stopped(engine: ThreadEngine) -> None:
     feed, store = counter_feed(engine.directory), engine.store
-    store.register("t", feed.definition())
-    epoch, token = store.begin_attempt("t"), {"n": 50}
-    store.save("t", epoch, Progress(token=token, frontier=Frontier([Span(TABLE.name.full)])))
-    store.move("t", epoch, Move(token={"n": 60}, before="50", after="60", forward=True, back=False), saved=token)
+    store.changefeeds.register("t", feed.definition())
+    epoch, token = store.changefeeds.begin_attempt("t"), {"n": 50}
+    store.progress.save("t", epoch, Progress(token=token, frontier=Frontier([Span(TABLE.name.full)])))
+    store.progress.move(
+        "t", epoch, Move(token={"n": 60}, before="50", after="60", forward=True, back=False), saved=token
+    )
 
     def watch(status: Status) -> None:
         if status.phase == WAITING:
@@ -50,4 +52,4 @@ def test_the_first_run_after_a_move_waits_too_and_can_be_stopped(engine: ThreadE
     assert engine.run(after_unclean=True, watch=watch) == 0
     assert WAITING in engine.phases
     assert "running" not in engine.phases
-    assert store.was_moved("t"), "the next run waits again"
+    assert store.steps.was_moved("t"), "the next run waits again"

@@ -21,6 +21,7 @@ from cdc_core.engine.topic_admission import TopicAdmission
 from cdc_core.errors import FencedError, RetryableSinkError, TerminalError
 from cdc_core.rows import Op
 from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core.store.topics import Topics
 
 Events = list[tuple[str, Any]]
 
@@ -47,24 +48,30 @@ class RecordingSink(Sink):
         return Flushed()
 
 
-class CountingStore(ProgressStore):
+class CountingTopics(Topics):
     calls: list[str]
 
-    def topics(self, name: str) -> Sequence[str]:
+    def of(self, name: str) -> Sequence[str]:
         self.calls.append("topics")
-        return super().topics(name)
+        return super().of(name)
 
-    def add_topic(self, name: str, epoch: int, topic: str, *, most: int) -> Sequence[str]:
+    def add(self, name: str, epoch: int, topic: str, *, most: int) -> Sequence[str]:
         self.calls.append(f"add {topic}")
-        return super().add_topic(name, epoch, topic, most=most)
+        return super().add(name, epoch, topic, most=most)
+
+
+class CountingStore(ProgressStore):
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.topics: CountingTopics = CountingTopics(self._database)
+        self.calls = self.topics.calls = []
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[CountingStore]:
     store = CountingStore(store_url(tmp_path))
-    store.calls = []
-    store.register("orders", DEFINITION)
-    store.begin_attempt("orders")
+    store.changefeeds.register("orders", DEFINITION)
+    store.changefeeds.begin_attempt("orders")
     yield store
     store.close()
 
@@ -77,7 +84,7 @@ def events() -> Events:
 @pytest.fixture
 def saved(store: CountingStore) -> Callable[[], Sequence[str]]:
     other = ProgressStore(store.url)
-    return lambda: other.topics("orders")
+    return lambda: other.topics.of("orders")
 
 
 @pytest.fixture
@@ -117,7 +124,7 @@ def test_a_topic_is_saved_before_its_first_row_and_costs_one_call(
         assert deliver(admission, sink, ["a", "b", "a"]) == []
     assert [event for event in events if event[0] == "admit"] == [("admit", "a"), ("admit", "b")]
     assert store.calls == ["topics", "add a", "add b"]
-    assert store.topics("orders") == ["a", "b"]
+    assert store.topics.of("orders") == ["a", "b"]
 
 
 def test_another_process_knows_the_topics_that_were_saved(
@@ -151,7 +158,7 @@ def test_a_topic_whose_refusal_was_cured_is_admitted_after_a_while(
         now[0] += seconds
         assert len(deliver(admission, sink, ["no"])) == bad
     assert events == [("admit", "no"), ("cured", "no"), ("emit", "no")]
-    assert store.topics("orders") == ["no"]
+    assert store.topics.of("orders") == ["no"]
 
 
 def test_a_refusal_that_lasts_is_asked_for_again_only_after_a_while(
@@ -163,7 +170,7 @@ def test_a_refusal_that_lasts_is_asked_for_again_only_after_a_while(
         assert len(deliver(admission, sink, ["no"])) == 1
         now[0] += 10.0
     assert events == [("admit", "no")] * 3
-    assert store.topics("orders") == []
+    assert store.topics.of("orders") == []
 
 
 def test_a_refused_topic_is_asked_for_once_and_never_saved(
@@ -173,7 +180,7 @@ def test_a_refused_topic_is_asked_for_once_and_never_saved(
         (bad,) = deliver(admission, sink, ["no"])
         assert (bad.stage, bad.reason) == ("sink", "is refused")
     assert events == [("admit", "no")]
-    assert store.topics("orders") == []
+    assert store.topics.of("orders") == []
 
 
 def test_passing_trouble_is_raised_each_time_and_leaves_no_trace(
@@ -183,7 +190,7 @@ def test_passing_trouble_is_raised_each_time_and_leaves_no_trace(
         with pytest.raises(RetryableSinkError, match="busy"):
             deliver(admission, sink, ["busy"])
     assert events == [("admit", "busy"), ("admit", "busy")]
-    assert store.topics("orders") == []
+    assert store.topics.of("orders") == []
 
 
 def test_a_topic_too_many_ends_the_changefeed_before_the_sink_creates_it(
@@ -198,10 +205,12 @@ def test_a_topic_too_many_ends_the_changefeed_before_the_sink_creates_it(
 def test_an_attempt_that_was_overtaken_delivers_no_row_to_a_new_topic(
     admission: TopicAdmission, sink: RecordingSink, store: CountingStore, events: Events
 ) -> None:
-    store.begin_attempt("orders")
+    store.changefeeds.begin_attempt("orders")
     with pytest.raises(FencedError):
         deliver(admission, sink, ["a"])
     assert [kind for kind, _ in events] == ["admit"]
-    fenced = FencedSink(counter_feed(Path("/nowhere")).open_sink(), lambda: store.require_newest("orders", 1))
+    fenced = FencedSink(
+        counter_feed(Path("/nowhere")).open_sink(), lambda: store.changefeeds.require_newest("orders", 1)
+    )
     with pytest.raises(FencedError):
         fenced.admit("a")

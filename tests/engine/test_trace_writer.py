@@ -23,7 +23,7 @@ def store(tmp_path: Path) -> Iterator[ProgressStore]:
 
 
 def asked(store: ProgressStore) -> int:
-    return store.ask_trace("feed", table=None, key=None, most=9, seconds=600)
+    return store.traces.ask("feed", table=None, key=None, most=9, seconds=600)
 
 
 def change(key: int, *numbers: int, wall: int = 1) -> TracedChange:
@@ -40,7 +40,7 @@ def change(key: int, *numbers: int, wall: int = 1) -> TracedChange:
 
 
 def stages(store: ProgressStore, number: int) -> dict[str, list[str]]:
-    return {each.key: list(each.moments) for each in (store.traced(number) or {}).values()}
+    return {each.key: list(each.moments) for each in (store.traces.load(number) or {}).values()}
 
 
 def test_each_trace_gets_the_changes_that_it_looks_for(store: ProgressStore) -> None:
@@ -59,12 +59,12 @@ def test_a_change_is_complete_with_its_mark_or_without_marks_when_it_is_saved(
     writer = TraceWriter(store, marks=marks)
     writer.saved(given)
     assert stages(store, number) == {key: ["planned", "read", "saved"] for key in ("[1]", "[2]")}
-    assert [each.complete for each in (store.traced(number) or {}).values()] == [not marks] * 2
+    assert [each.complete for each in (store.traces.load(number) or {}).values()] == [not marks] * 2
     for mark in (5, 5, 9):
         writer.resolved(Timestamp(mark))
     resolved = ["resolved"] if marks else []
     assert stages(store, number) == {key: ["planned", "read", "saved", *resolved] for key in ("[1]", "[2]")}
-    assert all(each.complete for each in (store.traced(number) or {}).values())
+    assert all(each.complete for each in (store.traces.load(number) or {}).values())
     assert given == [change(1, number, wall=5), change(2, number, wall=9)]
 
 

@@ -198,7 +198,7 @@ def test_a_fenced_run_stops_and_saves_nothing_more(engine: ThreadEngine) -> None
 
     def watch(_: Status) -> None:
         if engine.script.pending("hold-emit.held"):
-            engine.store.begin_attempt("t")
+            engine.store.changefeeds.begin_attempt("t")
             (engine.directory / "hold-emit").unlink(missing_ok=True)
 
     with pytest.raises(FencedError, match="changefeed 't': a newer attempt took over"):
@@ -226,7 +226,7 @@ def test_a_run_waits_until_the_tasks_of_an_earlier_one_have_ended(engine: Thread
     task.__enter__()
 
     def watch(status: Status) -> None:
-        assert engine.store.load("t") is None or ended
+        assert engine.store.progress.load("t") is None or ended
         if engine.phases.count("waiting for tasks of an earlier attempt to end") and not ended:
             ended.append(True)
             task.__exit__(None, None, None)
@@ -345,7 +345,7 @@ def test_a_step_that_ends_the_jvm_again_pauses_the_changefeed_and_names_the_memo
     options = {"on_error": "pause", "max_attempts": 2, "give_up_after": Duration(0.0)}
     assert engine.run(once=False, before_step=die, watch=watch, options=options, **STEPS) == 0
     assert deaths == [500, 500]
-    reason = engine.store.find("t").paused.reason
+    reason = engine.store.changefeeds.find("t").paused.reason
     assert re.fullmatch(
         r"the same step failed 2 times in \S+ s because Spark's JVM ended; see \S+/threads\.log for the reason\."
         r" If memory ran out, raise the memory \(of threads\)",
@@ -389,7 +389,7 @@ def test_the_source_failing_on_the_driver_is_retried_once_the_feed_ran(
 
 
 def test_a_store_that_is_busy_is_waited_for(engine: ThreadEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    load = engine.store.load
+    load = engine.store.progress.load
     failed: list[str] = []
 
     def fail_twice(name: str) -> Any:
@@ -399,7 +399,7 @@ def test_a_store_that_is_busy_is_waited_for(engine: ThreadEngine, monkeypatch: p
             raise RetryableError("progress store cannot be used: database is locked")
         return progress
 
-    monkeypatch.setattr(engine.store, "load", fail_twice)
+    monkeypatch.setattr(engine.store.progress, "load", fail_twice)
     assert engine.run(**STEPS) == 0
     assert len(failed) == 2
     assert engine.journal.faults(total=STEPS["total"]) == []

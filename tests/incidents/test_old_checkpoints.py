@@ -101,7 +101,7 @@ def test_everything_in_an_old_checkpoint_is_understood(golden: SimulatedDatabase
     """A82309: a field that is silently passed over is progress lost or, worse, made up."""
     store = LocalEngine(resolved_feed(golden.uri, f"file://{tmp_path}/out", "t", name="log"), tmp_path).store
     table, middle = "sim.public.t", bytes.fromhex("8000000000000003")
-    progress = store.load("log")
+    progress = store.progress.load("log")
     assert progress is not None
     expected = Frontier([Span(table, b"", middle)], REACHED).to_json()
     expected += Frontier([Span(table, middle)], START).to_json()
@@ -117,7 +117,7 @@ def test_everything_in_an_old_checkpoint_is_understood(golden: SimulatedDatabase
         "steps": 3,
     }
     assert progress.saved_at is not None
-    assert [(row.name, row.feed_id, row.epoch) for row in store.list()] == [
+    assert [(row.name, row.feed_id, row.epoch) for row in store.changefeeds.all()] == [
         ("log", "ba9876543210", 1),
         ("scan", "0123456789ab", 1),
     ]

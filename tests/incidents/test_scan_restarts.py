@@ -65,7 +65,7 @@ def test_a_crash_within_each_step_of_the_initial_scan_skips_no_row(
     while alive.progress.token["scan"] is not None:
         dying = engine(*SIZES, options={"scan_chunk_rows": 20})
         dying.run()
-        dying.store.begin_attempt("t")  # fenced: the step delivers its rows, but its progress is not saved
+        dying.store.changefeeds.begin_attempt("t")  # fenced: the step delivers its rows, but its progress is not saved
         with pytest.raises(Exception, match="took over"):
             dying.step()
         alive = engine(*SIZES, options={"scan_chunk_rows": 20})

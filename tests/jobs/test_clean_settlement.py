@@ -52,11 +52,11 @@ def test_a_run_that_ends_before_it_has_begun_has_waited_for_nobody(
 ) -> None:
     feed = counter_feed(tmp_path)
     monkeypatch.setattr(Definitions, "resolve", lambda *_, **__: feed)
-    store.create_job("t", DEFINITION, owner="ann", locality=Locality())
-    before = store.join(node("before"), lease_s=60)
-    store.adopt("t", before)
+    store.jobs.create("t", DEFINITION, owner="ann", locality=Locality())
+    before = store.nodes.join(node("before"), lease_s=60)
+    store.claims.adopt("t", before)
     if clean:
-        store.settle("t", before, "stopped")
+        store.claims.settle("t", before, "stopped")
     die(store, before)
     host: Any = _SlowHost()
     settings = NodeSettings(store=store.url, name="one", directory=str(tmp_path))
@@ -68,7 +68,7 @@ def test_a_run_that_ends_before_it_has_begun_has_waited_for_nobody(
     eventually(lambda: one._running["t"].stop_requested, what="the node tells its run to stop")
     host.starts.set()
     running.join()
-    found = store.find_job("t")
+    found = store.jobs.find("t")
     assert found is not None
     assert (found.state, found.node_id, found.clean) == ("running", None, clean)
 
@@ -77,10 +77,10 @@ def test_a_run_that_ends_before_it_has_begun_has_waited_for_nobody(
 def test_only_a_run_that_has_saved_a_step_leaves_it_clean(store: ProgressStore, tmp_path: Path, steps: int) -> None:
     feed = counter_feed(tmp_path)
     register(feed, store)
-    epoch = store.begin_attempt("t")
-    store.save("t", epoch, Progress(token={}, counters={"steps": 7}))
+    epoch = store.changefeeds.begin_attempt("t")
+    store.progress.save("t", epoch, Progress(token={}, counters={"steps": 7}))
     run: Any = SimpleNamespace(has_begun=True, outcome=Outcome("stopped"))
     work = RunningJob(run, feed, steps_before=saved_steps("t", store))
-    store.save("t", epoch, Progress(token={}, counters={"steps": steps}))
+    store.progress.save("t", epoch, Progress(token={}, counters={"steps": steps}))
     assert work.ending(store) == JobEnding("stopped", clean=steps == 8)
     assert RunningJob(run, feed).ending(store) == JobEnding("stopped", clean=True), "nobody was left behind"

@@ -30,9 +30,9 @@ def test_a_drained_job_repeats_nothing(postgres_server: EmbeddedPostgres, databa
             nodes.until_delivering("bank", but_not=first)
         now = clock(database)
         nodes.eventually("all is resolved", lambda: nodes.high_water("bank") >= now)
-        nodes.store.pause_job("bank", "the end")
+        nodes.store.jobs.pause("bank", "the end")
         nodes.until("bank", "paused")
-        progress = nodes.store.load("bank")
+        progress = nodes.store.progress.load("bank")
     assert progress is not None
     assert progress.counters["rows_repeated"] == 0
     assert assert_faithful(files, database) == progress.counters["rows"]

@@ -106,7 +106,7 @@ def test_a_job_that_failed_goes_on_when_its_message_is_obeyed(
 
 
 def feed_id(nodes: Nodes, name: str) -> str:
-    found = nodes.store.find(name)
+    found = nodes.store.changefeeds.find(name)
     assert found is not None
     return found.feed_id
 
@@ -152,7 +152,7 @@ def test_a_job_waits_for_the_password_that_was_changed(
             nodes.until_delivering("orders")
             change("another")
             says = "password authentication failed"
-            nodes.eventually("it is retried", lambda: says in str(nodes.store.status("orders")))
+            nodes.eventually("it is retried", lambda: says in str(nodes.store.statuses.load("orders")))
             assert nodes.job("orders").state == "running"
             sql.execute("INSERT INTO orders VALUES (1)")
             change("secret")

@@ -64,7 +64,7 @@ def test_a_process_that_has_ended_is_replaced_at_once(store: ProgressStore, tmp_
     ended = joined(store, tmp_path / "one", former(tmp_path / "one"), lease="10m")
     ended.end(leave=False)
     again = joined(store, tmp_path / "one", former(tmp_path / "one"))
-    assert [node.node_id for node in store.living_nodes()] == [again.node.node_id]
+    assert [node.node_id for node in store.nodes.living()] == [again.node.node_id]
     again.end(leave=True)
 
 

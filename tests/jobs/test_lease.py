@@ -51,7 +51,7 @@ def leased(url: str, name: str = "one", *, lease_s: float = LEASE_S) -> Lease:
 
 
 def is_alive(store: ProgressStore, lease: Lease) -> bool:
-    return any(each.node_id == lease.node.node_id for each in store.overview().nodes)
+    return any(each.node_id == lease.node.node_id for each in store.claims.overview().nodes)
 
 
 def test_a_lease_that_is_renewed_lives_on(url: str) -> None:
@@ -76,14 +76,14 @@ def test_a_lease_that_ends_without_leaving_expires(url: str) -> None:
 @pytest.mark.parametrize("way", ["cut", "refuse"])
 def test_a_node_without_its_store_knows_first(database: str, way: str) -> None:
     with stored(database) as store, TcpProxy(database) as proxy:
-        store.create_job("orders", DEFINITION, owner="ann", locality=Locality())
+        store.jobs.create("orders", DEFINITION, owner="ann", locality=Locality())
         lease = leased(proxy.url)
-        other = store.join(node("two"), lease_s=60)
-        assert store.adopt("orders", lease.node) is not None
+        other = store.nodes.join(node("two"), lease_s=60)
+        assert store.claims.adopt("orders", lease.node) is not None
         getattr(proxy, way)()
         unsafe_at = over_at = None
         deadline = time.monotonic() + 300
-        while (adopted := store.adopt("orders", other)) is None:
+        while (adopted := store.claims.adopt("orders", other)) is None:
             assert time.monotonic() < deadline
             if unsafe_at is None and not lease.is_safe:
                 unsafe_at = time.monotonic()
@@ -94,7 +94,7 @@ def test_a_node_without_its_store_knows_first(database: str, way: str) -> None:
         assert not adopted.clean
         proxy.mend()
         eventually("the node hears that its session is over", lambda: lease.left_s == float("-inf"))
-        assert store.renew(lease.node.node_id, lease_s=LEASE_S, problems={}) is None
+        assert store.nodes.renew(lease.node.node_id, lease_s=LEASE_S, problems={}) is None
         lease.end(leave=False)
 
 
@@ -110,7 +110,7 @@ def test_a_short_outage_costs_nothing(database: str) -> None:
         assert lease.node.node_id == known
         assert lease.is_safe
         lease.end(leave=True)
-        assert store.overview().nodes == []
+        assert store.claims.overview().nodes == []
 
 
 HOLDER = """
@@ -146,7 +146,7 @@ def test_a_process_that_was_stopped_knows_as_soon_as_it_goes_on(url: str) -> Non
         session = holder.stdout.readline().strip()
 
         def alive() -> bool:
-            return any(each.node_id == session for each in store.overview().nodes)
+            return any(each.node_id == session for each in store.claims.overview().nodes)
 
         def left_s() -> float:
             assert holder.stdin is not None

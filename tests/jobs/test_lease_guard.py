@@ -34,7 +34,7 @@ def test_a_store_that_does_not_answer_holds_no_end_up(
     engine = open_engine(database)
     try:
         with bare_node(bare_settings(database, tmp_path / "one", lease="5s"), StuckHost(), plugins()):
-            eventually(store.living_nodes, what="a node", within_s=60)
+            eventually(store.nodes.living, what="a node", within_s=60)
             with engine.begin() as connection:  # renewals and polls wait for this lock, for 30 s
                 connection.execute(sa.text("LOCK TABLE cdc_nodes IN ACCESS EXCLUSIVE MODE"))
                 eventually(lambda: LOST in caplog.text, what="the end", within_s=25)
@@ -53,7 +53,7 @@ def test_what_runs_goes_on_while_the_session_does(tmp_path: Path) -> None:
         first = lease.until
         eventually(lambda: told and told[-1] > first, what="a longer lease")
         assert not abandoned
-        store.leave(lease.node.node_id)
+        store.nodes.leave(lease.node.node_id)
         eventually(lambda: abandoned, what="the end")
     assert abandoned[0] <= 0
     assert told[-1] < lease_clock()
@@ -64,7 +64,7 @@ def test_a_renewal_that_comes_late_does_not_take_back_that_all_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = ProgressStore(store_url(tmp_path))
-    renew = store.renew
+    renew = store.nodes.renew
     abandoned = threading.Event()
 
     def late(node_id: str, **session: Any) -> NodeRecord | None:
@@ -72,7 +72,7 @@ def test_a_renewal_that_comes_late_does_not_take_back_that_all_ends(
             raise RetryableError("out of reach")
         return renew(node_id, **session)
 
-    monkeypatch.setattr(store, "renew", late)
+    monkeypatch.setattr(store.nodes, "renew", late)
     lease = Lease(store, node("one"), lease_s=3, heartbeat_s=0.05)
     with lease.guarding(lambda _: None, abandoned.set):
         assert abandoned.wait(60)

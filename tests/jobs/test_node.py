@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> Iterator[ProgressStore]:
 
 
 def found(store: ProgressStore, name: str) -> JobRecord:
-    job = store.find_job(name)
+    job = store.jobs.find(name)
     assert job is not None
     return job
 
@@ -47,7 +47,7 @@ def has_ended(store: ProgressStore, name: str) -> bool:
 
 
 def problems(store: ProgressStore) -> dict[str, str]:
-    return {job: why for node in store.living_nodes() for job, why in node.problems.items()}
+    return {job: why for node in store.nodes.living() for job, why in node.problems.items()}
 
 
 @pytest.mark.parametrize("kind", ["RetryableError", "ZeroDivisionError", "SystemExit", "TerminalError"])
@@ -79,7 +79,7 @@ def test_what_fails_after_the_adoption_hands_the_job_back(
         eventually(lambda: "a" in problems(store), what="its problem is known")
         assert problems(store)["a"] == "ValueError: no room for a"
         assert (found(store, "a").state, found(store, "a").node) == ("running", None)
-    assert [event.reason for event in store.job_events("a")] == ["created", "adopted", "ValueError: no room for a"]
+    assert [event.reason for event in store.jobs.events("a")] == ["created", "adopted", "ValueError: no room for a"]
 
 
 def test_a_job_that_no_node_can_run_can_be_cancelled(store: ProgressStore, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_job_that_no_node_can_run_can_be_cancelled(store: ProgressStore, tmp_p
     with bare_node(settings, StuckHost(), plugins(broken="SystemExit")):
         eventually(lambda: "a" in problems(store), what="its problem is known")
         for name in ("a", "b"):
-            store.cancel_job(name, "no longer needed")
+            store.jobs.cancel(name, "no longer needed")
         for name in ("a", "b"):
             eventually(partial(has_ended, store, name), what="its end")
     reason = found(store, "a").reason or ""
@@ -106,11 +106,11 @@ def test_a_node_measures_only_what_it_may_run(
     monkeypatch.setattr(history_meter, "_POLL_S", 0.02)
     for name, owner in (("a", "bob"), ("b", "ann")):
         create(store, name, owner=owner)
-        store.pause_job(name, "maintenance")
-        store.save(name, store.begin_attempt(name), progress())
+        store.jobs.pause(name, "maintenance")
+        store.progress.save(name, store.changefeeds.begin_attempt(name), progress())
 
     def is_measured(name: str) -> bool:
-        known = store.find(name)
+        known = store.changefeeds.find(name)
         return known is not None and known.measured_at is not None
 
     with bare_node(bare_settings(store.url, tmp_path / "one", owners="ann"), StuckHost(), plugins()):
@@ -124,7 +124,7 @@ def test_a_node_that_can_reverts_what_another_one_cannot(store: ProgressStore, t
         eventually(lambda: "a" in problems(store), what="its problem is known")
         with bare_node(bare_settings(store.url, tmp_path / "two", max_jobs="1"), StuckHost(), plugins()):
             eventually(lambda: found(store, "a").node == "two", what="the other one runs it")
-            store.cancel_job("a", "no longer needed")
+            store.jobs.cancel("a", "no longer needed")
     assert found(store, "a").state == "canceled"
 
 
@@ -145,11 +145,11 @@ def test_a_node_does_at_once_what_it_need_not_poll_for(
         eventually(lambda: found(store, "a").node, what="the job is adopted")
         eventually(lambda: host.stuck, what="it runs")
         before = len(looks)
-        eventually(lambda: store.living_nodes()[0].expires - time.time() > 0, what="a moment", within_s=5)
+        eventually(lambda: store.nodes.living()[0].expires - time.time() > 0, what="a moment", within_s=5)
         assert len(looks) - before <= 1
         node.drain()
         host.freed["a"].set()
-        eventually(lambda: not store.living_nodes(), what="the node has left")
+        eventually(lambda: not store.nodes.living(), what="the node has left")
     assert found(store, "a").clean
     assert len(looks) < 10
 
@@ -168,7 +168,7 @@ def test_a_node_gives_jobs_to_one_that_joins(
             host.freed["a"].set()
             eventually(lambda: found(store, "a").node == "two", what="one has moved")
             assert {found(store, name).node for name in "bc"} == {"one"}
-            events = [(event.node, event.reason) for event in store.job_events("a")]
+            events = [(event.node, event.reason) for event in store.jobs.events("a")]
             assert events[1:] == [("one", "adopted"), ("one", "handed over"), ("two", "adopted")]
 
 
@@ -202,9 +202,9 @@ def test_a_node_whose_changefeed_hangs_ends(store: ProgressStore, tmp_path: Path
     create(store, "a")
     with process(store, tmp_path / "one", drain_limit="1s") as (node, child):
         if way == "drain":
-            store.drain("one")
+            store.nodes.drain("one")
         else:
-            die(store, store.living_nodes()[0])
+            die(store, store.nodes.living()[0])
         _, said = node.communicate(timeout=60)
         assert node.returncode == 1, said
         what = "drained" if way == "drain" else "lost its session"

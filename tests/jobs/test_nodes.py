@@ -56,7 +56,7 @@ def test_a_pinned_job_goes_on_by_itself_when_the_only_node_of_its_region_is_rest
             nodes.until_delivering("bank")
         now = clock(database)
         nodes.eventually("all is resolved", lambda: last_resolved(files) >= now)
-        assert {event.state for event in nodes.store.job_events("bank")} == {"running", "waiting"}
+        assert {event.state for event in nodes.store.jobs.events("bank")} == {"running", "waiting"}
     assert_faithful(files, database)
 
 
@@ -83,14 +83,14 @@ def test_a_job_outlives_its_nodes(postgres_server: EmbeddedPostgres, database: s
             assert drained.wait() == 0, drained.log_tail()
             last = nodes.until_delivering("bank", but_not=drained)
             assert last is frozen
-            nodes.store.pause_job("bank", "it was enough")
+            nodes.store.jobs.pause("bank", "it was enough")
             nodes.until("bank", "paused")
-            nodes.store.resume_job("bank")
+            nodes.store.jobs.resume("bank")
             nodes.until_delivering("bank")
         now = clock(database)
         nodes.eventually("all is resolved", lambda: nodes.high_water("bank") >= now)
-        nodes.store.pause_job("bank", "the end")
+        nodes.store.jobs.pause("bank", "the end")
         nodes.until("bank", "paused")
         assert_faithful(files, database)
-        nodes.store.cancel_job("bank", "no longer needed")
+        nodes.store.jobs.cancel("bank", "no longer needed")
         nodes.until("bank", "canceled")

@@ -18,9 +18,9 @@ def test_a_job_that_its_spark_master_cannot_pin_waits_with_the_reason(tmp_path: 
     settings = bare_settings(store.url, tmp_path / "one", locality=f"{HERE},zone=a")
     try:
         with bare_node(settings, StuckHost(), plugins()):
-            eventually(store.living_nodes, what="a node")
+            eventually(store.nodes.living, what="a node")
             create(store, "orders", locality=HERE, master="yarn")
             problem = f"execution_locality {HERE} has 2 tiers, and YARN selects nodes by one label"
-            eventually(lambda: problem in str([node.problems for node in store.living_nodes()]), what="why")
+            eventually(lambda: problem in str([node.problems for node in store.nodes.living()]), what="why")
     finally:
         store.close()

@@ -54,7 +54,7 @@ def test_the_log_of_a_paused_job_and_of_a_stopped_run_is_measured(
                 assert run.wait(120) == 0
             finally:
                 run.kill()
-            nodes.store.pause_job("job", "maintenance")
+            nodes.store.jobs.pause("job", "maintenance")
             nodes.until("job", "paused")
             for _ in range(WRITTEN // 1_000_000):
                 sql.execute("SELECT pg_logical_emit_message(false, 'test', repeat('x', 1000000))")

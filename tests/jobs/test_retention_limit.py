@@ -31,17 +31,17 @@ def definition(**options: Any) -> dict[str, Any]:
 
 def create(store: ProgressStore, *, marked_at: float | None = None, **options: Any) -> float:
     """Make the job 'orders', with a high-water mark if *marked_at*. Return the database's clock."""
-    store.create_job("orders", definition(**options), owner="ann", locality=Locality())
+    store.jobs.create("orders", definition(**options), owner="ann", locality=Locality())
     if marked_at is not None:
-        epoch = store.begin_attempt("orders")
+        epoch = store.changefeeds.begin_attempt("orders")
         frontier = Frontier([Span("shop.public.orders")])
         frontier.forward(Span("shop.public.orders"), Timestamp(int(marked_at * 1e9)))
-        store.save("orders", epoch, Progress(token={}, frontier=frontier))
-    return store.overview().now
+        store.progress.save("orders", epoch, Progress(token={}, frontier=frontier))
+    return store.claims.overview().now
 
 
 def state(store: ProgressStore) -> tuple[str, str | None]:
-    found = store.find_job("orders")
+    found = store.jobs.find("orders")
     assert found is not None
     return found.state, found.reason
 
@@ -50,10 +50,10 @@ def state(store: ProgressStore) -> tuple[str, str | None]:
 def test_a_job_that_holds_back_more_than_it_may_is_cancelled(
     store: ProgressStore, caplog: pytest.LogCaptureFixture, paused: bool
 ) -> None:
-    now = store.clock()
+    now = store.schedules.clock()
     create(store, marked_at=now - 3 * HOUR_S - 1, GC_PROTECT_EXPIRES_AFTER="2h")
     if paused:
-        store.pause_job("orders", "maintenance")
+        store.jobs.pause("orders", "maintenance")
     assert RetentionLimit(store).enforce(now) == ["orders"]
     reason = "it held back history at its source for 3 h 0 min, longer than gc_protect_expires_after = 2h"
     assert state(store) == ("cancel-requested", reason)
@@ -68,32 +68,32 @@ def test_the_age_before_the_first_mark_is_that_of_the_job(store: ProgressStore) 
 
 
 def test_a_fresh_mark_keeps_an_old_job(store: ProgressStore) -> None:
-    now = store.clock() + 100 * HOUR_S
+    now = store.schedules.clock() + 100 * HOUR_S
     create(store, marked_at=now - HOUR_S, gc_protect_expires_after="2h")
     assert RetentionLimit(store).enforce(now) == []
 
 
 def claimed(store: ProgressStore) -> None:
-    assert store.adopt("orders", store.join(NODE, lease_s=1_000 * HOUR_S)) is not None
+    assert store.claims.adopt("orders", store.nodes.join(NODE, lease_s=1_000 * HOUR_S)) is not None
 
 
 def test_by_default_a_job_that_rests_may_hold_back_four_days_from_then_on(store: ProgressStore) -> None:
-    now = store.clock()
+    now = store.schedules.clock()
     create(store, marked_at=now - 500 * HOUR_S)
-    store.await_match("orders", reason="no node")
+    store.claims.await_match("orders", reason="no node")
     assert RetentionLimit(store).enforce(now) == [], "it was far behind before, and rests only now"
     assert RetentionLimit(store).enforce(now + 95 * HOUR_S) == []
     assert RetentionLimit(store).enforce(now + 97 * HOUR_S) == ["orders"]
-    (event,) = store.events(kinds=["history_expired"])
+    (event,) = store.events.read(kinds=["history_expired"])
     assert (event.changefeed, event.message) == ("orders", state(store)[1])
 
 
 def test_what_is_resumed_at_that_moment_is_not_cancelled(store: ProgressStore, monkeypatch: pytest.MonkeyPatch) -> None:
     now = create(store)
-    store.pause_job("orders", "maintenance")
-    seen = store.overview()
-    store.resume_job("orders")
-    monkeypatch.setattr(store, "overview", lambda: seen)
+    store.jobs.pause("orders", "maintenance")
+    seen = store.claims.overview()
+    store.jobs.resume("orders")
+    monkeypatch.setattr(store.claims, "overview", lambda: seen)
     assert RetentionLimit(store).enforce(now + 97 * HOUR_S) == []
     assert state(store)[0] == "running"
 
@@ -103,9 +103,9 @@ def test_a_job_that_rests_for_an_error_may_hold_back_four_days(
     store: ProgressStore, ended: Literal["paused", "failed"]
 ) -> None:
     now = create(store)
-    one = store.join(NODE, lease_s=1_000 * HOUR_S)
-    assert store.adopt("orders", one) is not None
-    assert store.settle("orders", one, ended, "no") == ended
+    one = store.nodes.join(NODE, lease_s=1_000 * HOUR_S)
+    assert store.claims.adopt("orders", one) is not None
+    assert store.claims.settle("orders", one, ended, "no") == ended
     assert RetentionLimit(store).enforce(now + 95 * HOUR_S) == []
     assert RetentionLimit(store).enforce(now + 97 * HOUR_S) == ["orders"]
 
@@ -120,7 +120,7 @@ def test_a_running_job_has_no_limit_by_default(store: ProgressStore, claims: boo
 
 def test_without_a_limit_nothing_is_cancelled(store: ProgressStore) -> None:
     now = create(store, gc_protect_expires_after="0s")
-    store.pause_job("orders", "maintenance")
+    store.jobs.pause("orders", "maintenance")
     assert RetentionLimit(store).enforce(now + 1_000 * HOUR_S) == []
 
 
@@ -128,7 +128,7 @@ def test_a_warning_comes_once_an_hour_and_says_when_the_job_is_cancelled(
     store: ProgressStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    now = store.clock()
+    now = store.schedules.clock()
     create(store, marked_at=now - 30, gc_protect_expires_after="4d")  # no age is a whole number of minutes
     limit = RetentionLimit(store)
     for later_s, warnings in (
@@ -155,7 +155,7 @@ def test_the_store_is_read_at_most_once_a_minute(store: ProgressStore) -> None:
     limit = RetentionLimit(store)
     limit.enforce(now)
     statements: list[str] = []
-    sa.event.listen(store._opened(), "before_cursor_execute", lambda *args: statements.append(args[2]))
+    sa.event.listen(store._database._opened(), "before_cursor_execute", lambda *args: statements.append(args[2]))
     limit.enforce(now + POLL_INTERVAL_S - 1)
     assert statements == []
     limit.enforce(now + POLL_INTERVAL_S)
@@ -174,26 +174,26 @@ def test_an_option_that_this_node_cannot_read_cancels_nothing(
 def test_the_option_is_parsed_as_everywhere(store: ProgressStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LONGEST", "1h30m")
     create(store)
-    (job,) = store.jobs()
+    (job,) = store.jobs.all()
     assert expires_after(job, definition(gc_protect_expires_after="${LONGEST}")) == (True, 5_400)
     with pytest.raises(ConfigError, match=r"'gc_protect_expires_after' must be at least 1m"):
         expires_after(job, definition(gc_protect_expires_after="59s"))
 
 
 def test_a_report_says_what_a_job_holds_back(store: ProgressStore) -> None:
-    now = store.clock()
+    now = store.schedules.clock()
     create(store, marked_at=now - 90)
-    store.register("users", DEFINITION)
+    store.changefeeds.register("users", DEFINITION)
     orders, users = (
         report(store, known, now=datetime.fromtimestamp(now, UTC)).to_json()["protected_age_s"]
-        for known in store.list()
+        for known in store.changefeeds.all()
     )
     assert orders == pytest.approx(90, abs=0.001)
     assert users is None, "it is not a job"
-    one = store.join(NODE, lease_s=60)
-    assert store.adopt("orders", one) is not None
-    assert store.settle("orders", one, "succeeded") == "succeeded"
-    assert report(store, store.list()[0], now=datetime.fromtimestamp(now, UTC)).protected_age_s is None
-    with store._transaction() as connection:
+    one = store.nodes.join(NODE, lease_s=60)
+    assert store.claims.adopt("orders", one) is not None
+    assert store.claims.settle("orders", one, "succeeded") == "succeeded"
+    assert report(store, store.changefeeds.all()[0], now=datetime.fromtimestamp(now, UTC)).protected_age_s is None
+    with store._database.transaction() as connection:
         connection.execute(sa.update(JOBS).values(state="revert-failed"))
-    assert report(store, store.list()[0], now=datetime.fromtimestamp(now, UTC)).protected_age_s is not None
+    assert report(store, store.changefeeds.all()[0], now=datetime.fromtimestamp(now, UTC)).protected_age_s is not None

@@ -45,12 +45,12 @@ def test_whatever_a_source_raises_ends_it_without_secrets(
 
     monkeypatch.setattr(CounterRangefeed, "drop", drop)
     store = ProgressStore(store_url(tmp_path))
-    store.create_job("t", DEFINITION, owner="ann", locality=Locality())
+    store.jobs.create("t", DEFINITION, owner="ann", locality=Locality())
     definitions = _counting(store, tmp_path)
-    one = store.join(node("one"), lease_s=60)
-    adopted = store.adopt("t", one)
+    one = store.nodes.join(node("one"), lease_s=60)
+    adopted = store.claims.adopt("t", one)
     assert adopted is not None
-    store.save_intent("t", adopted.epoch, {"slot": "s"})
+    store.progress.save_intent("t", adopted.epoch, {"slot": "s"})
     reverting = Reverting("t", definitions, node_id=one.node_id)
     reverting.start()
     eventually(lambda: reverting.ended, what="the end")
@@ -61,9 +61,9 @@ def test_whatever_a_source_raises_ends_it_without_secrets(
 def test_a_job_that_has_created_nothing_needs_no_source_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CounterRangefeed, "drop", lambda *_: pytest.fail("there is nothing to drop"))
     store = ProgressStore(store_url(tmp_path))
-    store.create_job("t", DEFINITION, owner="ann", locality=Locality())
-    one = store.join(node("one"), lease_s=60)
-    store.adopt("t", one)
+    store.jobs.create("t", DEFINITION, owner="ann", locality=Locality())
+    one = store.nodes.join(node("one"), lease_s=60)
+    store.claims.adopt("t", one)
     reverting = Reverting("t", _counting(store, tmp_path), node_id=one.node_id)
     reverting.start()
     eventually(lambda: reverting.ended, what="the end")
@@ -80,20 +80,20 @@ def test_a_node_that_was_overtaken_drops_nothing_of_a_new_job_of_the_name(
     definitions = _counting(store, tmp_path)
     ended = []
     for name in ("one", "two"):
-        session = store.join(node(name), lease_s=60)
-        store.create_job("t", DEFINITION, owner="ann", locality=Locality())
-        adopted = store.adopt("t", session)
+        session = store.nodes.join(node(name), lease_s=60)
+        store.jobs.create("t", DEFINITION, owner="ann", locality=Locality())
+        adopted = store.claims.adopt("t", session)
         assert adopted is not None
-        store.save_intent("t", adopted.epoch, {"slot": "s"})
+        store.progress.save_intent("t", adopted.epoch, {"slot": "s"})
         if name == "one":
             late = Reverting("t", definitions, node_id=session.node_id)
-            store.settle("t", session, "succeeded")  # as the node would that has taken over
+            store.claims.settle("t", session, "succeeded")  # as the node would that has taken over
             die(store, session)
             continue
         for reverting in (late, Reverting("t", definitions, node_id=session.node_id)):
             reverting.start()
             ended.append(eventually(lambda: reverting.ended, what="the end"))  # noqa: B023
-    known = store.find("t")
+    known = store.changefeeds.find("t")
     assert known is not None
     assert (ended, dropped) == (["stopped", "reverted"], [known.feed_id])
     store.close()

@@ -36,11 +36,11 @@ def test_each_run_scans_the_table_and_succeeds(
             nodes.start("one")
             command = ["schedule", "create", "hourly", str(file), "--cron", "@hourly", "--first-run", "now"]
             assert main([*command, "--store", store]) == 0, capsys.readouterr().err
-            nodes.eventually("a run begins", lambda: bool(nodes.store.jobs()))
-            [job] = nodes.store.jobs()
+            nodes.eventually("a run begins", lambda: bool(nodes.store.jobs.all()))
+            [job] = nodes.store.jobs.all()
             assert job.name.startswith("hourly-20")
             nodes.until(job.name, "succeeded")
-            nodes.eventually("its end is noticed", lambda: nodes.store.schedule("hourly").runs == [])
+            nodes.eventually("its end is noticed", lambda: nodes.store.schedules.find("hourly").runs == [])
             slots = sql.execute("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()")
             assert slots.fetchall() == []
     lines = [line for path in files.rglob("*.ndjson") for line in path.read_text().splitlines()]

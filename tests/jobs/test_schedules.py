@@ -36,7 +36,7 @@ def create(store: ProgressStore, **values: Any) -> Schedules:
 
 def make_due(store: ProgressStore) -> None:
     """Have the time of the next run come, and every job be named for an earlier one."""
-    with store._transaction() as connection:
+    with store._database.transaction() as connection:
         connection.execute(sa.update(SCHEDULES).values(next_run=DatabaseNow() - 1))
         for table, column in ((JOBS, JOBS.c.name), (SCHEDULE_RUNS, SCHEDULE_RUNS.c.job)):
             for name in list(connection.execute(sa.select(column).where(column.not_like("%-before-%"))).scalars()):
@@ -47,31 +47,31 @@ def make_due(store: ProgressStore) -> None:
 
 def end(store: ProgressStore, state: str, reason: str | None = None) -> None:
     """Have all jobs be in this state."""
-    with store._transaction() as connection:
+    with store._database.transaction() as connection:
         connection.execute(sa.update(JOBS).values(state=state, reason=reason, finished=DatabaseNow()))
 
 
 def running(store: ProgressStore) -> list[JobRecord]:
-    return [job for job in store.jobs() if job.state not in FINISHED]
+    return [job for job in store.jobs.all() if job.state not in FINISHED]
 
 
 def test_a_run_is_a_job_of_the_schedule(store: ProgressStore) -> None:
     schedules = create(store)
-    now = store.clock()
+    now = store.schedules.clock()
     [name] = schedules.tick()
     assert run_name("nightly", now - 60) < name <= run_name("nightly", now + 60)
-    job = store.find_job(name)
+    job = store.jobs.find(name)
     assert job is not None
     assert (job.schedule, job.owner, job.state) == ("nightly", "ann", "running")
-    known = store.schedule("nightly")
+    known = store.schedules.find("nightly")
     assert known.last_job == name
     assert known.next_run is not None
     assert known.next_run > now
-    found = store.find(name)
+    found = store.changefeeds.find(name)
     assert found is not None
     assert found.definition == DEFINITION
     assert schedules.tick() == []
-    assert [run.job for run in store.schedules()[0].runs] == [name]
+    assert [run.job for run in store.schedules.all()[0].runs] == [name]
 
 
 def test_two_nodes_never_start_a_run_twice(store: ProgressStore) -> None:
@@ -82,36 +82,36 @@ def test_two_nodes_never_start_a_run_twice(store: ProgressStore) -> None:
             make_due(store)
             started = [name for names in nodes.map(lambda each: Schedules(each).tick(), others) for name in names]
             assert len(started) == 1
-            with store._transaction() as connection:  # so that the next run has another name
+            with store._database.transaction() as connection:  # so that the next run has another name
                 values = {JOBS.c.name: f"nightly-before-{runs}"}
                 connection.execute(sa.update(JOBS).where(JOBS.c.name == started[0]).values(values))
                 job = {SCHEDULE_RUNS.c.job: f"nightly-before-{runs}"}
                 connection.execute(sa.update(SCHEDULE_RUNS).where(SCHEDULE_RUNS.c.job == started[0]).values(job))
-            assert len(store.jobs()) == runs
+            assert len(store.jobs.all()) == runs
         for other in others:
             other.close()
 
 
 def test_a_change_by_another_node_is_not_made_again(store: ProgressStore) -> None:
     create(store)
-    now, [known] = store.due_schedules()
+    now, [known] = store.schedules.due()
     change = decide(now, known)
     assert change is not None
-    assert store.change_schedule(known, change)
-    assert not store.change_schedule(known, change)
-    assert len(store.jobs()) == 1
-    store.drop_schedule("nightly")
+    assert store.schedules.change(known, change)
+    assert not store.schedules.change(known, change)
+    assert len(store.jobs.all()) == 1
+    store.schedules.drop("nightly")
     create(store, cron="@daily")
-    assert not store.change_schedule(known, change), "it is another one of the same name"
+    assert not store.schedules.change(known, change), "it is another one of the same name"
 
 
 def test_wait_starts_the_next_run_when_the_one_before_has_ended(store: ProgressStore) -> None:
     schedules = create(store, on_previous_running="wait")
     schedules.tick()
     make_due(store)
-    version = store.schedule("nightly").version
+    version = store.schedules.find("nightly").version
     assert schedules.tick() == []
-    assert store.schedule("nightly").version == version, "nothing is written while it waits"
+    assert store.schedules.find("nightly").version == version, "nothing is written while it waits"
     end(store, "succeeded")
     assert len(schedules.tick()) == 1
 
@@ -119,16 +119,16 @@ def test_wait_starts_the_next_run_when_the_one_before_has_ended(store: ProgressS
 def test_skip_leaves_out_a_run_while_the_one_before_is_paused(store: ProgressStore) -> None:
     schedules = create(store, on_previous_running="skip")
     [first] = schedules.tick()
-    store.pause_job(first, "maintenance")
+    store.jobs.pause(first, "maintenance")
     make_due(store)
     assert schedules.tick() == []
-    known = store.schedule("nightly")
+    known = store.schedules.find("nightly")
     assert known.next_run is not None
-    assert known.next_run > store.clock()
-    assert str(known.reason).endswith(" was skipped: " + store.jobs()[0].name + " is paused")
+    assert known.next_run > store.schedules.clock()
+    assert str(known.reason).endswith(" was skipped: " + store.jobs.all()[0].name + " is paused")
     end(store, "succeeded")
     assert schedules.tick() == []
-    assert store.schedule("nightly").reason is None
+    assert store.schedules.find("nightly").reason is None
 
 
 def test_start_starts_another_run_beside_the_one_before(store: ProgressStore) -> None:
@@ -143,13 +143,13 @@ def test_start_starts_another_run_beside_the_one_before(store: ProgressStore) ->
 def test_a_failed_run_is_followed_by_what_the_schedule_says(store: ProgressStore, policy: Any) -> None:
     schedules = create(store, on_execution_failure=policy)
     [name] = schedules.tick()
-    planned = store.schedule("nightly").next_run
+    planned = store.schedules.find("nightly").next_run
     assert planned is not None
     end(store, "failed", "no such table")
     assert schedules.tick() == []
-    known = store.schedule("nightly")
+    known = store.schedules.find("nightly")
     assert known.reason == f"{name} failed: no such table"
-    job = store.find_job(name)
+    job = store.jobs.find(name)
     assert job is not None
     if policy == "pause":
         assert known.next_run is None
@@ -158,10 +158,10 @@ def test_a_failed_run_is_followed_by_what_the_schedule_says(store: ProgressStore
     assert job.state == "failed"
     if policy == "retry":
         assert known.next_run is not None
-        assert 0 < known.next_run - store.clock() <= RETRY_S
+        assert 0 < known.next_run - store.schedules.clock() <= RETRY_S
     else:
         assert known.next_run == planned
-    assert store.schedules()[0].runs == []
+    assert store.schedules.all()[0].runs == []
 
 
 def test_the_next_run_takes_the_place_of_one_that_failed(store: ProgressStore) -> None:
@@ -171,7 +171,7 @@ def test_the_next_run_takes_the_place_of_one_that_failed(store: ProgressStore) -
     schedules.tick()
     make_due(store)
     assert len(schedules.tick()) == 1
-    job = store.find_job(f"nightly-before-{name[-10:]}")
+    job = store.jobs.find(f"nightly-before-{name[-10:]}")
     assert job is not None
     assert (job.state, job.reason) == (
         "cancel-requested",
@@ -184,15 +184,15 @@ def test_a_cancelled_run_has_not_failed(store: ProgressStore) -> None:
     schedules.tick()
     end(store, "canceled")
     schedules.tick()
-    known = store.schedule("nightly")
+    known = store.schedules.find("nightly")
     assert (known.reason, known.next_run is None) == (None, False)
-    assert store.schedules()[0].runs == []
+    assert store.schedules.all()[0].runs == []
 
 
 def test_a_run_that_is_forgotten_has_ended(store: ProgressStore) -> None:
     schedules = create(store)
     [name] = schedules.tick()
-    store.forget(name)
+    store.changefeeds.forget(name)
     make_due(store)
     assert len(schedules.tick()) == 1
 
@@ -200,39 +200,39 @@ def test_a_run_that_is_forgotten_has_ended(store: ProgressStore) -> None:
 @pytest.mark.parametrize("policy", ["retry", "reschedule", "pause"])
 def test_a_run_that_cannot_be_created_has_failed(store: ProgressStore, policy: Any) -> None:
     schedules = create(store, on_execution_failure=policy)
-    with store._transaction() as connection:
+    with store._database.transaction() as connection:
         connection.execute(sa.update(SCHEDULES).values(locality="region=eu"))
     assert schedules.tick() == []
-    known = store.schedule("nightly")
+    known = store.schedules.find("nightly")
     assert str(known.reason).startswith("no run could be started: changefeed 'nightly-")
     assert "no node matches execution_locality 'region=eu'" in str(known.reason)
-    assert store.jobs() == []
+    assert store.jobs.all() == []
     assert (known.next_run is None) == (policy == "pause")
     assert known.last_job is None
 
 
 def test_a_schedule_whose_time_zone_is_unknown_here_is_paused_and_others_go_on(store: ProgressStore) -> None:
     schedules = create(store)
-    with store._transaction() as connection:
+    with store._database.transaction() as connection:
         connection.execute(sa.update(SCHEDULES).values(time_zone="Mars/Olympus"))
     create(store, name="other")
     assert [name.partition("-")[0] for name in schedules.tick()] == ["other"]
-    known = store.schedule("nightly")
+    known = store.schedules.find("nightly")
     assert known.next_run is None
     assert "there is no time zone 'Mars/Olympus'" in str(known.reason)
 
 
 def test_a_paused_schedule_starts_nothing_until_it_is_resumed(store: ProgressStore) -> None:
     schedules = create(store)
-    store.pause_schedule("nightly", "holidays")
+    store.schedules.pause("nightly", "holidays")
     with pytest.raises(ConfigError, match="schedule 'nightly' is paused already"):
-        store.pause_schedule("nightly", "holidays")
+        store.schedules.pause("nightly", "holidays")
     assert schedules.tick() == []
-    assert store.schedule("nightly").reason == "holidays"
+    assert store.schedules.find("nightly").reason == "holidays"
     resumed = schedules.resume("nightly")
     assert resumed.reason is None
     assert resumed.next_run is not None
-    assert resumed.next_run > store.clock(), "what was due during the pause is not made up for"
+    assert resumed.next_run > store.schedules.clock(), "what was due during the pause is not made up for"
     with pytest.raises(ConfigError, match="schedule 'nightly' is not paused"):
         schedules.resume("nightly")
 
@@ -242,11 +242,11 @@ def test_a_dropped_schedule_leaves_its_jobs(store: ProgressStore) -> None:
     [name] = schedules.tick()
     with pytest.raises(ConfigError, match="schedule 'nightly' exists already"):
         create(store)
-    store.drop_schedule("nightly")
-    assert store.schedules() == []
-    assert store.find_job(name) is not None
+    store.schedules.drop("nightly")
+    assert store.schedules.all() == []
+    assert store.jobs.find(name) is not None
     with pytest.raises(ConfigError, match="there is no schedule 'nightly'; there are none"):
-        store.drop_schedule("nightly")
+        store.schedules.drop("nightly")
 
 
 def test_a_first_run_in_the_past_is_refused(store: ProgressStore) -> None:
@@ -258,7 +258,7 @@ def test_nothing_due_is_one_statement_of_reading(store: ProgressStore) -> None:
     schedules = create(store)
     schedules.tick()
     statements: list[str] = []
-    sa.event.listen(store._opened(), "before_cursor_execute", lambda *args: statements.append(args[2]))
+    sa.event.listen(store._database._opened(), "before_cursor_execute", lambda *args: statements.append(args[2]))
     schedules.tick()
     assert [text.split()[0] for text in statements if not text.startswith("BEGIN")] == ["SELECT"]
 

@@ -45,7 +45,7 @@ def child(directory: Path, *, lease_s: float = LONG_S, run: Any = None, **feed: 
 def saved(directory: Path) -> int:
     store = ProgressStore(store_url(directory))
     try:
-        progress = store.load("t")
+        progress = store.progress.load("t")
     finally:
         store.close()
     return 0 if progress is None else progress.token["n"]

@@ -75,13 +75,13 @@ class Jobs:
 
     def __init__(self, rest: Rest, definition: Mapping[str, Any]) -> None:
         self.store, self.definition, self.numbers = rest.store, definition, itertools.count()
-        self.one = rest.store.join(node("one"), lease_s=86_400)
+        self.one = rest.store.nodes.join(node("one"), lease_s=86_400)
         self.brought = {(state, stop): self._bring(state, stop=stop) for state in STATES for stop in (False, True)}
 
     def put(self, state: JobState, *, stop: bool = False) -> str:
         """Return the name of a new job in *state* that has begun; one that is paused is stopped if *stop*."""
         name = f"job{next(self.numbers)}"
-        with self.store._transaction() as connection:
+        with self.store._database.transaction() as connection:
             for table, row in zip((CHANGEFEEDS, JOBS), self.brought[state, stop], strict=True):
                 values = {**row, "name": name, **({"feed_id": name} if "feed_id" in row else {})}
                 connection.execute(sa.insert(table), [values])
@@ -89,31 +89,31 @@ class Jobs:
 
     def look(self, name: str) -> Seen:
         changes = sa.select(sa.func.count()).where(JOB_EVENTS.c.name == name)
-        with self.store._transaction(reading=True) as connection:
+        with self.store._database.transaction(reading=True) as connection:
             state = connection.execute(sa.select(JOBS.c.state).where(JOBS.c.name == name)).scalar()
             return Seen(state, connection.execute(changes).scalar_one())
 
     def _bring(self, state: JobState, *, stop: bool) -> list[Mapping[str, Any]]:
         name, store = f"brought{next(self.numbers)}", self.store
-        store.create_job(name, self.definition, owner="ann", locality=Locality())
-        adopted = store.adopt(name, self.one)
+        store.jobs.create(name, self.definition, owner="ann", locality=Locality())
+        adopted = store.claims.adopt(name, self.one)
         assert adopted is not None
-        store.save(name, adopted.epoch, replace(progress(), token={"n": 1}))
+        store.progress.save(name, adopted.epoch, replace(progress(), token={"n": 1}))
         if state in ("failed", "succeeded"):
-            store.settle(name, self.one, state, "no")
+            store.claims.settle(name, self.one, state, "no")
         elif state == "waiting":
-            store.settle(name, self.one, "stopped")
-            store.await_match(name, reason="no node matches")
+            store.claims.settle(name, self.one, "stopped")
+            store.claims.await_match(name, reason="no node matches")
         elif state in ("pause-requested", "paused"):
-            store.pause_job(name, "lunch", "stop" if stop else "pause")
+            store.jobs.pause(name, "lunch", "stop" if stop else "pause")
         elif state != "running":
-            store.cancel_job(name, "no use")
+            store.jobs.cancel(name, "no use")
         if state in ("paused", "reverting", "canceled", "revert-failed"):
-            store.settle(name, self.one, "stopped")
+            store.claims.settle(name, self.one, "stopped")
         if state in ("canceled", "revert-failed"):
-            store.settle(name, self.one, "reverted" if state == "canceled" else "not reverted", "no route")
+            store.claims.settle(name, self.one, "reverted" if state == "canceled" else "not reverted", "no route")
         assert self.look(name).state == state
-        with store._transaction(reading=True) as connection:
+        with store._database.transaction(reading=True) as connection:
             selects = [sa.select(table).where(table.c.name == name) for table in (CHANGEFEEDS, JOBS)]
             return [dict(connection.execute(each).one()._mapping) for each in selects]
 
@@ -121,7 +121,7 @@ class Jobs:
 @pytest.fixture(scope="module")
 def jobs(rest: Rest, control: Path) -> Jobs:
     rest.create("first", config(control))
-    first = rest.store.find("first")
+    first = rest.store.changefeeds.find("first")
     assert first is not None
     return Jobs(rest, first.definition)
 

@@ -50,7 +50,7 @@ def test_sinks_stay_open_between_steps(finished: Engine) -> None:
 
 
 def test_where_the_time_of_workers_goes_is_measured(finished: Engine) -> None:
-    counters = finished.store.load("t").counters
+    counters = finished.store.progress.load("t").counters
     assert counters["seconds.sink"] > 0
     assert counters["seconds.source"] > 0
 

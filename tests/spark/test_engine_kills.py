@@ -42,7 +42,7 @@ def troubles(engine: Engine, epochs: list[int]) -> Iterator[None]:
         before = engine.saved
         while engine.saved <= before:
             yield
-        epochs.append(engine.store.find("t").epoch)
+        epochs.append(engine.store.changefeeds.find("t").epoch)
 
     for name, text in ORDERS:
         engine.script.order(name, text)
@@ -136,7 +136,7 @@ def test_a_step_that_ends_the_jvm_again_pauses_the_changefeed_and_names_the_memo
     options = {"on_error": "pause", "max_attempts": 2, "give_up_after": Duration(0.0)}
     assert engine.run(once=False, watch=watch, options=options, own_spark=True, **STEPS) == 0
     assert len(killed) == 2
-    reason = engine.store.find("t").paused.reason
+    reason = engine.store.changefeeds.find("t").paused.reason
     assert re.fullmatch(
         r"the same step failed 2 times in \S+ s because Spark's JVM ended; see \S+\.spark\.log for the reason\."
         r" If memory ran out, raise spark\.driver\.memory \(512m\)",

@@ -139,7 +139,7 @@ def test_a_changefeed_that_is_killed_while_it_is_paused_stays_paused(engine: Eng
     engine.script.order("flush", "TerminalSinkError the row is refused")
     driver = Driver(engine, **job)
     drivers.append(driver)
-    driver.until(lambda: (feed := engine.store.find("t")) and feed.paused, what="the pause")
+    driver.until(lambda: (feed := engine.store.changefeeds.find("t")) and feed.paused, what="the pause")
     driver.until(lambda: not driver.family(), what="the end of Spark")
     driver.process.kill()
     driver.process.wait()

@@ -106,7 +106,7 @@ def test_changefeeds_run_side_by_side_and_each_delivers_everything(feeds: Callab
     ended = [outcome(each) for each in [feed.start(name) for name in "abc"]]
     assert ended == [Outcome("complete")] * 3
     assert feed.faults() == []
-    status = {each: feed.store.status(each) for each in "abc"}
+    status = {each: feed.store.statuses.load(each) for each in "abc"}
     assert {name: each and each.values["phase"] for name, each in status.items()} == dict.fromkeys("abc", "complete")
 
 
@@ -147,7 +147,7 @@ def test_a_changefeed_is_paused_and_resumed_while_another_goes_on(on_threads: Ca
     before = feed.journal("a").events
     eventually(lambda: len(feed.journal("b").numbers()) >= TOTAL, what="all rows of b")
     assert feed.journal("a").events == before
-    known = feed.store.find("a")
+    known = feed.store.changefeeds.find("a")
     assert known is not None
     assert known.paused is not None
     paused.resume()
@@ -188,7 +188,7 @@ def test_a_pause_outlasts_a_stop_that_comes_before_it_takes_effect(on_threads: C
     supervisor.stop()
     (feed.scripts["a"].directory / "hold-emit").unlink()
     assert outcome(supervisor) == Outcome("stopped")
-    known = feed.store.find("a")
+    known = feed.store.changefeeds.find("a")
     assert known is not None
     assert known.paused is not None
     assert known.paused.reason == "maintenance"
@@ -202,7 +202,7 @@ def test_the_same_changefeed_does_not_run_twice(on_threads: Callable[[str], Feed
     assert isinstance(error, ConfigError)
     assert str(error).endswith(f"is already running from {feed.directory} (process {os.getpid()}); stop it first")
     assert first.outcome is None
-    status = feed.store.status("a")
+    status = feed.store.statuses.load("a")
     assert status is not None
     assert status.values["error"] is None
 

@@ -61,10 +61,10 @@ def test_fifty_changefeeds_of_a_process_share_its_few_connections(database: str,
 
     def work(number: int) -> None:
         name, store = f"feed{number}", stores[number]
-        store.register(name, DEFINITION)
-        epoch = store.begin_attempt(name)
+        store.changefeeds.register(name, DEFINITION)
+        epoch = store.changefeeds.begin_attempt(name)
         for _ in range(5):
-            store.save_status(name, epoch, {"phase": "running"})
+            store.statuses.save(name, epoch, {"phase": "running"})
 
     with ThreadPoolExecutor(_FEEDS + 1) as threads:
         counting = threads.submit(count)
@@ -75,7 +75,7 @@ def test_fifty_changefeeds_of_a_process_share_its_few_connections(database: str,
         counting.result()
     assert 2 <= max(most) <= CONNECTIONS
     watch.until(2)
-    assert [feed.epoch for feed in stores[0].list()] == [1] * _FEEDS
+    assert [feed.epoch for feed in stores[0].changefeeds.all()] == [1] * _FEEDS
     for store in stores[1:]:
         store.close()
     watch.until(2)
@@ -95,14 +95,14 @@ def test_a_store_alone_waits_for_nobody_and_rests_without_a_connection(database:
     alone, others = ProgressStore(database, alone=True), [ProgressStore(database) for _ in range(CONNECTIONS)]
     with ExitStack() as busy:
         for store in others:
-            busy.enter_context(store._transaction())
-        assert alone.list() == []
+            busy.enter_context(store._database.transaction())
+        assert alone.changefeeds.all() == []
         watch.until(CONNECTIONS + 1)
     for store in others:
         store.close()
-    alone.rest()
+    alone.release_connections()
     watch.until(0)
-    assert alone.list() == []
+    assert alone.changefeeds.all() == []
     alone.close()
 
 
@@ -112,9 +112,9 @@ def test_a_process_that_uses_all_its_connections_for_too_long_says_so(
     monkeypatch.setattr("cdc_core.store.opening.WAIT_S", 0.1)
     with closing(ProgressStore(database)) as store, ExitStack() as busy:
         for _ in range(CONNECTIONS):
-            busy.enter_context(store._transaction())
+            busy.enter_context(store._database.transaction())
         with pytest.raises(RetryableError, match=f"all {CONNECTIONS} connections of this process have been in use"):
-            store.list()
+            store.changefeeds.all()
 
 
 def test_a_connection_that_broke_meanwhile_is_replaced(
@@ -122,22 +122,22 @@ def test_a_connection_that_broke_meanwhile_is_replaced(
 ) -> None:
     monkeypatch.setattr("cdc_core.store.opening._UNSURE_S", 0.0)
     with closing(ProgressStore(database)) as store:
-        store.register("orders", DEFINITION)
+        store.changefeeds.register("orders", DEFINITION)
         watch.kill()
-        assert store.begin_attempt("orders") == 1
+        assert store.changefeeds.begin_attempt("orders") == 1
 
 
 def test_a_fork_shares_no_connection_with_its_parent(database: str) -> None:
     with closing(ProgressStore(database)) as store, closing(ProgressStore(database)) as other:
-        store.register("orders", DEFINITION)
+        store.changefeeds.register("orders", DEFINITION)
         other.open()
         child = os.fork()
         if child == 0:
             try:
-                first = store.begin_attempt("orders")
+                first = store.changefeeds.begin_attempt("orders")
                 store.close()
-                os._exit(0 if (first, other.begin_attempt("orders")) == (1, 2) else 1)
+                os._exit(0 if (first, other.changefeeds.begin_attempt("orders")) == (1, 2) else 1)
             finally:
                 os._exit(2)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert (store.begin_attempt("orders"), other.begin_attempt("orders")) == (3, 4)
+        assert (store.changefeeds.begin_attempt("orders"), other.changefeeds.begin_attempt("orders")) == (3, 4)

@@ -21,30 +21,30 @@ from cdc_core.store.values import moment_text
 
 
 def fail_after_an_event(store: ProgressStore) -> None:
-    with store._transaction() as connection:
+    with store._database.transaction() as connection:
         events.add_event(connection, "changefeed_paused", "orders")
         connection.exec_driver_sql("SELECT * FROM no_such_table")
 
 
 def kinds(store: ProgressStore, name: str | None = None) -> list[str]:
-    return [event.kind for event in store.events(name)]
+    return [event.kind for event in store.events.read(name)]
 
 
 def test_the_life_of_a_run_s_changefeed_is_told(store: ProgressStore) -> None:
-    store.register("orders", DEFINITION)
-    store.register("orders", DEFINITION)
-    epoch = store.begin_attempt("orders")
+    store.changefeeds.register("orders", DEFINITION)
+    store.changefeeds.register("orders", DEFINITION)
+    epoch = store.changefeeds.begin_attempt("orders")
     for number in range(3):
-        store.save("orders", epoch, progress(number))
-        store.save_status("orders", epoch, {"phase": "running"})
-    store.pause("orders", epoch, "a row was refused")
-    assert store.resume("orders")
-    assert not store.resume("orders")
-    store.ask_rescan("orders", table="public.orders", where="id > 7")
-    store.mark_replayed("orders", epoch, [1, 2])
-    store.forget("orders")
-    store.forget("orders")
-    found = store.events("orders")
+        store.progress.save("orders", epoch, progress(number))
+        store.statuses.save("orders", epoch, {"phase": "running"})
+    store.changefeeds.pause("orders", epoch, "a row was refused")
+    assert store.changefeeds.resume("orders")
+    assert not store.changefeeds.resume("orders")
+    store.rescans.ask("orders", table="public.orders", where="id > 7")
+    store.dead_letters.mark_replayed("orders", epoch, [1, 2])
+    store.changefeeds.forget("orders")
+    store.changefeeds.forget("orders")
+    found = store.events.read("orders")
     assert [event.kind for event in found] == [
         "create_changefeed",
         "changefeed_paused",
@@ -65,9 +65,9 @@ def test_an_alteration_tells_what_changed_and_no_value_of_an_option(store: Progr
         "tables": ["public.users", "public.carts"],
         "written": {"options": {"kept": "1", "token": "hunter3", "new": "y"}},
     }
-    store.register("orders", before)
-    store.register("orders", after, changes_tables=True)
-    created, altered = store.events("orders")
+    store.changefeeds.register("orders", before)
+    store.changefeeds.register("orders", after, changes_tables=True)
+    created, altered = store.events.read("orders")
     assert created.details.get("token") is None
     assert altered.kind == "alter_changefeed"
     assert altered.details == {
@@ -79,27 +79,27 @@ def test_an_alteration_tells_what_changed_and_no_value_of_an_option(store: Progr
 
 
 def test_a_job_s_states_and_moves_are_told_with_the_nodes(store: ProgressStore) -> None:
-    one, two = store.join(node("one"), lease_s=60), store.join(node("two"), lease_s=60)
-    store.create_job("orders", DEFINITION, owner="ann", locality=Locality())
-    assert store.adopt("orders", one) is not None
-    store.settle("orders", one, "stopped", offer_to=two, offer_s=60)
-    assert store.adopt("orders", two) is not None
+    one, two = store.nodes.join(node("one"), lease_s=60), store.nodes.join(node("two"), lease_s=60)
+    store.jobs.create("orders", DEFINITION, owner="ann", locality=Locality())
+    assert store.claims.adopt("orders", one) is not None
+    store.claims.settle("orders", one, "stopped", offer_to=two, offer_s=60)
+    assert store.claims.adopt("orders", two) is not None
     die(store, two)
-    assert store.adopt("orders", one) is not None
-    store.pause_job("orders", "asked for by ann")
-    store.settle("orders", one, "stopped")
+    assert store.claims.adopt("orders", one) is not None
+    store.jobs.pause("orders", "asked for by ann")
+    store.claims.settle("orders", one, "stopped")
     altered = {**DEFINITION, "format": "avro"}
     wanted = Pending(definition=altered, locality=Locality(), initial_scans={}, why="format is avro now")
-    store.configure_job("orders", wanted, before=DEFINITION)
-    store.own_job("orders", "bob")
-    store.resume_job("orders")
-    store.cancel_job("orders", "asked for by bob")
-    assert store.adopt("orders", one) is not None
-    store.settle("orders", one, "stopped")
-    store.settle("orders", one, "reverted")
-    store.leave(one.node_id)
-    store.leave(one.node_id)
-    shown = [(event.kind, event.node) for event in store.events() if event.kind != "node_joined"]
+    store.jobs.configure("orders", wanted, before=DEFINITION)
+    store.jobs.set_owner("orders", "bob")
+    store.jobs.resume("orders")
+    store.jobs.cancel("orders", "asked for by bob")
+    assert store.claims.adopt("orders", one) is not None
+    store.claims.settle("orders", one, "stopped")
+    store.claims.settle("orders", one, "reverted")
+    store.nodes.leave(one.node_id)
+    store.nodes.leave(one.node_id)
+    shown = [(event.kind, event.node) for event in store.events.read() if event.kind != "node_joined"]
     assert shown == [
         ("create_changefeed", None),
         ("create_job", None),
@@ -118,28 +118,31 @@ def test_a_job_s_states_and_moves_are_told_with_the_nodes(store: ProgressStore) 
         ("changefeed_canceled", "one"),
         ("node_left", "one"),
     ]
-    assert [event.details.get("offered_to") for event in store.events(kinds=["changefeed_released"])] == ["two"]
-    adopted = [event.details["failover"] for event in store.events(kinds=["changefeed_adopted"])]
+    assert [event.details.get("offered_to") for event in store.events.read(kinds=["changefeed_released"])] == ["two"]
+    adopted = [event.details["failover"] for event in store.events.read(kinds=["changefeed_adopted"])]
     assert adopted == [False, False, True, False]
 
 
 def test_a_node_that_is_to_drain_is_told_and_one_that_is_not_there_is_not(store: ProgressStore) -> None:
-    store.join(node("one", "region=eu"), lease_s=60)
-    store.drain("one")
+    store.nodes.join(node("one", "region=eu"), lease_s=60)
+    store.nodes.drain("one")
     with pytest.raises(ConfigError):
-        store.drain("two")
-    assert [(event.kind, event.node) for event in store.events()] == [("node_joined", "one"), ("node_draining", "one")]
-    assert store.events()[0].details["locality"] == "region=eu"
+        store.nodes.drain("two")
+    assert [(event.kind, event.node) for event in store.events.read()] == [
+        ("node_joined", "one"),
+        ("node_draining", "one"),
+    ]
+    assert store.events.read()[0].details["locality"] == "region=eu"
 
 
 def test_what_did_not_become_durable_is_neither_kept_nor_logged(
     store: ProgressStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store.register("orders", DEFINITION)
+    store.changefeeds.register("orders", DEFINITION)
     caplog.set_level(logging.INFO, "cdc_core")
     caplog.clear()
     with pytest.raises(FencedError):
-        store.pause("orders", 7, "of an older attempt")
+        store.changefeeds.pause("orders", 7, "of an older attempt")
     with pytest.raises(RetryableError, match=r"no such table|does not exist"):
         fail_after_an_event(store)
     assert kinds(store) == ["create_changefeed"]
@@ -148,7 +151,7 @@ def test_what_did_not_become_durable_is_neither_kept_nor_logged(
 
 def test_an_event_is_logged_with_its_kind_and_details(store: ProgressStore, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "cdc_core")
-    store.note_event("changefeed_started", "orders", message="two\nlines", epoch=3, nothing=None)
+    store.events.note("changefeed_started", "orders", message="two\nlines", epoch=3, nothing=None)
     [record] = caplog.records
     assert record.getMessage() == "changefeed 'orders': changefeed_started: two lines"
     assert (record.__dict__["event"], record.__dict__["details"]) == ("changefeed_started", {"node": None, "epoch": 3})
@@ -156,16 +159,16 @@ def test_an_event_is_logged_with_its_kind_and_details(store: ProgressStore, capl
 
 def test_retries_for_one_cause_are_one_event_until_something_else_happens(store: ProgressStore) -> None:
     def retry(cause: str, message: str) -> None:
-        store.note_repeated_event("changefeed_retried", "orders", cause=cause, message=message, wait_s=1.0)
+        store.events.note_repeated("changefeed_retried", "orders", cause=cause, message=message, wait_s=1.0)
 
     retry("sink", "no route")
-    store.note_event("changefeed_started", "users")
+    store.events.note("changefeed_started", "users")
     retry("sink", "no answer")
     retry("source", "gone")
     retry("sink", "no route")
-    store.note_event("changefeed_started", "orders")
+    store.events.note("changefeed_started", "orders")
     retry("sink", "no route")
-    found = store.events("orders")
+    found = store.events.read("orders")
     assert [(event.details.get("cause"), event.times, event.message) for event in found] == [
         ("sink", 2, "no answer"),
         ("source", 1, "gone"),
@@ -182,43 +185,46 @@ def test_the_log_is_bounded_by_count_for_each_changefeed_and_by_age(
 ) -> None:
     monkeypatch.setattr(events, "MAX_EVENTS_OF_ONE", 3)
     for number in range(5):
-        store.note_event("changefeed_started", "orders", epoch=number)
-        store.note_event("node_joined", node="one", pid=number)
-    store.note_event("changefeed_started", "users")
-    store.note_event("changefeed_paused", "old")
-    with store._transaction() as connection:
+        store.events.note("changefeed_started", "orders", epoch=number)
+        store.events.note("node_joined", node="one", pid=number)
+    store.events.note("changefeed_started", "users")
+    store.events.note("changefeed_paused", "old")
+    with store._database.transaction() as connection:
         long_ago = moment_text(datetime.now(UTC) - events.KEPT_FOR - timedelta(minutes=1))
         connection.execute(sa.update(EVENTS).where(EVENTS.c.name == "old").values(at=long_ago, last_at=long_ago))
-    store.prune_events()
-    assert [event.details["epoch"] for event in store.events("orders")] == [2, 3, 4]
-    assert [event.details["pid"] for event in store.events(kinds=["node_joined"])] == [2, 3, 4]
+    store.events.prune()
+    assert [event.details["epoch"] for event in store.events.read("orders")] == [2, 3, 4]
+    assert [event.details["pid"] for event in store.events.read(kinds=["node_joined"])] == [2, 3, 4]
     assert kinds(store, "users") == ["changefeed_started"]
     assert kinds(store, "old") == []
-    store.note_event("changefeed_started", "old")
-    assert store.last_event_number() == 13  # the number of the event that is gone is not used again
+    store.events.note("changefeed_started", "old")
+    assert store.events.last_number() == 13  # the number of the event that is gone is not used again
 
 
 def test_events_are_chosen_by_time_number_kind_and_count(store: ProgressStore) -> None:
     for number in range(4):
-        store.note_event("changefeed_started", "orders", epoch=number)
-    store.note_event("changefeed_stopped", "orders")
-    assert [event.details["epoch"] for event in store.events("orders", kinds=["changefeed_started"], limit=2)] == [2, 3]
-    assert [event.number for event in store.events(after=2, until=4)] == [3, 4]
+        store.events.note("changefeed_started", "orders", epoch=number)
+    store.events.note("changefeed_stopped", "orders")
+    assert [event.details["epoch"] for event in store.events.read("orders", kinds=["changefeed_started"], limit=2)] == [
+        2,
+        3,
+    ]
+    assert [event.number for event in store.events.read(after=2, until=4)] == [3, 4]
     later = datetime.now(UTC) + timedelta(seconds=1)
-    assert store.events(since=later) == []
-    assert len(store.events(since=later - timedelta(minutes=1))) == 5
+    assert store.events.read(since=later) == []
+    assert len(store.events.read(since=later - timedelta(minutes=1))) == 5
 
 
 def test_a_follower_gets_an_event_that_became_visible_after_later_ones(store: ProgressStore) -> None:
-    tail = EventTail(store, after=store.last_event_number())
-    store.note_event("changefeed_started", "orders", epoch=1)
-    store.note_event("changefeed_started", "orders", epoch=2)
-    with store._transaction() as connection:  # as if the first one's transaction were still open
+    tail = EventTail(store.events, after=store.events.last_number())
+    store.events.note("changefeed_started", "orders", epoch=1)
+    store.events.note("changefeed_started", "orders", epoch=2)
+    with store._database.transaction() as connection:  # as if the first one's transaction were still open
         row = connection.execute(sa.select(EVENTS).order_by(EVENTS.c.id)).first()
         assert row is not None
         connection.execute(sa.delete(EVENTS).where(EVENTS.c.id == row.id))
     assert [event.details["epoch"] for event in tail.look()] == [2]
-    with store._transaction() as connection:
+    with store._database.transaction() as connection:
         connection.execute(sa.insert(EVENTS).values(row._asdict()))
     assert [event.details["epoch"] for event in tail.look()] == [1]
     assert tail.look() == []
@@ -227,7 +233,7 @@ def test_a_follower_gets_an_event_that_became_visible_after_later_ones(store: Pr
 def test_a_kind_that_nobody_explains_is_a_mistake(store: ProgressStore) -> None:
     assert "made_up" not in KINDS
     with pytest.raises(AssertionError):
-        store.note_event("made_up", "orders")
+        store.events.note("made_up", "orders")
 
 
 def test_each_kind_is_written_somewhere_in_the_code() -> None:

@@ -43,7 +43,7 @@ class Stores:
         return future
 
     def _waiting(self) -> bool:
-        with self.mine._transaction() as connection:
+        with self.mine._database.transaction() as connection:
             return bool(connection.scalar(sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted")))
 
 
@@ -73,26 +73,26 @@ def within_register(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading
 
 
 def create(store: ProgressStore) -> None:
-    store.create_job("orders", DEFINITION, owner="ann", locality=Locality())
+    store.jobs.create("orders", DEFINITION, owner="ann", locality=Locality())
 
 
 def test_only_one_prunes_the_events(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "MAX_EVENTS_OF_ONE", 1)
     for number in range(3):
-        stores.mine.note_event("changefeed_started", "orders", epoch=number)
-    with stores.mine._transaction() as connection:
+        stores.mine.events.note("changefeed_started", "orders", epoch=number)
+    with stores.mine._database.transaction() as connection:
         assert events._prunes_alone(connection)
-        stores.begin(lambda store: store.prune_events()).result(400)
-        assert len(stores.mine.events("orders")) == 3
-    stores.mine.prune_events()
-    assert len(stores.mine.events("orders")) == 1
+        stores.begin(lambda store: store.events.prune()).result(400)
+        assert len(stores.mine.events.read("orders")) == 3
+    stores.mine.events.prune()
+    assert len(stores.mine.events.read("orders")) == 1
 
 
 def test_a_session_that_expires_while_its_renewal_waits_stays_expired(stores: Stores) -> None:
-    one = stores.mine.join(node("one"), lease_s=1)
-    with stores.mine._transaction() as connection:  # as another node that looks whether the session lives
+    one = stores.mine.nodes.join(node("one"), lease_s=1)
+    with stores.mine._database.transaction() as connection:  # as another node that looks whether the session lives
         connection.execute(sa.select(NODES).with_for_update())
-        renewal = stores.begin(lambda store: store.renew(one.node_id, lease_s=60, problems={}))
+        renewal = stores.begin(lambda store: store.nodes.renew(one.node_id, lease_s=60, problems={}))
         expired = sa.select(NODES.c.expires <= DatabaseNow())
         eventually(lambda: connection.execute(expired).scalar_one(), what="the end of the session")
     assert renewal.result() is None
@@ -103,19 +103,19 @@ def test_a_node_that_was_overtaken_does_not_undo_an_alteration(
 ) -> None:
     reached, thawed = within_register
     create(stores.mine)
-    one = stores.mine.join(node("one"), lease_s=60)
-    adopted = stores.mine.adopt("orders", one)
+    one = stores.mine.nodes.join(node("one"), lease_s=60)
+    adopted = stores.mine.claims.adopt("orders", one)
     assert adopted is not None
-    stores.mine.leave(one.node_id)
+    stores.mine.nodes.leave(one.node_id)
 
     def start_late() -> None:
         with closing(ProgressStore(stores.url)) as store:
-            store.register("orders", DEFINITION, epoch=adopted.epoch)
+            store.changefeeds.register("orders", DEFINITION, epoch=adopted.epoch)
 
     def alter(store: ProgressStore) -> None:
-        store.pause_job("orders", "to alter it")
+        store.jobs.pause("orders", "to alter it")
         wanted = Pending(definition=ALTERED, locality=Locality(), initial_scans={}, why="dropped users")
-        store.configure_job("orders", wanted, before=DEFINITION)
+        store.jobs.configure("orders", wanted, before=DEFINITION)
 
     late = threading.Thread(target=start_late, name="frozen")
     late.start()
@@ -124,7 +124,7 @@ def test_a_node_that_was_overtaken_does_not_undo_an_alteration(
     thawed.set()
     late.join()
     altering.result()
-    known = stores.mine.find("orders")
+    known = stores.mine.changefeeds.find("orders")
     assert known is not None
     assert known.definition == ALTERED
 
@@ -133,13 +133,13 @@ def test_a_command_does_not_run_what_becomes_a_job_at_the_same_moment(
     stores: Stores, within_register: tuple[threading.Event, threading.Event]
 ) -> None:
     reached, thawed = within_register
-    stores.mine.register("orders", DEFINITION)
+    stores.mine.changefeeds.register("orders", DEFINITION)
     refused: list[ConfigError] = []
 
     def run() -> None:
         with closing(ProgressStore(stores.url)) as store:
             try:
-                store.register("orders", ALTERED)
+                store.changefeeds.register("orders", ALTERED)
             except ConfigError as error:
                 refused.append(error)
 
@@ -150,13 +150,13 @@ def test_a_command_does_not_run_what_becomes_a_job_at_the_same_moment(
     thawed.set()
     late.join()
     creating.result()
-    known = stores.mine.find("orders")
+    known = stores.mine.changefeeds.find("orders")
     assert known is not None
     assert refused or known.definition == DEFINITION
 
 
 def test_of_two_that_create_a_job_one_is_told_that_it_is_there(stores: Stores) -> None:
-    with stores.mine._transaction() as connection:  # holds both up in front of their first row
+    with stores.mine._database.transaction() as connection:  # holds both up in front of their first row
         connection.execute(sa.text("LOCK TABLE cdc_changefeeds IN SHARE ROW EXCLUSIVE MODE"))
         both = [stores._threads.submit(_create_in, stores.url) for _ in range(2)]
         waiting = sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted")

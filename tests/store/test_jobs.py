@@ -32,28 +32,28 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def create(store: ProgressStore, name: str = "orders", locality: str = "") -> None:
-    store.create_job(name, DEFINITION, owner="ann", locality=Locality.parse(locality))
+    store.jobs.create(name, DEFINITION, owner="ann", locality=Locality.parse(locality))
 
 
 def states(store: ProgressStore, name: str = "orders") -> list[str]:
-    return [event.state for event in store.job_events(name)]
+    return [event.state for event in store.jobs.events(name)]
 
 
 def test_a_job_goes_through_its_states_with_a_history(store: ProgressStore) -> None:
-    one = store.join(node("one"), lease_s=60)
+    one = store.nodes.join(node("one"), lease_s=60)
     create(store)
-    adopted = store.adopt("orders", one)
+    adopted = store.claims.adopt("orders", one)
     assert adopted is not None
     assert (adopted.epoch, adopted.clean, adopted.state) == (1, True, "running")
-    assert store.pause_job("orders", "maintenance").state == "pause-requested"
-    assert store.settle("orders", one, "stopped") == "paused"
-    assert store.resume_job("orders").state == "running"
-    again = store.adopt("orders", one)
+    assert store.jobs.pause("orders", "maintenance").state == "pause-requested"
+    assert store.claims.settle("orders", one, "stopped") == "paused"
+    assert store.jobs.resume("orders").state == "running"
+    again = store.claims.adopt("orders", one)
     assert again is not None
     assert (again.epoch, again.clean) == (2, True)
-    store.cancel_job("orders", "no longer needed")
-    assert store.settle("orders", one, "stopped") == "reverting"
-    assert store.settle("orders", one, "reverted") == "canceled"
+    store.jobs.cancel("orders", "no longer needed")
+    assert store.claims.settle("orders", one, "stopped") == "reverting"
+    assert store.claims.settle("orders", one, "reverted") == "canceled"
     assert states(store) == [
         "running",
         "running",
@@ -65,122 +65,122 @@ def test_a_job_goes_through_its_states_with_a_history(store: ProgressStore) -> N
         "reverting",
         "canceled",
     ]
-    assert {event.node for event in store.job_events("orders")} == {None, "one"}
+    assert {event.node for event in store.jobs.events("orders")} == {None, "one"}
 
 
 def test_a_job_is_adopted_once(store: ProgressStore) -> None:
-    one, two = store.join(node("one"), lease_s=60), store.join(node("two"), lease_s=60)
+    one, two = store.nodes.join(node("one"), lease_s=60), store.nodes.join(node("two"), lease_s=60)
     create(store)
-    assert store.adopt("orders", one) is not None
-    assert store.adopt("orders", two) is None
+    assert store.claims.adopt("orders", one) is not None
+    assert store.claims.adopt("orders", two) is None
     die(store, one)
-    taken = store.adopt("orders", two)
+    taken = store.claims.adopt("orders", two)
     assert taken is not None
     assert (taken.epoch, taken.clean) == (2, False)
-    assert store.settle("orders", one, "stopped") is None
+    assert store.claims.settle("orders", one, "stopped") is None
 
 
 def test_an_expired_session_stays_expired(store: ProgressStore) -> None:
-    one = store.join(node("one"), lease_s=60)
-    assert store.renew(one.node_id, lease_s=60, problems={}) is not None
+    one = store.nodes.join(node("one"), lease_s=60)
+    assert store.nodes.renew(one.node_id, lease_s=60, problems={}) is not None
     die(store, one)
-    assert store.renew(one.node_id, lease_s=60, problems={}) is None
+    assert store.nodes.renew(one.node_id, lease_s=60, problems={}) is None
     create(store)
-    assert store.adopt("orders", one) is None
+    assert store.claims.adopt("orders", one) is None
 
 
 def test_only_the_node_that_was_offered_a_job_adopts_it_while_it_lives(store: ProgressStore) -> None:
-    one, two = store.join(node("one"), lease_s=60), store.join(node("two", "region=eu"), lease_s=60)
+    one, two = store.nodes.join(node("one"), lease_s=60), store.nodes.join(node("two", "region=eu"), lease_s=60)
     create(store)
-    assert store.adopt("orders", one) is not None
-    assert store.settle("orders", one, "stopped", offer_to=two, offer_s=60) == "running"
-    assert store.adopt("orders", one) is None
+    assert store.claims.adopt("orders", one) is not None
+    assert store.claims.settle("orders", one, "stopped", offer_to=two, offer_s=60) == "running"
+    assert store.claims.adopt("orders", one) is None
     die(store, two)
-    assert store.adopt("orders", one) is not None
+    assert store.claims.adopt("orders", one) is not None
 
 
 def test_a_job_of_nodes_is_not_run_by_a_command_and_the_other_way_round(store: ProgressStore) -> None:
     create(store)
     with pytest.raises(ConfigError, match=r"changefeed 'orders' is a job, which nodes run \(running\)"):
-        store.register("orders", DEFINITION)
-    one = store.join(node("one"), lease_s=60)
-    adopted = store.adopt("orders", one)
+        store.changefeeds.register("orders", DEFINITION)
+    one = store.nodes.join(node("one"), lease_s=60)
+    adopted = store.claims.adopt("orders", one)
     assert adopted is not None
-    assert store.register("orders", DEFINITION, epoch=adopted.epoch).epoch == adopted.epoch
+    assert store.changefeeds.register("orders", DEFINITION, epoch=adopted.epoch).epoch == adopted.epoch
     with pytest.raises(FencedError):
-        store.register("orders", DEFINITION, epoch=adopted.epoch - 1)
-    store.register("users", DEFINITION)
-    assert store.find_job("users") is None
-    assert store.adopt("users", one) is None
+        store.changefeeds.register("orders", DEFINITION, epoch=adopted.epoch - 1)
+    store.changefeeds.register("users", DEFINITION)
+    assert store.jobs.find("users") is None
+    assert store.claims.adopt("users", one) is None
 
 
 def test_no_living_node_of_the_locality_is_said_at_once(store: ProgressStore) -> None:
     with pytest.raises(ConfigError, match=r"no node matches execution_locality 'region=eu': no node is alive"):
         create(store, locality="region=eu")
-    store.join(node("one", "region=us,zone=a"), lease_s=60)
+    store.nodes.join(node("one", "region=us,zone=a"), lease_s=60)
     with pytest.raises(ConfigError, match=r"the living nodes have the localities region=us,zone=a"):
         create(store, locality="region=eu")
     create(store, locality="zone=a")
 
 
 def test_a_pause_of_a_job_whose_node_is_dead_fences_it(store: ProgressStore) -> None:
-    one = store.join(node("one"), lease_s=60)
+    one = store.nodes.join(node("one"), lease_s=60)
     create(store)
-    adopted = store.adopt("orders", one)
+    adopted = store.claims.adopt("orders", one)
     assert adopted is not None
     die(store, one)
-    assert store.pause_job("orders", "why not").state == "paused"
+    assert store.jobs.pause("orders", "why not").state == "paused"
     with pytest.raises(FencedError):
-        store.begin_attempt("orders", after=adopted.epoch)
-    assert store.settle("orders", one, "stopped") is None
+        store.changefeeds.begin_attempt("orders", after=adopted.epoch)
+    assert store.claims.settle("orders", one, "stopped") is None
 
 
 @pytest.mark.parametrize("goes_on", ["resume", "alter", "restart", "cancel", "stop"])
 def test_a_job_that_failed_keeps_its_position_and_does_what_people_say(store: ProgressStore, goes_on: str) -> None:
-    one = store.join(node("one"), lease_s=60)
+    one = store.nodes.join(node("one"), lease_s=60)
     create(store)
-    adopted = store.adopt("orders", one)
+    adopted = store.claims.adopt("orders", one)
     assert adopted is not None
-    store.save("orders", adopted.epoch, progress(50))
-    assert store.settle("orders", one, "failed", "the password is wrong") == "failed"
-    assert store.prune_jobs(retention_s=-1) == []
-    failed = store.find_job("orders")
+    store.progress.save("orders", adopted.epoch, progress(50))
+    assert store.claims.settle("orders", one, "failed", "the password is wrong") == "failed"
+    assert store.claims.prune(retention_s=-1) == []
+    failed = store.jobs.find("orders")
     assert failed is not None
     assert (failed.state, failed.reason, failed.node_id) == ("failed", "the password is wrong", None)
     with pytest.raises(ConfigError, match=r"is a job already \(failed\); continue it with `cdc resume orders`"):
         create(store)
     if goes_on == "cancel":
-        assert store.cancel_job("orders", "no longer needed").state == "cancel-requested"
+        assert store.jobs.cancel("orders", "no longer needed").state == "cancel-requested"
         return
     if goes_on == "stop":
-        stopped = store.pause_job("orders", "stop", "stop")
+        stopped = store.jobs.pause("orders", "stop", "stop")
         assert (stopped.state, stopped.paused_for) == ("paused", "stop")
         return
     if goes_on == "alter":
         wanted = Pending(definition=DEFINITION, locality=Locality(), initial_scans={}, why="a new sink")
-        store.configure_job("orders", wanted, before=DEFINITION)
-    again = store.restart_job("orders", "again") if goes_on == "restart" else store.resume_job("orders")
+        store.jobs.configure("orders", wanted, before=DEFINITION)
+    again = store.jobs.restart("orders", "again") if goes_on == "restart" else store.jobs.resume("orders")
     assert again.state == "running"
-    assert store.adopt("orders", one) is not None
-    found = store.find("orders")
+    assert store.claims.adopt("orders", one) is not None
+    found = store.changefeeds.find("orders")
     assert found is not None
     assert found.high_water == Timestamp(50, 3)
 
 
 def test_a_job_without_a_match_waits_and_runs_again_by_itself(store: ProgressStore) -> None:
-    one = store.join(node("one"), lease_s=60)
+    one = store.nodes.join(node("one"), lease_s=60)
     create(store)
-    store.adopt("orders", one)
+    store.claims.adopt("orders", one)
     die(store, one)
     for _ in range(2):
-        store.await_match("orders", reason="no node matches")
-    found = store.find_job("orders")
+        store.claims.await_match("orders", reason="no node matches")
+    found = store.jobs.find("orders")
     assert found is not None
     assert (found.state, found.reason) == ("waiting", "no node matches")
-    two = store.join(node("two"), lease_s=60)
-    assert store.adopt("orders", two) is None
-    store.end_wait("orders")
-    adopted = store.adopt("orders", two)
+    two = store.nodes.join(node("two"), lease_s=60)
+    assert store.claims.adopt("orders", two) is None
+    store.claims.end_wait("orders")
+    adopted = store.claims.adopt("orders", two)
     assert adopted is not None
     assert (adopted.state, adopted.clean) == ("running", False)
     assert states(store) == ["running", "running", "waiting", "running", "running"]
@@ -189,102 +189,104 @@ def test_a_job_without_a_match_waits_and_runs_again_by_itself(store: ProgressSto
 @pytest.mark.parametrize("what", ["pause", "stop", "cancel"])
 def test_a_waiting_job_does_what_people_say(store: ProgressStore, what: str) -> None:
     create(store)
-    store.await_match("orders", reason="no node matches")
+    store.claims.await_match("orders", reason="no node matches")
     if what == "pause":
-        assert store.pause_job("orders", "maintenance").state == "paused"
+        assert store.jobs.pause("orders", "maintenance").state == "paused"
     elif what == "stop":
-        assert store.pause_job("orders", "maintenance", "stop").state == "paused"
+        assert store.jobs.pause("orders", "maintenance", "stop").state == "paused"
     else:
-        assert store.cancel_job("orders", "no longer needed").state == "cancel-requested"
+        assert store.jobs.cancel("orders", "no longer needed").state == "cancel-requested"
 
 
 def test_a_finished_job_is_forgotten_in_time_and_its_name_is_free(store: ProgressStore) -> None:
-    one = store.join(node("one"), lease_s=60)
+    one = store.nodes.join(node("one"), lease_s=60)
     create(store)
-    store.adopt("orders", one)
-    store.settle("orders", one, "succeeded")
-    assert store.prune_jobs(retention_s=3600) == []
-    first = store.find("orders")
+    store.claims.adopt("orders", one)
+    store.claims.settle("orders", one, "succeeded")
+    assert store.claims.prune(retention_s=3600) == []
+    first = store.changefeeds.find("orders")
     create(store)
-    second = store.find("orders")
+    second = store.changefeeds.find("orders")
     assert first is not None
     assert second is not None
     assert first.feed_id != second.feed_id
-    store.adopt("orders", one)
-    store.settle("orders", one, "succeeded")
-    assert store.prune_jobs(retention_s=-1) == ["orders"]
-    assert store.find("orders") is None
+    store.claims.adopt("orders", one)
+    store.claims.settle("orders", one, "succeeded")
+    assert store.claims.prune(retention_s=-1) == ["orders"]
+    assert store.changefeeds.find("orders") is None
 
 
 def test_the_history_of_a_job_is_kept_as_long_as_a_finished_job(store: ProgressStore) -> None:
     create(store)
-    store.prune_jobs(retention_s=3600)
+    store.claims.prune(retention_s=3600)
     assert states(store) == ["running"]
-    store.prune_jobs(retention_s=-1)
+    store.claims.prune(retention_s=-1)
     assert states(store) == []
-    assert store.find_job("orders") is not None
+    assert store.jobs.find("orders") is not None
 
 
 def test_a_job_that_has_left_something_at_its_source_is_not_forgotten(store: ProgressStore) -> None:
-    one = store.join(node("one"), lease_s=60)
+    one = store.nodes.join(node("one"), lease_s=60)
     create(store)
-    store.cancel_job("orders", "no longer needed")
-    store.adopt("orders", one)
-    assert store.settle("orders", one, "stopped") == "reverting"
-    assert store.settle("orders", one, "not reverted", "the source is away") == "revert-failed"
-    assert store.prune_jobs(retention_s=-1) == []
+    store.jobs.cancel("orders", "no longer needed")
+    store.claims.adopt("orders", one)
+    assert store.claims.settle("orders", one, "stopped") == "reverting"
+    assert store.claims.settle("orders", one, "not reverted", "the source is away") == "revert-failed"
+    assert store.claims.prune(retention_s=-1) == []
     with pytest.raises(ConfigError, match=r"its source still holds what it created there; .* `cdc cancel orders`"):
         create(store)
-    store.cancel_job("orders", "the source is back")
-    store.adopt("orders", one)
-    store.settle("orders", one, "stopped")
-    assert store.settle("orders", one, "reverted") == "canceled"
+    store.jobs.cancel("orders", "the source is back")
+    store.claims.adopt("orders", one)
+    store.claims.settle("orders", one, "stopped")
+    assert store.claims.settle("orders", one, "reverted") == "canceled"
     create(store)
 
 
 def test_a_node_has_only_the_jobs_of_its_owners(store: ProgressStore) -> None:
-    one = store.join(replace(node("one"), owners=("bob", "eve")), lease_s=60)
-    assert store.living_nodes()[0].owners == ("bob", "eve")
+    one = store.nodes.join(replace(node("one"), owners=("bob", "eve")), lease_s=60)
+    assert store.nodes.living()[0].owners == ("bob", "eve")
     create(store)
-    assert store.adopt("orders", one) is None
-    store.own_job("orders", "bob")
-    assert store.adopt("orders", one) is not None
+    assert store.claims.adopt("orders", one) is None
+    store.jobs.set_owner("orders", "bob")
+    assert store.claims.adopt("orders", one) is not None
 
 
 def test_a_job_that_nobody_can_revert_ends_and_is_fenced(store: ProgressStore) -> None:
-    one, two = store.join(node("one"), lease_s=60), store.join(node("two"), lease_s=60)
+    one, two = store.nodes.join(node("one"), lease_s=60), store.nodes.join(node("two"), lease_s=60)
     create(store)
-    adopted = store.adopt("orders", one)
+    adopted = store.claims.adopt("orders", one)
     assert adopted is not None
-    store.cancel_job("orders", "no longer needed")
-    assert not store.leave_unreverted("orders", two, "one has it")
+    store.jobs.cancel("orders", "no longer needed")
+    assert not store.claims.leave_unreverted("orders", two, "one has it")
     die(store, one)
-    assert store.leave_unreverted("orders", two, "no plugin")
-    assert not store.leave_unreverted("orders", two, "no plugin")
-    found = store.find_job("orders")
+    assert store.claims.leave_unreverted("orders", two, "no plugin")
+    assert not store.claims.leave_unreverted("orders", two, "no plugin")
+    found = store.jobs.find("orders")
     assert found is not None
     assert (found.state, found.reason, found.node_id) == ("revert-failed", "no plugin", None)
     assert states(store)[-3:] == ["cancel-requested", "reverting", "revert-failed"]
     with pytest.raises(FencedError):
-        store.begin_attempt("orders", after=adopted.epoch)
-    assert store.settle("orders", one, "stopped") is None
-    assert store.cancel_job("orders", "again").state == "cancel-requested"
+        store.changefeeds.begin_attempt("orders", after=adopted.epoch)
+    assert store.claims.settle("orders", one, "stopped") is None
+    assert store.jobs.cancel("orders", "again").state == "cancel-requested"
 
 
 def test_two_nodes_of_a_name_do_not_live_together(store: ProgressStore) -> None:
-    one = store.join(node("one"), lease_s=60)
+    one = store.nodes.join(node("one"), lease_s=60)
     with pytest.raises(ConfigError, match=r"a node 'one' is alive on here \(process 1\)"):
-        store.join(node("one"), lease_s=60)  # its host and its directory say nothing: a container's may be like these
-    again = store.join(node("one"), lease_s=60, former=one.node_id)
-    assert store.renew(one.node_id, lease_s=60, problems={}) is None
-    assert store.renew(again.node_id, lease_s=60, problems={"orders": "no plugin"}) is not None
+        store.nodes.join(
+            node("one"), lease_s=60
+        )  # its host and its directory say nothing: a container's may be like these
+    again = store.nodes.join(node("one"), lease_s=60, former=one.node_id)
+    assert store.nodes.renew(one.node_id, lease_s=60, problems={}) is None
+    assert store.nodes.renew(again.node_id, lease_s=60, problems={"orders": "no plugin"}) is not None
     with pytest.raises(ConfigError, match=r"a node 'one' is alive on here"):
-        store.join(node("one"), lease_s=60, former=one.node_id)
+        store.nodes.join(node("one"), lease_s=60, former=one.node_id)
     with pytest.raises(ConfigError, match=r"there is no living node 'two'.*; living nodes: one"):
-        store.drain("two")
-    assert store.drain("one").draining
+        store.nodes.drain("two")
+    assert store.nodes.drain("one").draining
     create(store)
-    assert store.adopt("orders", again) is None
+    assert store.claims.adopt("orders", again) is None
 
 
 class _Nodes(RuleBasedStateMachine):
@@ -297,10 +299,10 @@ class _Nodes(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         for name in ("orders", "users"):
-            self.store.forget(name)
-        for session in self.store.living_nodes():
-            self.store.leave(session.node_id)
-        self.sessions = [self.store.join(node(f"n{number}"), lease_s=600) for number in range(3)]
+            self.store.changefeeds.forget(name)
+        for session in self.store.nodes.living():
+            self.store.nodes.leave(session.node_id)
+        self.sessions = [self.store.nodes.join(node(f"n{number}"), lease_s=600) for number in range(3)]
         self.dead: set[str] = set()
         self.ran: dict[str, int] = {}
 
@@ -309,7 +311,7 @@ class _Nodes(RuleBasedStateMachine):
         try:
             create(self.store, name)
         except ConfigError:
-            found = self.store.find_job(name)
+            found = self.store.jobs.find(name)
             assert found is not None
             assert found.state not in REVERTED
         else:
@@ -317,12 +319,12 @@ class _Nodes(RuleBasedStateMachine):
 
     @rule(name=jobs, what=st.sampled_from(["pause", "resume", "cancel"]))
     def command(self, name: str, what: str) -> None:
-        before = self.store.find_job(name)
+        before = self.store.jobs.find(name)
         try:
             if what == "pause":
-                after = self.store.pause_job(name, "asked for")
+                after = self.store.jobs.pause(name, "asked for")
             else:
-                after = self.store.resume_job(name) if what == "resume" else self.store.cancel_job(name, "asked for")
+                after = self.store.jobs.resume(name) if what == "resume" else self.store.jobs.cancel(name, "asked for")
         except ConfigError:
             return
         assert before is not None
@@ -330,8 +332,8 @@ class _Nodes(RuleBasedStateMachine):
 
     @rule(name=jobs, number=nodes)
     def adopt(self, name: str, number: int) -> None:
-        before = self.store.find_job(name)
-        adopted = self.store.adopt(name, self.sessions[number])
+        before = self.store.jobs.find(name)
+        adopted = self.store.claims.adopt(name, self.sessions[number])
         if adopted is None:
             return
         assert before is not None
@@ -342,11 +344,11 @@ class _Nodes(RuleBasedStateMachine):
 
     @rule(name=jobs, number=nodes, ended=st.sampled_from(ENDINGS))
     def settle(self, name: str, number: int, ended: Ended) -> None:
-        before = self.store.find_job(name)
+        before = self.store.jobs.find(name)
         mine = before is not None and before.node_id == self.sessions[number].node_id
         if ended in ("reverted", "not reverted") and (before is None or before.state != "reverting"):
             return
-        after = self.store.settle(name, self.sessions[number], ended)
+        after = self.store.claims.settle(name, self.sessions[number], ended)
         assert (after is not None) == mine
         if before is not None and after is not None:
             assert after == before.state or after in FOLLOWING[before.state]
@@ -354,9 +356,9 @@ class _Nodes(RuleBasedStateMachine):
     @rule(name=jobs, matches=st.booleans())
     def look_for_a_match(self, name: str, matches: bool) -> None:
         if matches:
-            self.store.end_wait(name)
+            self.store.claims.end_wait(name)
         else:
-            self.store.await_match(name, reason="no node matches")
+            self.store.claims.await_match(name, reason="no node matches")
 
     @rule(number=nodes)
     def die(self, number: int) -> None:
@@ -366,11 +368,11 @@ class _Nodes(RuleBasedStateMachine):
     @rule(number=nodes)
     def come_back(self, number: int) -> None:
         former = self.sessions[number].node_id
-        self.sessions[number] = self.store.join(node(f"n{number}"), lease_s=600, former=former)
+        self.sessions[number] = self.store.nodes.join(node(f"n{number}"), lease_s=600, former=former)
 
     @invariant()
     def a_job_that_rests_has_no_node(self) -> None:
-        for job in self.store.jobs():
+        for job in self.store.jobs.all():
             if job.state in {"waiting", *RESTING, *FINISHED}:
                 assert job.node_id is None
             assert (job.finished is not None) == (job.state in FINISHED)

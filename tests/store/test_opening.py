@@ -26,30 +26,30 @@ from cdc_core.store.progress import ProgressStore, sqlite_file, store_url
 
 
 def test_a_store_survives_pickling_and_reopening(store: ProgressStore) -> None:
-    store.register("orders", DEFINITION)
-    store.save("orders", store.begin_attempt("orders"), progress())
+    store.changefeeds.register("orders", DEFINITION)
+    store.progress.save("orders", store.changefeeds.begin_attempt("orders"), progress())
     copy = pickle.loads(pickle.dumps(store))
-    assert copy.load("orders").token == {"lsn": 1}
+    assert copy.progress.load("orders").token == {"lsn": 1}
     copy.close()
     copy.close()
-    assert copy.load("orders").token == {"lsn": 1}
+    assert copy.progress.load("orders").token == {"lsn": 1}
     copy.close()
 
 
 def test_a_commit_is_on_disk_when_save_returns(store: ProgressStore) -> None:
     store.open()
-    assert store._connections is not None
-    with store._connections.engine.connect() as connection:
+    assert store._database._connections is not None
+    with store._database._connections.engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
 
 
 def test_reading_does_not_wait_for_a_writer(store: ProgressStore) -> None:
-    store.register("orders", DEFINITION)
-    store.save("orders", store.begin_attempt("orders"), progress())
+    store.changefeeds.register("orders", DEFINITION)
+    store.progress.save("orders", store.changefeeds.begin_attempt("orders"), progress())
     writer = sqlite3.connect(sa.make_url(store.url).database or "", isolation_level=None)
     writer.execute("BEGIN IMMEDIATE")
-    loaded = store.load("orders")
+    loaded = store.progress.load("orders")
     writer.execute("ROLLBACK")
     writer.close()
     assert loaded is not None
@@ -57,13 +57,13 @@ def test_reading_does_not_wait_for_a_writer(store: ProgressStore) -> None:
 
 def begin_runs(url: str, count: int, results: Any) -> None:
     store = ProgressStore(url)
-    results.put([store.begin_attempt("orders") for _ in range(count)])
+    results.put([store.changefeeds.begin_attempt("orders") for _ in range(count)])
     store.close()
 
 
 @pytest.mark.slow
 def test_processes_never_get_the_same_epoch(store: ProgressStore) -> None:
-    store.register("orders", DEFINITION)
+    store.changefeeds.register("orders", DEFINITION)
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
     processes = [context.Process(target=begin_runs, args=(store.url, 25, results)) for _ in range(3)]
@@ -83,7 +83,7 @@ def test_threads_that_open_an_empty_store_at_once_agree_on_one_identity(tmp_path
 
     def register() -> None:
         store = ProgressStore(url)
-        found.append(store.register("orders", DEFINITION).feed_id)
+        found.append(store.changefeeds.register("orders", DEFINITION).feed_id)
         store.close()
 
     threads = [threading.Thread(target=register) for _ in range(4)]
@@ -97,31 +97,31 @@ def test_threads_that_open_an_empty_store_at_once_agree_on_one_identity(tmp_path
 
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_store_that_is_removed_or_replaced_while_in_use_is_named(store: ProgressStore, replaced: bool) -> None:
-    store.register("orders", DEFINITION)
+    store.changefeeds.register("orders", DEFINITION)
     path = Path(sqlite_file(store.url) or "")
     shutil.rmtree(path.parent)
     if replaced:
         with closing(ProgressStore(store.url)) as other:
-            other.register("orders", DEFINITION)
+            other.changefeeds.register("orders", DEFINITION)
     with pytest.raises(TerminalError, match=f"progress store {path} was removed or replaced while it was in use"):
-        store.load("orders")
+        store.progress.load("orders")
 
 
 def test_a_fork_opens_connections_of_its_own(store: ProgressStore) -> None:
-    store.register("orders", DEFINITION)
+    store.changefeeds.register("orders", DEFINITION)
     child = os.fork()
     if child == 0:
         try:
-            os._exit(0 if store.begin_attempt("orders") == 1 else 1)
+            os._exit(0 if store.changefeeds.begin_attempt("orders") == 1 else 1)
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert store.begin_attempt("orders") == 2
+    assert store.changefeeds.begin_attempt("orders") == 2
 
 
 def test_a_directory_with_odd_characters_will_do(tmp_path: Path) -> None:
     store = ProgressStore(store_url(tmp_path / "a b?c%20d#e:@ü"))
-    store.register("orders", DEFINITION)
+    store.changefeeds.register("orders", DEFINITION)
     store.close()
     assert (tmp_path / "a b?c%20d#e:@ü" / "progress.sqlite").exists()
 
@@ -130,7 +130,7 @@ def test_a_new_store_is_for_its_user_alone(tmp_path: Path) -> None:
     store = ProgressStore(store_url(tmp_path / "state"))
     before = os.umask(0)
     try:
-        store.register("orders", DEFINITION)
+        store.changefeeds.register("orders", DEFINITION)
         modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "state").iterdir()}
     finally:
         os.umask(before)
@@ -191,7 +191,7 @@ def test_a_server_out_of_reach_is_refused_at_the_start_and_retried_later_without
     with pytest.raises(ConfigError, match=r"progress store .*cdc:\*\*\*@127\.0\.0\.1:1/cdc cannot be used") as opened:
         store.open()
     with pytest.raises(RetryableError) as loaded:
-        store.load("orders")
+        store.progress.load("orders")
     assert "hunter2" not in f"{opened.value} {loaded.value} {store!r}"
     shown = repr(ProgressStore("postgresql://db/cdc?user=cdc&password=hunter2"))
     assert shown == "ProgressStore('postgresql://db/cdc?user=cdc&password=***')"
@@ -206,20 +206,20 @@ def test_a_url_of_no_database_is_refused(url: str) -> None:
 def test_postgresql_keeps_the_same_promises(database: str) -> None:
     store = ProgressStore(database)
     store.open()
-    feed = store.register("orders", DEFINITION)
-    assert store.register("orders", DEFINITION).feed_id == feed.feed_id
-    old, new = store.begin_attempt("orders"), store.begin_attempt("orders")
+    feed = store.changefeeds.register("orders", DEFINITION)
+    assert store.changefeeds.register("orders", DEFINITION).feed_id == feed.feed_id
+    old, new = store.changefeeds.begin_attempt("orders"), store.changefeeds.begin_attempt("orders")
     assert (old, new) == (1, 2)
-    store.save_intent("orders", new, {"intent": "slot"})
-    store.save("orders", new, progress())
+    store.progress.save_intent("orders", new, {"intent": "slot"})
+    store.progress.save("orders", new, progress())
     with pytest.raises(FencedError):
-        store.save("orders", old, progress(9))
-    loaded = store.load("orders")
+        store.progress.save("orders", old, progress(9))
+    loaded = store.progress.load("orders")
     assert loaded is not None
     assert (loaded.token, loaded.frontier, loaded.latest) == ({"lsn": 1}, progress().frontier, Timestamp(6))
-    assert [row.high_water for row in store.list()] == [Timestamp(1, 3)]
-    store.forget("orders")
-    assert store.list() == []
+    assert [row.high_water for row in store.changefeeds.all()] == [Timestamp(1, 3)]
+    store.changefeeds.forget("orders")
+    assert store.changefeeds.all() == []
     store.close()
 
 
@@ -242,7 +242,7 @@ def test_a_host_that_vanished_does_not_keep_locks_of_a_postgresql_store(database
 def test_transactions_of_a_host_that_vanished_do_not_outlast_the_wait_for_their_locks(database: str) -> None:
     with ExitStack() as stack:
         store = stack.enter_context(closing(ProgressStore(database)))
-        store.register("orders", DEFINITION)
+        store.changefeeds.register("orders", DEFINITION)
         proxy = stack.enter_context(TcpProxy(database))
         engine = open_engine(proxy.url)
         stack.callback(engine.dispose)
@@ -251,7 +251,7 @@ def test_transactions_of_a_host_that_vanished_do_not_outlast_the_wait_for_their_
             thread.start()
         eventually("one has the row, and two wait for it", lambda: _waiting(store) == 2)
         proxy.cut()
-        assert store.begin_attempt("orders") == 1
+        assert store.changefeeds.begin_attempt("orders") == 1
         assert _waiting(store) == 0
 
 
@@ -263,7 +263,7 @@ def _hold_row(engine: sa.Engine) -> None:
 
 
 def _waiting(store: ProgressStore) -> int:
-    with store._transaction(reading=True) as connection:
+    with store._database.transaction(reading=True) as connection:
         found = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
         return int(connection.execute(sa.text(found)).scalar_one())
 
@@ -273,8 +273,8 @@ def test_an_empty_postgresql_store_may_be_opened_by_several_at_once(database: st
 
     def begin() -> None:
         store = ProgressStore(database)
-        store.register("orders", DEFINITION)
-        found.append(store.begin_attempt("orders"))
+        store.changefeeds.register("orders", DEFINITION)
+        found.append(store.changefeeds.begin_attempt("orders"))
         store.close()
 
     threads = [threading.Thread(target=begin) for _ in range(4)]

@@ -11,57 +11,57 @@ from cdc_core.store.progress import ProgressStore
 
 
 def shown(store: ProgressStore) -> list[tuple[str | None, str | None, Timestamp | None]]:
-    return [(found.table, found.where, found.began) for found in store.rescans("orders")]
+    return [(found.table, found.where, found.began) for found in store.rescans.of("orders")]
 
 
 def test_a_rescan_waits_until_it_has_begun(store: ProgressStore) -> None:
-    store.register("orders", DEFINITION)
-    epoch = store.begin_attempt("orders")
-    store.ask_rescan("orders", table="shop.public.orders", where="id < 5")
-    store.ask_rescan("orders", table=None, new_slot=True)
-    (part,) = store.waiting_rescans("orders", new_slot=False)
+    store.changefeeds.register("orders", DEFINITION)
+    epoch = store.changefeeds.begin_attempt("orders")
+    store.rescans.ask("orders", table="shop.public.orders", where="id < 5")
+    store.rescans.ask("orders", table=None, new_slot=True)
+    (part,) = store.rescans.waiting("orders", new_slot=False)
     assert (part.table, part.where, part.new_slot, part.began) == ("shop.public.orders", "id < 5", False, None)
-    store.begin_rescans("orders", epoch, [part.number], Timestamp(70))
-    assert store.waiting_rescans("orders", new_slot=False) == []
-    assert [found.table for found in store.waiting_rescans("orders", new_slot=True)] == [None]
+    store.rescans.begin("orders", epoch, [part.number], Timestamp(70))
+    assert store.rescans.waiting("orders", new_slot=False) == []
+    assert [found.table for found in store.rescans.waiting("orders", new_slot=True)] == [None]
     assert shown(store) == [("shop.public.orders", "id < 5", Timestamp(70)), (None, None, None)]
 
 
 def test_a_run_that_was_overtaken_begins_no_rescan(store: ProgressStore) -> None:
-    store.register("orders", DEFINITION)
-    old = store.begin_attempt("orders")
-    store.begin_attempt("orders")
-    store.ask_rescan("orders", table=None)
-    (found,) = store.rescans("orders")
+    store.changefeeds.register("orders", DEFINITION)
+    old = store.changefeeds.begin_attempt("orders")
+    store.changefeeds.begin_attempt("orders")
+    store.rescans.ask("orders", table=None)
+    (found,) = store.rescans.of("orders")
     with pytest.raises(FencedError):
-        store.begin_rescans("orders", old, [found.number], Timestamp(70))
-    assert store.rescans("orders") == [found]
+        store.rescans.begin("orders", old, [found.number], Timestamp(70))
+    assert store.rescans.of("orders") == [found]
 
 
 def test_a_complete_rescan_is_forgotten_with_the_next_one(store: ProgressStore) -> None:
-    store.register("orders", DEFINITION)
-    epoch = store.begin_attempt("orders")
+    store.changefeeds.register("orders", DEFINITION)
+    epoch = store.changefeeds.begin_attempt("orders")
     for began in (3, 50):
-        store.ask_rescan("orders", table=f"t{began}")
-        store.begin_rescans("orders", epoch, [store.rescans("orders")[-1].number], Timestamp(began))
-    store.save("orders", epoch, progress(5))
-    store.ask_rescan("orders", table="u")
+        store.rescans.ask("orders", table=f"t{began}")
+        store.rescans.begin("orders", epoch, [store.rescans.of("orders")[-1].number], Timestamp(began))
+    store.progress.save("orders", epoch, progress(5))
+    store.rescans.ask("orders", table="u")
     assert shown(store) == [("t50", None, Timestamp(50)), ("u", None, None)]
 
 
 def test_choices_of_initial_scans_are_kept_until_they_are_replaced(store: ProgressStore) -> None:
-    store.register("orders", DEFINITION)
-    assert store.initial_scans("orders") == {}
-    store.choose_initial_scans("orders", 0, {"public.a": True, "public.b": False})
-    assert store.initial_scans("orders") == {"public.a": True, "public.b": False}
+    store.changefeeds.register("orders", DEFINITION)
+    assert store.rescans.initial_scans("orders") == {}
+    store.rescans.choose_initial_scans("orders", 0, {"public.a": True, "public.b": False})
+    assert store.rescans.initial_scans("orders") == {"public.a": True, "public.b": False}
     with pytest.raises(FencedError):
-        store.choose_initial_scans("orders", 1, {})
-    store.choose_initial_scans("orders", 0, {})
-    assert store.initial_scans("orders") == {}
+        store.rescans.choose_initial_scans("orders", 1, {})
+    store.rescans.choose_initial_scans("orders", 0, {})
+    assert store.rescans.initial_scans("orders") == {}
 
 
 def test_a_forgotten_changefeed_has_no_rescans(store: ProgressStore) -> None:
-    store.register("orders", DEFINITION)
-    store.ask_rescan("orders", table=None)
-    store.forget("orders")
-    assert store.rescans("orders") == []
+    store.changefeeds.register("orders", DEFINITION)
+    store.rescans.ask("orders", table=None)
+    store.changefeeds.forget("orders")
+    assert store.rescans.of("orders") == []

@@ -26,13 +26,13 @@ SPAN = Span("shop.public.orders")
 @pytest.fixture
 def store(tmp_path: Path) -> ProgressStore:
     store = ProgressStore(store_url(tmp_path))
-    store.register("orders", {**DEFINITION, "metrics_label": "shop"})
+    store.changefeeds.register("orders", {**DEFINITION, "metrics_label": "shop"})
     return store
 
 
 def save(store: ProgressStore, *, wall: float, **status: object) -> None:
     """Save a step that resolved the time *wall*, and a status."""
-    epoch = store.begin_attempt("orders")
+    epoch = store.changefeeds.begin_attempt("orders")
     frontier = Frontier([SPAN])
     frontier.forward(SPAN, Timestamp(int(wall * 1e9)))
     tally = Tally()
@@ -40,8 +40,8 @@ def save(store: ProgressStore, *, wall: float, **status: object) -> None:
     tally.observe(metrics.COMMIT_LATENCY, 0.2, times=10)
     letter = DeadLetter(table="t", key="[1]", updated=Timestamp(1), stage="sink", error="no")
     progress = Progress(token={"n": 1}, frontier=frontier, counters=tally.saved())
-    store.save("orders", epoch, progress, dead_letters=[letter])
-    store.save_status("orders", epoch, {"phase": "running", **status})
+    store.progress.save("orders", epoch, progress, dead_letters=[letter])
+    store.statuses.save("orders", epoch, {"phase": "running", **status})
 
 
 def of(found: Report) -> dict[tuple[Metric, tuple[str, ...]], float]:
@@ -106,9 +106,9 @@ def test_retries_have_their_causes_and_outlive_the_run(store: ProgressStore) -> 
 
 
 def test_a_paused_job_has_its_state_and_goes_on_to_age(store: ProgressStore) -> None:
-    store.join(node("a"), lease_s=60)
-    store.create_job("jobs", DEFINITION, owner="ann", locality=Locality())
-    store.pause_job("jobs", "maintenance")
+    store.nodes.join(node("a"), lease_s=60)
+    store.jobs.create("jobs", DEFINITION, owner="ann", locality=Locality())
+    store.jobs.pause("jobs", "maintenance")
     found = {each.known.name: each for each in reports(store)}["jobs"]
     values = of(replace(found, now=found.now + timedelta(hours=1)))
     assert values[metrics.STATE, ("paused",)] == 1

@@ -20,56 +20,56 @@ from cdc_core.telemetry.status import Status
 
 
 def test_the_status_is_the_one_that_was_saved_last(store: ProgressStore) -> None:
-    store.register("orders", DEFINITION)
-    epoch = store.begin_attempt("orders")
-    assert store.status("orders") is None
-    store.save_status("orders", epoch, {"state": "starting"})
-    store.save_status("orders", epoch, {"state": "running", "rows": {"orders": 3}})
-    status = store.status("orders")
+    store.changefeeds.register("orders", DEFINITION)
+    epoch = store.changefeeds.begin_attempt("orders")
+    assert store.statuses.load("orders") is None
+    store.statuses.save("orders", epoch, {"state": "starting"})
+    store.statuses.save("orders", epoch, {"state": "running", "rows": {"orders": 3}})
+    status = store.statuses.load("orders")
     assert status is not None
     assert status.values == {"state": "running", "rows": {"orders": 3}}
     assert abs(datetime.now(UTC) - status.written_at) < timedelta(minutes=1)
 
 
 def test_a_run_that_was_overtaken_saves_no_status(store: ProgressStore) -> None:
-    store.register("orders", DEFINITION)
-    old, new = store.begin_attempt("orders"), store.begin_attempt("orders")
-    store.save_status("orders", new, {"state": "running"})
+    store.changefeeds.register("orders", DEFINITION)
+    old, new = store.changefeeds.begin_attempt("orders"), store.changefeeds.begin_attempt("orders")
+    store.statuses.save("orders", new, {"state": "running"})
     with pytest.raises(FencedError):
-        store.save_status("orders", old, {"state": "failed"})
-    status = store.status("orders")
+        store.statuses.save("orders", old, {"state": "failed"})
+    status = store.statuses.load("orders")
     assert status is not None
     assert status.values == {"state": "running"}
 
 
 def test_the_status_of_a_forgotten_changefeed_is_gone(store: ProgressStore) -> None:
-    store.register("orders", DEFINITION)
-    store.save_status("orders", store.begin_attempt("orders"), {"state": "running"})
-    store.forget("orders")
-    assert store.status("orders") is None
+    store.changefeeds.register("orders", DEFINITION)
+    store.statuses.save("orders", store.changefeeds.begin_attempt("orders"), {"state": "running"})
+    store.changefeeds.forget("orders")
+    assert store.statuses.load("orders") is None
 
 
 def test_a_moment_is_kept_with_a_status_once_a_minute_and_for_a_day(store: ProgressStore) -> None:
-    store.register("orders", DEFINITION)
-    epoch, this_minute = store.begin_attempt("orders"), int(time.time() // 60)
+    store.changefeeds.register("orders", DEFINITION)
+    epoch, this_minute = store.changefeeds.begin_attempt("orders"), int(time.time() // 60)
     kept = [{"name": "orders", "minute": this_minute - ago, "counted": "[1,2,3,4,0,5]"} for ago in range(2, 3000)]
-    with store._transaction() as connection:
+    with store._database.transaction() as connection:
         connection.execute(sa.insert(MOMENTS), kept)
-    store.save("orders", epoch, progress())
-    store.save_status("orders", epoch, {"phase": "running"})
-    assert len(store.moments("orders")) <= 1438
+    store.progress.save("orders", epoch, progress())
+    store.statuses.save("orders", epoch, {"phase": "running"})
+    assert len(store.moments.of("orders")) <= 1438
     for _ in range(3):
-        store.save_status("orders", epoch, {"phase": "running"}, moment=True)
-    with store._transaction(reading=True) as connection:
+        store.statuses.save("orders", epoch, {"phase": "running"}, moment=True)
+    with store._database.transaction(reading=True) as connection:
         rows = connection.execute(sa.select(sa.func.count()).select_from(MOMENTS)).scalar_one()
-    first, *_, last = store.moments("orders")
+    first, *_, last = store.moments.of("orders")
     assert 1438 <= rows <= 1440
     assert (first.rows, first.lag_s, first.latency_counts) == (2, 3, [0, 5])
     assert last.rows == 10
     assert last.lag_s is not None
     assert abs(time.time() - last.at) < 600
-    store.forget("orders")
-    assert store.moments("orders") == []
+    store.changefeeds.forget("orders")
+    assert store.moments.of("orders") == []
 
 
 def test_a_run_keeps_a_moment_with_its_first_status_of_each_minute(
@@ -80,7 +80,7 @@ def test_a_run_keeps_a_moment_with_its_first_status_of_each_minute(
     def note(*_: Any, moment: bool) -> None:
         kept.append(moment)
 
-    monkeypatch.setattr(store, "save_status", note)
+    monkeypatch.setattr(store.statuses, "save", note)
     record = StatusRecord("orders", store)
     for second in (60, 70, 119, 120, 121):
         clock = SimpleNamespace(time=lambda now=second: now, monotonic=lambda now=second: now)

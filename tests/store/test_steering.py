@@ -28,9 +28,9 @@ def store(tmp_path: Path) -> Iterator[ProgressStore]:
 @pytest.fixture
 def one(store: ProgressStore) -> NodeRecord:
     """A node that runs the job `orders`."""
-    node_ = store.join(node("one"), lease_s=60)
-    store.create_job("orders", DEFINITION, owner="ann", locality=Locality())
-    assert store.adopt("orders", node_) is not None
+    node_ = store.nodes.join(node("one"), lease_s=60)
+    store.jobs.create("orders", DEFINITION, owner="ann", locality=Locality())
+    assert store.claims.adopt("orders", node_) is not None
     return node_
 
 
@@ -40,48 +40,48 @@ def wider(**changes: object) -> Pending:
 
 
 def tables(store: ProgressStore) -> object:
-    known = store.find("orders")
+    known = store.changefeeds.find("orders")
     assert known is not None
     return known.definition["tables"]
 
 
 def look(store: ProgressStore) -> tuple[str, str | None]:
-    job = store.find_job("orders")
+    job = store.jobs.find("orders")
     assert job is not None
     return job.state, job.paused_for
 
 
 def test_a_restart_is_finished_by_the_node_alone(store: ProgressStore, one: NodeRecord) -> None:
     for _ in range(2):
-        assert store.restart_job("orders", "restart").state == "pause-requested"
-    assert store.settle("orders", one, "stopped") == "running"
-    again = store.adopt("orders", one)
+        assert store.jobs.restart("orders", "restart").state == "pause-requested"
+    assert store.claims.settle("orders", one, "stopped") == "running"
+    again = store.claims.adopt("orders", one)
     assert again is not None
     assert (again.epoch, again.clean) == (2, True)
 
 
 def test_a_pause_that_comes_after_a_restart_holds(store: ProgressStore, one: NodeRecord) -> None:
-    store.restart_job("orders", "restart")
-    store.pause_job("orders", "maintenance")
-    assert store.settle("orders", one, "stopped") == "paused"
-    assert store.restart_job("orders", "restart").state == "paused"
+    store.jobs.restart("orders", "restart")
+    store.jobs.pause("orders", "maintenance")
+    assert store.claims.settle("orders", one, "stopped") == "paused"
+    assert store.jobs.restart("orders", "restart").state == "paused"
 
 
 def test_a_resume_that_comes_before_the_pause_is_over_holds(store: ProgressStore, one: NodeRecord) -> None:
     for _ in range(2):
-        store.pause_job("orders", "maintenance")
-        store.resume_job("orders")
-    assert store.settle("orders", one, "stopped") == "running"
+        store.jobs.pause("orders", "maintenance")
+        store.jobs.resume("orders")
+    assert store.claims.settle("orders", one, "stopped") == "running"
 
 
 def test_stop_and_pause_replace_each_other_and_resume_ends_both(store: ProgressStore, one: NodeRecord) -> None:
-    store.pause_job("orders", "stop", "stop")
-    assert store.settle("orders", one, "stopped") == "paused"
+    store.jobs.pause("orders", "stop", "stop")
+    assert store.claims.settle("orders", one, "stopped") == "paused"
     assert look(store) == ("paused", "stop")
-    store.pause_job("orders", "pause")
+    store.jobs.pause("orders", "pause")
     assert look(store) == ("paused", None)
-    store.pause_job("orders", "stop", "stop")
-    assert store.resume_job("orders").state == "running"
+    store.jobs.pause("orders", "stop", "stop")
+    assert store.jobs.resume("orders").state == "running"
     assert look(store) == ("running", None)
 
 
@@ -89,53 +89,56 @@ def test_a_job_without_a_living_node_is_paused_at_once_and_its_node_is_fenced(
     store: ProgressStore, one: NodeRecord
 ) -> None:
     die(store, one)
-    job = store.pause_job("orders", "stop", "stop")
+    job = store.jobs.pause("orders", "stop", "stop")
     assert (job.state, job.epoch) == ("paused", 2)
 
 
 def test_an_error_does_not_undo_a_stop(store: ProgressStore, one: NodeRecord) -> None:
-    store.pause_job("orders", "stop", "stop")
-    assert store.settle("orders", one, "paused", "the sink refuses") == "paused"
+    store.jobs.pause("orders", "stop", "stop")
+    assert store.claims.settle("orders", one, "paused", "the sink refuses") == "paused"
     assert look(store) == ("paused", "stop")
 
 
 def test_a_pause_in_place_of_a_restart_is_told(store: ProgressStore, one: NodeRecord) -> None:
-    store.restart_job("orders", "restart")
-    store.pause_job("orders", "maintenance")
-    assert [event.message for event in store.events("orders", kinds=["pause_requested"])] == ["restart", "maintenance"]
+    store.jobs.restart("orders", "restart")
+    store.jobs.pause("orders", "maintenance")
+    assert [event.message for event in store.events.read("orders", kinds=["pause_requested"])] == [
+        "restart",
+        "maintenance",
+    ]
 
 
 def test_a_new_definition_of_a_job_that_is_to_pause_fences_a_frozen_node(store: ProgressStore, one: NodeRecord) -> None:
-    store.pause_job("orders", "maintenance")
+    store.jobs.pause("orders", "maintenance")
     die(store, one)
-    job = store.configure_job("orders", wider(), before=DEFINITION)
+    job = store.jobs.configure("orders", wider(), before=DEFINITION)
     assert (job.state, job.epoch, tables(store)) == ("pause-requested", 2, WIDER["tables"])
     with pytest.raises(FencedError):
-        store.save("orders", 1, progress(50))
-    assert store.settle("orders", one, "stopped") is None
-    two = store.join(node("two"), lease_s=60)
-    assert store.adopt("orders", two) is not None
-    assert store.settle("orders", two, "stopped") == "paused"
+        store.progress.save("orders", 1, progress(50))
+    assert store.claims.settle("orders", one, "stopped") is None
+    two = store.nodes.join(node("two"), lease_s=60)
+    assert store.claims.adopt("orders", two) is not None
+    assert store.claims.settle("orders", two, "stopped") == "paused"
 
 
 def test_a_new_definition_waits_for_the_running_step(store: ProgressStore, one: NodeRecord) -> None:
-    job = store.configure_job("orders", wider(), before=DEFINITION)
+    job = store.jobs.configure("orders", wider(), before=DEFINITION)
     assert (job.state, tables(store)) == ("pause-requested", DEFINITION["tables"])
     assert job.pending is not None
     assert job.pending.definition == WIDER
-    store.register("orders", DEFINITION, epoch=1)  # the old run begins another attempt
-    assert store.settle("orders", one, "stopped") == "running"
+    store.changefeeds.register("orders", DEFINITION, epoch=1)  # the old run begins another attempt
+    assert store.claims.settle("orders", one, "stopped") == "running"
     assert tables(store) == WIDER["tables"]
     assert look(store) == ("running", None)
 
 
 @pytest.mark.parametrize("kind", ["pause", "stop"])
 def test_a_new_definition_does_not_undo_a_pause(store: ProgressStore, one: NodeRecord, kind: str) -> None:
-    store.pause_job("orders", "maintenance", kind)  # type: ignore[arg-type]
-    store.configure_job("orders", wider(), before=DEFINITION)
-    assert store.settle("orders", one, "stopped") == "paused"
+    store.jobs.pause("orders", "maintenance", kind)  # type: ignore[arg-type]
+    store.jobs.configure("orders", wider(), before=DEFINITION)
+    assert store.claims.settle("orders", one, "stopped") == "paused"
     assert tables(store) == WIDER["tables"]
-    store.configure_job("orders", wider(definition=DEFINITION), before=WIDER)
+    store.jobs.configure("orders", wider(definition=DEFINITION), before=WIDER)
     assert look(store) == ("paused", "stop" if kind == "stop" else None)
     assert tables(store) == DEFINITION["tables"]
 
@@ -144,10 +147,10 @@ def test_a_new_definition_does_not_undo_a_pause(store: ProgressStore, one: NodeR
 def test_a_pause_hides_no_error_and_a_restart_ends_it(
     store: ProgressStore, one: NodeRecord, rests: Literal["paused", "failed"]
 ) -> None:
-    store.settle("orders", one, rests, "the sink refuses")
-    job = store.pause_job("orders", "pause")
+    store.claims.settle("orders", one, rests, "the sink refuses")
+    job = store.jobs.pause("orders", "pause")
     assert (job.state, job.rests_for_error, job.reason) == (rests, True, "the sink refuses")
-    assert store.restart_job("orders", "restart").state == "running"
+    assert store.jobs.restart("orders", "restart").state == "running"
     assert look(store) == ("running", None)
 
 
@@ -155,56 +158,56 @@ def test_a_pause_hides_no_error_and_a_restart_ends_it(
 def test_a_job_that_rests_for_an_error_runs_again_with_a_new_definition(
     store: ProgressStore, one: NodeRecord, rests: Literal["paused", "failed"]
 ) -> None:
-    store.settle("orders", one, rests, "the sink refuses")
-    assert store.configure_job("orders", wider(), before=DEFINITION).state == "running"
+    store.claims.settle("orders", one, rests, "the sink refuses")
+    assert store.jobs.configure("orders", wider(), before=DEFINITION).state == "running"
     assert tables(store) == WIDER["tables"]
     assert look(store) == ("running", None)
 
 
 def test_a_definition_that_was_changed_meanwhile_is_not_overwritten(store: ProgressStore, one: NodeRecord) -> None:
-    store.configure_job("orders", wider(), before=DEFINITION)
+    store.jobs.configure("orders", wider(), before=DEFINITION)
     with pytest.raises(ConfigError, match="changed meanwhile"):
-        store.configure_job("orders", wider(), before=DEFINITION)
-    store.configure_job("orders", wider(definition=DEFINITION), before=WIDER)
-    assert store.settle("orders", one, "stopped") == "running"
+        store.jobs.configure("orders", wider(), before=DEFINITION)
+    store.jobs.configure("orders", wider(definition=DEFINITION), before=WIDER)
+    assert store.claims.settle("orders", one, "stopped") == "running"
     assert tables(store) == DEFINITION["tables"]
 
 
 def test_another_source_is_refused_while_the_job_runs_and_nothing_has_changed(
     store: ProgressStore, one: NodeRecord
 ) -> None:
-    store.save("orders", 1, progress(50))
+    store.progress.save("orders", 1, progress(50))
     other = DEFINITION | {"source": "postgresql://elsewhere/shop"}
     with pytest.raises(ConfigError, match="source"):
-        store.configure_job("orders", wider(definition=other), before=DEFINITION)
-    job = store.find_job("orders")
+        store.jobs.configure("orders", wider(definition=other), before=DEFINITION)
+    job = store.jobs.find("orders")
     assert job is not None
     assert (job.state, job.pending) == ("running", None)
 
 
 def test_a_job_may_be_created_paused(store: ProgressStore, one: NodeRecord) -> None:
-    store.create_job("later", DEFINITION, owner="ann", locality=Locality(), paused_for="stop")
-    job = store.find_job("later")
+    store.jobs.create("later", DEFINITION, owner="ann", locality=Locality(), paused_for="stop")
+    job = store.jobs.find("later")
     assert job is not None
     assert (job.state, job.paused_for) == ("paused", "stop")
-    assert store.adopt("later", one) is None
+    assert store.claims.adopt("later", one) is None
 
 
 def test_a_job_that_has_ended_or_is_to_end_takes_no_request(store: ProgressStore, one: NodeRecord) -> None:
-    store.cancel_job("orders", "over")
+    store.jobs.cancel("orders", "over")
     requests: list[Callable[[], JobRecord]] = [
-        lambda: store.pause_job("orders", ""),
-        lambda: store.resume_job("orders"),
-        lambda: store.restart_job("orders", ""),
-        lambda: store.configure_job("orders", wider(), before=DEFINITION),
+        lambda: store.jobs.pause("orders", ""),
+        lambda: store.jobs.resume("orders"),
+        lambda: store.jobs.restart("orders", ""),
+        lambda: store.jobs.configure("orders", wider(), before=DEFINITION),
     ]
     for request in requests:
         with pytest.raises(ConfigError, match="about to end"):
             request()
-    assert not store.forget_ended_job("orders")
-    store.settle("orders", one, "stopped")
-    store.settle("orders", one, "reverted")
+    assert not store.jobs.forget_ended("orders")
+    store.claims.settle("orders", one, "stopped")
+    store.claims.settle("orders", one, "reverted")
     with pytest.raises(ConfigError, match=r"has ended \(canceled\)"):
-        store.resume_job("orders")
-    assert store.forget_ended_job("orders")
-    assert store.find_job("orders") is None
+        store.jobs.resume("orders")
+    assert store.jobs.forget_ended("orders")
+    assert store.jobs.find("orders") is None

@@ -10,39 +10,39 @@ from cdc_core.store.progress import ProgressStore
 
 
 def test_topics_are_kept_once_each_in_the_order_in_which_they_were_met(store: ProgressStore) -> None:
-    store.register("orders", DEFINITION)
-    epoch = store.begin_attempt("orders")
-    assert store.topics("orders") == []
-    assert store.add_topic("orders", epoch, "b", most=2) == ["b"]
-    assert store.add_topic("orders", epoch, "a", most=2) == ["b", "a"]
-    assert store.add_topic("orders", epoch, "b", most=2) == ["b", "a"]
-    assert store.topics("orders") == ["b", "a"]
+    store.changefeeds.register("orders", DEFINITION)
+    epoch = store.changefeeds.begin_attempt("orders")
+    assert store.topics.of("orders") == []
+    assert store.topics.add("orders", epoch, "b", most=2) == ["b"]
+    assert store.topics.add("orders", epoch, "a", most=2) == ["b", "a"]
+    assert store.topics.add("orders", epoch, "b", most=2) == ["b", "a"]
+    assert store.topics.of("orders") == ["b", "a"]
 
 
 def test_more_topics_than_allowed_end_the_changefeed_with_the_option(store: ProgressStore) -> None:
-    store.register("orders", DEFINITION)
-    epoch = store.begin_attempt("orders")
-    store.add_topic("orders", epoch, "a", most=1)
+    store.changefeeds.register("orders", DEFINITION)
+    epoch = store.changefeeds.begin_attempt("orders")
+    store.topics.add("orders", epoch, "a", most=1)
     with pytest.raises(TerminalError) as raised:
-        store.add_topic("orders", epoch, "b", most=1)
+        store.topics.add("orders", epoch, "b", most=1)
     assert str(raised.value) == (
         "changefeed 'orders': its query gives rows the topic 'b', and there are 1 topics already, as many as max_topics"
         " allows; raise max_topics, or give fewer values to cdc_topic"
     )
-    assert store.topics("orders") == ["a"]
+    assert store.topics.of("orders") == ["a"]
 
 
 def test_an_attempt_that_was_overtaken_adds_no_topic(store: ProgressStore) -> None:
-    store.register("orders", DEFINITION)
-    old = store.begin_attempt("orders")
-    store.begin_attempt("orders")
+    store.changefeeds.register("orders", DEFINITION)
+    old = store.changefeeds.begin_attempt("orders")
+    store.changefeeds.begin_attempt("orders")
     with pytest.raises(FencedError):
-        store.add_topic("orders", old, "a", most=9)
-    assert store.topics("orders") == []
+        store.topics.add("orders", old, "a", most=9)
+    assert store.topics.of("orders") == []
 
 
 def test_the_topics_of_a_changefeed_are_forgotten_with_it(store: ProgressStore) -> None:
-    store.register("orders", DEFINITION)
-    store.add_topic("orders", store.begin_attempt("orders"), "a", most=9)
-    store.forget("orders")
-    assert store.topics("orders") == []
+    store.changefeeds.register("orders", DEFINITION)
+    store.topics.add("orders", store.changefeeds.begin_attempt("orders"), "a", most=9)
+    store.changefeeds.forget("orders")
+    assert store.topics.of("orders") == []

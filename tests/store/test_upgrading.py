@@ -68,7 +68,7 @@ def test_the_migrations_make_the_tables_that_a_new_store_has(engine: sa.Engine) 
 def test_a_store_is_upgraded_with_all_its_contents(url: str, engine: sa.Engine, version: int) -> None:
     write(engine, (WRITTEN / "v3.sql").read_text() + (TO_V2 if version == 2 else ""))
     store = ProgressStore(url)
-    orders, users = store.list()
+    orders, users = store.changefeeds.all()
     assert (orders.name, orders.feed_id, orders.epoch, orders.high_water) == (
         "orders",
         "e98269503d94",
@@ -78,29 +78,29 @@ def test_a_store_is_upgraded_with_all_its_contents(url: str, engine: sa.Engine, 
     assert orders.paused is not None
     assert orders.paused.reason == "a row was refused"
     assert (users.feed_id, users.epoch, users.definition["tables"]) == ("f82b43eaa435", 0, ["public.users"])
-    loaded = store.load("orders")
+    loaded = store.progress.load("orders")
     assert loaded is not None
     assert (loaded.token, loaded.latest) == ({"lsn": 1234, "slot": "cdc_orders"}, Timestamp(60))
     assert (loaded.counters, loaded.emitted) == ({"rows": 10.0}, Timestamp(20 if version == 3 else 0))
-    assert store.load("users") is None
-    assert store.load_plan("orders") == {"step": 7}
-    assert [(letter.key, letter.error) for letter in store.dead_letters("orders")] == [("[2]", "refused")]
-    assert store.status("orders") is None
+    assert store.progress.load("users") is None
+    assert store.steps.load_plan("orders") == {"step": 7}
+    assert [(letter.key, letter.error) for letter in store.dead_letters.of("orders")] == [("[2]", "refused")]
+    assert store.statuses.load("orders") is None
     assert differences(engine) == []
     store.close()
 
 
 def test_a_store_of_version_13_keeps_moments_from_then_on(url: str, engine: sa.Engine) -> None:
     before = ProgressStore(url)
-    before.register("orders", DEFINITION)
-    epoch = before.begin_attempt("orders")
-    before.save("orders", epoch, progress())
+    before.changefeeds.register("orders", DEFINITION)
+    epoch = before.changefeeds.begin_attempt("orders")
+    before.progress.save("orders", epoch, progress())
     before.close()
     write(engine, "DROP TABLE cdc_moments;\nUPDATE cdc_store SET version = 13;\n")
     store = ProgressStore(url)
-    assert store.moments("orders") == []
-    store.save_status("orders", epoch, {"phase": "running"}, moment=True)
-    assert [moment.rows for moment in store.moments("orders")] == [10]
+    assert store.moments.of("orders") == []
+    store.statuses.save("orders", epoch, {"phase": "running"}, moment=True)
+    assert [moment.rows for moment in store.moments.of("orders")] == [10]
     assert differences(engine) == []
     store.close()
 
@@ -108,33 +108,33 @@ def test_a_store_of_version_13_keeps_moments_from_then_on(url: str, engine: sa.E
 def test_an_upgraded_changefeed_continues(url: str, engine: sa.Engine) -> None:
     write(engine, (WRITTEN / "v3.sql").read_text())
     store = ProgressStore(url)
-    assert store.register("orders", DEFINITION).feed_id == "e98269503d94"
-    assert store.resume("orders")
-    epoch = store.begin_attempt("orders")
+    assert store.changefeeds.register("orders", DEFINITION).feed_id == "e98269503d94"
+    assert store.changefeeds.resume("orders")
+    epoch = store.changefeeds.begin_attempt("orders")
     assert epoch == 3
     letter = DeadLetter(table="public.orders", key="[3]", updated=Timestamp(70), stage="sink", error="refused")
-    store.save("orders", epoch, progress(80), delivered=[{"path": "d"}], dead_letters=[letter])
-    assert store.prepare_mark("orders", epoch, Timestamp(30), records=True)[0] == [
+    store.progress.save("orders", epoch, progress(80), delivered=[{"path": "d"}], dead_letters=[letter])
+    assert store.marks.prepare("orders", epoch, Timestamp(30), records=True)[0] == [
         PendingRecord(mark=Timestamp(20), previous=None, delivered=({"path": "b"},)),
         PendingRecord(mark=Timestamp(30), previous=None, delivered=({"path": "c"}, {"path": "d"})),
     ]
-    store.save_emitted("orders", epoch, Timestamp(30), recorded=True)
-    ((waiting,), _) = store.prepare_mark("orders", epoch, Timestamp(40), records=True)
+    store.marks.save_emitted("orders", epoch, Timestamp(30), recorded=True)
+    ((waiting,), _) = store.marks.prepare("orders", epoch, Timestamp(40), records=True)
     assert waiting.previous == Timestamp(30)
-    assert [letter.number for letter in store.dead_letters("orders")] == [2, 3]
-    store.save_status("orders", epoch, {"state": "running"})
+    assert [letter.number for letter in store.dead_letters.of("orders")] == [2, 3]
+    store.statuses.save("orders", epoch, {"state": "running"})
     store.close()
 
 
 def test_a_store_of_the_first_version_is_upgraded(url: str, engine: sa.Engine) -> None:
     write(engine, (WRITTEN / "v1.sql").read_text())
     store = ProgressStore(url)
-    assert store.register("orders", DEFINITION).feed_id == "e98269503d94"
-    loaded = store.load("orders")
+    assert store.changefeeds.register("orders", DEFINITION).feed_id == "e98269503d94"
+    loaded = store.progress.load("orders")
     assert loaded is not None
     assert loaded.token == {"lsn": 1234, "slot": "cdc_orders"}
-    epoch = store.begin_attempt("orders")
-    ((waiting,), _) = store.prepare_mark("orders", epoch, Timestamp(70), records=True)
+    epoch = store.changefeeds.begin_attempt("orders")
+    ((waiting,), _) = store.marks.prepare("orders", epoch, Timestamp(70), records=True)
     assert waiting.previous is None  # what the older version delivered is in no record
     assert differences(engine) == []
     store.close()
@@ -146,7 +146,7 @@ def test_several_may_open_an_older_store_at_once(url: str, engine: sa.Engine) ->
 
     def begin() -> None:
         store = ProgressStore(url)
-        found.append(store.begin_attempt("orders"))
+        found.append(store.changefeeds.begin_attempt("orders"))
         store.close()
 
     threads = [threading.Thread(target=begin) for _ in range(4)]
@@ -181,9 +181,9 @@ def test_an_upgrade_that_fails_changes_nothing(url: str, engine: sa.Engine) -> N
     write(engine, (WRITTEN / "v3.sql").read_text() + "CREATE TABLE cdc_gaps (name TEXT);\n")
     store = ProgressStore(url)
     with pytest.raises(RetryableError, match="cdc_gaps"):
-        store.load("orders")
+        store.progress.load("orders")
     write(engine, "DROP TABLE cdc_gaps;\n")
-    assert store.begin_attempt("orders") == 3
+    assert store.changefeeds.begin_attempt("orders") == 3
     store.close()
 
 

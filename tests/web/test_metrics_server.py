@@ -71,13 +71,13 @@ def step(store: ProgressStore, name: str, epoch: int, *, rows: int) -> None:
         tally.observe(metrics.COMMIT_LATENCY, latency, times=times)
     frontier = Frontier([Span("shop.public.orders")])
     frontier.forward(Span("shop.public.orders"), Timestamp(time.time_ns() - 5_000_000_000))
-    store.save(name, epoch, Progress(token={}, frontier=frontier, counters=tally.saved()))
+    store.progress.save(name, epoch, Progress(token={}, frontier=frontier, counters=tally.saved()))
 
 
 def test_the_changefeeds_of_the_process_and_no_others_are_served(store: ProgressStore) -> None:
     for name in ("orders", "users", "others"):
-        store.register(name, DEFINITION)
-        step(store, name, store.begin_attempt(name), rows=10)
+        store.changefeeds.register(name, DEFINITION)
+        step(store, name, store.changefeeds.begin_attempt(name), rows=10)
     with serving(store, "orders", "users") as server:
         found = scrape(server)
     rows = found["cdc_changefeed_emitted_rows_total"]
@@ -106,8 +106,8 @@ def test_every_metric_can_be_exposed_with_its_labels() -> None:
 
 def test_what_a_run_saves_is_seen_by_the_next_scrape(store: ProgressStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cdc_core.web.watched._FRESH_S", 0.0)
-    store.register("orders", DEFINITION)
-    epoch = store.begin_attempt("orders")
+    store.changefeeds.register("orders", DEFINITION)
+    epoch = store.changefeeds.begin_attempt("orders")
     with serving(store, "orders") as server:
         seen = []
         for rows in (3, 4):
@@ -121,8 +121,8 @@ def test_lags_go_on_and_it_is_said_when_the_store_cannot_be_read(
     store: ProgressStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cdc_core.web.watched._FRESH_S", 0.0)
-    store.register("orders", DEFINITION)
-    step(store, "orders", store.begin_attempt("orders"), rows=3)
+    store.changefeeds.register("orders", DEFINITION)
+    step(store, "orders", store.changefeeds.begin_attempt("orders"), rows=3)
     with serving(store, "orders") as server:
         [before] = scrape(server)["cdc_changefeed_lag_seconds"].values()
         Path(store_url(tmp_path).removeprefix("sqlite:///")).unlink()
@@ -133,17 +133,17 @@ def test_lags_go_on_and_it_is_said_when_the_store_cannot_be_read(
 
 
 def test_each_job_has_its_metrics_at_one_node(store: ProgressStore) -> None:
-    a, b = (store.join(node(name), lease_s=60) for name in "ab")
+    a, b = (store.nodes.join(node(name), lease_s=60) for name in "ab")
     for name in ("mine", "yours", "paused", "canceled"):
-        store.create_job(name, DEFINITION, owner="ann", locality=Locality())
-    assert store.adopt("mine", a)
-    assert store.adopt("yours", b)
-    store.pause_job("paused", "maintenance")
-    store.cancel_job("canceled", "no use")
-    reverted = store.adopt("canceled", b)
+        store.jobs.create(name, DEFINITION, owner="ann", locality=Locality())
+    assert store.claims.adopt("mine", a)
+    assert store.claims.adopt("yours", b)
+    store.jobs.pause("paused", "maintenance")
+    store.jobs.cancel("canceled", "no use")
+    reverted = store.claims.adopt("canceled", b)
     assert reverted
-    store.settle("canceled", b, "stopped", clean=True)
-    store.settle("canceled", b, "reverted", clean=True)
+    store.claims.settle("canceled", b, "stopped", clean=True)
+    store.claims.settle("canceled", b, "reverted", clean=True)
     seen = {}
     for name in "ab":
         with serving(store, view=NodeView(name=name, samples=list)) as server:
@@ -213,14 +213,14 @@ def states(server: MetricsServer) -> dict[str, str]:
 
 
 def test_what_nobody_runs_is_exposed_by_the_first_node_and_by_a_server_without_nodes(store: ProgressStore) -> None:
-    store.register("stopped", DEFINITION)
-    step(store, "stopped", epoch := store.begin_attempt("stopped"), rows=10)
-    store.save_status("stopped", epoch, {"phase": "stopped"})
-    store.save_gauges("stopped", epoch, {"retained_bytes": 67e6})
-    store.register("running", DEFINITION)
-    store.save_status("running", store.begin_attempt("running"), {"phase": "running"})
-    store.create_job("paused", DEFINITION, owner="ann", locality=Locality())
-    store.pause_job("paused", "maintenance")
+    store.changefeeds.register("stopped", DEFINITION)
+    step(store, "stopped", epoch := store.changefeeds.begin_attempt("stopped"), rows=10)
+    store.statuses.save("stopped", epoch, {"phase": "stopped"})
+    store.progress.save_gauges("stopped", epoch, {"retained_bytes": 67e6})
+    store.changefeeds.register("running", DEFINITION)
+    store.statuses.save("running", store.changefeeds.begin_attempt("running"), {"phase": "running"})
+    store.jobs.create("paused", DEFINITION, owner="ann", locality=Locality())
+    store.jobs.pause("paused", "maintenance")
     with serving(store) as server:
         assert states(server) == {"stopped": "stopped", "paused": "paused"}
         found = scrape(server)
@@ -229,7 +229,7 @@ def test_what_nobody_runs_is_exposed_by_the_first_node_and_by_a_server_without_n
     [age] = found["cdc_changefeed_source_age_seconds"].values()
     assert 0 <= age < 60
     for name in ("one", "two"):
-        store.join(node(name), lease_s=600)
+        store.nodes.join(node(name), lease_s=600)
     for name, shown in (("one", {"stopped": "stopped", "paused": "paused"}), ("two", {})):
         with serving(store, view=NodeView(name=name, samples=list)) as server:
             assert states(server) == shown

@@ -54,7 +54,7 @@ def guarded(shown: Shown, tmp_path: Path) -> Iterator[Browser]:
 
 
 def state(store: ProgressStore, name: str = "orders") -> str:
-    job = store.find_job(name)
+    job = store.jobs.find(name)
     assert job is not None
     return job.state
 
@@ -84,7 +84,7 @@ def test_the_overview_lists_each_changefeed_with_state_rows_and_way(browser: Bro
 
 def test_the_overview_can_be_narrowed_by_text_and_state(browser: Browser, shown: Shown) -> None:
     shown.job("stock", sink="s3://lake/shop")
-    shown.store.own_job("stock", "bea")
+    shown.store.jobs.set_owner("stock", "bea")
     found = browser.get("/ui?q=lake").body
     assert 'id="feed-stock"' in found
     assert 'id="feed-orders"' not in found
@@ -106,7 +106,7 @@ def test_the_overview_is_in_the_order_that_is_chosen_and_the_search_keeps_it(bro
 
 def test_what_an_error_paused_and_what_no_node_runs_are_told_from_the_rest(browser: Browser, shown: Shown) -> None:
     shown.job("idle", on=None)
-    shown.store.settle("orders", shown.nodes["ada"], "paused", "the topic is gone")
+    shown.store.claims.settle("orders", shown.nodes["ada"], "paused", "the topic is gone")
     text = browser.get("/ui").page.text
     assert "waiting for a node" in text
     assert 'class="state bad">paused' in browser.get("/ui?tone=bad").body
@@ -140,7 +140,7 @@ def test_one_changefeed_shows_its_strip_measurements_spans_history_and_definitio
 
 def test_secrets_are_references_or_masked_in_the_definition(browser: Browser, store: ProgressStore) -> None:
     old = {**DEFINITION, "source": "postgresql://ann:hunter2@host/shop", "sink": "webhook-https://x/?token=hunter2"}
-    store.register("old", old)
+    store.changefeeds.register("old", old)
     assert "postgresql://cdc:${SHOP_PASSWORD}@db.example" in browser.get("/ui/changefeeds/orders").page.text
     assert "hunter2" not in browser.get("/ui/changefeeds/old").body + browser.get("/ui").body
 
@@ -159,9 +159,9 @@ def test_an_unknown_changefeed_is_a_page_with_status_404(browser: Browser) -> No
 
 def test_whatever_has_markup_is_shown_and_not_obeyed(browser: Browser, shown: Shown) -> None:
     store = shown.store
-    store.register(HOSTILE, {**DEFINITION, "tables": [HOSTILE], "sink": f"file://{HOSTILE}"})
+    store.changefeeds.register(HOSTILE, {**DEFINITION, "tables": [HOSTILE], "sink": f"file://{HOSTILE}"})
     shown.step("orders", rows=0, letters=1, waiting_on=HOSTILE, waiting_for=HOSTILE, notice=HOSTILE)
-    store.pause_job("orders", HOSTILE)
+    store.jobs.pause("orders", HOSTILE)
     pages = ["/ui", "/ui?q=" + "%3Cscript%3E", "/ui/nodes", "/ui/changefeeds/orders", "/ui/changefeeds/%3Cscript%3E"]
     pages += ["/ui/login?next=%22%3E%3Cscript%3E", "/ui/changefeeds/orders/cancel"]
     for path in pages:
@@ -219,15 +219,15 @@ def test_an_action_is_confirmed_on_a_page_and_then_asked_for(
 
 
 def test_a_paused_job_is_resumed(browser: Browser, shown: Shown) -> None:
-    shown.store.pause_job("orders", "lunch")
-    shown.store.settle("orders", shown.nodes["ada"], "stopped")
+    shown.store.jobs.pause("orders", "lunch")
+    shown.store.claims.settle("orders", shown.nodes["ada"], "stopped")
     assert "lunch" in browser.get("/ui").page.text
     browser.post("/ui/changefeeds/orders/resume")
     assert state(shown.store) == "running"
 
 
 def test_an_action_that_cannot_be_done_is_shown_again_with_the_reason(browser: Browser, shown: Shown) -> None:
-    shown.store.settle("orders", shown.nodes["ada"], "succeeded")
+    shown.store.claims.settle("orders", shown.nodes["ada"], "succeeded")
     answer = browser.post("/ui/changefeeds/orders/pause", reason="no")
     assert answer.status == 409
     assert "has ended" in answer.page.text
@@ -239,7 +239,7 @@ def test_nodes_are_shown_with_locality_and_jobs_and_can_be_drained(browser: Brow
     assert "ada alive region=eu-west-1 zone=a 1 of 9 orders" in page.text
     [form] = browser.get("/ui/nodes/ada/drain").page.forms
     assert browser.post(form.target).headers["location"] == "/ui/nodes?done=drain"
-    assert [node.draining for node in store.living_nodes() if node.name == "ada"] == [True]
+    assert [node.draining for node in store.nodes.living() if node.name == "ada"] == [True]
     assert browser.post("/ui/nodes/nobody/drain").status == 409
 
 
@@ -275,13 +275,13 @@ def test_the_stream_of_the_overview_sends_lines_and_all_of_them_when_one_comes(b
 
 
 def test_the_stream_of_a_changefeed_that_is_dropped_says_so_and_goes_on(browser: Browser, store: ProgressStore) -> None:
-    store.register("old", DEFINITION)
+    store.changefeeds.register("old", DEFINITION)
     dropped = False
 
     def is_complete(sent: str) -> bool:
         nonlocal dropped
         if not dropped and "event: point" in sent:
-            store.forget("old")
+            store.changefeeds.forget("old")
             dropped = True
         return "the store knows no changefeed" in sent
 
@@ -291,11 +291,11 @@ def test_the_stream_of_a_changefeed_that_is_dropped_says_so_and_goes_on(browser:
 def test_what_needs_a_job_is_not_offered_for_other_changefeeds(browser: Browser, shown: Shown) -> None:
     store = shown.store
     shown.step("orders", rows=0, letters=1)
-    epoch = store.begin_attempt(store.register("old", DEFINITION).name)
+    epoch = store.changefeeds.begin_attempt(store.changefeeds.register("old", DEFINITION).name)
     refused = [DeadLetter(table="t", key="[1]", updated=Timestamp(1), stage="sink", error="no")]
-    store.save("old", epoch, progress(), dead_letters=refused)
+    store.progress.save("old", epoch, progress(), dead_letters=refused)
     for name, is_offered in (("orders", True), ("old", False)):
-        start, [letter] = f"/ui/changefeeds/{name}", store.dead_letters(name)
+        start, [letter] = f"/ui/changefeeds/{name}", store.dead_letters.of(name)
         of_letter = f"{start}/dead-letters/{letter.number}"
         one, all_of_it = browser.get(of_letter).page, browser.get(start).page
         assert of_letter in all_of_it.links
@@ -321,11 +321,11 @@ def test_changes_are_traced_from_a_form(browser: Browser, store: ProgressStore) 
     assert "No change is traced." in browser.get(page).page.text
     answer = browser.post(f"{page}/traces", table="orders", key=' ["<b>"] ', rows="2")
     assert answer.headers["location"] == f"{page}?done=trace#traces"
-    (trace,) = store.traces("orders")
+    (trace,) = store.traces.of("orders")
     change = {"table": "shop.public.orders", "key": '["<b>"]', "op": "update", "updated": "1000000000.0000000000"}
     change |= {"position": None, "step": 3, "planned": 1.5, "read": 1.75, "marks": False, "place": {"offset": 7}}
     refused = change | {"key": "[8]", "dead_letter": "sink", "saved": 2.0}
-    store.put_traced(
+    store.traces.put(
         trace.number, [*map(TracedChange.from_json, (change, refused, change | {"nth": 1, "left_out": True}))]
     )
     text = browser.get(page).page.text
@@ -335,7 +335,7 @@ def test_changes_are_traced_from_a_form(browser: Browser, store: ProgressStore) 
     assert "among the dead letters (sink), offset 7" in text
     assert f"End trace {trace.number}" in text
     assert browser.post(f"{page}/traces/{trace.number}/end").headers["location"] == f"{page}?done=end-trace#traces"
-    assert store.traces("orders") == []
+    assert store.traces.of("orders") == []
     assert browser.post(f"{page}/traces/{trace.number}/end").status == 404
 
 
@@ -357,7 +357,7 @@ def test_charts_have_a_day_of_minutes_in_which_nobody_looked_and_gaps_where_it_d
 ) -> None:
     now = int(time.time())
     kept = [(7200, 100), (7140, 700), (240, 5000), (180, 5600), (120, 6200)]
-    with store._transaction() as connection:
+    with store._database.transaction() as connection:
         for ago, rows in kept:
             counted = json.dumps([now - ago, rows, 2.5, 7.0, rows])
             connection.execute(sa.insert(MOMENTS).values(name="orders", minute=(now - ago) // 60, counted=counted))
@@ -409,7 +409,7 @@ def test_signing_in_leads_nowhere_else(guarded: Browser) -> None:
 
 
 def test_a_role_is_offered_what_it_may_do_and_no_more(guarded: Browser, store: ProgressStore) -> None:
-    number = store.ask_trace("orders", table=None, key=None, most=1, seconds=60)
+    number = store.traces.ask("orders", table=None, key=None, most=1, seconds=60)
     signed_in(guarded, "view")
     assert "/ui/changefeeds/orders/pause" not in guarded.get("/ui/changefeeds/orders").page.links
     assert f"End trace {number}" not in guarded.get("/ui/changefeeds/orders").page.text

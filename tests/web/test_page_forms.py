@@ -193,7 +193,7 @@ def test_what_is_wrong_stands_at_its_field_and_nothing_is_created(
         assert "option 'max_step_rows' must be a whole number" in text
         assert "option 'retry_backoff' must be a duration" in text
         assert "Something has to be corrected." in text
-    assert store.list() == []
+    assert store.changefeeds.all() == []
 
 
 def errors_of(answer: Answer) -> dict[str, str]:
@@ -271,7 +271,7 @@ def test_secrets_are_not_shown_and_must_be_references(
     checked = browser.post("/ui/new/check", **fields)
     assert "its rows can be delivered. Nothing was created." in checked.page.text
     assert "hunter2" not in checked.body
-    assert store.list() == []
+    assert store.changefeeds.all() == []
 
 
 def test_a_valid_form_becomes_a_job_of_the_caller(
@@ -279,7 +279,7 @@ def test_a_valid_form_becomes_a_job_of_the_caller(
 ) -> None:
     answer = browser.post("/ui/new", **fields)
     assert (answer.status, answer.headers["location"]) == (303, "/ui/changefeeds/orders?done=create")
-    job = store.find_job("orders")
+    job = store.jobs.find("orders")
     assert job is not None
     assert (job.state, job.owner) == ("running", "local")
     text = browser.get(answer.headers["location"]).page.text
@@ -335,20 +335,20 @@ def test_dead_letters_are_shown_with_their_rows_replayed_and_discarded(
     page = browser.get("/ui/changefeeds/orders").page
     assert "Replay all 2" in page.text
     assert "and 1 more" in page.text
-    first, second = (letter.number for letter in store.dead_letters("orders"))
+    first, second = (letter.number for letter in store.dead_letters.of("orders"))
     shown = browser.get(f"/ui/changefeeds/orders/dead-letters/{first}").page
     for other in (0, first - 1, f"0{first}", second + 1, "x", "9" * 30, "%C2%B2"):
         assert browser.get(f"/ui/changefeeds/orders/dead-letters/{other}").status == 404
     assert 'after: { "id": 7, "n": 17 }' in shown.text
     refused = browser.post("/ui/changefeeds/orders/replay")
     assert (refused.status, "pause it" in refused.page.text) == (409, True)
-    store.pause_job("orders", "to replay")
+    store.jobs.pause("orders", "to replay")
     again = browser.post("/ui/changefeeds/orders/replay")
     assert again.status == 409
     assert "still dead letters" in again.page.text
     (tmp_path / "bad-rows").unlink()
     [form] = browser.get(f"/ui/changefeeds/orders/dead-letters/{second}/discard").page.forms
     assert browser.post(form.target).status == 303
-    assert store.dead_letters("orders") == []
+    assert store.dead_letters.of("orders") == []
     assert "No row is among the dead letters." in browser.get("/ui/changefeeds/orders?done=discard").page.text
     assert browser.get(f"/ui/changefeeds/orders/dead-letters/{first}").status == 404

@@ -74,7 +74,7 @@ def watched(browser: Browser, url: str) -> Iterator[Watched]:
 
 
 def state(shown: Shown, name: str) -> str:
-    job = shown.store.find_job(name)
+    job = shown.store.jobs.find(name)
     assert job is not None
     return job.state
 
@@ -109,7 +109,7 @@ def test_what_has_changed_is_put_in_place_without_touching_the_rest(watched: Wat
 
 def test_a_line_without_news_is_not_touched_and_no_line_is_replaced(watched: Watched, shown: Shown) -> None:
     shown.job("eu-archive")
-    shown.store.settle("eu-archive", shown.nodes["ada"], "succeeded")
+    shown.store.claims.settle("eu-archive", shown.nodes["ada"], "succeeded")
     page = watched.open("/ui?q=archive")
     expect(page.locator("#feed-eu-archive")).to_contain_text("nothing was delivered lately")
     watched.note_touched()

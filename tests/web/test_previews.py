@@ -141,7 +141,7 @@ def test_no_page_of_another_site_and_no_head_starts_one(counted: Rest, script: S
 def test_the_process_ends_when_the_server_does_with_its_files(counted: Rest, script: Script, tmp_path: Path) -> None:
     scratch = tmp_path / "of-preview"
     (scratch / "cdc-watch-1").mkdir(parents=True)
-    known = counted.store.find("orders")
+    known = counted.store.changefeeds.find("orders")
     assert known is not None
     kept = Deployment(counted.store, rest_plugins(), environ=ENVIRON, keep_secret=lambda _: None)
     job = line(feed=kept.feed("orders", known.definition).to_json(), rows=3, scratch=str(scratch))

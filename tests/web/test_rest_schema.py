@@ -29,9 +29,9 @@ def rest(tmp_path: Path) -> Iterator[Rest]:
     (tmp_path / "control").mkdir()
     with serving_rest(tmp_path / "store") as rest:
         rest.create("orders", config(tmp_path / "control"))
-        one = rest.store.join(node("one"), lease_s=600)
-        assert rest.store.adopt("orders", one) is not None
-        rest.store.save("orders", 1, progress(50))
+        one = rest.store.nodes.join(node("one"), lease_s=600)
+        assert rest.store.claims.adopt("orders", one) is not None
+        rest.store.progress.save("orders", 1, progress(50))
         rest.create("stopped", config(tmp_path / "control"), initial_state="STOPPED")
         yield rest
 

@@ -44,7 +44,7 @@ def rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rest]:
 @pytest.fixture
 def one(rest: Rest) -> NodeRecord:
     """A node that runs the job `orders`, under epoch 1."""
-    one = rest.store.join(node("one"), lease_s=600)
+    one = rest.store.nodes.join(node("one"), lease_s=600)
     rest.adopted(one)
     return one
 
@@ -97,16 +97,16 @@ def test_before_the_first_mark_the_lag_is_the_age_of_the_changefeed(rest: Rest, 
 def test_what_retries_says_so_until_a_step_is_saved(rest: Rest, one: NodeRecord, capsys: Capture) -> None:
     at = (datetime.now(UTC) + timedelta(minutes=1)).replace(microsecond=0)
     waiting = {"phase": "waiting to retry", "retrying": FAILED, "next_attempt_at": at.isoformat()}
-    rest.store.save_status("orders", 1, waiting)
+    rest.store.statuses.save("orders", 1, waiting)
     is_retrying(rest, capsys, f"{TEXT}next attempt at {at:%Y-%m-%d %H:%M:%S} UTC", at.isoformat())
-    epoch = rest.store.begin_attempt("orders")
+    epoch = rest.store.changefeeds.begin_attempt("orders")
     is_retrying(rest, capsys, f"{TEXT}next attempt at {at:%Y-%m-%d %H:%M:%S} UTC", at.isoformat())
     over = at - timedelta(minutes=2)
-    rest.store.save_status("orders", epoch, {"phase": "running", "retrying": FAILED, "next_attempt_at": str(over)})
+    rest.store.statuses.save("orders", epoch, {"phase": "running", "retrying": FAILED, "next_attempt_at": str(over)})
     is_retrying(rest, capsys, f"{TEXT}an attempt is running", None)
-    rest.store.save_status("orders", epoch, {"phase": "running", "retrying": FAILED, "next_attempt_at": None})
+    rest.store.statuses.save("orders", epoch, {"phase": "running", "retrying": FAILED, "next_attempt_at": None})
     is_retrying(rest, capsys, f"{TEXT}an attempt is running", None)
-    rest.store.save_status("orders", epoch, {"phase": "running", "retrying": None})
+    rest.store.statuses.save("orders", epoch, {"phase": "running", "retrying": None})
     assert as_json(capsys, "jobs", "--store", rest.store.url)["state"] == "running"
     assert rest.get("/v1/jobs/orders")["retrying"] is None
     assert "retrying" not in page(rest)
@@ -136,8 +136,8 @@ def is_retrying(rest: Rest, capsys: Capture, text: str, at: str | None) -> None:
 
 
 def test_a_job_whose_node_died_waits_and_does_not_retry(rest: Rest, one: NodeRecord, capsys: Capture) -> None:
-    rest.store.save_status("orders", 1, {"phase": "running", "retrying": FAILED})
-    rest.store.leave(one.node_id)
+    rest.store.statuses.save("orders", 1, {"phase": "running", "retrying": FAILED})
+    rest.store.nodes.leave(one.node_id)
     found = as_json(capsys, "jobs", "--store", rest.store.url)
     assert (found["state"], found["running_status"]) == ("running", "waiting for a node")
 
@@ -146,8 +146,8 @@ def test_what_is_retained_is_shown_with_its_age_when_it_cannot_be_measured_now(
     rest: Rest, one: NodeRecord, capsys: Capture
 ) -> None:
     store = ("--store", rest.store.url)
-    rest.store.save("orders", 1, progress())
-    rest.store.save_gauges("orders", 1, {"retained_bytes": 67e6})
+    rest.store.progress.save("orders", 1, progress())
+    rest.store.progress.save_gauges("orders", 1, {"retained_bytes": 67e6})
     assert "63.9 MB" in printed(capsys, "jobs", *store)
     assert "source's history  retained 63.9 MB\n" in printed(capsys, "show", "orders", *store)
     assert "kept at the source for this changefeed" in page(rest, "/ui/changefeeds/orders")

@@ -32,14 +32,14 @@ def rest(tmp_path: Path, control: Path) -> Iterator[Rest]:
 @pytest.fixture
 def one(rest: Rest) -> NodeRecord:
     """A node that runs the job `orders`."""
-    one = rest.store.join(node("one", "region=eu"), lease_s=600)
-    assert rest.store.adopt("orders", one) is not None
+    one = rest.store.nodes.join(node("one", "region=eu"), lease_s=600)
+    assert rest.store.claims.adopt("orders", one) is not None
     return one
 
 
 def letter(rest: Rest, key: str) -> None:
     refused = DeadLetter(table="db.public.counter", key=key, updated=Timestamp(7), stage="sink", error="refused")
-    rest.store.save("orders", 1, progress(50), dead_letters=[refused])
+    rest.store.progress.save("orders", 1, progress(50), dead_letters=[refused])
 
 
 def test_a_job_is_reported_as_the_command_does(rest: Rest, one: NodeRecord) -> None:
@@ -84,7 +84,7 @@ def test_dead_letters_are_listed_in_pages_and_discarded_of_a_paused_job(rest: Re
     path = "/v1/jobs/orders/dead-letters/replay"
     assert "pause it" in rest.message("POST", path, status=409)
     rest.ask("PUT", "/connectors/orders/pause", status=202)
-    rest.store.settle("orders", one, "stopped")
+    rest.store.claims.settle("orders", one, "stopped")
     rest.ask("POST", path, status=400, json={"give_up": ["1"]})
     rest.ask("POST", path, status=400, json={"give_up": [999]})
     assert "no option 'dead_letter'" in rest.message("POST", path, status=400)
@@ -106,19 +106,19 @@ TRACES = "/v1/jobs/orders/traces"
 
 
 def test_a_trace_is_asked_for_read_and_ended(rest: Rest, one: NodeRecord) -> None:
-    rest.store.save("orders", 1, progress(50))
+    rest.store.progress.save("orders", 1, progress(50))
     asked = {"table": "orders", "key": [7, 1.50, "x"], "rows": 2}
     trace = rest.ask("POST", TRACES, status=201, json=asked | {"timeout": "1m"})
     number = trace["number"]
     given = {"table": "shop.public.orders", "number": number, "until": trace["until"], "active": True, "changes": []}
     assert trace == asked | given
-    assert rest.store.events("orders")[-1].kind == "trace_requested"
+    assert rest.store.events.read("orders")[-1].kind == "trace_requested"
     change = {"table": "db.public.counter", "key": "[7]", "op": "update", "updated": "1000000000.0000000000"}
     change |= {"position": "0/1", "step": 3, "planned": 1.5, "read": 1.75, "marks": False}
-    rest.store.put_traced(number, [TracedChange.from_json(change)])
+    rest.store.traces.put(number, [TracedChange.from_json(change)])
     (found,) = rest.get(f"{TRACES}/{number}")["changes"]
     assert (found["key"], found["stages"], found["complete"]) == ([7], {"planned": 0.5, "read": 0.75}, False)
-    rest.store.put_traced(number, [TracedChange.from_json(change | {"nth": nth, "saved": 2.0}) for nth in (0, 1)])
+    rest.store.traces.put(number, [TracedChange.from_json(change | {"nth": nth, "saved": 2.0}) for nth in (0, 1)])
     (trace,) = rest.get(TRACES)
     assert (trace["active"], [each["complete"] for each in trace["changes"]]) == (False, [True, True])
     rest.ask("DELETE", f"{TRACES}/{number}", status=204)
@@ -135,19 +135,21 @@ def test_a_number_in_a_key_keeps_its_digits(rest: Rest, one: NodeRecord) -> None
     body = b'{"table": "orders", "key": [1.50, 12345678901234567890.1]}'
     answer = rest.client.post(TRACES, content=body, headers=AS_JSON)
     assert (answer.status_code, '"key":[1.50, 12345678901234567890.1],' in answer.text) == (201, True)
-    assert [trace.key for trace in rest.store.traces("orders")] == ["[1.50, 12345678901234567890.1]"]
+    assert [trace.key for trace in rest.store.traces.of("orders")] == ["[1.50, 12345678901234567890.1]"]
 
 
 def test_no_key_makes_the_traces_unreadable(rest: Rest, one: NodeRecord) -> None:
     body = b'{"table": "orders", "key": [1e400]}'
     assert "must be a list" in rest.message("POST", TRACES, status=400, content=body, headers=AS_JSON)
     assert rest.get(TRACES) == []
-    number = rest.store.ask_trace("orders", table="orders", key="[NaN]", most=1, seconds=60)  # as before it was refused
+    number = rest.store.traces.ask(
+        "orders", table="orders", key="[NaN]", most=1, seconds=60
+    )  # as before it was refused
     assert [(trace["number"], trace["key"]) for trace in rest.get(TRACES)] == [(number, None)]
 
 
 def test_a_trace_that_cannot_be_made_is_refused_with_the_reason(rest: Rest, one: NodeRecord) -> None:
-    rest.store.save("orders", 1, progress(50))
+    rest.store.progress.save("orders", 1, progress(50))
     for asked, reason in (
         ({"tabel": "counter"}, "did you mean 'table'"),
         ({"table": "ordres"}, "did you mean 'orders'"),

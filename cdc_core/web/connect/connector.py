@@ -97,8 +97,8 @@ class Connector:
 
 def find_connector(deployment: Deployment, name: str, *, missing: str = "Connector {} not found") -> Connector:
     """Return the connector. Raises: Refusal with the text *missing*."""
-    job = deployment.store.find_job(name)
-    known = None if job is None else deployment.store.find(name)
+    job = deployment.store.jobs.find(name)
+    known = None if job is None else deployment.store.changefeeds.find(name)
     if job is None or known is None or is_deleted(job):
         raise Refusal(404, missing.format(name))
     return Connector(job_report(deployment.store, job, known, now=datetime.now(UTC)))

@@ -75,7 +75,7 @@ def put_config(request: Request) -> Response:
     """Create or configure a connector. A pause, a stop or an error stays what it is."""
     deployment, name = deployment_of(request), name_of(request)
     config = _named(config_of_json(json_object(request)), name)
-    job = deployment.store.find_job(name)
+    job = deployment.store.jobs.find(name)
     if job is None or is_deleted(job):
         return _created(request, _create(request, deployment, name, config, paused_for=None))
     return JSONResponse(_configure(request, deployment, find_connector(deployment, name), config).info())
@@ -95,8 +95,8 @@ def delete(request: Request) -> Response:
     deployment, name = deployment_of(request), name_of(request)
     job, store = find_connector(deployment, name).job, deployment.store
     try:
-        if job.state not in REVERTED or not store.forget_ended_job(name):
-            store.cancel_job(name, asked_by(request, "deletion"))
+        if job.state not in REVERTED or not store.jobs.forget_ended(name):
+            store.jobs.cancel(name, asked_by(request, "deletion"))
     except ConfigError as error:
         find_connector(deployment, name)  # if not, another request has deleted it meanwhile
         raise Refusal(409, str(error)) from error
@@ -147,7 +147,7 @@ def _create(
             _require_free(deployment, name)  # if not, another request has created it meanwhile
             raise
     try:
-        store.create_job(
+        store.jobs.create(
             name, feed.definition(), owner=user_of(request), locality=locality_of(feed), paused_for=paused_for
         )
     except ConfigError as error:
@@ -157,7 +157,7 @@ def _create(
 
 
 def _require_free(deployment: Deployment, name: str) -> None:
-    job = deployment.store.find_job(name)
+    job = deployment.store.jobs.find(name)
     if job is None or job.state == "canceled":
         return
     if is_deleted(job):
@@ -186,7 +186,7 @@ def _configure(
     if after.definition() == definition:
         return connector
     with _Masked(after):
-        begun = store.load(name) is not None
+        begun = store.progress.load(name) is not None
         if begun:
             require_same_parts(name, definition["written"], found.written)
         if flag(request, "check", default=True):
@@ -202,7 +202,7 @@ def _configure(
         why=asked_by(request, "a new configuration"),
     )
     try:
-        store.configure_job(name, wanted, before=definition)
+        store.jobs.configure(name, wanted, before=definition)
     except ConfigError as error:
         raise Refusal(409, mask(str(error), after.secrets())) from error
     return find_connector(deployment, name)

@@ -48,7 +48,7 @@ def resume(request: Request) -> Response:
     deployment, name = deployment_of(request), name_of(request)
     find_connector(deployment, name, missing="Unknown connector {}")
     try:
-        deployment.store.resume_job(name)
+        deployment.store.jobs.resume(name)
     except ConfigError as error:
         raise Refusal(409, str(error)) from error
     return Response(status_code=202)
@@ -86,7 +86,7 @@ def _rest(request: Request, kind: Literal["pause", "stop"], answer: int) -> Resp
     deployment, name = deployment_of(request), name_of(request)
     find_connector(deployment, name, missing="Unknown connector {}")
     try:
-        deployment.store.pause_job(name, asked_by(request, kind), kind)
+        deployment.store.jobs.pause(name, asked_by(request, kind), kind)
     except ConfigError as error:
         raise Refusal(409, str(error)) from error
     return Response(status_code=answer)
@@ -94,6 +94,6 @@ def _rest(request: Request, kind: Literal["pause", "stop"], answer: int) -> Resp
 
 def _restart(request: Request, connector: Connector) -> None:
     try:
-        deployment_of(request).store.restart_job(connector.name, asked_by(request, "a restart"))
+        deployment_of(request).store.jobs.restart(connector.name, asked_by(request, "a restart"))
     except ConfigError as error:
         raise Refusal(409, str(error)) from error

@@ -82,10 +82,10 @@ def topics(request: Request) -> Response:
     connector has none.
     """
     deployment, name = deployment_of(request), name_of(request)
-    job, found = deployment.store.find_job(name), list[str]()
+    job, found = deployment.store.jobs.find(name), list[str]()
     if job is not None and not is_deleted(job):
-        known = deployment.store.find(name)
-        given = deployment.store.topics(name)
+        known = deployment.store.changefeeds.find(name)
+        given = deployment.store.topics.of(name)
         named = None if known is None or given else topics_of(known.definition)
         found = [*dict.fromkeys([*(named or ()), *given])]
     return JSONResponse({name: {"topics": found}})
@@ -98,7 +98,7 @@ def reset_topics(request: Request) -> Response:  # noqa: ARG001
 
 def _offsets(store: ProgressStore, connector: Connector) -> list[dict[str, Any]]:
     """Return source and position, once for each source."""
-    known, progress = connector.report.known, store.load(connector.name)
+    known, progress = connector.report.known, store.progress.load(connector.name)
     if progress is None:
         return []
     sharded = ShardedToken.found_in(progress.token)
@@ -149,7 +149,7 @@ def _move(deployment: Deployment, connector: Connector, targets: Mapping[int, st
 
 def _begin_anew(deployment: Deployment, connector: Connector) -> None:
     store, name = deployment.store, connector.name
-    if store.load(name) is None:
+    if store.progress.load(name) is None:
         return
     try:
         feed = deployment.feed(name, connector.definition)

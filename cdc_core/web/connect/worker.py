@@ -49,7 +49,7 @@ def root(request: Request) -> Response:
 def health(request: Request) -> Response:
     """Say whether the store can be reached; whether nodes are alive, `/v1/nodes` tells."""
     try:
-        deployment_of(request).store.living_nodes()
+        deployment_of(request).store.nodes.living()
     except CdcError as error:
         text = f"Worker was unable to handle this request and may be unable to handle other requests. {error}"
         shown = deployment_of(request).masked(text)

@@ -18,10 +18,10 @@ from cdc_core.web.page.site import site_of
 __all__ = ["ask_to_drain", "asking", "doing", "drain"]
 
 _ASKED: dict[str, Callable[[ProgressStore, str, str], object]] = {
-    "pause": lambda store, name, reason: store.pause_job(name, reason),
+    "pause": lambda store, name, reason: store.jobs.pause(name, reason),
     "resume": lambda store, name, _reason: _resume(store, name),
-    "restart": lambda store, name, reason: store.restart_job(name, reason),
-    "cancel": lambda store, name, reason: store.cancel_job(name, reason),
+    "restart": lambda store, name, reason: store.jobs.restart(name, reason),
+    "cancel": lambda store, name, reason: store.jobs.cancel(name, reason),
 }
 
 
@@ -59,7 +59,7 @@ def ask_to_drain(request: Request) -> Response:
 def drain(request: Request) -> Response:
     deployment, node = site_of(request).deployment, name_of(request, "node")
     try:
-        deployment.store.drain(node)
+        deployment.store.nodes.drain(node)
     except ConfigError as error:
         question = _about_drain(node, error=deployment.masked(str(error)))
         return page(request, "confirm.html", status=409, question=question)
@@ -67,9 +67,9 @@ def drain(request: Request) -> Response:
 
 
 def _resume(store: ProgressStore, name: str) -> None:
-    if store.find_job(name) is not None:
-        store.resume_job(name)
-    elif not store.resume(name):
+    if store.jobs.find(name) is not None:
+        store.jobs.resume(name)
+    elif not store.changefeeds.resume(name):
         raise ConfigError(f"changefeed '{name}' is not paused")
 
 

@@ -79,7 +79,7 @@ def create_new(request: Request) -> Response:
     feed, problem = found.feed, _problem(request, found)
     if not problem:
         try:
-            deployment.store.create_job(
+            deployment.store.jobs.create(
                 feed.name, feed.definition(), owner=user_of(request), locality=locality_of(feed)
             )
         except CdcError as error:

@@ -67,7 +67,7 @@ class History:
             kept = self._kept.get(name)
             seconds = [] if kept is None else list(kept.points)
         watched = {point.at // MINUTE_S for point in seconds}
-        minutes = [point for point in _by_minute(self._store.moments(name)) if point.at // MINUTE_S not in watched]
+        minutes = [point for point in _by_minute(self._store.moments.of(name)) if point.at // MINUTE_S not in watched]
         points = [(point, _GAP_S) for point in seconds] + [(point, _LONG_GAP_S) for point in minutes]
         points.sort(key=lambda entry: entry[0].at)
         found = [point for point, _ in points[:1]]

@@ -55,7 +55,7 @@ def show_letter(request: Request) -> Response:
         problem = deployment.masked(str(error))
     if not (row or problem):
         problem = "The row is not at the dead letters' sink any more."
-    is_job = deployment.store.find_job(name) is not None
+    is_job = deployment.store.jobs.find(name) is not None
     shown = letter_row(letter)
     return page(request, "letter.html", name=name, letter=shown, row=row, problem=problem, is_job=is_job)
 
@@ -139,7 +139,7 @@ def _letter(request: Request) -> tuple[Deployment, str, DeadLetter]:
     deployment = site_of(request).deployment
     name, number = known_name(request, deployment.store), str(request.path_params["number"])
     if number.isascii() and number.isdecimal() and 0 < len(number) < 19:
-        found = deployment.store.dead_letters(name, after=int(number) - 1, limit=1)
+        found = deployment.store.dead_letters.of(name, after=int(number) - 1, limit=1)
         if found and str(found[0].number) == number:
             return deployment, name, found[0]
     raise Refusal(404, f"changefeed '{name}' has no such dead letter; it may have been replayed")
@@ -147,7 +147,7 @@ def _letter(request: Request) -> tuple[Deployment, str, DeadLetter]:
 
 def _row(deployment: Deployment, name: str, letter: DeadLetter) -> str:
     """Return the row of *letter* as JSON; empty when it is not found. Raises: CdcError."""
-    known = deployment.store.find(name)
+    known = deployment.store.changefeeds.find(name)
     assert known is not None
     rows = waiting_rows(deployment.feed(name, known.definition), [letter])
     texts = []

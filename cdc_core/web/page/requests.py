@@ -40,6 +40,6 @@ def name_of(request: Request, parameter: str = "name") -> str:
 def known_name(request: Request, store: ProgressStore) -> str:
     """Return the name of a changefeed in the path. Raises: Refusal when the store does not know it."""
     name = name_of(request)
-    if store.find(name) is None:
+    if store.changefeeds.find(name) is None:
         raise Refusal(404, f"the store knows no changefeed '{name}'")
     return name

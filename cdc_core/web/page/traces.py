@@ -70,7 +70,7 @@ def end_trace(request: Request) -> Response:
     """Have one trace ended, and what it found forgotten. Raises: Refusal."""
     store = site_of(request).deployment.store
     name = known_name(request, store)
-    store.end_trace(found_trace(store, name, str(request.path_params["number"])).number)
+    store.traces.end(found_trace(store, name, str(request.path_params["number"])).number)
     return redirect(f"/ui/changefeeds/{quote(name, safe='')}?done=end-trace#traces")
 
 

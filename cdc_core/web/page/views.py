@@ -111,24 +111,24 @@ def seen_changefeed(site: Site, name: str) -> tuple[ChangefeedView, Measurement]
     """Return the changefeed as of now, and the newest point of its charts. Raises: Refusal when it is unknown."""
     store = site.deployment.store
     measured = site.history.snapshot().measured.get(name)
-    known = store.find(name)
+    known = store.changefeeds.find(name)
     if known is None:
         raise Refusal(404, f"the store knows no changefeed '{name}'")
     found = report(store, known, now=datetime.now(UTC))
     if measured is None:
         measured = measure(moment_of(found), None)
-    letters, events = store.dead_letters(name, limit=LETTERS), store.events(name, limit=EVENTS)
-    return changefeed_view(found, measured, letters, events, store.traces(name)), measured
+    letters, events = store.dead_letters.of(name, limit=LETTERS), store.events.read(name, limit=EVENTS)
+    return changefeed_view(found, measured, letters, events, store.traces.of(name)), measured
 
 
 def _overview(site: Site, chosen: Filter) -> Overview:
-    return overview(site.history.snapshot(), site.deployment.store.living_nodes(), chosen)
+    return overview(site.history.snapshot(), site.deployment.store.nodes.living(), chosen)
 
 
 def _nodes(site: Site) -> list[NodeRow]:
     store = site.deployment.store
-    now, nodes = store.nodes()
-    return node_rows(nodes, store.jobs(), now=now)
+    now, nodes = store.nodes.all()
+    return node_rows(nodes, store.jobs.all(), now=now)
 
 
 def _filter_of(request: Request) -> Filter:

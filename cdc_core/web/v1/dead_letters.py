@@ -30,7 +30,7 @@ def dead_letters(request: Request) -> Response:
     _require_job(deployment, name)
     limit = number(request, "limit", default=100, least=1, most=_MAX_ROWS)
     after = number(request, "after", default=0, least=0, most=2**62)
-    found = deployment.store.dead_letters(name, after=after, limit=limit)
+    found = deployment.store.dead_letters.of(name, after=after, limit=limit)
     return JSONResponse([_values(letter) for letter in found])
 
 
@@ -51,9 +51,9 @@ def replayed(deployment: Deployment, name: str, give_up: Collection[int] = ()) -
     Raises: Refusal when there is no such job, it is not paused, or its sink cannot take rows; ConfigError.
     """
     epoch = _require_job(deployment, name, to_replay=True)
-    known = deployment.store.find(name)
+    known = deployment.store.changefeeds.find(name)
     assert known is not None
-    if not deployment.store.dead_letters(name, limit=1) and not give_up:
+    if not deployment.store.dead_letters.of(name, limit=1) and not give_up:
         return None, 0
     try:
         feed = deployment.feed(name, known.definition)
@@ -77,7 +77,7 @@ def replayed(deployment: Deployment, name: str, give_up: Collection[int] = ()) -
 
 def _require_job(deployment: Deployment, name: str, *, to_replay: bool = False) -> int:
     """Return the job's epoch. Raises: Refusal."""
-    job = deployment.store.find_job(name)
+    job = deployment.store.jobs.find(name)
     if job is None:
         raise Refusal(404, f"there is no job '{name}'")
     if to_replay:

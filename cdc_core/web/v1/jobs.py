@@ -51,7 +51,7 @@ def cancel(request: Request) -> Response:
     if reason is not None and (not isinstance(reason, str) or not reason.strip()):
         raise Refusal(400, "'reason' must be a text")
     try:
-        deployment.store.cancel_job(name, reason or asked_by(request, "an end"))
+        deployment.store.jobs.cancel(name, reason or asked_by(request, "an end"))
     except ConfigError as error:
         raise Refusal(409, str(error)) from error
     return JSONResponse(_report(deployment, name).to_json(), status_code=202)
@@ -71,14 +71,14 @@ def drain(request: Request) -> Response:
     deployment, name = deployment_of(request), name_of(request)
     _node(deployment, name)
     try:
-        deployment.store.drain(name)
+        deployment.store.nodes.drain(name)
     except ConfigError as error:
         raise Refusal(409, deployment.masked(str(error))) from error
     return JSONResponse(_node(deployment, name), status_code=202)
 
 
 def _report(deployment: Deployment, name: str) -> Report:
-    known = deployment.store.find(name)
+    known = deployment.store.changefeeds.find(name)
     found = None if known is None else report(deployment.store, known, now=datetime.now(UTC))
     if found is None or found.job is None:
         raise Refusal(404, f"there is no job '{name}'")
@@ -86,8 +86,8 @@ def _report(deployment: Deployment, name: str) -> Report:
 
 
 def _nodes(deployment: Deployment) -> list[dict[str, Any]]:
-    jobs = deployment.store.jobs()
-    now, found = deployment.store.nodes()
+    jobs = deployment.store.jobs.all()
+    now, found = deployment.store.nodes.all()
     return [node_values(each, jobs, now=now) for each in found]
 
 
@@ -106,5 +106,5 @@ def _events(request: Request, name: str | None) -> Response:
     after = number(request, "after", default=0, least=0, most=2**62)
     limit = number(request, "limit", default=100, least=1, most=_MAX_EVENTS)
     deployment = deployment_of(request)
-    found = deployment.store.events(name, after=after, kinds=kinds, limit=limit)
+    found = deployment.store.events.read(name, after=after, kinds=kinds, limit=limit)
     return JSONResponse([event.to_json() for event in found])

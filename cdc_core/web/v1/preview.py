@@ -41,8 +41,8 @@ def messages(deployment: Deployment, name: str, rows: int, *, is_gone: Callable[
 
     With a query, or sections of tables, this takes several seconds, unless *is_gone* says that the client has left.
     """
-    known = deployment.store.find(name)
-    if known is None or deployment.store.find_job(name) is None:
+    known = deployment.store.changefeeds.find(name)
+    if known is None or deployment.store.jobs.find(name) is None:
         raise Refusal(404, f"there is no job '{name}'")
     feed = deployment.feed(name, known.definition)
     evaluated = feed.queries().exist

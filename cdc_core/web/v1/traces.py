@@ -29,7 +29,7 @@ _TIMEOUT = "2m"
 
 def traces(request: Request) -> Response:
     """Return the traces of a job, the first one first, also those of `cdc trace` while that runs."""
-    return _json(f"[{','.join(map(_text, _store_of(request).traces(name_of(request))))}]")
+    return _json(f"[{','.join(map(_text, _store_of(request).traces.of(name_of(request))))}]")
 
 
 def trace(request: Request) -> Response:
@@ -54,7 +54,7 @@ def begin_trace(request: Request) -> Response:
 
 
 def end_trace(request: Request) -> Response:
-    _store_of(request).end_trace(_found(request).number)
+    _store_of(request).traces.end(_found(request).number)
     return Response(status_code=204)
 
 
@@ -77,14 +77,14 @@ def begun(
     if not 0 < seconds <= MAX_TRACE_S:
         raise Refusal(400, f"'timeout' must be more than 0s and at most {format_duration(MAX_TRACE_S)}")
     try:
-        return store.ask_trace(name, table=found, key=key, most=rows, seconds=seconds)
+        return store.traces.ask(name, table=found, key=key, most=rows, seconds=seconds)
     except ConfigError as error:
         raise Refusal(409, str(error)) from error
 
 
 def found_trace(store: ProgressStore, name: str, number: str) -> TraceRecord:
     """Return the trace of changefeed *name* with *number*, as it is in a path. Raises: Refusal."""
-    found = next((each for each in store.traces(name) if str(each.number) == number), None)
+    found = next((each for each in store.traces.of(name) if str(each.number) == number), None)
     if found is None:
         raise Refusal(404, f"'{name}' has no such trace; those that are over are forgotten after an hour")
     return found
@@ -102,7 +102,7 @@ def _key_text(body: bytes) -> str:
 def _store_of(request: Request) -> ProgressStore:
     """Return the store if it has the job. Raises: Refusal."""
     deployment: Deployment = deployment_of(request)
-    if deployment.store.find_job(name_of(request)) is None:
+    if deployment.store.jobs.find(name_of(request)) is None:
         raise Refusal(404, f"there is no job '{name_of(request)}'")
     return deployment.store
 

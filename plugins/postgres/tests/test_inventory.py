@@ -39,9 +39,9 @@ def store(tmp_path: Path) -> ProgressStore:
 def feed(database: str, store: ProgressStore) -> Iterator[Feed]:
     """A changefeed that was started and stopped, and that the store knows."""
     definition = {"source": documented(database), "tables": ["t"], "sink": "file:///out", "format": "json"}
-    known = store.register("test", definition)
+    known = store.changefeeds.register("test", definition)
     with feed_of(database, "t", feed_id=known.feed_id) as feed:
-        store.save("test", store.begin_attempt("test"), Progress(token=feed.start()))
+        store.progress.save("test", store.changefeeds.begin_attempt("test"), Progress(token=feed.start()))
         feed.close()
         yield feed
 
@@ -85,7 +85,7 @@ def test_cdc_drop_removes_slot_and_publication(
     assert remaining(sql) == [f"cdc_test_{feed.context.feed_id}"] * 2
     assert main(["drop", str(file), "--yes"]) == 0
     assert remaining(sql) == []
-    assert store.find("test") is None
+    assert store.changefeeds.find("test") is None
     shown = capsys.readouterr().out
     assert f"cdc_test_{feed.context.feed_id} (replication slot and publication of changefeed 'test', " in shown
 
@@ -95,11 +95,11 @@ def test_a_store_is_cleaned_when_the_server_is_gone(
 ) -> None:
     gone = "postgresql://u@127.0.0.1:1/d"
     file.write_text(file.read_text().replace(documented(database), gone))
-    store.register("test", {"source": gone, "tables": ["t"], "sink": "file:///out", "format": "json"})
+    store.changefeeds.register("test", {"source": gone, "tables": ["t"], "sink": "file:///out", "format": "json"})
     assert main(["drop", str(file), "--yes"]) == 1
     assert "use --forget-only if the source no longer exists" in capsys.readouterr().err
     assert main(["drop", str(file), "--forget-only", "--yes"]) == 0
-    assert store.find("test") is None
+    assert store.changefeeds.find("test") is None
 
 
 def test_orphans_are_dropped_except_those_in_use(

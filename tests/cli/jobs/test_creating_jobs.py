@@ -23,6 +23,7 @@ from cdc_core.config.resolve import resolve
 from cdc_core.config.toml_file import read_changefeed
 from cdc_core.engine.fencing import RunLock
 from cdc_core.plugins.host import PluginHost
+from cdc_core.store.jobs import Jobs
 from cdc_core.store.progress import DeadLetter, ProgressStore, store_url
 
 Capture = pytest.CaptureFixture[str]
@@ -33,7 +34,7 @@ def test_a_changefeed_becomes_a_job(store: ProgressStore, file: Path, capsys: Ca
         "job 'orders' is created, its owner is ann; no node that matches it is alive, and the first one that starts"
         " runs it\n"
     )
-    found, known = store.find_job("orders"), store.find("orders")
+    found, known = store.jobs.find("orders"), store.changefeeds.find("orders")
     assert found is not None
     assert known is not None
     assert (found.state, found.owner) == ("running", "ann")
@@ -47,10 +48,10 @@ def test_a_changefeed_becomes_a_job(store: ProgressStore, file: Path, capsys: Ca
 def test_all_changefeeds_of_a_file_become_jobs_or_none(store: ProgressStore, file: Path, capsys: Capture) -> None:
     text = file.read_text()
     file.write_text(text + text.replace("orders", "users"))
-    store.join(node("one"), lease_s=600)
+    store.nodes.join(node("one"), lease_s=600)
     created(store, "users")
     assert "changefeed 'users' is a job already" in refused(capsys, "create", str(file))
-    assert store.find_job("orders") is None
+    assert store.jobs.find("orders") is None
     ended(store, "succeeded", "users")
     assert done(capsys, "create", str(file), "--owner", "bob").splitlines() == [
         "job 'orders' is created, its owner is bob; a node will adopt it",
@@ -66,7 +67,7 @@ def test_a_pipeline_that_a_package_publishes_becomes_a_job(
     monkeypatch.setattr(run_module, "pipeline_names", lambda: ["orders"])
     monkeypatch.setattr(run_module, "pipeline", lambda _name: orders)
     assert "no node matches execution_locality 'region=eu': no node is alive" in refused(capsys, "create", "orders")
-    store.join(node("one", "region=eu"), lease_s=600)
+    store.nodes.join(node("one", "region=eu"), lease_s=600)
     assert as_json(capsys, "create", "orders")["execution_locality"] == "region=eu"
 
 
@@ -83,7 +84,7 @@ def test_what_cannot_be_a_job_is_refused_and_nothing_is_created(
     (file.parent / "check").write_text("ConfigError table public.counter does not exist")
     assert refused(capsys, "create", str(file)) == "table public.counter does not exist"
     assert "is not a name of an owner" in refused(capsys, "create", str(file), "--owner", " ")
-    assert store.find("orders") is None
+    assert store.changefeeds.find("orders") is None
     assert done(capsys, "create", str(file), "--no-check", "--owner", "bob")
 
 
@@ -91,23 +92,23 @@ def test_a_changefeed_that_cdc_run_left_is_continued_when_its_run_has_ended(
     store: ProgressStore, file: Path, capsys: Capture
 ) -> None:
     assert done(capsys, "create", str(file))
-    whole = store.find("orders")
+    whole = store.changefeeds.find("orders")
     assert whole is not None
-    store.forget("orders")
-    first = store.register("orders", whole.definition)
-    epoch = store.begin_attempt("orders")
-    store.save("orders", epoch, progress())
-    store.save_status("orders", epoch, {"phase": "running", "host": "here", "pid": 7})
+    store.changefeeds.forget("orders")
+    first = store.changefeeds.register("orders", whole.definition)
+    epoch = store.changefeeds.begin_attempt("orders")
+    store.progress.save("orders", epoch, progress())
+    store.statuses.save("orders", epoch, {"phase": "running", "host": "here", "pid": 7})
     assert refused(capsys, "create", str(file)) == (
         "changefeed 'orders' is running on here (process 7), by `cdc run`; stop it first, or wait half a minute if it"
         " was killed"
     )
-    store.save_status("orders", epoch, {"phase": "stopped"})
+    store.statuses.save("orders", epoch, {"phase": "stopped"})
     assert done(capsys, "create", str(file))
-    known = store.find("orders")
+    known = store.changefeeds.find("orders")
     assert known is not None
     assert known.feed_id == first.feed_id
-    assert store.load("orders") is not None
+    assert store.progress.load("orders") is not None
 
 
 @pytest.mark.parametrize("more", [[], ["--no-check"]])
@@ -116,30 +117,30 @@ def test_a_changefeed_that_cdc_run_left_in_another_store_is_refused(
 ) -> None:
     with closing(ProgressStore(store_url(file.parent / ".cdc"))) as own:
         own.open()
-        own.register("orders", resolve(read_changefeed(file, None), PluginHost.load()).definition())
+        own.changefeeds.register("orders", resolve(read_changefeed(file, None), PluginHost.load()).definition())
         assert done(capsys, "create", str(file), *more)  # its run never began
-        store.forget("orders")
-        own.save("orders", own.begin_attempt("orders"), progress())
+        store.changefeeds.forget("orders")
+        own.progress.save("orders", own.changefeeds.begin_attempt("orders"), progress())
         assert refused(capsys, "create", str(file), *more) == (
             f"changefeed 'orders' has begun with the progress store {own.shown}, and a job in {store.shown} would not"
             f" continue it; use `cdc create {file} orders --from-state` to continue it, or run `cdc drop {file} orders`"
             " first, to deliver all rows again, or use another name"
         )
-        assert store.find("orders") is None
+        assert store.changefeeds.find("orders") is None
         assert done(capsys, "create", str(file), *more, "--store", ".cdc")
-        assert own.find_job("orders") is not None
-        assert own.load("orders") is not None
+        assert own.jobs.find("orders") is not None
+        assert own.progress.load("orders") is not None
 
 
 @pytest.fixture
 def left(file: Path) -> Iterator[ProgressStore]:
     """The store of a run that has ended: it has delivered rows, refused one, and is to read a table again."""
     with closing(ProgressStore(store_url(file.parent / ".cdc"))) as left:
-        left.register("orders", resolve(read_changefeed(file, None), PluginHost.load()).definition())
-        epoch = left.begin_attempt("orders")
-        left.save("orders", epoch, progress(), dead_letters=[LETTER])
-        left.save_status("orders", epoch, {"phase": "stopped"})
-        left.ask_rescan("orders", table="shop.public.orders", where="id > 7")
+        left.changefeeds.register("orders", resolve(read_changefeed(file, None), PluginHost.load()).definition())
+        epoch = left.changefeeds.begin_attempt("orders")
+        left.progress.save("orders", epoch, progress(), dead_letters=[LETTER])
+        left.statuses.save("orders", epoch, {"phase": "stopped"})
+        left.rescans.ask("orders", table="shop.public.orders", where="id > 7")
         yield left
 
 
@@ -149,15 +150,15 @@ LETTER = DeadLetter(table="t", key="[1]", updated=Timestamp(5), stage="sink", er
 def test_the_progress_of_a_run_moves_to_its_job_and_no_run_continues_it(
     store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, rescan = left.find("orders"), left.rescans("orders")[0]
+    before, rescan = left.changefeeds.find("orders"), left.rescans.of("orders")[0]
     assert before is not None
     assert done(capsys, "create", str(file), "--from-state").startswith("job 'orders' is created, its owner is ann;")
-    found = store.find("orders")
+    found = store.changefeeds.find("orders")
     assert found is not None
     assert (found.feed_id, found.epoch) == (before.feed_id, before.epoch + 1), "the run that has ended is fenced"
-    assert store.load("orders") == left.load("orders")
-    assert [letter.error for letter in store.dead_letters("orders")] == ["no"]
-    assert [replace(each, number=rescan.number) for each in store.rescans("orders")] == [rescan]
+    assert store.progress.load("orders") == left.progress.load("orders")
+    assert [letter.error for letter in store.dead_letters.of("orders")] == ["no"]
+    assert [replace(each, number=rescan.number) for each in store.rescans.of("orders")] == [rescan]
     monkeypatch.setitem(sys.modules, "cdc_core.spark.runner", None)  # its import would fail
     moved = f"its progress was handed over to job 'orders' of the store {store.shown}"
     assert refused(capsys, "run", str(file)) == (
@@ -177,7 +178,7 @@ def test_a_run_whose_progress_cannot_move_is_left_as_it_is(
 ) -> None:
     def told(*arguments: str) -> str:
         text = refused(capsys, "create", str(file), *more, *arguments)
-        assert left.find_job("orders") is None
+        assert left.jobs.find("orders") is None
         return text
 
     assert "there is no progress store of a run in " in told("--from-state", "elsewhere")
@@ -192,23 +193,25 @@ def test_a_run_whose_progress_cannot_move_is_left_as_it_is(
     file.write_text(whole.replace("orders", "order"))
     assert "changefeed 'order' is not in the progress store" in told("--from-state")
     file.write_text(whole)
-    left.save_status("orders", left.begin_attempt("orders"), {"phase": "running", "host": "far", "pid": 7})
+    left.statuses.save(
+        "orders", left.changefeeds.begin_attempt("orders"), {"phase": "running", "host": "far", "pid": 7}
+    )
     assert "changefeed 'orders' is running on far (process 7)" in told("--from-state")
 
 
 def test_a_store_that_was_out_of_reach_gets_the_progress_when_it_is_asked_again(
     store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def create_job(_store: ProgressStore, *_: Any, **__: Any) -> None:
+    def create(_jobs: Jobs, *_: Any, **__: Any) -> None:
         raise RetryableError("out of reach")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ProgressStore, "create_job", create_job)
+        patch.setattr(Jobs, "create", create)
         assert main(["create", str(file), "--from-state"]) == 1
         assert "out of reach; repeat this command: until then nothing continues" in capsys.readouterr().err
     assert "was handed over to job 'orders'" in refused(capsys, "run", str(file))
     assert done(capsys, "create", str(file), "--from-state")
-    assert store.load("orders") == left.load("orders")
+    assert store.progress.load("orders") == left.progress.load("orders")
 
 
 def test_a_job_is_refused_by_run_before_spark_starts(

@@ -27,10 +27,10 @@ def test_jobs_are_listed_with_what_is_done_for_them(store: ProgressStore, capsys
     assert done(capsys, "jobs") == f"there are no jobs in the store {store.shown}\n"
     created(store, "a")
     created(store, "b")
-    store.pause_job("b", "maintenance")
+    store.jobs.pause("b", "maintenance")
     created(store, "c")
     ended(store, "failed", "c", "the slot\nis lost")
-    store.create_job("d", DEFINITION, owner="bob", locality=Locality.parse("region=eu"))
+    store.jobs.create("d", DEFINITION, owner="bob", locality=Locality.parse("region=eu"))
     lines = done(capsys, "jobs").splitlines()
     assert lines[0].split() == ["name", "state", "node", "owner", "behind", "status"]
     assert [re.split("  +", line)[:2] for line in lines[1:]] == [
@@ -142,9 +142,9 @@ def test_a_job_that_was_taken_over_shows_nothing_of_its_previous_run(store: Prog
     created(store)
     save(store, "orders", waiting_for="no route to db:5432")
     assert as_json(capsys, "jobs")["running_status"].startswith("running: ")
-    two = store.join(node("two"), lease_s=600)
+    two = store.nodes.join(node("two"), lease_s=600)
     ended(store, "stopped")
-    assert store.adopt("orders", two) is not None
+    assert store.claims.adopt("orders", two) is not None
     assert as_json(capsys, "jobs")["running_status"] == "starting on node two"
     shown = done(capsys, "show", "orders")
     assert "starting on node two" in shown
@@ -157,7 +157,7 @@ def test_a_job_that_was_taken_over_shows_nothing_of_its_previous_run(store: Prog
 def test_jobs_that_finished_long_ago_are_listed_on_request(store: ProgressStore, capsys: Capture) -> None:
     created(store)
     ended(store, "succeeded")
-    with store._transaction() as connection:
+    with store._database.transaction() as connection:
         connection.execute(sa.update(JOBS).values(finished=DatabaseNow() - 13 * 3600))
     assert done(capsys, "jobs").endswith("; 1 finished earlier, see --all\n")
     assert done(capsys, "jobs", "--json") == ""
@@ -165,14 +165,14 @@ def test_jobs_that_finished_long_ago_are_listed_on_request(store: ProgressStore,
 
 
 def test_a_job_waits_for_a_node_that_can_run_it(store: ProgressStore, capsys: Capture) -> None:
-    one = store.join(node("one"), lease_s=600)
-    two = store.join(node("two"), lease_s=600)
-    store.create_job("orders", DEFINITION, owner="ann", locality=Locality())
-    store.renew(one.node_id, lease_s=600, problems={"orders": "no sink 'kafka'"})
+    one = store.nodes.join(node("one"), lease_s=600)
+    two = store.nodes.join(node("two"), lease_s=600)
+    store.jobs.create("orders", DEFINITION, owner="ann", locality=Locality())
+    store.nodes.renew(one.node_id, lease_s=600, problems={"orders": "no sink 'kafka'"})
     assert as_json(capsys, "jobs")["running_status"] == "waiting for a node; one: no sink 'kafka'"
     assert "one cannot run job 'orders': no sink 'kafka'\n" in done(capsys, "nodes")
-    assert store.adopt("orders", one) is not None
-    store.settle("orders", one, "stopped", offer_to=two, offer_s=600)
+    assert store.claims.adopt("orders", one) is not None
+    store.claims.settle("orders", one, "stopped", offer_to=two, offer_s=600)
     assert as_json(capsys, "jobs")["running_status"] == "waiting for node two to adopt it"
 
 
@@ -193,7 +193,7 @@ def test_a_job_is_shown_with_its_history(store: ProgressStore, capsys: Capture) 
     assert lines[-2].startswith("  history           ")
     assert lines[-2].endswith(" UTC running: created")
     assert lines[-1].endswith(" UTC running, by node one: adopted")
-    store.pause_job("orders", "maintenance")
+    store.jobs.pause("orders", "maintenance")
     ended(store, "stopped")
     assert done(capsys, "show", "orders").startswith("job 'orders': paused: maintenance\n")
     shown = as_json(capsys, "show", "orders")
@@ -204,7 +204,7 @@ def test_a_job_is_shown_with_its_history(store: ProgressStore, capsys: Capture) 
         ("pause-requested", "maintenance", None),
         ("paused", "maintenance", "one"),
     ]
-    store.register("users", DEFINITION)
+    store.changefeeds.register("users", DEFINITION)
     every = done(capsys, "show")
     assert "job 'orders': paused" in every
     assert "changefeed 'users': has never run" in every
@@ -214,7 +214,7 @@ def test_nodes_are_listed_with_their_jobs(store: ProgressStore, capsys: Capture)
     store.open()
     assert "no node has joined the store" in done(capsys, "nodes")
     created(store)
-    die(store, store.join(node("two"), lease_s=600))
+    die(store, store.nodes.join(node("two"), lease_s=600))
     lines = done(capsys, "nodes").splitlines()
     assert lines[1].split()[:8] == ["one", "alive", "region=eu", "here", "1", "1", "of", "9"]
     assert lines[2].split()[:8] == ["two", "dead", "!", "here", "1", "0", "of", "9"]

@@ -31,8 +31,8 @@ def test_a_changefeed_becomes_a_job_named_after_its_tables(store: ProgressStore,
     assert sql(capsys, create) == "job_id\n-------\ncounter\n(1 row)\n"
     assert sql(capsys, "--format", "csv", "--owner", "bob", f"{create}, updated") == "job_id\ncounter_2\n"
     assert json.loads(sql(capsys, "--format", "json", f"{create}, name = 'mine'")) == {"job_id": "mine"}
-    assert {job.name: job.owner for job in store.jobs()} == {"counter": "ann", "counter_2": "bob", "mine": "ann"}
-    known = store.find("counter_2")
+    assert {job.name: job.owner for job in store.jobs.all()} == {"counter": "ann", "counter_2": "bob", "mine": "ann"}
+    known = store.changefeeds.find("counter_2")
     assert known is not None
     assert known.definition["written"]["source"] == "paper://user:${PAPER_PASSWORD}@desk/db"
     assert known.definition["written"]["options"]["updated"] is True
@@ -52,7 +52,7 @@ def test_what_cannot_be_a_job_is_refused_as_cdc_create_does(
     assert "changefeed 'mine' is a job already (running)" in refused(capsys, *again)
     (file.parent / "check").write_text("ConfigError table public.counter does not exist")
     assert refused(capsys, "sql", "--source", "paper://desk/db", create) == "table public.counter does not exist"
-    assert [job.name for job in store.jobs()] == ["mine"]
+    assert [job.name for job in store.jobs.all()] == ["mine"]
 
 
 def test_jobs_are_paused_resumed_canceled_and_given_away(store: ProgressStore, capsys: Capture) -> None:
@@ -63,7 +63,7 @@ def test_jobs_are_paused_resumed_canceled_and_given_away(store: ProgressStore, c
     assert printed.out.splitlines()[2] == "orders | pause-requested"
     assert printed.err == "NOTICE: job 'orders': node one will pause it\n"
     ended(store, "stopped")
-    assert [event.reason for event in store.job_events("orders")][-1] == "maintenance"
+    assert [event.reason for event in store.jobs.events("orders")][-1] == "maintenance"
     assert "orders | running" in done(capsys, "sql", "RESUME JOB orders")
     assert "orders | running" in done(capsys, "sql", "ALTER JOB orders OWNER TO bob")
     assert done(capsys, "sql", "--format", "csv", "PAUSE ALL CHANGEFEED JOBS; CANCEL JOBS orders, users") == (
@@ -81,23 +81,27 @@ def test_all_jobs_are_those_that_the_statement_is_for(store: ProgressStore, caps
     ended(store, "failed", "failed")
     ended(store, "succeeded", "gone")
     ended(store, "stopped", "waits")
-    store.await_match("waits", reason="no node matches")
+    store.claims.await_match("waits", reason="no node matches")
     done(capsys, "sql", "PAUSE ALL CHANGEFEED JOBS")
-    assert {job.name: job.state for job in store.jobs()} == {"failed": "failed", "gone": "succeeded", "waits": "paused"}
-    store.resume_job("waits")
-    store.await_match("waits", reason="no node matches")
+    assert {job.name: job.state for job in store.jobs.all()} == {
+        "failed": "failed",
+        "gone": "succeeded",
+        "waits": "paused",
+    }
+    store.jobs.resume("waits")
+    store.claims.await_match("waits", reason="no node matches")
     done(capsys, "sql", "RESUME ALL CHANGEFEED JOBS")
-    assert {job.state for job in store.jobs()} == {"running", "succeeded", "waiting"}
+    assert {job.state for job in store.jobs.all()} == {"running", "succeeded", "waiting"}
 
 
 def paused(store: ProgressStore, create: str, capsys: Capture, *, begun: bool) -> None:
     """Create the job 'orders', let a node begin it, and pause it."""
     sql(capsys, f"{create}, name = orders")
     if begun:
-        one = store.join(node("one"), lease_s=600)
-        adopted = store.adopt("orders", one)
+        one = store.nodes.join(node("one"), lease_s=600)
+        adopted = store.claims.adopt("orders", one)
         assert adopted is not None
-        store.save("orders", adopted.epoch, progress())
+        store.progress.save("orders", adopted.epoch, progress())
     done(capsys, "sql", "PAUSE JOB orders")
     if begun:
         ended(store, "stopped")
@@ -112,9 +116,9 @@ def test_a_job_is_altered_as_by_cdc_alter(store: ProgressStore, create: str, fil
     assert row["job_description"].startswith("CREATE CHANGEFEED FOR TABLE public.a, public.b INTO 'shelf://hall' WITH")
     assert row["job_description"].endswith("diff = 'true', resolved = '10s'")
     assert printed.err.startswith("NOTICE: job 'orders' is altered: added public.a, public.b; dropped public.counter;")
-    assert store.initial_scans("orders") == {"public.a": True, "public.b": False}
+    assert store.rescans.initial_scans("orders") == {"public.a": True, "public.b": False}
     assert "resolved" in done(capsys, "sql", "ALTER CHANGEFEED orders UNSET diff DROP public.a")
-    assert store.initial_scans("orders") == {"public.b": False}
+    assert store.rescans.initial_scans("orders") == {"public.b": False}
     for text, told in {
         "SET cursor = '-1h'": "'cursor' cannot be altered; create another job",
         "UNSET initial_scan": "'initial_scan' cannot be altered",
@@ -123,9 +127,9 @@ def test_a_job_is_altered_as_by_cdc_alter(store: ProgressStore, create: str, fil
         "SET resolvd = '1s'": "did you mean 'resolved'?",
     }.items():
         assert told in refused(capsys, "sql", f"ALTER CHANGEFEED orders {text}")
-    store.resume_job("orders")
-    one = next(each for each in store.living_nodes())
-    assert store.adopt("orders", one) is not None
+    store.jobs.resume("orders")
+    one = next(each for each in store.nodes.living())
+    assert store.claims.adopt("orders", one) is not None
     for change in ("SET diff", "ADD public.c"):  # the second one is of what the first one has asked for
         assert main(["sql", "--format", "json", f"ALTER CHANGEFEED orders {change}"]) == 0
         printed = capsys.readouterr()
@@ -134,8 +138,8 @@ def test_a_job_is_altered_as_by_cdc_alter(store: ProgressStore, create: str, fil
         "CREATE CHANGEFEED FOR TABLE public.b, public.c INTO 'shelf://hall' WITH"
         f" control = '{file.parent}', diff = 'true', resolved = '10s'"
     )
-    assert store.settle("orders", one, "stopped") == "running"
-    assert store.initial_scans("orders") == {"public.b": False, "public.c": False}
+    assert store.claims.settle("orders", one, "stopped") == "running"
+    assert store.rescans.initial_scans("orders") == {"public.b": False, "public.c": False}
 
 
 def test_tables_that_are_added_before_the_job_begins_are_scanned_as_all_others(
@@ -143,7 +147,7 @@ def test_tables_that_are_added_before_the_job_begins_are_scanned_as_all_others(
 ) -> None:
     paused(store, create, capsys, begun=False)
     assert "public.a" in done(capsys, "sql", "ALTER CHANGEFEED orders ADD public.a")
-    assert store.initial_scans("orders") == {}
+    assert store.rescans.initial_scans("orders") == {}
     assert "has not begun yet" in refused(
         capsys, "sql", "ALTER CHANGEFEED orders ADD public.b WITH initial_scan = 'no'"
     )
@@ -182,8 +186,8 @@ def test_schedules_are_created_shown_paused_resumed_and_dropped(
 
 def test_jobs_are_shown_with_the_columns_of_cockroachdb(store: ProgressStore, create: str, capsys: Capture) -> None:
     sql(capsys, f"{create}, resolved = '10s', topic = 'a_{{table}}', name = orders")
-    one = store.join(node("one"), lease_s=600)
-    assert store.adopt("orders", one) is not None
+    one = store.nodes.join(node("one"), lease_s=600)
+    assert store.claims.adopt("orders", one) is not None
     save(store, "orders")
     [shown] = map(json.loads, sql(capsys, "--format", "json", "SHOW CHANGEFEED JOBS").splitlines())
     assert list(shown) == [
@@ -217,11 +221,11 @@ def test_tables_are_shown_in_full_and_altered_by_any_of_their_names(
         """ALTER CHANGEFEED orders ADD db.public."Odd Name" WITH initial_scan = 'yes' DROP public.counter""",
     )
     assert full_names() == 'shop.app.t, shop.public."Odd Name"'
-    assert store.initial_scans("orders") == {'public."Odd Name"': True}
+    assert store.rescans.initial_scans("orders") == {'public."Odd Name"': True}
     done(capsys, "alter", "orders", "--add", "db.public.t3", "--no-initial-scan", "--drop", "db.app.t")
     assert "has the table 't3' already, as 'public.t3'" in refused(capsys, "sql", "ALTER CHANGEFEED orders ADD t3")
     done(capsys, "sql", """ALTER CHANGEFEED orders DROP t3 ADD public.*""")
-    assert store.initial_scans("orders") == {'public."Odd Name"': True, "public.*": False}
+    assert store.rescans.initial_scans("orders") == {'public."Odd Name"': True, "public.*": False}
     assert full_names() == "shop.public.orders, shop.public.users"  # as the source has said
 
 
@@ -231,9 +235,9 @@ def test_only_errors_are_shown_as_errors(store: ProgressStore, capsys: Capture) 
     ended(store, "failed", "failed", reason="the sink is full")
     ended(store, "paused", "paused", reason="a row is refused")
     ended(store, "succeeded", "done")
-    store.pause_job("lunch", "lunch")
+    store.jobs.pause("lunch", "lunch")
     for name in ("gone", "left"):
-        store.cancel_job(name, "no use")
+        store.jobs.cancel(name, "no use")
         ended(store, "stopped", name)
     ended(store, "reverted", "gone")
     ended(store, "not reverted", "left", reason="no route")
@@ -262,7 +266,7 @@ def test_the_statements_of_a_file_are_read_before_the_first_one_is_executed(
     told = capsys.readouterr().err
     assert "the statement of line 3 failed, and those after it were not executed" in told
     assert "there is no job 'counte'; did you mean 'counter'?" in told
-    [job] = store.jobs()
+    [job] = store.jobs.all()
     assert job.state == "running"
 
 

@@ -86,7 +86,7 @@ def test_statements_are_typed_one_after_the_other_and_kept_in_the_history(
     terminal.until("  -> ")
     terminal.type("  WITH REASON = 'a test';\n")
     assert "orders | pause-requested" in terminal.until("cdc> ")
-    assert store.job_events("orders")[-1].reason == "a test"
+    assert store.jobs.events("orders")[-1].reason == "a test"
     terminal.type("CREATE CHANGEFEED FOR t INTO 'kafka://user:hunter2@host';\n")
     terminal.until("name it with --source URI")
     terminal.until("cdc> ")

@@ -23,8 +23,8 @@ def test_a_job_is_paused_resumed_and_canceled(store: ProgressStore, capsys: Capt
     assert done(capsys, "pause", "orders", "--wait") == "job 'orders' is paused\n"
     assert done(capsys, "resume", "orders") == "job 'orders' is resumed; a node will adopt it\n"
     assert as_json(capsys, "pause", "orders")["reason"] == "asked for by ann"
-    store.resume_job("orders")
-    assert store.adopt("orders", one) is not None
+    store.jobs.resume("orders")
+    assert store.claims.adopt("orders", one) is not None
     assert done(capsys, "cancel", "orders", "--yes") == "job 'orders': node one will cancel it\n"
     ended(store, "stopped")
     ended(store, "reverted")
@@ -32,7 +32,7 @@ def test_a_job_is_paused_resumed_and_canceled(store: ProgressStore, capsys: Capt
     assert (
         refused(capsys, "pause", "orders") == "job 'orders' has ended (canceled): asked for by ann; create another job"
     )
-    assert [event.reason for event in store.job_events("orders")][2:6] == [
+    assert [event.reason for event in store.jobs.events("orders")][2:6] == [
         "maintenance",
         "maintenance",
         "resumed",
@@ -45,21 +45,21 @@ def test_a_command_waits_until_a_node_has_done_it(store: ProgressStore, capsys: 
 
     def node_does(state: str, what: Callable[[], object]) -> Callable[[], None]:
         def act() -> None:
-            until(lambda: (found := store.find_job("orders")) is not None and found.state == state)
+            until(lambda: (found := store.jobs.find("orders")) is not None and found.state == state)
             what()
 
         return act
 
     with meanwhile(node_does("pause-requested", lambda: ended(store, "stopped"))):
         assert done(capsys, "pause", "orders", "--wait") == "job 'orders' is paused\n"
-    with meanwhile(node_does("running", lambda: store.adopt("orders", one))):
+    with meanwhile(node_does("running", lambda: store.claims.adopt("orders", one))):
         assert done(capsys, "resume", "orders", "--wait") == "job 'orders' is resumed; node one runs it\n"
     with meanwhile(node_does("pause-requested", lambda: ended(store, "failed", reason="the slot is lost"))):
         assert done(capsys, "pause", "orders", "--wait", status=1) == (
             "error: it was not paused: job 'orders' is failed: the slot is lost\n"
         )
-    store.resume_job("orders")
-    assert store.adopt("orders", one) is not None
+    store.jobs.resume("orders")
+    assert store.claims.adopt("orders", one) is not None
 
     def cancel() -> None:
         ended(store, "stopped")
@@ -76,7 +76,7 @@ def test_a_cancellation_must_be_confirmed(
     with Path("/dev/null").open() as nothing:
         monkeypatch.setattr(sys, "stdin", nothing)
         assert "this must be confirmed" in refused(capsys, "cancel", "orders")
-    found = store.find_job("orders")
+    found = store.jobs.find("orders")
     assert found is not None
     assert found.state == "running"
 
@@ -85,19 +85,19 @@ def test_a_node_is_drained(store: ProgressStore, capsys: Capture) -> None:
     one = created(store)
     assert done(capsys, "drain", "one") == "node 'one' drains and ends\n"
     assert as_json(capsys, "nodes")["state"] == "draining"
-    store.leave(one.node_id)
+    store.nodes.leave(one.node_id)
 
     def drained(end: Callable[[], object]) -> Callable[[], None]:
         def act() -> None:
-            until(lambda: store.living_nodes()[0].draining)
+            until(lambda: store.nodes.living()[0].draining)
             end()
 
         return act
 
-    two = store.join(node("two"), lease_s=600)
-    with meanwhile(drained(lambda: store.leave(two.node_id))):
+    two = store.nodes.join(node("two"), lease_s=600)
+    with meanwhile(drained(lambda: store.nodes.leave(two.node_id))):
         assert done(capsys, "drain", "two", "--wait") == "node 'two' has ended\n"
-    three = store.join(node("three"), lease_s=600)
+    three = store.nodes.join(node("three"), lease_s=600)
     with meanwhile(drained(lambda: die(store, three))):
         assert "node 'three' has died while it drained" in done(capsys, "drain", "three", "--wait", status=1)
     assert "there is no living node 'three'" in refused(capsys, "drain", "three")
@@ -107,7 +107,7 @@ def test_a_job_gets_another_owner(store: ProgressStore, capsys: Capture) -> None
     created(store)
     assert done(capsys, "owner", "orders", "bob") == "job 'orders' belongs to bob\n"
     assert as_json(capsys, "jobs")["owner"] == "bob"
-    assert store.job_events("orders")[-1].reason == "the owner is bob now, and was ann"
+    assert store.jobs.events("orders")[-1].reason == "the owner is bob now, and was ann"
 
 
 def test_a_finished_job_is_dropped_and_any_other_canceled(store: ProgressStore, capsys: Capture) -> None:
@@ -116,18 +116,18 @@ def test_a_finished_job_is_dropped_and_any_other_canceled(store: ProgressStore, 
     assert refused(capsys, "drop", "orders", "--yes", "--forget-only") == (
         "job 'orders' is running; end it with `cdc cancel orders`"
     )
-    store.cancel_job("orders", "no longer needed")
-    store.settle("orders", one, "stopped")
-    store.settle("orders", one, "not reverted", "no route to db:5432")
+    store.jobs.cancel("orders", "no longer needed")
+    store.claims.settle("orders", one, "stopped")
+    store.claims.settle("orders", one, "not reverted", "no route to db:5432")
     remedy = "try again with `cdc cancel orders`, or forget it with `cdc drop orders --forget-only`"
     assert refused(capsys, "drop", "orders", "--yes").endswith(f"no route to db:5432; {remedy}")
-    store.cancel_job("orders", "again")
-    store.adopt("orders", one)
-    store.settle("orders", one, "stopped")
-    store.settle("orders", one, "reverted")
+    store.jobs.cancel("orders", "again")
+    store.claims.adopt("orders", one)
+    store.claims.settle("orders", one, "stopped")
+    store.claims.settle("orders", one, "reverted")
     assert "nothing is left at the source" in done(capsys, "drop", "orders", "--yes")
-    assert store.find("orders") is None
-    assert store.find_job("orders") is None
+    assert store.changefeeds.find("orders") is None
+    assert store.jobs.find("orders") is None
 
 
 def test_a_job_is_rescanned_while_it_can_run(
@@ -136,10 +136,10 @@ def test_a_job_is_rescanned_while_it_can_run(
     monkeypatch.setattr(CounterPlanner, "check_rescan", lambda _planner, _wanted: None)
     one = paused_job(store, file, capsys)
     assert "all tables will be emitted again" in done(capsys, "rescan", "orders", "--all")
-    assert len(store.rescans("orders")) == 1
-    store.resume_job("orders")
+    assert len(store.rescans.of("orders")) == 1
+    store.jobs.resume("orders")
     assert "`cdc pause orders`" in refused(capsys, "rescan", "orders", "--all", "--new-slot")
-    assert store.adopt("orders", one) is not None
+    assert store.claims.adopt("orders", one) is not None
     ended(store, "succeeded")
     assert refused(capsys, "rescan", "orders", "--all") == (
         "job 'orders' has ended (succeeded): everything is delivered; create another job"
@@ -149,12 +149,12 @@ def test_a_job_is_rescanned_while_it_can_run(
 def test_dead_letters_are_replayed_while_a_job_is_paused(store: ProgressStore, file: Path, capsys: Capture) -> None:
     one = paused_job(store, file, capsys)
     assert "[1]" in done(capsys, "replay-dead-letters", "orders", "--list")
-    store.resume_job("orders")
+    store.jobs.resume("orders")
     assert refused(capsys, "replay-dead-letters", "orders", "--give-up", "1") == (
         "job 'orders' is running; pause it first: `cdc pause orders`"
     )
-    store.pause_job("orders", "maintenance")
+    store.jobs.pause("orders", "maintenance")
     assert "0 dead letters remaining, 1 discarded" in done(capsys, "replay-dead-letters", "orders", "--give-up", "1")
-    assert store.dead_letters("orders") == []
-    store.resume_job("orders")
-    assert store.adopt("orders", one) is not None
+    assert store.dead_letters.of("orders") == []
+    store.jobs.resume("orders")
+    assert store.claims.adopt("orders", one) is not None

@@ -29,4 +29,4 @@ def control(tmp_path: Path) -> Path:
 @pytest.fixture
 def one(rest: Rest) -> NodeRecord:
     """A node, which does what the test says."""
-    return rest.store.join(node("one"), lease_s=600)
+    return rest.store.nodes.join(node("one"), lease_s=600)

@@ -25,16 +25,16 @@ def test_kafka_connect_py(rest: Rest, given: dict[str, str], one: NodeRecord) ->
     assert client.list_connectors() == ["orders"]
     assert client.list_connectors(expand="info")["orders"]["info"]["config"]["source"] == given["source"]
     assert client.list_connectors(state="unassigned", pattern="ord.*") == ["orders"]
-    rest.store.adopt("orders", one)
+    rest.store.claims.adopt("orders", one)
     assert client.get_connector_status("orders")["connector"]["state"] == "RUNNING"
     client.pause_connector("orders")
-    rest.store.settle("orders", one, "stopped")
+    rest.store.claims.settle("orders", one, "stopped")
     assert client.list_connectors(state="PAUSED") == ["orders"]
     client.resume_connector("orders")
-    rest.store.adopt("orders", one)
+    rest.store.claims.adopt("orders", one)
     found = client.restart_connector("orders", include_tasks=True, only_failed=False)
     assert found["connector"]["state"] == "RESTARTING"
-    rest.store.settle("orders", one, "stopped")
+    rest.store.claims.settle("orders", one, "stopped")
     assert client.restart_connector("orders") is None
     client.update_connector("orders", {**given, "keys": "3"})
     assert client.get_connector_config("orders")["keys"] == "3"
@@ -60,10 +60,10 @@ def test_kafkaconnect(rest: Rest, given: dict[str, str], one: NodeRecord) -> Non
     assert json.loads(client.list()) == ["orders"]
     assert json.loads(client.config("orders"))["source"] == given["source"]
     assert json.loads(client.info("orders"))["type"] == "source"
-    rest.store.adopt("orders", one)
+    rest.store.claims.adopt("orders", one)
     assert json.loads(client.status("orders"))["connector"]["worker_id"] == "one"
     assert client.pause("orders") == ""
-    rest.store.settle("orders", one, "stopped")
+    rest.store.claims.settle("orders", one, "stopped")
     assert json.loads(client.status("orders"))["connector"]["state"] == "PAUSED"
     assert client.resume("orders") == ""
     assert client.restart("orders") == ""

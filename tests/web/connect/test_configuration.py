@@ -22,7 +22,7 @@ def test_a_configuration_is_changed_when_the_step_is_over_and_read_at_once(
     assert rest.ask("PUT", "/connectors/orders/config", status=200, json=wanted)["config"]["rows_per_step"] == "7"
     assert rest.get("/connectors/orders/config")["rows_per_step"] == "7"
     assert rest.state() == "RESTARTING"
-    assert rest.store.settle("orders", one, "stopped") == "running"
+    assert rest.store.claims.settle("orders", one, "stopped") == "running"
     rest.adopted(one)
     rest.ask("PUT", "/connectors/orders/config", status=200, json=wanted)
     assert rest.state() == "RUNNING"  # nothing has changed
@@ -34,7 +34,7 @@ def test_of_two_that_change_a_configuration_at_once_none_is_lost(
     rest: Rest, control: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rest.create("orders", config(control))
-    find, others = rest.store.find, [config(control, keys="3")]
+    find, others = rest.store.changefeeds.find, [config(control, keys="3")]
 
     def find_before_another_one_changes_it(name: str) -> ChangefeedRecord | None:
         found = find(name)
@@ -42,7 +42,7 @@ def test_of_two_that_change_a_configuration_at_once_none_is_lost(
             rest.ask("PUT", "/connectors/orders/config", status=200, json=others.pop())
         return found
 
-    monkeypatch.setattr(rest.store, "find", find_before_another_one_changes_it)
+    monkeypatch.setattr(rest.store.changefeeds, "find", find_before_another_one_changes_it)
     text = rest.message("PATCH", "/connectors/orders/config", status=409, json={"rows_per_step": 7})
     assert "changed meanwhile" in text
     assert rest.get("/connectors/orders/config") == {**config(control, keys="3"), "name": "orders"}
@@ -55,8 +55,8 @@ def test_a_connector_with_a_reference_that_stands_for_nothing_any_more_is_repair
     with serving_rest(tmp_path / "store", OLD="5") as rest:
         rest.create("orders", config(control, rows_per_step="${OLD}"))
         if begun:
-            rest.adopted(rest.store.join(node("one"), lease_s=600))
-            rest.store.save("orders", 1, progress(50))
+            rest.adopted(rest.store.nodes.join(node("one"), lease_s=600))
+            rest.store.progress.save("orders", 1, progress(50))
     with serving_rest(tmp_path / "store") as rest:
         rest.ask("PATCH", "/connectors/orders/config", status=200, json={"rows_per_step": "7"})
 
@@ -69,7 +69,7 @@ def test_a_configuration_undoes_neither_a_pause_nor_a_stop(
     rest.adopted(one)
     rest.ask("PUT", f"/connectors/orders/{order}", status=202 if order == "pause" else 204)
     rest.ask("PUT", "/connectors/orders/config", status=200, json=config(control, keys="3"))
-    rest.store.settle("orders", one, "stopped")
+    rest.store.claims.settle("orders", one, "stopped")
     assert rest.state() == ("PAUSED" if order == "pause" else "STOPPED")
     rest.ask("PUT", "/connectors/orders/config", status=200, json=config(control, keys="4"))
     assert rest.state() == ("PAUSED" if order == "pause" else "STOPPED")
@@ -79,8 +79,8 @@ def test_a_configuration_undoes_neither_a_pause_nor_a_stop(
 def test_a_configuration_that_is_refused_changes_nothing(rest: Rest, control: Path, one: NodeRecord) -> None:
     rest.create("orders", config(control))
     rest.adopted(one)
-    rest.store.save("orders", 1, progress(50))
-    before = rest.get("/connectors/orders"), rest.store.find_job("orders"), rest.store.job_events("orders")
+    rest.store.progress.save("orders", 1, progress(50))
+    before = rest.get("/connectors/orders"), rest.store.jobs.find("orders"), rest.store.jobs.events("orders")
     for change in (
         {"rows_per_step": "many"},
         {"source": "counter://elsewhere/shop"},
@@ -94,7 +94,7 @@ def test_a_configuration_that_is_refused_changes_nothing(rest: Rest, control: Pa
         rest.ask("PATCH", "/connectors/orders/config", status=400, json=change)
     Script(control).order("check", "ConfigError no such table")
     rest.ask("PUT", "/connectors/orders/config", status=400, json=config(control, keys="3"))
-    assert before == (rest.get("/connectors/orders"), rest.store.find_job("orders"), rest.store.job_events("orders"))
+    assert before == (rest.get("/connectors/orders"), rest.store.jobs.find("orders"), rest.store.jobs.events("orders"))
 
 
 def test_sections_functions_and_entries_of_options_have_names(rest: Rest, control: Path) -> None:
@@ -109,6 +109,6 @@ def test_sections_functions_and_entries_of_options_have_names(rest: Rest, contro
     }
     rest.ask("PUT", "/connectors/orders/config?check=false", status=201, json=given | {"format": "plain"})
     assert rest.get("/connectors/orders/config") == given | {"format": "plain", "name": "orders"}
-    known = rest.store.find("orders")
+    known = rest.store.changefeeds.find("orders")
     assert known is not None
     assert known.definition["selections"].keys() == {"public.carts"}

@@ -130,6 +130,6 @@ def test_the_initial_state_is_obeyed_from_the_first_moment(
     rest: Rest, control: Path, one: NodeRecord, initial: str, expected: str
 ) -> None:
     rest.create("orders", config(control), initial_state=initial)
-    assert (rest.store.adopt("orders", one) is not None) == (expected == "RUNNING")
+    assert (rest.store.claims.adopt("orders", one) is not None) == (expected == "RUNNING")
     assert rest.state() == expected
     assert len(rest.get("/connectors/orders")["tasks"]) == (expected != "STOPPED")

@@ -103,13 +103,13 @@ def test_the_java_client_does_everything_that_it_can(
 
     # pause, resume, restart and update
     assert client.pauseConnector("orders")
-    rest.store.settle("orders", one, "stopped")
+    rest.store.claims.settle("orders", one, "stopped")
     assert client.getConnectorStatus("orders").getConnector()["state"] == "PAUSED"
     assert client.resumeConnector("orders")
     rest.adopted(one)
     assert client.restartConnector("orders")
     assert rest.state() == "RESTARTING"
-    rest.store.settle("orders", one, "stopped")
+    rest.store.claims.settle("orders", one, "stopped")
     rest.adopted(one)
     assert client.restartConnector(api.post.PostConnectorRestart("orders").withIncludeTasks(True))
     assert client.restartConnectorTask("orders", 0)
@@ -129,7 +129,7 @@ def test_the_java_client_does_everything_that_it_can(
 
     # stop and delete
     assert client.stopConnector("orders")
-    rest.store.settle("orders", one, "stopped")
+    rest.store.claims.settle("orders", one, "stopped")
     assert list(client.getConnectorStatus("orders").getTasks()) == []
     assert client.deleteConnector("orders")
     assert list(client.getConnectors()) == []

@@ -18,7 +18,7 @@ def test_pause_resume_and_stop_may_come_twice(rest: Rest, control: Path, one: No
     for _ in range(2):
         rest.ask("PUT", "/connectors/orders/pause", status=202)
     assert rest.state() == "RUNNING"
-    rest.store.settle("orders", one, "stopped")
+    rest.store.claims.settle("orders", one, "stopped")
     assert rest.state() == "PAUSED"
     for _ in range(2):
         rest.ask("PUT", "/connectors/orders/stop", status=204)
@@ -34,7 +34,7 @@ def test_a_restart_says_what_is_restarted(rest: Rest, control: Path, one: NodeRe
     rest.adopted(one)
     assert rest.ask("POST", "/connectors/orders/restart", status=204) is None
     assert rest.state() == "RESTARTING"
-    assert rest.store.settle("orders", one, "stopped") == "running"
+    assert rest.store.claims.settle("orders", one, "stopped") == "running"
     rest.adopted(one)
     nothing = rest.ask("POST", "/connectors/orders/restart?includeTasks=True&onlyFailed=True", status=202)
     assert nothing["connector"]["state"] == "RUNNING"
@@ -50,7 +50,7 @@ def test_a_connector_that_failed_has_a_trace_and_restarts(
 ) -> None:
     rest.create("orders", config(control))
     rest.adopted(one)
-    rest.store.settle("orders", one, ended, "the sink refuses")
+    rest.store.claims.settle("orders", one, ended, "the sink refuses")
     found = rest.get("/connectors/orders/status")
     assert (found["connector"]["state"], found["tasks"][0]["trace"]) == ("FAILED", "the sink refuses")
     rest.ask("PUT", "/connectors/orders/pause", status=202)
@@ -102,16 +102,16 @@ def test_what_is_deleted_is_gone_for_clients_and_its_name_is_free_when_the_sourc
     rest.ask("GET", "/connectors/orders/status", status=404)
     text = rest.message("PUT", "/connectors/orders/config", status=409, json=config(control))
     assert "is being deleted" in text
-    rest.store.settle("orders", one, "stopped")
-    rest.store.settle("orders", one, "reverted")
+    rest.store.claims.settle("orders", one, "stopped")
+    rest.store.claims.settle("orders", one, "reverted")
     rest.create("orders", config(control))
 
 
 def test_of_two_that_delete_the_same_one_is_told_404(
     rest: Rest, control: Path, one: NodeRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forget = rest.store.forget_ended_job
-    monkeypatch.setattr(rest.store, "forget_ended_job", lambda name: forget(name) and forget(name))
+    forget = rest.store.jobs.forget_ended
+    monkeypatch.setattr(rest.store.jobs, "forget_ended", lambda name: forget(name) and forget(name))
     rest.create("carts", config(control))
     rest.ended(one, "carts")
     rest.ask("DELETE", "/connectors/carts", status=404)
@@ -120,7 +120,7 @@ def test_of_two_that_delete_the_same_one_is_told_404(
 def test_what_is_created_anew_while_its_name_is_forgotten_is_deleted_too(
     rest: Rest, control: Path, one: NodeRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forget = rest.store.forget_ended_job
+    forget = rest.store.jobs.forget_ended
     rest.create("orders", config(control))
     rest.ended(one)
 
@@ -129,6 +129,6 @@ def test_what_is_created_anew_while_its_name_is_forgotten_is_deleted_too(
         rest.create(name, config(control))
         return forget(name)
 
-    monkeypatch.setattr(rest.store, "forget_ended_job", forget_what_another_one_creates)
+    monkeypatch.setattr(rest.store.jobs, "forget_ended", forget_what_another_one_creates)
     rest.ask("DELETE", "/connectors/orders", status=204)
     rest.ask("GET", "/connectors/orders", status=404)

@@ -21,7 +21,7 @@ def test_topics_are_those_of_the_definition_or_those_that_rows_were_given(
     rest.create("orders", config(control, topic="{schema}.{table}"))
     assert rest.get("/connectors/orders/topics") == {"orders": {"topics": ["public.counter"]}}
     rest.adopted(one)
-    rest.store.add_topic("orders", 1, "by-row", most=9)
+    rest.store.topics.add("orders", 1, "by-row", most=9)
     assert rest.get("/connectors/orders/topics") == {"orders": {"topics": ["by-row"]}}
     text = rest.message("PUT", "/connectors/orders/topics/reset", status=403)
     assert text == "Topic tracking reset is disabled."
@@ -31,14 +31,14 @@ def test_offsets_are_read_always_and_changed_when_stopped(rest: Rest, control: P
     rest.create("orders", config(control))
     assert rest.get("/connectors/orders/offsets") == {"offsets": []}
     rest.adopted(one)
-    rest.store.save("orders", 1, progress(50))
+    rest.store.progress.save("orders", 1, progress(50))
     (offset,) = rest.get("/connectors/orders/offsets")["offsets"]
     assert offset["partition"] == {"source": "counter://reader:***@host/shop"}
     assert offset["offset"]["token"] == {"lsn": 50}
     text = rest.message("DELETE", "/connectors/orders/offsets", status=400)
     assert text.startswith("Connectors must be in the STOPPED state")
     rest.ask("PUT", "/connectors/orders/stop", status=204)
-    rest.store.settle("orders", one, "stopped")
+    rest.store.claims.settle("orders", one, "stopped")
     empty = rest.message("PATCH", "/connectors/orders/offsets", status=400, json={"offsets": []})
     assert empty == "Partitions / offsets need to be provided for an alter offsets request"
     for wrong in (
@@ -52,23 +52,23 @@ def test_offsets_are_read_always_and_changed_when_stopped(rest: Rest, control: P
     rest.ask("PATCH", "/connectors/orders/offsets", status=400, json={"offsets": [offset], "more": 1})
     done = rest.ask("PATCH", "/connectors/orders/offsets", status=200, json={"offsets": [offset]})
     assert done == {"message": "The offsets for this connector have been altered successfully"}
-    assert rest.store.waiting_rescans("orders", new_slot=True) == []
+    assert rest.store.rescans.waiting("orders", new_slot=True) == []
     Script(control).order("check", "ConfigError the source is another one")
     assert "is another one" in rest.message("DELETE", "/connectors/orders/offsets", status=400)
-    assert rest.store.waiting_rescans("orders", new_slot=True) == []
+    assert rest.store.rescans.waiting("orders", new_slot=True) == []
     done = rest.ask("DELETE", "/connectors/orders/offsets", status=200)
     assert done == {"message": "The offsets for this connector have been reset successfully"}
     anew = {"offsets": [{**offset, "offset": None}]}
     rest.ask("PATCH", "/connectors/orders/offsets", status=200, json=anew)
-    assert len(rest.store.waiting_rescans("orders", new_slot=True)) == 2
+    assert len(rest.store.rescans.waiting("orders", new_slot=True)) == 2
 
 
 def test_a_stopped_connector_is_moved_as_its_source_allows(rest: Rest, control: Path, one: NodeRecord) -> None:
     rest.create("orders", config(control))
     rest.adopted(one)
-    rest.store.save("orders", 1, replace(progress(50), token={"n": 50}))
+    rest.store.progress.save("orders", 1, replace(progress(50), token={"n": 50}))
     rest.ask("PUT", "/connectors/orders/stop", status=204)
-    rest.store.settle("orders", one, "stopped")
+    rest.store.claims.settle("orders", one, "stopped")
     path = "/connectors/orders/offsets"
     (offset,) = rest.get(path)["offsets"]
 
@@ -90,22 +90,22 @@ def test_a_stopped_connector_is_moved_as_its_source_allows(rest: Rest, control: 
     assert now["offset"] == {"resolved": offset["offset"]["resolved"], "token": {"n": 70}}
     moved(offset["offset"], 200)
     assert rest.get(path)["offsets"] == [offset]
-    told = [event.details for event in rest.store.events("orders", kinds=["changefeed_moved"])]
+    told = [event.details for event in rest.store.events.read("orders", kinds=["changefeed_moved"])]
     assert told == [
         {"from": "50", "to": "70", "forward": True, "back": False},
         {"from": "70", "to": "50", "forward": False, "back": True},
     ]
     with pytest.raises(FencedError):
-        rest.store.save("orders", 1, progress(51))
+        rest.store.progress.save("orders", 1, progress(51))
 
 
 def test_each_of_several_sources_is_moved_by_its_partition(rest: Rest, control: Path, one: NodeRecord) -> None:
     rest.create("orders", config(control, source='["counter://a/shop", "counter://b/shop"]'))
     rest.adopted(one)
     shards = tuple(ShardState(token={"n": n}) for n in (50, 60))
-    rest.store.save("orders", 1, replace(progress(50), token=ShardedToken(shards=shards).to_json()))
+    rest.store.progress.save("orders", 1, replace(progress(50), token=ShardedToken(shards=shards).to_json()))
     rest.ask("PUT", "/connectors/orders/stop", status=204)
-    rest.store.settle("orders", one, "stopped")
+    rest.store.claims.settle("orders", one, "stopped")
     path = "/connectors/orders/offsets"
     first, second = rest.get(path)["offsets"]
     wanted = {**second, "offset": {"token": {"n": 70}}}
@@ -114,7 +114,7 @@ def test_each_of_several_sources_is_moved_by_its_partition(rest: Rest, control: 
     offsets = [{**each, "offset": {"to": "1970-01-01T00:00:00.000000065Z"}} for each in (first, second)]
     rest.ask("PATCH", path, status=200, json={"offsets": offsets})
     assert [each["offset"]["token"] for each in rest.get(path)["offsets"]] == [{"n": 65}, {"n": 65}]
-    one_way, both_ways = rest.store.events("orders", kinds=["changefeed_moved"])
+    one_way, both_ways = rest.store.events.read("orders", kinds=["changefeed_moved"])
     assert (one_way.details["forward"], one_way.details["back"]) == (True, False)
     assert (both_ways.details["forward"], both_ways.details["back"]) == (True, True)
     wrong = {**first, "offset": {"to": "tomorrow"}}

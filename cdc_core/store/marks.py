@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
-from cdc_core.store.database import Database
+from cdc_core.store.database import Aggregate
 from cdc_core.store.tables import CHANGEFEEDS, GAPS, UNRECORDED, update
 from cdc_core.store.topics import topics_of
 from cdc_core.store.values import Delivered, PendingRecord, dump
@@ -15,13 +15,13 @@ from cdc_core.telemetry import metrics
 from cdc_core.telemetry.tally import Tally
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Records", "keep_delivered", "turn_away"]
+__all__ = ["Marks", "keep_delivered", "turn_away"]
 
 
-class Records(Database):
+class Marks(Aggregate):
     """The marks of each changefeed, and what is to be recorded with each of them."""
 
-    def prepare_mark(
+    def prepare(
         self, name: str, epoch: int, mark: Timestamp, *, records: bool, topics: bool = False
     ) -> tuple[list[PendingRecord], Sequence[str]]:
         """Return what is still to be recorded before *mark* is emitted, by mark, and with *topics* those of the rows.
@@ -30,7 +30,7 @@ class Records(Database):
         until `save_emitted`. The last one returned is *mark*, even when nothing was delivered; none is returned when
         *mark* is recorded already. Raises: FencedError.
         """
-        begun = self._fenced(name, epoch) if records else self._fenced_reading(name, epoch)
+        begun = self._database.fenced(name, epoch) if records else self._database.fenced_reading(name, epoch)
         with begun as connection:
             waiting = _assigned(connection, name, mark) if records else []
             return waiting, topics_of(connection, name) if topics else ()
@@ -42,7 +42,7 @@ class Records(Database):
         FencedError.
         """
         values = {"emitted": str(mark)} | ({"recorded": str(mark)} if recorded else {})
-        with self._fenced(name, epoch, **values) as connection:
+        with self._database.fenced(name, epoch, **values) as connection:
             if recorded:
                 given = UNRECORDED.c.name == name, UNRECORDED.c.mark.is_not(None)
                 connection.execute(sa.delete(GAPS).where(GAPS.c.name == name))
@@ -58,7 +58,7 @@ def keep_delivered(connection: sa.Connection, name: str, delivered: Sequence[Del
 
 
 def _assigned(connection: sa.Connection, name: str, mark: Timestamp) -> list[PendingRecord]:
-    """Give *mark* to the entries without one, and return what is to be recorded: see `prepare_mark`."""
+    """Give *mark* to the entries without one, and return what is to be recorded: see `prepare`."""
     mine, previous = UNRECORDED.c.name == name, _recorded(connection, name)
     if previous is not None and mark <= previous:
         return []

@@ -1,0 +1,193 @@
+"""Jobs as nodes see them: which are free, who has claimed which, and how the work on one has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from cdc_core.errors import ConfigError
+from cdc_core.store.database import Aggregate
+from cdc_core.store.deletion import forget
+from cdc_core.store.events import add_event
+from cdc_core.store.job_rows import all_jobs, change_job, found_job, known_job, of_job, record_event
+from cdc_core.store.job_tables import JOB_EVENTS, JOBS, DatabaseNow
+from cdc_core.store.job_values import (
+    FINISHED,
+    RESTING,
+    REVERTED,
+    RUNNABLE,
+    Adoption,
+    Ended,
+    JobRecord,
+    JobState,
+    NodeRecord,
+    Overview,
+    next_state,
+)
+from cdc_core.store.jobs import define_job
+from cdc_core.store.nodes import alive_sessions
+from cdc_core.store.tables import CHANGEFEEDS, update
+
+__all__ = ["JobClaims"]
+
+
+class JobClaims(Aggregate):
+    """The claims of nodes on jobs. A claim that is given up, or whose session has expired, is free for any node."""
+
+    def overview(self) -> Overview:
+        """Return all jobs that have not finished, all living nodes, and the database's clock."""
+        with self._database.transaction(reading=True) as connection:
+            nodes = alive_sessions(connection)
+            jobs = all_jobs(connection, nodes, JOBS.c.state.not_in(FINISHED))
+            return Overview(now=connection.execute(sa.select(DatabaseNow())).scalar_one(), jobs=jobs, nodes=nodes)
+
+    def adopt(self, name: str, node: NodeRecord) -> Adoption | None:
+        """Claim the job for *node* under a new epoch, which fences whoever ran it before.
+
+        None, and nothing is changed, unless the job needs a node, no other living node has claimed it or was offered
+        it, and the session of *node* is alive, not draining, and takes jobs of its owner or is only to pause it.
+        """
+        with self._database.transaction() as connection:
+            job = found_job(connection, name, locked=True)
+            if job is None or job.state not in RUNNABLE or job.node is not None:
+                return None
+            alive = {each.node_id: each for each in alive_sessions(connection)}
+            me = alive.get(node.node_id)
+            if me is None or me.draining or _is_offered(connection, job, node, alive):
+                return None
+            if job.state != "pause-requested" and not me.takes(job.owner):
+                return None
+            connection.execute(
+                of_job(name).values(
+                    node_id=node.node_id,
+                    clean=False,
+                    offered_to=None,
+                    offered_until=None,
+                    started=sa.func.coalesce(JOBS.c.started, DatabaseNow()),
+                )
+            )
+            raised = update(name).values(epoch=CHANGEFEEDS.c.epoch + 1).returning(CHANGEFEEDS.c.epoch)
+            epoch = connection.execute(raised).scalar_one()
+            record_event(connection, name, job.state, "adopted", node.name)
+            claim = {"epoch": epoch, "failover": not job.clean}
+            add_event(connection, "changefeed_adopted", name, node=node.name, **claim)
+        return Adoption(name=name, state=job.state, epoch=epoch, clean=job.clean)
+
+    def leave_unreverted(self, name: str, node: NodeRecord, reason: str) -> bool:
+        """End the job that is to end, though what it holds at its source stays there; fence whoever ran it before.
+
+        *node* says so with *reason*. False, and nothing is changed, unless the job is to end and no living node has it.
+        """
+        with self._database.transaction() as connection:
+            job = found_job(connection, name, locked=True)
+            if job is None or job.state not in ("cancel-requested", "reverting") or job.node is not None:
+                return False
+            if job.state == "cancel-requested":
+                change_job(connection, job, "reverting", reason=job.reason, node=node.name)
+                job = known_job(connection, name)
+            gone: dict[str, Any] = {"node_id": None, "offered_to": None}
+            change_job(connection, job, "revert-failed", reason=reason, node=node.name, finished=DatabaseNow(), **gone)
+            connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
+            return True
+
+    def settle(
+        self,
+        name: str,
+        node: NodeRecord,
+        ended: Ended,
+        reason: str | None = None,
+        *,
+        clean: bool = True,
+        offer_to: NodeRecord | None = None,
+        offer_s: float = 0.0,
+    ) -> JobState | None:
+        """Save how the work of *node* on the job has ended and return the job's state; None if it is not the node's.
+
+        The claim is given up, unless the state is `reverting` now: then the node goes on with that. *clean*: nothing of
+        the run is alive any more. A job that goes on elsewhere is reserved for *offer_to* for some time.
+        """
+        with self._database.transaction() as connection:
+            job = found_job(connection, name, locked=True)
+            if job is None or job.node_id != node.node_id:
+                return None
+            state = next_state(job.state, ended)
+            values: dict[str, Any] = {"clean": clean}
+            if state != "reverting" or (ended == "stopped" and job.state == "reverting"):
+                values["node_id"] = None
+            if offer_to is not None and state in RUNNABLE:
+                values |= {"offered_to": offer_to.node_id, "offered_until": DatabaseNow() + offer_s}
+            if state in FINISHED:
+                values["finished"] = DatabaseNow()
+            if state == job.state:
+                connection.execute(of_job(name).values(**values))
+                record_event(connection, name, state, reason or "handed over", node.name)
+                to = None if offer_to is None else offer_to.name
+                add_event(connection, "changefeed_released", name, node=node.name, message=reason, offered_to=to)
+                return state
+            if state == "failed" and job.paused_for == "stop":
+                state = "paused"
+            elif state == "paused" and ended == "paused" and job.paused_for != "stop":
+                values["paused_for"] = "error"
+            why = reason if state == "succeeded" else reason or job.reason
+            change_job(connection, job, state, reason=why, node=node.name, **values)
+            return self._rested(connection, name) if state in RESTING else state
+
+    def _rested(self, connection: sa.Connection, name: str) -> JobState:
+        """Do what waited until nothing of the job runs: define it anew, let it run again. Return its state."""
+        job = known_job(connection, name)
+        if job.pending is not None:
+            connection.execute(of_job(name).values(pending=None))
+            try:
+                define_job(connection, name, job.pending)
+            except ConfigError as error:
+                reason = f"its new definition cannot be used, and it keeps the one before: {error}"
+                why = "stop" if job.paused_for == "stop" else "error"
+                connection.execute(of_job(name).values(paused_for=why, reason=reason))
+                record_event(connection, name, job.state, reason, None)
+                add_event(connection, "changefeed_paused", name, message=reason)
+                return job.state
+        if job.paused_for != "restart":
+            return job.state
+        change_job(connection, job, "running", reason=job.reason, paused_for=None)
+        return "running"
+
+    def await_match(self, name: str, *, reason: str) -> None:
+        """Have the running job wait for a node that matches it: no living one does, and *reason* says which there are.
+
+        Whoever ran it before is fenced.
+        """
+        with self._database.transaction() as connection:
+            job = found_job(connection, name, locked=True)
+            if job is not None and job.state == "running" and job.node is None:
+                change_job(connection, job, "waiting", reason=reason, node_id=None)
+                connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
+
+    def end_wait(self, name: str) -> None:
+        """Have the job run that waits, because a living node matches it again."""
+        with self._database.transaction() as connection:
+            job = found_job(connection, name, locked=True)
+            if job is not None and job.state == "waiting":
+                change_job(connection, job, "running", reason="a node that matches it has joined")
+
+    def prune(self, *, retention_s: float) -> list[str]:
+        """Forget jobs, finished for *retention_s*, that left nothing at their sources; return their names.
+
+        Of other jobs, what is as old as that in their histories is forgotten.
+        """
+        begin = DatabaseNow() - retention_s
+        old = sa.select(JOBS.c.name).where(JOBS.c.state.in_(REVERTED), JOBS.c.finished < begin)
+        with self._database.transaction() as connection:  # locked: one of them may be created anew at this moment
+            connection.execute(sa.delete(JOB_EVENTS).where(JOB_EVENTS.c.at < begin))
+            names = list(connection.execute(old.with_for_update(skip_locked=True)).scalars())
+            for name in names:
+                forget(connection, name)
+        return names
+
+
+def _is_offered(connection: sa.Connection, job: JobRecord, node: NodeRecord, alive: Mapping[str, NodeRecord]) -> bool:
+    """Return whether the job is reserved for another living node than *node*."""
+    if job.offered_to in (None, node.node_id) or job.offered_to not in alive or job.offered_until is None:
+        return False
+    return bool(connection.execute(sa.select(DatabaseNow() < job.offered_until)).scalar_one())
