@@ -56,6 +56,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
     return ByCost(config, log) if config.option.markexpr in _TOGETHER else None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect no garbage among so many new objects: nearly all of them stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Have the dearest files first, so that no process is left with one of them at the end."""
     section = SECTIONS.get(config.option.markexpr)

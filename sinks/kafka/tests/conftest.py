@@ -18,6 +18,13 @@ def kafka(kafka_broker: Kafka, topic_prefix: str) -> Iterator[KafkaRig]:
         yield KafkaRig(kafka_broker.bootstrap_servers, topic_prefix, opened)
 
 
+@pytest.fixture
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait three seconds for each answer of a broker that refuses the connection, not ten or fifteen."""
+    for module in ("admin", "partitions"):
+        monkeypatch.setattr(f"cdc_sink_kafka.{module}._LIMIT_S", 3.0)
+
+
 @pytest.fixture(scope="session")
 def own_broker() -> Iterator[KafkaBroker]:
     """A broker of this process that tests may kill and pause, and must leave running."""

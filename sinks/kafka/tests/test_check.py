@@ -134,6 +134,7 @@ def test_a_wrong_password(mechanism: str, secured_broker: SecuredKafka, complain
     assert text.endswith("check the sasl options")
 
 
+@pytest.mark.usefixtures("short_waits")
 def test_a_password_that_was_rotated_and_a_certificate_that_expired_may_be_repaired(
     secured_broker: SecuredKafka, kafka: KafkaRig
 ) -> None:

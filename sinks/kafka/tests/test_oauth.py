@@ -112,6 +112,7 @@ def failure(kafka: KafkaRig, broker: str, given: dict[str, Any]) -> CdcError:
             return failed.value
 
 
+@pytest.mark.usefixtures("short_waits")
 def test_a_client_secret_that_was_rotated_may_be_repaired(
     secured_broker: SecuredKafka, provider: IdentityProvider, kafka: KafkaRig
 ) -> None:
@@ -121,6 +122,7 @@ def test_a_client_secret_that_was_rotated_may_be_repaired(
     assert refused.repairable
 
 
+@pytest.mark.usefixtures("short_waits")
 def test_a_provider_of_tokens_that_is_out_of_reach_is_an_outage(
     secured_broker: SecuredKafka, provider: IdentityProvider, kafka: KafkaRig
 ) -> None:
