@@ -17,7 +17,6 @@ import pytest
 from cdc_conformance.simulated import SimulatedDatabase, Snapshot
 from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.follower import Follower
-from cdc_conformance.simulated.keys import key_of
 from cdc_conformance.simulated.scan import point
 from cdc_conformance.simulated.script import PAUSE, RESUME, Marker, Step, play
 from cdc_conformance.simulated.session import Session
@@ -48,6 +47,7 @@ from cdc_conformance.simulated.steps import (
     TransferLease,
     Write,
 )
+from cdc_conformance.simulated.topology import key_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -229,17 +229,8 @@ def test_pytest_tests_the_same_promises(
     pytester: pytest.Pytester, shelf: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-v",
-        "-p",
-        "no:cacheprovider",
-        "--noconftest",
-        "--pyargs",
-        "cdc_conformance",
-    ]
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--noconftest"]
+    command += ["--pyargs", "cdc_conformance"]
     uri = f"{shelf}://{tmp_path}/{{unique}}"
     of_all = ["--cdc-report", str(tmp_path / "promises.json"), "-k", QUICK]
     done = subprocess.run(

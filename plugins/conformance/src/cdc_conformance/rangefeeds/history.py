@@ -38,7 +38,6 @@ class History(RangefeedSuite):
             feed.catch_up(release=False)
             forget()
         feed.restart()
-        workload.settle()
         feed.catch_up(release=False)
         forget()
         again = len(feed.changes)
@@ -85,7 +84,6 @@ class History(RangefeedSuite):
         feed.finish(feed.execute(plan))
         forget()
         feed.restart()
-        workload.settle()
         feed.catch_up()
         _assert_versions(feed, workload, since=commits, arrived=begun)
 
@@ -101,7 +99,6 @@ class History(RangefeedSuite):
             workload.run(4, settle=True)
             feed.catch_up()
             forget()
-        workload.settle()
         arrived = len(feed.changes)
         try:
             feed.restart(old)
@@ -125,7 +122,6 @@ class History(RangefeedSuite):
         for _ in range(3):
             workload.run(4, settle=True)
             feed.catch_up()
-        workload.settle()
         forget()
         arrived = len(feed.changes)
         try:
@@ -163,7 +159,6 @@ class History(RangefeedSuite):
         ahead.close()
         ahead.drop()
         forget()
-        workload.settle()
         try:
             behind.restart()
             behind.catch_up()

@@ -9,11 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_conformance.simulated.cluster import Cluster
-from cdc_conformance.simulated.keys import key_of
-from cdc_conformance.simulated.predicates import parse
-from cdc_conformance.simulated.scan import point
+from cdc_conformance.simulated.scan import parse, point
 from cdc_conformance.simulated.shapes import KEY, Shape
 from cdc_conformance.simulated.slices import Piece
+from cdc_conformance.simulated.topology import key_of
 from cdc_core import Op, RowBatch, Span, Timestamp
 
 __all__ = ["BatchLayout", "changed_rows", "scanned_rows"]

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cdc_conformance.simulated.errors import StatementError
-from cdc_conformance.simulated.keys import key_of
 from cdc_conformance.simulated.shapes import Shape
 from cdc_conformance.simulated.state import table_name
 from cdc_conformance.simulated.table import Table
-from cdc_conformance.simulated.topology import Node, Range
+from cdc_conformance.simulated.topology import Node, Range, key_of
 from cdc_conformance.simulated.transactions import Status
 from cdc_conformance.simulated.writes import LEASE_NS, Writes
 from cdc_core import Frontier, Locality, Span, Timestamp

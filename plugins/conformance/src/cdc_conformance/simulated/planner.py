@@ -11,7 +11,7 @@ from cdc_conformance.simulated.boundaries import reached_boundary
 from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.options import SimulatedOptions
 from cdc_conformance.simulated.placing import placed
-from cdc_conformance.simulated.predicates import parse
+from cdc_conformance.simulated.scan import parse
 from cdc_conformance.simulated.slices import LogSlice, ScanSlice
 from cdc_conformance.simulated.source import Source
 from cdc_conformance.simulated.tokens import Again, Scan, SimulatedToken

@@ -1,16 +1,42 @@
-"""The initial scan of the simulated database in chunks. A chunk never spans two ranges."""
+"""Scans of the simulated database in chunks, and the predicates of rescans."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from cdc_conformance.simulated.cluster import Cluster
-from cdc_conformance.simulated.keys import key_of
 from cdc_conformance.simulated.tokens import Scan
-from cdc_core import Span, Timestamp
+from cdc_conformance.simulated.topology import key_of
+from cdc_core import ConfigError, Span, Timestamp
 
-__all__ = ["begin", "chunks", "taken", "without"]
+__all__ = ["Predicate", "begin", "chunks", "parse", "taken", "without"]
+
+Predicate = Callable[[Mapping[str, Any]], bool]
+
+_FORM = re.compile(r"\s*(\w+)\s*([=<>])\s*(.+?)\s*")
+_COMPARE = {"=": operator.eq, "<": operator.lt, ">": operator.gt}
+
+
+def parse(text: str) -> tuple[str, Predicate]:
+    """Return the column that *text* names, and whether a row has such a value in it. Raises: ConfigError."""
+    found = _FORM.fullmatch(text)
+    try:
+        value: Any = None if found is None else json.loads(found[3])
+    except json.JSONDecodeError:
+        found = None
+    if found is None:
+        raise ConfigError(f"'{text}' is no predicate of the simulated database; write one such as id < 5")
+    column, compare = found[1], _COMPARE[found[2]]
+
+    def holds(row: Mapping[str, Any]) -> bool:
+        return row.get(column) is not None and bool(compare(row[column], value))
+
+    return column, holds
 
 
 def begin(

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc_conformance.simulated.errors import StatementError
-from cdc_conformance.simulated.keys import END_KEY, key_of
 from cdc_conformance.simulated.shapes import KEY, Cells, Shape, checked
+from cdc_conformance.simulated.topology import END_KEY, key_of
 from cdc_core import Span, TableName, Timestamp
 
 __all__ = ["Table", "Version"]

@@ -1,14 +1,22 @@
-"""The nodes of the simulated cluster, and the ranges of its tables."""
+"""The nodes of the simulated cluster, the ranges of its tables, and the keys of rows."""
 
 from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass, field
 
-from cdc_conformance.simulated.keys import END_KEY
 from cdc_core import Locality, Span, Timestamp
 
-__all__ = ["Node", "Range"]
+__all__ = ["END_KEY", "Node", "Range", "key_of"]
+
+_OFFSET = 2**63
+END_KEY = b"\xff" * 9
+"""Greater than the key of every row."""
+
+
+def key_of(id_: int) -> bytes:
+    """Return the key of the row with this `id`. Raises: OverflowError beyond 64 bits."""
+    return (id_ + _OFFSET).to_bytes(8, "big")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -11,10 +11,9 @@ from cdc_conformance.simulated.errors import (
     UnavailableError,
     WriteConflictError,
 )
-from cdc_conformance.simulated.keys import key_of
 from cdc_conformance.simulated.state import State
 from cdc_conformance.simulated.table import Version
-from cdc_conformance.simulated.topology import Range
+from cdc_conformance.simulated.topology import Range, key_of
 from cdc_conformance.simulated.transactions import Intent, Row, Status, Transaction
 from cdc_core import Timestamp
 
