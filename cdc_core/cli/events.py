@@ -67,7 +67,7 @@ def events(
             _print(session, event, as_json=as_json)
         tail = EventTail(progress.events, wanted, after=last, kinds=kinds)
         while follow:
-            for event in tail.look():
+            for event in tail.poll():
                 _print(session, event, as_json=as_json)
             time.sleep(_POLL_S)
     return 0

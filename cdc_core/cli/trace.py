@@ -97,7 +97,7 @@ def _follow(session: CliSession, store: ProgressStore, traced: Trace, name: str,
     try:
         while True:
             over = traced.over
-            for change in traced.look():
+            for change in traced.poll():
                 if change.complete:
                     show(change)
                     standing_at = time.monotonic() + _STANDING_S

@@ -108,7 +108,7 @@ class Attempts:
             config = replace(config, feed=feed, start=token)
             if self._run.once and self._until is None:
                 self._until = end_of_once(replace(feed, saved=token), self._run.store)
-            cleanup.callback(self._run.quietly, self._dead_letters.look)  # the last step may have been saved since
+            cleanup.callback(self._run.quietly, self._dead_letters.poll)  # the last step may have been saved since
             config = replace(config, plans=self._queries.plans(rangefeed.schemas()))
             query = self._run.host.start(config, stopped=self._run.control.stop.is_set)
             cleanup.callback(self._run.quietly, query.stop)
@@ -125,7 +125,7 @@ class Attempts:
             self._run.feed,
             channel,
             local=self._run.host.is_local,
-            count_dead_letters=self._dead_letters.look,
+            count_dead_letters=self._dead_letters.poll,
             silent_since=self._run.status.now.source_silent_since,
             retrying=self._run.status.now.retrying,
             start=config.start,
@@ -141,8 +141,8 @@ class Attempts:
                 sampler.repeat_warnings()
                 raise query.failure()
             progress = saved.poll(until=self._until or self._run.feed.options.end)
-            self._run.status.say(**sampler.look(progress, rangefeed.scan_progress(progress.token)))
-            probe.look(progress.tally.value(metrics.STEPS))
+            self._run.status.say(**sampler.sample(progress, rangefeed.scan_progress(progress.token)))
+            probe.poll(progress.tally.value(metrics.STEPS))
             self._events.saved(progress)
             requests.poll()
             self._run.host.maintain(executor_wait_s=self._run.feed.options.executor_wait)
@@ -167,7 +167,7 @@ class Attempts:
             if time.monotonic() > deadline:
                 log.warning("changefeed '%s': the running step took too long and was abandoned", self._run.feed.name)
                 break
-            self._run.status.say(**sampler.look_at_tasks())
+            self._run.status.say(**sampler.sample_tasks())
             time.sleep(_POLL_S / 5)
         if not query.is_active:
             sampler.repeat_warnings()
@@ -180,6 +180,6 @@ class Attempts:
         progress = self._run.store.progress.load(self._run.feed.name)
         if progress is not None:
             self._events.saved(progress)
-            self._run.status.say(**sampler.look(progress, rangefeed.scan_progress(progress.token)))
+            self._run.status.say(**sampler.sample(progress, rangefeed.scan_progress(progress.token)))
         drop_history(config.feed, rangefeed, progress)
         return ending

@@ -22,7 +22,7 @@ class DeadLetterLog:
         self._store = store
         self._logged = max((letter.number for letter in store.dead_letters.of(name)), default=0)
 
-    def look(self) -> int:
+    def poll(self) -> int:
         """Log the new ones, and return how many dead letters there are. Raises: RetryableError."""
         waiting = self._store.dead_letters.of(self._name)
         new = [letter for letter in waiting if letter.number > self._logged]

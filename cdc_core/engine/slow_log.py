@@ -48,7 +48,7 @@ class SlowCalls:
         self._clock = clock
         self._calls: dict[tuple[str, int, int], _Call] = {}
 
-    def look(self, tasks: Sequence[Activity]) -> None:
+    def update(self, tasks: Sequence[Activity]) -> None:
         """Log what is new among *tasks*. Called a few times a second."""
         if self._limit_s is None:
             return

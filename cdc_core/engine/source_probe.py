@@ -36,7 +36,7 @@ class SourceProbe:
         self._asked_at = 0.0
         self._failures: list[str] = []
 
-    def look(self, steps: float) -> None:
+    def poll(self, steps: float) -> None:
         """Note how many *steps* are saved. Raises: RetryableRangefeedError when the source does not answer."""
         now = self._clock()
         if steps != self._steps:

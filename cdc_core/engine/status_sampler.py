@@ -90,7 +90,7 @@ class StatusSampler:
         self._empty_step = False
         self._busy = False
 
-    def look(self, progress: Progress, scan: ScanProgress | None) -> dict[str, Any]:
+    def sample(self, progress: Progress, scan: ScanProgress | None) -> dict[str, Any]:
         """Return what the status says of *progress* and of the tasks at work."""
         now = time.monotonic()
         tally = progress.tally
@@ -98,7 +98,7 @@ class StatusSampler:
             self._retrying = None
         self._note(now, tally)
         self.repeat_warnings()
-        tasks = self._look_at_tasks()
+        tasks = self._sample_tasks()
         self._look_for_silence(tasks)
         waiting = self._waiting(now, tasks, scanning=scan is not None)
         refused = tally.value(metrics.DEAD_LETTERS)
@@ -121,12 +121,12 @@ class StatusSampler:
         }
 
     def repeat_warnings(self) -> None:
-        """Log what the planner has warned of since the last look."""
+        """Log what the planner has warned of since the last call."""
         self._log.repeat_warnings()
 
-    def look_at_tasks(self) -> dict[str, Any]:
+    def sample_tasks(self) -> dict[str, Any]:
         """Return what the status says of the tasks at work alone."""
-        return self._stuck(self._look_at_tasks())
+        return self._stuck(self._sample_tasks())
 
     def _note(self, now: float, tally: Tally) -> None:
         sample = _Sample(
@@ -158,9 +158,9 @@ class StatusSampler:
         elapsed = last.moment - first.moment
         return (last.rows - first.rows) / elapsed if elapsed else 0.0
 
-    def _look_at_tasks(self) -> Sequence[Activity]:
+    def _sample_tasks(self) -> Sequence[Activity]:
         tasks = self._channel.activities()
-        self._slow.look(tasks)
+        self._slow.update(tasks)
         self._busy = any(task.role == SLICE and sum(task.seconds.values()) + task.for_s >= _BUSY_S for task in tasks)
         return tasks
 

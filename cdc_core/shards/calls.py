@@ -121,10 +121,10 @@ class _Probe:
     def succeeded(self) -> bool:
         if self._outcome is False and time.monotonic() >= self._next:
             self._outcome = None
-            threading.Thread(target=copy_context().run, args=[self._look], daemon=True, name="cdc-shard-probe").start()
+            threading.Thread(target=copy_context().run, args=[self._poll], daemon=True, name="cdc-shard-probe").start()
         return self._outcome is True
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         try:
             self._probe(self._shard)
         except Exception as error:

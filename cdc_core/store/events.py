@@ -110,7 +110,7 @@ def _prunes_alone(connection: sa.Connection) -> bool:
 
 
 class EventTail:
-    """The events of *store* that are new at each look, of *name* and *kinds* as in `Events.read`.
+    """The events of *store* that are new at each poll, of *name* and *kinds* as in `Events.read`.
 
     An event that was begun earlier may become visible later than others: none is left out, and none comes twice.
     """
@@ -122,8 +122,8 @@ class EventTail:
         self._after = self._newest = after
         self._seen: set[int] = set()
 
-    def look(self) -> list[Event]:
-        """Return what is new since the last look, by number. Raises: RetryableError."""
+    def poll(self) -> list[Event]:
+        """Return what is new since the last poll, by number. Raises: RetryableError."""
         begin = max(self._after, self._newest - _OVERLAP)
         found = self._store.read(self._name, after=begin, kinds=self._kinds)
         new = [event for event in found if event.number not in self._seen]

@@ -89,8 +89,8 @@ class Trace:
         complete = sum(change.complete for change in self._seen.values())
         return complete >= self._most or time.monotonic() >= self._until
 
-    def look(self) -> list[TracedChange]:
-        """Return the changes that are new, or have got further, since the last look."""
+    def poll(self) -> list[TracedChange]:
+        """Return the changes that are new, or have got further, since the last poll."""
         found = self._store.traces.load(self.number)
         if found is None:
             return []
@@ -100,7 +100,7 @@ class Trace:
 
     @property
     def changes(self) -> list[TracedChange]:
-        """All that was found until the last look."""
+        """All that was found until the last poll."""
         return list(self._seen.values())
 
 

@@ -162,7 +162,7 @@ def test_a_trace_says_what_became_of_each_change_in_a_query(
                             "the trace", lambda: any(asked in path.read_text() for path in feed.state.glob(files))
                         )
                         connection.execute("UPDATE orders SET amount = CASE id WHEN 2 THEN -1 WHEN 3 THEN 0 ELSE 5 END")
-                        feed.until("all changes", lambda: bool(trace.look()) and trace.over)
+                        feed.until("all changes", lambda: bool(trace.poll()) and trace.over)
                         traced.update({change.key: change for change in trace.changes})
 
             feed.during(kept_spark, follow)

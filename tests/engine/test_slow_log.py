@@ -43,9 +43,9 @@ def test_a_task_that_waits_is_named_at_the_limit_then_at_each_doubling_and_when_
     calls = slow(5.0, clock)
     for second in range(25):
         clock.now = float(second)
-        calls.look([task(float(second), reason="answer 503 for hunter2"), task(0.1, process=8)])
+        calls.update([task(float(second), reason="answer 503 for hunter2"), task(0.1, process=8)])
     clock.now = 25.0
-    calls.look([task(0.0, stage=SOURCE), task(0.1, process=8)])
+    calls.update([task(0.0, stage=SOURCE), task(0.1, process=8)])
     assert caplog.messages == [
         f"{BEGIN} has waited for sink 'webhook' for {seconds:.1f} s: answer 503 for ***" for seconds in (5, 10, 20)
     ] + [f"{BEGIN} goes on after 25.0 s of waiting for sink 'webhook'"]
@@ -56,7 +56,7 @@ def test_a_task_that_waits_anew_in_the_same_stage_is_another_wait(caplog: pytest
     calls = slow(5.0, clock)
     for now, for_s in ((6.0, 6.0), (20.0, 0.5), (26.0, 6.5)):
         clock.now = now
-        calls.look([task(for_s)])
+        calls.update([task(for_s)])
     assert [message.removeprefix(f"{BEGIN} ")[:9] for message in caplog.messages] == [
         "has waite",
         "goes on a",
@@ -68,14 +68,14 @@ def test_a_task_that_is_gone_has_gone_on(caplog: pytest.LogCaptureFixture) -> No
     clock = Clock()
     calls = slow(5.0, clock)
     clock.now = 6.0
-    calls.look([task(6.0)])
-    calls.look([])
-    calls.look([])
+    calls.update([task(6.0)])
+    calls.update([])
+    calls.update([])
     assert caplog.messages[1:] == [f"{BEGIN} goes on after 6.0 s of waiting for sink 'webhook'"]
 
 
 def test_without_the_option_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    slow(None, Clock()).look([task(1000.0)])
+    slow(None, Clock()).update([task(1000.0)])
     assert caplog.messages == []
 
 

@@ -26,7 +26,7 @@ def asked(probe: SourceProbe, clock: Clock, *, until_s: float) -> None:
     """Look once a second, and after each question as soon as it is answered."""
     while clock.now < until_s:
         clock.now += 1
-        probe.look(7)
+        probe.poll(7)
         asking = probe._asking
         if asking is not None:
             asking.join(10)
@@ -45,7 +45,7 @@ def test_a_source_that_saves_steps_is_never_asked() -> None:
     probe = SourceProbe(lambda: asks.append(clock.now), clock=clock)
     for step in range(1000):
         clock.now += 50
-        probe.look(step)
+        probe.poll(step)
     assert asks == []
 
 
@@ -75,12 +75,12 @@ def test_a_question_that_hangs_is_a_failure() -> None:
     clock, over = Clock(), threading.Event()
     probe = SourceProbe(lambda: over.wait(60), clock=clock)
     try:
-        probe.look(7)
+        probe.poll(7)
         clock.now += 61
-        probe.look(7)
+        probe.poll(7)
         eventually(lambda: probe._asking, what="the question")
         clock.now += 61
         with pytest.raises(RetryableRangefeedError, match="no answer"):
-            probe.look(7)
+            probe.poll(7)
     finally:
         over.set()

@@ -223,11 +223,11 @@ def test_a_follower_gets_an_event_that_became_visible_after_later_ones(store: Pr
         row = connection.execute(sa.select(EVENTS).order_by(EVENTS.c.id)).first()
         assert row is not None
         connection.execute(sa.delete(EVENTS).where(EVENTS.c.id == row.id))
-    assert [event.details["epoch"] for event in tail.look()] == [2]
+    assert [event.details["epoch"] for event in tail.poll()] == [2]
     with store._database.transaction() as connection:
         connection.execute(sa.insert(EVENTS).values(row._asdict()))
-    assert [event.details["epoch"] for event in tail.look()] == [1]
-    assert tail.look() == []
+    assert [event.details["epoch"] for event in tail.poll()] == [1]
+    assert tail.poll() == []
 
 
 def test_a_kind_that_nobody_explains_is_a_mistake(store: ProgressStore) -> None:

@@ -39,7 +39,7 @@ def writer(database: str, sql: Sql) -> Iterator[Sql]:
 def after_20_s(watch: LongTransactions, clock: Clock, sql: Sql, megabytes: int) -> str | None:
     text = None
     for _ in range(3):
-        text = watch.look(sql, restart="0/1", again_bytes=megabytes * MB)
+        text = watch.poll(sql, restart="0/1", again_bytes=megabytes * MB)
         clock.now += 10.0
     return text
 
@@ -124,7 +124,7 @@ def test_a_role_that_may_not_see_the_query_is_told_who_sees_it(
         assert "INSERT" not in text
         sql.execute(f'GRANT pg_read_all_stats TO "{role}"')
         clock.now += 10.0
-        seen = watch.look(reader, restart="0/1", again_bytes=128 * MB)
+        seen = watch.poll(reader, restart="0/1", again_bytes=128 * MB)
         assert seen is not None
         assert "open since" in seen
     sql.execute(f'DROP ROLE "{role}"')
@@ -136,9 +136,9 @@ def test_the_text_changes_when_the_log_doubles_and_not_before(
     writer.execute("INSERT INTO t VALUES (1, 'x')")
     first = after_20_s(watch, clock, sql, 70)
     writer.execute("UPDATE t SET v = NULL")
-    assert watch.look(sql, restart="0/1", again_bytes=120 * MB) == first
+    assert watch.poll(sql, restart="0/1", again_bytes=120 * MB) == first
     clock.now += 10.0
-    assert "more than 1,024 MB" in str(watch.look(sql, restart="0/1", again_bytes=1100 * MB))
+    assert "more than 1,024 MB" in str(watch.poll(sql, restart="0/1", again_bytes=1100 * MB))
 
 
 def test_the_server_is_asked_every_10_s_and_only_when_much_is_decoded_again(
@@ -149,9 +149,9 @@ def test_the_server_is_asked_every_10_s_and_only_when_much_is_decoded_again(
     assert after_20_s(watch, clock, sql, 64) is not None
     clock.now -= 0.1
     writer.rollback()
-    assert watch.look(sql, restart="0/1", again_bytes=64 * MB) is not None
+    assert watch.poll(sql, restart="0/1", again_bytes=64 * MB) is not None
     clock.now += 0.1
-    assert watch.look(sql, restart="0/1", again_bytes=64 * MB) is None
+    assert watch.poll(sql, restart="0/1", again_bytes=64 * MB) is None
 
 
 def test_a_prepared_transaction_is_named_with_its_remedy(watch: LongTransactions, clock: Clock) -> None:

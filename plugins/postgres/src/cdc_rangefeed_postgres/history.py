@@ -63,7 +63,7 @@ class PostgresHistory(SourceHistory):
             if row is None:
                 return {}
             retained, unconfirmed, snapshot_age, again, restart = row
-            self._notice = self._long_transactions.look(connection, restart=restart, again_bytes=again or 0.0)
+            self._notice = self._long_transactions.poll(connection, restart=restart, again_bytes=again or 0.0)
             if self._released is None:  # nothing runs that would keep the slot in use
                 self._notice = self._notice or unused(connection, self._slot)
         return {

@@ -55,7 +55,7 @@ class LongTransactions:
         self._level = 0
         self._text: str | None = None
 
-    def look(self, connection: Connection, *, restart: str, again_bytes: float) -> str | None:
+    def poll(self, connection: Connection, *, restart: str, again_bytes: float) -> str | None:
         """Return who makes each step decode *again_bytes* again, from *restart* on; None when that is little.
 
         Asks the server every 10 s at most, and only when it is much. The text changes when another transaction holds
