@@ -23,6 +23,7 @@ from cdc_core.config.resolve import resolve
 from cdc_core.config.toml_file import read_changefeed
 from cdc_core.engine.fencing import RunLock
 from cdc_core.plugins.host import PluginHost
+from cdc_core.store import deletion, handover
 from cdc_core.store.jobs import Jobs
 from cdc_core.store.progress import DeadLetter, ProgressStore, store_url
 
@@ -212,6 +213,13 @@ def test_a_store_that_was_out_of_reach_gets_the_progress_when_it_is_asked_again(
     assert "was handed over to job 'orders'" in refused(capsys, "run", str(file))
     assert done(capsys, "create", str(file), "--from-state")
     assert store.progress.load("orders") == left.progress.load("orders")
+
+
+def test_all_that_is_kept_of_a_changefeed_moves_but_what_is_of_its_last_run() -> None:
+    of_its_run = {"cdc_jobs", "cdc_job_events", "cdc_status", "cdc_claims", "cdc_traces", "cdc_moments"}
+    forgotten, moved = ({table.name for table in module._TABLES} for module in (deletion, handover))
+    assert moved < forgotten
+    assert forgotten - moved == of_its_run
 
 
 def test_a_job_is_refused_by_run_before_spark_starts(
