@@ -1,8 +1,8 @@
-"""What `OrderValidator` finds."""
+"""What `OrderValidator`, `VersionValidator` and `CountValidator` find."""
 
 from __future__ import annotations
 
-from cdc_conformance.validators import OrderValidator
+from cdc_conformance.validators import All, CountValidator, OrderValidator, VersionValidator
 from cdc_testing.seen import feed, mark, row
 
 
@@ -69,3 +69,52 @@ def test_moving_keys_are_in_order_in_each_partition() -> None:
 
 def test_topics_are_distinguished() -> None:
     assert feed(OrderValidator(), mark(5, at=0), row("a", 1, topic="u", at=0), row("a", 6, at=1)) == []
+
+
+def test_a_version_that_never_arrived_is_found() -> None:
+    rows = [row("a", n, {"v": n}) for n in (3, 4, 6, 5, 8)]
+    assert feed(VersionValidator("t", "v"), *rows) == ['topic t key ["a"]: versions [7] never arrived']
+
+
+def test_repeats_and_deletes_are_accepted() -> None:
+    rows = [row("a", 1, {"v": 1}), row("a", 2, {"v": 2}), row("a", 1, {"v": 1}), row("a", 3)]
+    assert feed(VersionValidator("t", "v"), *rows) == []
+
+
+def test_versions_are_counted_across_partitions() -> None:
+    rows = [row("a", 1, {"v": 1}, at=0), row("a", 3, {"v": 3}, at=1)]
+    assert feed(VersionValidator("t", "v"), *rows) == ['topic t key ["a"]: versions [2] never arrived']
+
+
+def test_other_topics_are_ignored() -> None:
+    rows = [row("a", 1, {"v": 1}), row("a", 3, {"v": 3}, topic="u"), row("a", 3, {}, topic="u")]
+    assert feed(VersionValidator("t", "v"), *rows) == []
+
+
+def test_rows_repeats_and_marks_are_counted() -> None:
+    count = CountValidator()
+    feed(count, row("a", 1), row("a", 1), row("b", 2), mark(1), mark(1), row("c", 3), mark(2), row("a", 1), mark(2))
+    assert (count.rows, count.repeats, count.marks) == (5, 2, 4)
+    assert (count.resolved_rows, count.marks_with_rows) == (4, 3)
+    assert count.failures() == []
+
+
+def test_a_mark_covers_the_rows_of_its_own_partition() -> None:
+    count = CountValidator()
+    feed(count, row("a", 1, at=0), row("b", 1, at=1), mark(1, at=0))
+    assert (count.resolved_rows, count.marks_with_rows) == (1, 1)
+
+
+def test_too_few_events_are_a_failure() -> None:
+    assert feed(CountValidator(least_rows=2, least_marks=1), row("a", 1)) == [
+        "1 rows arrived, expected at least 2",
+        "0 resolved marks arrived, expected at least 1",
+    ]
+
+
+def test_the_failures_of_several_validators_are_combined() -> None:
+    both = All([CountValidator(least_marks=2), OrderValidator()])
+    assert feed(both, row("a", 1), mark(1), row("b", 1)) == [
+        "1 resolved marks arrived, expected at least 2",
+        'topic t key ["b"]: saw new row timestamp 1.0000000000 after 1.0000000000 was resolved',
+    ]

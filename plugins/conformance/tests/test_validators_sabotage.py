@@ -1,4 +1,4 @@
-"""Each way to spoil a correct history is found by the right validators, with the right words, and by no other."""
+"""A correct history has no failures, and each way to spoil one is found by the right validators and no other."""
 
 from __future__ import annotations
 
@@ -15,6 +15,15 @@ from cdc_testing.strict_validators import strict_validators
 assert cdc_testing.spoiled_rows
 assert cdc_testing.spoiled_marks
 assert cdc_testing.spoiled_fields
+
+
+@pytest.mark.parametrize("files", [False, True], ids=["partitions", "files"])
+@pytest.mark.parametrize("seed", range(30))
+def test_a_correct_history_has_no_failures(seed: int, files: bool) -> None:
+    history = History(seed, files)
+    for events in (history.events(), history.with_restarts()):
+        for name, validator in strict_validators(history).items():
+            assert feed(validator, *events) == [], name
 
 
 def _spoiled(spoil: Sabotage, seed: int) -> tuple[Spot, tuple[list[Event], Expected]]:

@@ -256,6 +256,15 @@ class Feed:
         self.finish(step, release=release)
         return step
 
+    @property
+    def readings(self) -> list[Reading]:
+        """The slices of all steps, as they were read."""
+        return [reading for step in self.steps for reading in step.readings]
+
+    @property
+    def batches(self) -> list[RowBatch]:
+        return [batch for reading in self.readings for batch in reading.batches]
+
     # many steps
 
     def steps_until(self, done: Callable[[], bool], *, what: str, release: bool = True) -> None:

@@ -60,10 +60,8 @@ class RowContents(RangefeedSuite):
         workload.put(table, 1)
         workload.put(table, 1)
         feed.catch_up()
-        for step in feed.steps:
-            for reading in step.readings:
-                for batch in reading.batches:
-                    assert not batch.has_before, f"a batch has the column `before` without diff: {batch}"
+        for batch in feed.batches:
+            assert not batch.has_before, f"a batch has the column `before` without diff: {batch}"
 
     def test_after_is_null_for_deletes_only(self, workload: Workload, open_feed: OpenFeed) -> None:
         """`after` is null for a deleted row and not null for any other row.
@@ -186,10 +184,8 @@ class RowContents(RangefeedSuite):
         workload.put(table, 1, note=None)
         workload.delete(table, 2)
         feed.catch_up()
-        for step in feed.steps:
-            for reading in step.readings:
-                for batch in reading.batches:
-                    _assert_types(batch)
+        for batch in feed.batches:
+            _assert_types(batch)
 
     @requires("schema_changes", "columns are added and dropped while the feed runs")
     def test_rows_carry_the_schema_they_were_written_with(self, workload: Workload, open_feed: OpenFeed) -> None:
