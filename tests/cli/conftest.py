@@ -11,7 +11,7 @@ from cdc_testing.components import encoder, host, rangefeed, sink
 
 from cdc_core.engine import supervisor
 from cdc_core.engine.attempts import Ending
-from cdc_core.engine.run_control import RunControl
+from cdc_core.engine.run_context import RunContext
 from cdc_core.plugins.host import PluginHost
 from cdc_core.telemetry.status import Status
 
@@ -58,20 +58,11 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Run], None]:
 
     def use(run: Run) -> None:
         class ScriptedRun:
-            def __init__(
-                self,
-                feed: Any,
-                store: Any,
-                state_dir: Path,
-                _host: Any,
-                control: RunControl,
-                *,
-                watch: Any,
-                **rest: Any,
-            ) -> None:
-                self.status = Status(changefeed=feed.name, phase="starting")
-                self._feed = feed
-                self._rest = {"store": store, "state_dir": state_dir, "control": control, "status": self._show, **rest}
+            def __init__(self, context: RunContext, **rest: Any) -> None:
+                self.status = Status(changefeed=context.feed.name, phase="starting")
+                self._feed = context.feed
+                of_context = {name: getattr(context, name) for name in ("store", "state_dir", "control", "once")}
+                self._rest = {**of_context, **rest, "status": self._show}
 
             def run(self) -> Ending:
                 return run(self._feed, **self._rest) or "complete"
