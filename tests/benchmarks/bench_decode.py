@@ -11,6 +11,7 @@ from benchmarks.slot import backlog
 from benchmarks.timing import fastest_s
 from cdc_rangefeed_postgres.pgoutput import LogDecoder
 from cdc_rangefeed_postgres.relations import relation_columns
+from cdc_rangefeed_postgres.transaction_framing import TransactionClock
 from cdc_rangefeed_postgres.types import TableVersion, TypeCatalog, column_type
 
 from cdc_core import Column, TableName, TableSchema, Timestamp
@@ -28,7 +29,8 @@ def run(bench: Bench) -> Iterator[Figure]:
     counted: list[int] = []
 
     def decode() -> None:
-        decoder = LogDecoder(versions, start_lsn=0, end_lsn=_BEYOND_EVERY_LSN, after=Timestamp())
+        clock = TransactionClock(start_lsn=0, end_lsn=_BEYOND_EVERY_LSN, after=Timestamp())
+        decoder = LogDecoder(versions, clock)
         counted.append(sum(len(rows) for messages in arrays for rows in decoder.decode(messages)))
 
     seconds = fastest_s(decode)

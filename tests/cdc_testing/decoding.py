@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cdc_rangefeed_postgres.pgoutput import LogDecoder
+from cdc_rangefeed_postgres.transaction_framing import TransactionClock
 from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog, column_type
 from cdc_testing.pgmessages import begin, commit, log, relation
 
@@ -51,8 +52,9 @@ RELATION = relation(T, PLAIN.columns)
 
 
 def decoder_of(**options: Any) -> LogDecoder:
-    defaults: dict[str, Any] = {"start_lsn": 0, "end_lsn": 1 << 62, "after": Timestamp()}
-    return LogDecoder(options.pop("versions", {T: [PLAIN], U: [OTHER]}), **{**defaults, **options})
+    slice_: dict[str, Any] = {"start_lsn": 0, "end_lsn": 1 << 62, "after": Timestamp()}
+    slice_ |= {name: options.pop(name) for name in (*slice_, "until") if name in options}
+    return LogDecoder(options.pop("versions", {T: [PLAIN], U: [OTHER]}), TransactionClock(**slice_), **options)
 
 
 def transaction(*changes: bytes, lsn: int = 100, us: int = US) -> tuple[bytes, ...]:

@@ -12,6 +12,7 @@ import psycopg
 import pyarrow as pa
 from cdc_rangefeed_postgres.pgoutput import LogDecoder
 from cdc_rangefeed_postgres.scan_values import select_list, to_struct
+from cdc_rangefeed_postgres.transaction_framing import TransactionClock
 from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog, TypeInfo, column_type
 from cdc_rangefeed_postgres.unchanged_toast import Lookup
 from cdc_testing.pgvalues import TYPES, Maker
@@ -121,9 +122,8 @@ class LogProbe:
         mvcc: bool = False,
         lookup: Lookup | None = None,
     ) -> LogDecoder:
-        return LogDecoder(
-            self._versions, start_lsn=0, end_lsn=1 << 62, after=after, until=until, diff=diff, mvcc=mvcc, lookup=lookup
-        )
+        clock = TransactionClock(start_lsn=0, end_lsn=1 << 62, after=after, until=until)
+        return LogDecoder(self._versions, clock, diff=diff, mvcc=mvcc, lookup=lookup)
 
     def log(self, *, binary: bool, diff: bool = False, lookup: Lookup | None = None) -> list[RowBatch]:
         """Return all rows of the log, decoded at once."""

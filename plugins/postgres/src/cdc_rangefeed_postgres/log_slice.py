@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from cdc_core import RowBatch, Span, SpanMark, Timestamp
+from cdc_core import RangefeedContext, RowBatch, Span, SpanMark, Timestamp
 from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate, text_of
 from cdc_rangefeed_postgres.connection import Server, stream
 from cdc_rangefeed_postgres.lost_history import explain, explained
@@ -22,7 +22,7 @@ from cdc_rangefeed_postgres.read_ahead import read_ahead
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.slot_copy import SlotCopy
 from cdc_rangefeed_postgres.temporary import refuse_without_copy
-from cdc_rangefeed_postgres.transaction_framing import whole_transactions
+from cdc_rangefeed_postgres.transaction_framing import TransactionClock, whole_transactions
 from cdc_rangefeed_postgres.types import TableVersion
 from cdc_rangefeed_postgres.unchanged_toast import Lookup
 
@@ -71,37 +71,32 @@ class LogSlice:
         return [version for found in self.versions.values() for version in found]
 
 
-def read_log(
-    server: Server,
-    connection: Any,
-    slice_: LogSlice,
-    options: PostgresOptions,
-    *,
-    diff: bool,
-    mvcc: bool,
-    lookup: Lookup,
-    decoding: Callable[[LogDecoder], object] = lambda _: None,
-) -> Generator[RowBatch | SpanMark]:
-    """Yield the rows of a slice, and then a mark for each watched table.
+def decoder_of(slice_: LogSlice, context: RangefeedContext, lookup: Lookup) -> LogDecoder:
+    """Return what decodes the slice.
 
-    *connection* is an ADBC connection in autocommit mode; the caller closes it after an error. *lookup* reads unchanged
-    large values that the log lacks, unless the option leaves them unavailable and a consumer has those of their table.
-    *decoding* gets the decoder before the first row.
+    *lookup* reads unchanged large values that the log lacks, unless the option leaves them unavailable and a consumer
+    has those of their table.
     """
-    decoder = LogDecoder(
+    options: PostgresOptions = context.options
+    return LogDecoder(
         slice_.versions,
-        start_lsn=slice_.start,
-        end_lsn=slice_.end,
-        after=slice_.after,
-        until=slice_.until,
-        diff=diff,
-        mvcc=mvcc,
+        TransactionClock(start_lsn=slice_.start, end_lsn=slice_.end, after=slice_.after, until=slice_.until),
+        diff=context.diff,
+        mvcc=context.mvcc,
         lookup=lookup,
         lookup_in=None if options.unchanged_toast == "lookup" else slice_.lacking,
         target_bytes=options.fetch_size,
         truncate=options.truncate,
     )
-    decoding(decoder)
+
+
+def read_log(
+    server: Server, connection: Any, slice_: LogSlice, options: PostgresOptions, decoder: LogDecoder
+) -> Generator[RowBatch | SpanMark]:
+    """Yield the rows of a slice as *decoder* gives them, and then a mark for each watched table.
+
+    *connection* is an ADBC connection in autocommit mode; the caller closes it after an error.
+    """
     if slice_.end > slice_.start:
         with (
             server.translated("reading the log"),

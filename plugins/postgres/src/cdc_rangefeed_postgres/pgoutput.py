@@ -31,11 +31,8 @@ _KNOWN_KINDS = np.frombuffer(b"IUDBCRTYOM", np.uint8)
 class LogDecoder:
     """Decodes one slice of a slot's log, given in consecutive arrays of messages.
 
-    The slice has the transactions with `start_lsn <= final_lsn < end_lsn` (final_lsn in their BEGIN). `updated` is the
-    commit time, changed where necessary: it strictly rises in log order, is greater than *after*, and has a wall of at
-    most `until.wall - 999`. So *until* must be at least a microsecond after *after*. Rows of one transaction share
-    `updated`. When a transaction spans several calls of `decode`, the rows of each later call get the next logical
-    value.
+    *clock* says which transactions the slice has, and gives them `updated`, which the rows of one transaction share.
+    When it spans several calls of `decode`, the rows of each later call get the next logical value.
 
     *versions* lists, for each relation id, the versions that its rows can have in this slice, in log order. *lookup*
     finds unchanged TOAST values that the log does not have, in the tables *lookup_in*, or in all when that is None, and
@@ -50,11 +47,8 @@ class LogDecoder:
     def __init__(
         self,
         versions: Mapping[int, Sequence[TableVersion]],
+        clock: TransactionClock,
         *,
-        start_lsn: int,
-        end_lsn: int,
-        after: Timestamp,
-        until: Timestamp | None = None,
         diff: bool = False,
         mvcc: bool = False,
         lookup: Lookup | None = None,
@@ -62,7 +56,7 @@ class LogDecoder:
         target_bytes: int = 2 << 20,
         truncate: Truncate = "stop",
     ) -> None:
-        self._clock = TransactionClock(start_lsn=start_lsn, end_lsn=end_lsn, after=after, until=until)
+        self._clock = clock
         self._tracker = RelationTracker(versions)
         self._diff = diff
         self._mvcc = mvcc
@@ -73,7 +67,7 @@ class LogDecoder:
 
     @property
     def latest(self) -> Timestamp:
-        """The timestamp of the last transaction; *after* before the first one."""
+        """The timestamp of the last transaction; before the first one, that of all before the slice."""
         return self._clock.latest
 
     def lsn_of(self, updated: Timestamp) -> int | None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import closing, suppress
-from functools import partial
 from typing import Any
 
 from cdc_core import RangefeedContext, RowBatch, Slice, SliceReader, SpanMark, Timestamp
 from cdc_rangefeed_postgres.client_errors import ClientError
 from cdc_rangefeed_postgres.connection import Server
-from cdc_rangefeed_postgres.log_slice import LogSlice, read_log
+from cdc_rangefeed_postgres.log_slice import LogSlice, decoder_of, read_log
 from cdc_rangefeed_postgres.lsn import lsn_text
 from cdc_rangefeed_postgres.null_columns import with_null_columns
 from cdc_rangefeed_postgres.pgoutput import LogDecoder
@@ -80,16 +79,8 @@ class PostgresReader(SliceReader):
         # During a scan, an update can move a row from a block that is not scanned yet to one that was. Then its version
         # in the log is the first that is delivered, and no earlier one has its values.
         lookup = TableLookup(self._server, lambda: self._connect(_LOOKUP))
-        return read_log(
-            self._server,
-            connection,
-            payload,
-            options,
-            diff=diff,
-            mvcc=mvcc,
-            lookup=lookup,
-            decoding=partial(setattr, self, "_decoder"),
-        )
+        self._decoder = decoder_of(payload, self.context, lookup)
+        return read_log(self._server, connection, payload, options, self._decoder)
 
     def _connect(self, role: str) -> Any:
         if role not in self._connections:

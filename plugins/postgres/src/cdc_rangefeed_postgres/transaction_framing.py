@@ -34,9 +34,14 @@ class Stamps:
 
 
 class TransactionClock:
-    """Assigns strictly rising timestamps to transactions in log order, by the rules in `LogDecoder`."""
+    """Gives the transactions of a slice `updated`, in log order.
 
-    def __init__(self, *, start_lsn: int, end_lsn: int, after: Timestamp, until: Timestamp | None) -> None:
+    The slice has those with `start_lsn <= final_lsn < end_lsn` (final_lsn in their BEGIN). `updated` is the commit
+    time, changed where necessary: it strictly rises in log order, is greater than *after*, and has a wall of at most
+    `until.wall - 999`. So *until* must be at least a microsecond after *after*.
+    """
+
+    def __init__(self, *, start_lsn: int, end_lsn: int, after: Timestamp, until: Timestamp | None = None) -> None:
         if until is not None and until.wall - _BELOW_UNTIL_NS < after.wall:
             raise ValueError(f"a slice until {until} cannot have rows after {after}")
         self._lsns = (start_lsn, end_lsn)
