@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from cdc_conformance.sinks.crashes import Crashes
+from cdc_conformance.sinks.delivery import Flushes
 from cdc_conformance.sinks.destination import Destination
 from cdc_conformance.sinks.failures import Failures
 from cdc_conformance.sinks.fixtures import SinkFixtures
-from cdc_conformance.sinks.flushes import Flushes
-from cdc_conformance.sinks.leftovers import Leftovers
+from cdc_conformance.sinks.lifecycle import Leftovers
 from cdc_conformance.sinks.resolved import Resolved
 from cdc_conformance.sinks.secrecy import Secrecy
 from cdc_conformance.sinks.stalls import Stalls

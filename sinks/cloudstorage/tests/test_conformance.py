@@ -11,14 +11,12 @@ import pytest
 from cdc_conformance import SinkConformance
 from cdc_conformance.reference.disturbance import DirectoryDisturbance
 from cdc_conformance.sinks.crashes import Crashes
-from cdc_conformance.sinks.dead_letters import DeadLetters
-from cdc_conformance.sinks.delivery import Delivery
+from cdc_conformance.sinks.delivery import Delivery, Flushes
 from cdc_conformance.sinks.exactly_once import ExactlyOnce
 from cdc_conformance.sinks.failures import Failures
 from cdc_conformance.sinks.fixtures import SinkFixtures
-from cdc_conformance.sinks.flushes import Flushes
-from cdc_conformance.sinks.leftovers import Leftovers
-from cdc_conformance.sinks.unencodable import Unencodable
+from cdc_conformance.sinks.lifecycle import Leftovers
+from cdc_conformance.sinks.unencodable import DeadLetters, Unencodable
 from cdc_conformance.sinks.values import Values
 from fsspec.implementations.memory import MemoryFileSystem
 

@@ -1,4 +1,4 @@
-"""Which rows belong to a slice, and that all of them arrive."""
+"""Which rows belong to a slice, that all of them arrive, and in which order."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from cdc_conformance.promises import Condition, applies_if
 from cdc_conformance.rows import INT8, TEXT, Change, rows, table
 from cdc_conformance.sinks.rig import SinkRig
 from cdc_conformance.sinks.tables import AT, ORDERS, USERS, WIDER_ORDERS, versions
-from cdc_core import RowBatch, SinkRegistration, Timestamp
+from cdc_core import Flushed, RowBatch, SinkRegistration, Timestamp
 
-__all__ = ["Delivery"]
+__all__ = ["Delivery", "Flushes", "Order"]
 
 
 def _routes(cls: type[Any]) -> bool:
@@ -125,3 +125,96 @@ class Delivery:
         readable.close(second)
         readable.assert_arrived(*batches, after="two sinks wrote slices of one step at the same time")
         assert counts == [6, 6], f"two sinks got 6 rows each at the same time, but flush counted {counts}"
+
+
+class Flushes:
+    """Promises about several calls of `emit` and `flush` between one `begin` and the next."""
+
+    def test_every_flush_of_a_slice_is_a_barrier(self, readable: SinkRig) -> None:
+        """Rows are emitted and flushed twice in one slice, the process dies at once, and the second rows are there.
+
+        The first flush must not end the slice: more rows may follow.
+        """
+        readable.start(ORDERS)
+        first, second = versions(range(6)), versions(range(6), at=100)
+        begin, *_ = readable.calls(first, second)
+        readable.crash_after(begin, first, "flush", second, "flush")
+        readable.assert_arrived(second, after="the second flush of a slice returned and the process died")
+
+    def test_several_flushes_of_a_slice_overwrite_nothing(self, readable: SinkRig) -> None:
+        """What one flush of a slice made durable stays there after the next one, and before what that one adds.
+
+        The first flush uses up a name that is made of the slice alone. Count the flushes, and start again in `begin`.
+        """
+        readable.start(ORDERS)
+        batches = [versions(range(6), at=100 * number) for number in range(3)]
+        with readable.closing(readable.open_sink()) as sink:
+            readable.begin(sink, *batches)
+            for batch in batches:
+                sink.emit(batch)
+                sink.flush()
+        readable.assert_arrived(*batches, after="a slice was flushed three times", in_order=True)
+
+    def test_each_flush_counts_only_new_rows(self, rig: SinkRig) -> None:
+        """Each `Flushed` of a slice counts the rows since the previous flush. There may be none."""
+        rig.start(ORDERS)
+        with rig.closing(rig.open_sink()) as sink:
+            rig.begin(sink, versions([1]))
+            found: list[Flushed] = []
+            for number, size in enumerate((5, 2, 0, 3)):
+                if size:
+                    sink.emit(versions(range(size), at=100 * number))
+                found.append(sink.flush())
+        counts = [flushed.messages for flushed in found]
+        assert counts == [5, 2, 0, 3], f"5, 2, 0 and 3 rows were flushed in one slice, but flush counted {counts}"
+
+
+class Order:
+    """Promises about the versions of a key."""
+
+    def test_versions_of_a_key_stay_in_order_in_a_slice(self, readable: SinkRig) -> None:
+        """Versions of one key in one batch arrive in their order, whatever other keys are between them.
+
+        Every version counts, even one with the values of an earlier version, and one that differs only in the logical
+        counter of its time, as in large transactions. Look at what rows are sorted or compared by.
+        """
+        readable.start(ORDERS)
+        changes = [
+            Change({"id": number % 5, "note": f"{number // 5 % 2}"}, updated=Timestamp(AT.wall + number // 10, number))
+            for number in range(40)
+        ]
+        batch = rows(ORDERS, changes)
+        readable.write(batch)
+        readable.assert_arrived(batch, after="8 versions of each of 5 keys were flushed in one batch", in_order=True)
+
+    def test_versions_of_a_key_stay_in_order_across_slices(self, readable: SinkRig) -> None:
+        """What a sink flushed earlier comes before what it flushed later, slice after slice.
+
+        Where the output is files, their names must sort in this order.
+        """
+        readable.start(ORDERS)
+        batches = [versions(range(5), at=100 * step) for step in range(4)]
+        with readable.closing(readable.open_sink()) as sink:
+            for step, batch in enumerate(batches):
+                readable.write_with(sink, batch, step=step)
+        readable.assert_arrived(*batches, after="one sink flushed four slices", in_order=True)
+
+    def test_a_key_stays_at_one_endpoint(self, readable: SinkRig) -> None:
+        """All versions of a key go to one partition, in every slice, sink and attempt: only a partition has an order.
+
+        Choose the partition by a hash of the key's bytes that is the same in every process. Python's `hash()` of text
+        and bytes is not.
+        """
+        readable.start(ORDERS)
+        batches = [versions(range(12), at=100 * step) for step in range(5)]
+        with readable.closing(readable.open_sink()) as sink:
+            for step, batch in enumerate(batches[:3]):
+                readable.write_with(sink, batch, step=step)
+        readable.crash_after(*readable.calls(batches[3], step=3), "flush")
+        readable.write(batches[4], epoch=2)
+        endpoints: dict[object, set[object]] = {}
+        for message in readable.read().messages:
+            if message.row is not None:
+                endpoints.setdefault((message.row.topic, message.row.key), set()).add(message.endpoint)
+        spread = {key: found for key, found in endpoints.items() if len(found) > 1}
+        assert not spread, f"all versions of a key must be at one endpoint, but these keys are at several: {spread}"

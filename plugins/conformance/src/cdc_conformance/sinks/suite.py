@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from cdc_conformance.sinks.crashes import Crashes
-from cdc_conformance.sinks.dead_letters import DeadLetters
-from cdc_conformance.sinks.delivery import Delivery
+from cdc_conformance.sinks.delivery import Delivery, Flushes, Order
 from cdc_conformance.sinks.destination import Destination
 from cdc_conformance.sinks.exactly_once import ExactlyOnce
 from cdc_conformance.sinks.failures import Failures
 from cdc_conformance.sinks.fixtures import SINK_CAPABILITIES, SinkFixtures
-from cdc_conformance.sinks.flushes import Flushes
-from cdc_conformance.sinks.leftovers import Leftovers
-from cdc_conformance.sinks.lifecycle import Lifecycle
-from cdc_conformance.sinks.options import Options
-from cdc_conformance.sinks.order import Order
-from cdc_conformance.sinks.packaging import Packaging
+from cdc_conformance.sinks.lifecycle import Leftovers, Lifecycle
+from cdc_conformance.sinks.options import Options, Packaging
 from cdc_conformance.sinks.refusals import Refusals
 from cdc_conformance.sinks.resolved import Resolved
 from cdc_conformance.sinks.secrecy import Secrecy
 from cdc_conformance.sinks.stalls import Stalls
-from cdc_conformance.sinks.unencodable import Unencodable
+from cdc_conformance.sinks.unencodable import DeadLetters, Unencodable
 from cdc_conformance.sinks.values import Values
 
 __all__ = ["SINK_CAPABILITIES", "SinkConformance"]
