@@ -133,7 +133,7 @@ def test_the_coordinator_hears_what_its_sink_repeats(store: ProgressStore, conte
     stages = Stages(SINK, changed=lambda stages: said.append(reason(stages)))
     epoch = store.changefeeds.begin_attempt("t")
     for sink in (Waiting(context), own := WithoutContext(context)):
-        marks = ResolvedMarks(sink, store, name="t", epoch=epoch, records=False, interval_s=0.0)
+        marks = ResolvedMarks(sink, store, name="t", epoch=epoch, records=False)
         marks.emit(Timestamp(7), latest=Timestamp(7), stages=stages)
         marks.emit(Timestamp(8), latest=Timestamp(8))
     assert said == ["no answer to 7", None]
