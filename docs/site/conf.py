@@ -43,6 +43,7 @@ nitpicky = True
 nitpick_ignore = [
     ("py:class", "cdc_core.plugins.host.PluginHost"),
     ("py:class", "cdc_core.config.resolved.ResolvedChangefeed"),
+    ("py:class", "cdc_core.sink_calls.ObservedCalls"),
 ]
 nitpick_ignore_regex = [("py:.*", r"(?!cdc_core).*"), ("py:class", r"cdc_core\..*\.[A-Z]")]
 
