@@ -33,7 +33,10 @@ class TracedRow:
         self.place.update(place)
 
     def acknowledged(self, **place: Any) -> None:
-        """Note that the destination has taken the change, and where it is. Unless a sink says so, a flush means it."""
+        """Note that the destination has taken the change, and where it is.
+
+        Without this call, `flush` counts as the acknowledgement.
+        """
         self.place.update(place)
         self.reached("acknowledged")
 

@@ -61,14 +61,14 @@ class SinkContext:
         that the engine called. The changefeed's status shows it; outside of a changefeed it does nothing. *reason* is
         one line without secrets, and is shortened when it is long. An error that is raised needs no such report.
 
-        Raises: FencedError at its begin when a newer attempt of the changefeed has begun, so that the call does not go
-        on; RetryableError when the progress store cannot say so.
+        Raises: FencedError on entry when a newer attempt of the changefeed has begun; let it end the call.
+        RetryableError when the progress store cannot be asked.
         """
         observer = self.calls.observer
         return nullcontext() if observer is None else observer.repeating(reason, next_attempt_s=next_attempt_s)
 
     def traced_rows(self, rows: RowBatch) -> Sequence[tuple[int, TracedRow]]:
-        """Return the rows of *rows* that someone traces, each with its index. Nearly always none, at once.
+        """Return the rows of *rows* that someone traces, each with its index. Nearly always empty, and cheap.
 
         For a sink that knows where a row arrives: call it in `emit`, and say so by `TracedRow.placed` or
         `TracedRow.acknowledged`, from any thread and until `flush` returns.

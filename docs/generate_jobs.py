@@ -27,7 +27,7 @@ _MEANINGS: dict[JobState, str] = {
     "failed": "an error that no retry can fix has stopped it; otherwise as `paused`",
     "cancel-requested": "it is to end; its node finishes the running step",
     "reverting": "it was cancelled; a node drops what it created at its source",
-    "canceled": "ended by `cdc cancel`; nothing is left at its source",
+    "canceled": "ended by `cdc cancel`, with nothing left at its source; or a job of another store has its progress",
     "succeeded": 'everything was delivered: it had an `end_time`, or `initial_scan = "only"`',
     "revert-failed": "ended, but what it created at its source could not be dropped; `cdc cancel` tries again",
 }

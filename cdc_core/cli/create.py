@@ -46,7 +46,8 @@ __all__ = ["create", "create_job"]
     metavar="[DIR|URL]",
     is_flag=False,
     flag_value="",
-    help="Continue what `cdc run` has delivered: its progress moves from this store, by default .cdc beside FILE.",
+    help="Continue where `cdc run` stopped: move its progress from this store, by default .cdc beside FILE. Put it"
+    " last.",
 )
 @job_store_option
 @json_option
@@ -82,7 +83,7 @@ def create(
             _require_not_run(file, feeds, opened, left)
             left = None
         elif left is None:
-            raise ConfigError(f"there is no progress store of a run in {run}; say where it is: --from-state DIR|URL")
+            raise ConfigError(f"there is no progress store of a run in {run}; name its store with --from-state DIR|URL")
         for feed in feeds:
             if left is not None:
                 _require_begun(feed, left)
@@ -111,9 +112,8 @@ def _require_not_run(
             continue
         words = join([file, feed.name])
         raise ConfigError(
-            f"changefeed '{feed.name}' has begun with the progress store {left.shown}, and a job in {store.shown} would"
-            f" not continue it; use `cdc create {words} --from-state` to continue it, or run `cdc drop {words}` first,"
-            " to deliver all rows again, or use another name"
+            f"changefeed '{feed.name}' has progress in {left.shown}, which a job in {store.shown} would not continue;"
+            f" run `cdc create {words} --from-state` to move it, or `cdc drop {words}` to start again"
         )
 
 

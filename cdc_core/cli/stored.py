@@ -57,7 +57,8 @@ def store_option(command: Callable[..., Any]) -> Callable[..., Any]:
         "--store",
         metavar="DIR|URL",
         help="Where progress is stored: a directory, or the SQLAlchemy URL of a database. FILE is then a path, such as"
-        " shop.toml or ./shop, or else the name of a changefeed whose definition is there. Default: .cdc beside FILE.",
+        " shop.toml or ./shop, or else the name of a changefeed whose definition is there. Default: .cdc beside FILE;"
+        " for a name, the environment variable CDC_STORE.",
     )
     @wraps(command)
     def chosen(*args: Any, file: str | None, store: str | None, **given: Any) -> Any:

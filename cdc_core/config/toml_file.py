@@ -59,7 +59,7 @@ def definition_in(text: str, *, origin: str) -> tuple[str, dict[str, Any]]:
     """
     tables = _tables(text, origin)
     if len(tables) > 1:
-        raise ConfigError(f"{origin} has several changefeeds; leave one of them: {', '.join(sorted(tables))}")
+        raise ConfigError(f"{origin} has several changefeeds; keep only one of them: {', '.join(sorted(tables))}")
     ((name, table),) = tables.items()
     return name, _written(f"{origin}: changefeed '{name}'", table)
 

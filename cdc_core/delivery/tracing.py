@@ -228,4 +228,4 @@ def suppress_and_log(drop: Callable[[], object] = lambda: None) -> Iterator[None
 
 @lru_cache(maxsize=100)
 def _log_once(text: str) -> None:
-    log.warning("a trace failed, and the changefeed continues without it: %s", text)
+    log.warning("trace failed, the changefeed continues without it: %s", text)

@@ -1,8 +1,8 @@
 """What a host calls of an attempt, and in which process: the planner's, a task's on an executor, the coordinator's.
 
-Spark (`cdc_core.spark.data_sources`) and `cdc_core.engine.local_host` call the same methods in the same order: for each
-step `next_offset` and `tasks`, for each task `read` and `write`, then `commit`. Each process makes an `Attempt` of its
-own; values that pass between them are picklable. Every error that leaves is a MaskedError.
+Spark (`cdc_core.spark.data_sources`), and hosts that run tasks in threads, call the same methods in the same order: for
+each step `next_offset` and `tasks`, for each task `read` and `write`, then `commit`. Each process makes an `Attempt` of
+its own; values that pass between them are picklable. Every error that leaves is a MaskedError.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Attempt:
                 planner = self._open_planner()
                 end = planner.next_step(start)
             if end == start:  # each question costs the host more than the answer costs us
-                planner.rest()
+                planner.release_connections()
                 self._channel.wait_for_stop(min(planner.wait_s, _MAX_WAIT_S))
             return end
 

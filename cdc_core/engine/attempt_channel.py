@@ -166,7 +166,7 @@ class AttemptChannel:
         return self._read("source-warning") or None
 
     def publish_rescans(self, asked: str) -> None:
-        """Tell which rescans wait, as `Rescans.all_waiting_rescans` says it."""
+        """Tell which rescans wait, as `Rescans.all_waiting` says it."""
         self._write("rescans", asked)
 
     def rescans(self) -> str:

@@ -73,7 +73,7 @@ class Planner:
         """Forget which tasks of steps before the one that ends at *end* took which slices."""
         self._store.steps.forget_claims(self._name, before=(self._epoch, end["step"]))
 
-    def rest(self) -> None:
+    def release_connections(self) -> None:
         """Give back the connection to the store until the next call: each changefeed has a planner of its own."""
         self._store.release_connections()
 

@@ -78,5 +78,5 @@ def _statement(reading: Reading, now: datetime) -> Statement:
         return show_jobs(reading)
     for verb, instead in INSTEAD.items():
         if reading.is_word(verb.upper()):
-            raise reading.refused(f"there is no statement for this, as in CockroachDB; {instead}")
+            raise reading.refused(f"neither cdc nor CockroachDB has a statement for this; {instead}")
     raise reading.unexpected("this is not a statement about changefeeds", _KNOWN)

@@ -14,7 +14,10 @@ from cdc_core.store.job_rows import found_job, record_event
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS, DatabaseNow
 from cdc_core.store.tables import CHANGEFEEDS, DEAD_LETTERS, GAPS, RESCANS, TOPICS, UNRECORDED, update
 
-__all__ = ["Handover", "Kept", "put"]
+__all__ = ["HANDED_OVER", "Handover", "Kept", "put"]
+
+HANDED_OVER = "its progress was handed over to"
+"""How the reason of such a job begins."""
 
 Kept = Mapping[str, Sequence[Mapping[str, Any]]]
 """The rows of a changefeed by table."""
@@ -32,7 +35,7 @@ class Handover(Aggregate):
         *to* says where that is. May be repeated: the other store may not have been reached. Raises: ConfigError when
         it is a job here, or was handed over to another place.
         """
-        reason = f"its progress was handed over to {to}"
+        reason = f"{HANDED_OVER} {to}"
         with self._database.transaction() as connection:
             fenced = update(name).values(epoch=CHANGEFEEDS.c.epoch + 1)
             connection.execute(fenced)  # first: it waits for whoever registers the changefeed

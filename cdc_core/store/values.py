@@ -126,7 +126,7 @@ class ChangefeedRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class PendingRecord:
-    """What is to be recorded with a mark: `previous` and `delivered` as in `cdc_core.sink.Covered`."""
+    """What is to be recorded with a mark: `previous` and `delivered` as in `cdc_core.Covered`."""
 
     mark: Timestamp
     previous: Timestamp | None

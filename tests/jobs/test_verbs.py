@@ -227,7 +227,7 @@ def test_the_table_names_every_door(rest: Rest, doors: Any) -> None:
     assert {text.split()[1] for text in found[0]} <= set(cdc.list_commands(click.Context(cdc)))
     served = {f"{each.method} {each.path}" for each in rest.endpoints if each.method != "GET"}
     for verb in [verb for verb, each in doors.items() if not each[1]]:
-        with pytest.raises(OptionError, match=f"there is no statement for this, as in CockroachDB; {INSTEAD[verb]}"):
+        with pytest.raises(OptionError, match=f"neither cdc nor CockroachDB has a statement for this; {INSTEAD[verb]}"):
             parse(f"{verb} JOB 'orders'")
     about = {text for text in served if re.search(r" /(connectors|v1/jobs)/\{name\}", text)}
     assert {text for text in about if not text.endswith(NOT_OF_JOBS)} == set(found[2])

@@ -186,7 +186,7 @@ REFUSED = {
         "must be one of start, skip, wait",
     ),
     "SHOW SCHEDULE": (1, 14, "the label of the schedule is missing"),
-    "DROP JOB a": (1, 1, "there is no statement for this, as in CockroachDB; use `cdc drop`"),
+    "DROP JOB a": (1, 1, "neither cdc nor CockroachDB has a statement for this; use `cdc drop`"),
     "EXPLAIN JOB a": (1, 1, "this is not a statement about changefeeds"),
     "ALTER JOB a": (1, 12, "OWNER TO is missing"),
 }

@@ -137,7 +137,7 @@ def test_sections_of_a_file_come_back_in_the_form(browser: Browser) -> None:
     ("text", "reason"),
     [
         ("[changefeed.a]\nsource = x", "the text, line 2, column 10: "),
-        ("[changefeed.a]\n[changefeed.b]", "several changefeeds; leave one of them: a, b"),
+        ("[changefeed.a]\n[changefeed.b]", "several changefeeds; keep only one of them: a, b"),
         ("[changefeed.a]\nsauce = 1", "unknown key 'sauce'"),
         ("[changefeed.a]\nsource = 1", "'source' must be a string"),
         ("source = 'x'", "unknown key 'source'; name the tables [changefeed.NAME]"),

@@ -123,9 +123,8 @@ def test_a_changefeed_that_cdc_run_left_in_another_store_is_refused(
         store.changefeeds.forget("orders")
         own.progress.save("orders", own.changefeeds.begin_attempt("orders"), progress())
         assert refused(capsys, "create", str(file), *more) == (
-            f"changefeed 'orders' has begun with the progress store {own.shown}, and a job in {store.shown} would not"
-            f" continue it; use `cdc create {file} orders --from-state` to continue it, or run `cdc drop {file} orders`"
-            " first, to deliver all rows again, or use another name"
+            f"changefeed 'orders' has progress in {own.shown}, which a job in {store.shown} would not continue; run"
+            f" `cdc create {file} orders --from-state` to move it, or `cdc drop {file} orders` to start again"
         )
         assert store.changefeeds.find("orders") is None
         assert done(capsys, "create", str(file), *more, "--store", ".cdc")
@@ -169,7 +168,8 @@ def test_the_progress_of_a_run_moves_to_its_job_and_no_run_continues_it(
     assert moved in done(capsys, "show", str(file))
     assert "is a job already (running)" in refused(capsys, "create", str(file), "--from-state")
     assert moved in refused(capsys, "create", str(file), "--from-state", "--store", "third")
-    assert done(capsys, "drop", "orders", "--yes", "--store", str(file.parent / ".cdc"))
+    told = done(capsys, "drop", "orders", "--yes", "--store", str(file.parent / ".cdc"))
+    assert "nothing is changed at the source" in told
     assert ["drop"] not in read_journal(file.parent), "the job has what is at the source"
 
 

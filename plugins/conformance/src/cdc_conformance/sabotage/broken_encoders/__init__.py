@@ -1,1 +1,1 @@
-"""Encoders with one mistake each. Like all encoders, they import no test framework, except `tested_inside`."""
+"""Encoders with one mistake each. Like all encoders, they import no test framework, except `imports`."""
