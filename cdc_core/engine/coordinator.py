@@ -31,6 +31,7 @@ from cdc_core.telemetry import metrics
 from cdc_core.telemetry.source_gauges import keep_gauges
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, Stages, stage
 from cdc_core.telemetry.tally import Tally
+from cdc_core.timestamp import Timestamp
 
 if TYPE_CHECKING:
     from cdc_core.store.progress import ProgressStore
@@ -55,8 +56,9 @@ class Coordinator:
 
     A step takes three transactions of the store: one saves progress, one proves that the attempt is the newest before a
     mark is emitted, one before history is released; without a mark the second is left out. Whatever else is to be read
-    or saved is part of these. Two others are no part of each step: an instance that does not continue its own last step
-    loads the progress first, and where steps are half a minute apart, the source's gauges are saved at once.
+    or saved is part of these. Others are no part of each step: an instance that does not continue its own last step
+    loads the progress first, where steps are half a minute apart the source's gauges are saved at once, and what is
+    known of traced changes is saved too.
     """
 
     def __init__(self, feed: ResolvedChangefeed, store: ProgressStore, channel: AttemptChannel) -> None:
@@ -76,6 +78,8 @@ class Coordinator:
         self._machine = StepMachine(StepRules.of(feed), now=time.monotonic())
         self._step: int | None = None
         """The last one that this instance has completed."""
+        self._emitted = Timestamp()
+        """The last mark that this instance has emitted, while it continues its own last step."""
         self._tally = Tally()
         """Totals over all runs, as they are saved with progress."""
 
@@ -111,7 +115,7 @@ class Coordinator:
             if progress is None:
                 raise ContractError(f"engine: changefeed '{self._name}' runs without saved progress")
             self._machine.resume(progress, step=step - 1, now=time.monotonic())
-            self._tally = progress.tally
+            self._tally, self._emitted = progress.tally, Timestamp()
         self._step = step
 
     def _do(self, stages: Stages | None, action: Completing) -> None:
@@ -123,6 +127,7 @@ class Coordinator:
                     if self._marks is None:
                         self._marks = open_resolved_marks(self._feed, self._store)
                     self._marks.emit(action.mark, latest=action.latest, stages=stages)
+                self._emitted = action.mark
             case Release():
                 self._traced.resolved(self._machine.emitted)
                 # It may have been moved back meanwhile: then the source is to keep what comes again.
@@ -142,7 +147,7 @@ class Coordinator:
         refused = self._store.progress.save(
             self._name,
             self._epoch,
-            replace(action.progress, counters=self._tally.saved(), emitted=self._machine.emitted),
+            replace(action.progress, counters=self._tally.saved(), emitted=self._emitted),
             delivered=None if unrecorded else delivered,
             dead_letters=letters,
             refused_since=datetime.now(UTC) - _BUDGET_PERIOD if letters else None,

@@ -2,7 +2,7 @@
 
 On one host everything is a file lock in the state directory. So it works between a driver, Spark's planner process and
 Python workers that share nothing else, and the kernel cleans up after a process that is killed. Tasks of an earlier
-attempt on any host begin no call of the sink once a newer epoch is in the store.
+attempt on any host begin no call of the sink a moment after a newer epoch is in the store: see `CHECK_VALID_S`.
 """
 
 from __future__ import annotations

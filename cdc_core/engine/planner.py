@@ -12,7 +12,17 @@ from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.plans import Plans
 from cdc_core.engine.rescans import Rescans
 from cdc_core.engine.slices import PlannedSlice
-from cdc_core.engine.step_actions import AddRescans, Advance, Cut, CutStep, Planned, Planning, ReadClock, Repeat
+from cdc_core.engine.step_actions import (
+    AddRescans,
+    Advance,
+    Cut,
+    CutStep,
+    Planned,
+    Planning,
+    ReadClock,
+    Repeat,
+    SavePlan,
+)
 from cdc_core.engine.step_machine import Reached, StepMachine, StepRules, perform
 from cdc_core.step_planner import StepPlanner
 
@@ -95,12 +105,14 @@ class Planner:
                 return None
             case Cut():
                 return self._cut(action)
+            case SavePlan():
+                self._plans.save(action)
+                return None
 
     def _cut(self, action: Cut) -> CutStep:
         blocked = self._blocked()
         if action.repeated is None:
             slices = self._planner.slices(action.start, action.end, after=action.after)
-            self._plans.save(action, slices=slices, blocked=blocked)
         else:
             slices = action.repeated.slices
         return CutStep(slices=slices, blocked=blocked, trace=self._trace(), again=self._plans.first_began_before)

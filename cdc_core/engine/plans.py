@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cdc_core.config.component import Component
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine.step_actions import Cut, RepeatedStep
+from cdc_core.engine.step_actions import RepeatedStep, SavePlan
 from cdc_core.masking import mask, masked_uri
 from cdc_core.rangefeed import Token
 from cdc_core.step_planner import Slice, StepPlanner
@@ -123,18 +123,18 @@ class Plans:
         log.info("step %d of attempt %d is repeated", plan.step, plan.epoch)
         return RepeatedStep(step=plan.step, end=plan.end, planned_by=plan.epoch, slices=slices)
 
-    def save(self, cut: Cut, *, slices: Sequence[Slice], blocked: Sequence[Any]) -> None:
-        """Make the plan durable, before any of its *slices* runs. Raises: FencedError."""
+    def save(self, plan: SavePlan) -> None:
+        """Make the plan durable, before any of its slices runs. Raises: FencedError."""
         if not self._repeats:
             return
         self._save(
             Plan(
                 epoch=self._feed.epoch,
-                step=cut.step,
-                start=cut.start,
-                end=cut.end,
-                after=cut.after,
-                slices=_digest(slices, blocked),
+                step=plan.step,
+                start=plan.start,
+                end=plan.end,
+                after=plan.after,
+                slices=_digest(plan.slices, plan.blocked),
                 setting=self._own_setting(),
                 parallelism=self._feed.parallelism,
             )

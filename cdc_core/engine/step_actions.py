@@ -27,6 +27,7 @@ __all__ = [
     "Repeat",
     "RepeatedStep",
     "Save",
+    "SavePlan",
 ]
 
 # What `plan` yields, and what it wants to be sent.
@@ -84,10 +85,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """`StepPlanner.slices`, unless the slices of a repeated step are known. Result: CutStep.
-
-    Before it is sent, a plan that may have to be repeated is durable.
-    """
+    """`StepPlanner.slices`, unless the slices of a repeated step are known. Result: CutStep."""
 
     step: int
     start: Token
@@ -106,7 +104,19 @@ class CutStep:
     again: bool = False
 
 
-Planning: TypeAlias = ReadClock | Repeat | AddRescans | Advance | Planned | Cut
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavePlan:
+    """Make the plan of a step durable, so that another attempt can repeat it. No result."""
+
+    step: int
+    start: Token
+    end: Token
+    after: Timestamp
+    slices: Sequence[Slice]
+    blocked: Sequence[tuple[str, str]]
+
+
+Planning: TypeAlias = ReadClock | Repeat | AddRescans | Advance | Planned | Cut | SavePlan
 
 
 # What `complete` yields. There are no results.

@@ -32,6 +32,7 @@ from cdc_core.engine.step_actions import (
     Release,
     Repeat,
     Save,
+    SavePlan,
 )
 from cdc_core.engine.time_range import TimeRange
 from cdc_core.errors import ContractError
@@ -188,6 +189,8 @@ class StepMachine:
         yield Planned(step=step, end=end, planned_by=planned_by)
         cut = yield Cut(step=step, start=start, end=end, after=after, repeated=repeated)
         self._require_slices(cut.slices)
+        if repeated is None:
+            yield SavePlan(step=step, start=start, end=end, after=after, slices=cut.slices, blocked=cut.blocked)
         return [
             PlannedSlice(
                 slice=slice_,
@@ -217,6 +220,7 @@ class StepMachine:
         if self._is_due(mark, now):
             yield EmitResolved(mark=mark, latest=progress.latest)
             self._emitted, self._emitted_at = mark, now
+            self._progress = replace(progress, emitted=mark)
         yield Release(token=progress.token)
 
     def _pause_s(self) -> Generator[Planning, Any, float]:

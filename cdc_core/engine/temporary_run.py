@@ -37,6 +37,7 @@ from cdc_core.engine.step_actions import (
     Release,
     Repeat,
     Save,
+    SavePlan,
 )
 from cdc_core.engine.step_machine import StepMachine, StepRules, perform
 from cdc_core.errors import ConfigError, RestartError, RetryableError
@@ -214,8 +215,8 @@ class TemporaryRun:
                             self._retries.succeeded()
                         case EmitResolved():
                             yield action.mark
-                            self._progress = replace(self._progress, emitted=action.mark)
                         case Release():
+                            self._progress = machine.progress
                             self._release(history)
         mark = self._progress.resolved
         if self._complete and self._feed.options.resolved is not None and mark > self._progress.emitted:
@@ -281,7 +282,7 @@ def _planned(planner: StepPlanner, action: Planning) -> object:
             return planner.advance(action.start, after=action.after, limit=action.limit)
         case Cut():
             return CutStep(slices=planner.slices(action.start, action.end, after=action.after))
-        case Repeat() | Planned():
+        case Repeat() | Planned() | SavePlan():
             return None
 
 

@@ -37,10 +37,11 @@ def read(attempt: Attempt, number: int, task: Task) -> Iterator[pa.RecordBatch]:
         yield noted(batch, schema)
 
 
-def arriving(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterable[Arriving]:
-    """Return what arrived for `Attempt.write`, opened if it has the columns layout."""
+def arriving(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Arriving]:
+    """Yield what arrives for `Attempt.write`, which guards it, opened if it has the columns layout."""
     config = attempt.config
-    if not config.plans:
-        return batches
-    as_rows = config.feed.envelope().delete is DeleteForm.KEY_AND_NULLS
-    return opened(batches, config.plans, deletes_as_rows=as_rows)
+    if config.plans:
+        as_rows = config.feed.envelope().delete is DeleteForm.KEY_AND_NULLS
+        yield from opened(batches, config.plans, deletes_as_rows=as_rows)
+    else:
+        yield from batches

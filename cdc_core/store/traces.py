@@ -82,7 +82,7 @@ class Traces(Aggregate):
             rows = connection.execute(asked).all()
         wanted: dict[str, list[dict[str, Any]]] = {}
         for row in rows:
-            if (most := row.most - _saved(_changes(row.found))) > 0:
+            if (most := row.most - sum("saved" in change for change in _texts(row.found).values())) > 0:
                 request = {"number": row.id, "table": row.table_name, "key": row.key, "most": most}
                 wanted.setdefault(row.name, []).append(request)
         return {name: dump(requests) for name, requests in wanted.items()}
@@ -142,8 +142,11 @@ class Traces(Aggregate):
 
 def _changes(found: str) -> dict[str, TracedChange]:
     """Return what the column `found` has, by identities."""
-    texts = json.loads(found).items()
-    return {identity: TracedChange.from_json(change) for identity, change in texts if identity != _MISSED}
+    return {identity: TracedChange.from_json(change) for identity, change in _texts(found).items()}
+
+
+def _texts(found: str) -> dict[str, dict[str, Any]]:
+    return {identity: change for identity, change in json.loads(found).items() if identity != _MISSED}
 
 
 def _saved(found: Mapping[str, TracedChange]) -> int:

@@ -11,7 +11,7 @@ from cdc_testing.engine import counter_feed
 from cdc_core import Slice, Timestamp
 from cdc_core.engine.plans import Plans
 from cdc_core.engine.start_position import register
-from cdc_core.engine.step_actions import Cut
+from cdc_core.engine.step_actions import SavePlan
 from cdc_core.store.progress import ProgressStore, store_url
 
 START, END, AFTER = {"n": 0}, {"n": 1000}, Timestamp(0)
@@ -29,7 +29,7 @@ def test_a_repeated_step_has_its_slices_whatever_the_cluster_looks_like_then(tmp
             return Plans(own, planner, store), list(planner.slices(START, END, after=AFTER))
 
         plans, slices = attempt(3)
-        plans.save(Cut(step=4, start=START, end=END, after=AFTER), slices=slices, blocked=())
+        plans.save(SavePlan(step=4, start=START, end=END, after=AFTER, slices=slices, blocked=()))
         for parallelism in (later, 5):  # a repeat that broke off is repeated too
             plans, fresh = attempt(parallelism)
             found = plans.repeat(START, after=AFTER, blocked=())

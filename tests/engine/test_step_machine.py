@@ -26,6 +26,7 @@ from cdc_core.engine.step_actions import (
     Repeat,
     RepeatedStep,
     Save,
+    SavePlan,
 )
 from cdc_core.engine.step_machine import StepMachine, StepRules, perform
 from cdc_core.engine.time_range import TimeRange
@@ -103,7 +104,7 @@ def marks_at(wall: int, *, resolved: bool = True, spans: Sequence[Span] = SPANS)
 
 def test_a_step_is_saved_before_its_mark_is_emitted_and_history_is_released_last() -> None:
     host = Host()
-    planning = [Repeat, AddRescans, Advance, Planned, Cut]
+    planning = [Repeat, AddRescans, Advance, Planned, Cut, SavePlan]
     assert host.step(*marks_at(10)) == [*planning, Save, EmitResolved, Release]
     host.clock = 20
     assert host.step(*marks_at(20)) == [*planning[1:], Save, EmitResolved, Release]
@@ -147,7 +148,7 @@ def test_steps_are_apart_in_the_time_of_the_source_and_a_rescan_does_not_wait() 
     assert host.step() == [ReadClock, AddRescans]
     assert host.machine.wait_s(host.now) == 5.0
     host.rescans = True
-    assert host.step(*marks_at(10**10)) == [AddRescans, Advance, Planned, Cut, Save, Release]
+    assert host.step(*marks_at(10**10)) == [AddRescans, Advance, Planned, Cut, SavePlan, Save, Release]
 
 
 def test_a_changefeed_that_is_behind_or_scans_does_not_wait() -> None:
@@ -180,10 +181,22 @@ def test_slices_below_what_is_resolved_and_none_at_all_are_the_rangefeeds_fault(
         ContractError, match=r"rangefeed 'x' broke its contract: a slice begins at 10\.0+, but 10\.0+ is"
     ):
         host.plan()
+    assert SavePlan not in map(type, host.done), "another attempt would repeat it"
     host = Host()
     plan = host.machine.plan(0.0)
     with pytest.raises(ContractError, match="at least one slice"):
         perform(plan, lambda action: CutStep(slices=()) if isinstance(action, Cut) else host.do(action))
+
+
+def test_a_machine_that_goes_on_from_progress_in_memory_knows_which_mark_was_emitted() -> None:
+    host = Host(replace(RULES, resolved_interval_s=60.0))
+    host.step(*marks_at(10))
+    host.clock = 20
+    host.step(*marks_at(20, resolved=False))  # between two marks
+    assert host.machine.progress.emitted == Timestamp(10)
+    later = Host(replace(RULES, resolved_interval_s=60.0), progress=host.machine.progress)
+    later.clock = 30
+    assert EmitResolved not in later.step(*marks_at(30))
 
 
 def test_a_step_that_breaks_a_rule_is_not_saved() -> None:
