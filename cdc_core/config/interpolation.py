@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -26,14 +27,16 @@ __all__ = [
 _REFERENCE = re.compile(r"\$(?P<escape>\$(?=\{))|\$\{(?P<inner>[^}]*)(?P<end>\}?)")
 
 _FILE = re.compile(r"(?P<escape>\$\$(?=\{))|\$\{file:(?P<path>[^}]*)\}")
+_MAX_FILE_BYTES = 1 << 20
+"""As Kubernetes has it for secrets."""
 _FIRST_CUT, _LAST_CUT = "\ue000", "\uf8ff"
 
 
 def interpolate(value: Any, *, place: str, environ: Mapping[str, str]) -> Any:
     """Return *value* with the references in its texts replaced, also inside tables and lists.
 
-    `${VAR}` is a variable of *environ*; `${file:PATH}` is the content of a file without trailing line ends; `$${` is
-    the text `${`. *place* names the value in messages. Apply `with_absolute_files` first.
+    `${VAR}` is a variable of *environ*; `${file:PATH}` is the content of a regular file of at most 1 MiB, without
+    trailing line ends; `$${` is the text `${`. *place* names the value in messages. Apply `with_absolute_files` first.
 
     Raises: ConfigError, which names the missing variable or file.
     """
@@ -63,12 +66,21 @@ def _replaced(found: re.Match[str], place: str, environ: Mapping[str, str]) -> s
 
 def _content(path: Path, place: str) -> str:
     try:
-        return path.read_text(encoding="utf-8").rstrip("\r\n")
+        with open(path, encoding="utf-8", opener=_open_at_once) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_FILE_BYTES:
+                raise ConfigError(f"{place} needs the file '{path}', which is not a regular file of at most 1 MiB")
+            return file.read(_MAX_FILE_BYTES).rstrip("\r\n")
     except OSError as error:
         text = f"{place} needs the file '{path}', which cannot be read: {error.strerror}"
         raise ConfigError(text, repairable=True) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{place} needs the file '{path}', which is not UTF-8 text") from error
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Return *path* opened without waiting, as for a FIFO's writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def with_absolute_files(value: Any, directory: Path) -> Any:

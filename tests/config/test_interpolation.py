@@ -1,5 +1,6 @@
 """References to variables and files in texts."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,15 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "blob").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="which is not UTF-8 text"):
         replaced("${file:blob}", tmp_path)
+
+
+def test_a_file_that_never_ends_or_is_large_is_refused_and_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(b"x" * (1 << 20) + b"\n")
+    (tmp_path / "link").symlink_to("/dev/zero")
+    for path in ("pipe", "large", "link", "/dev/zero"):
+        with pytest.raises(ConfigError, match=f"{path}', which is not a regular file of at most 1 MiB"):
+            replaced(f"${{file:{path}}}", tmp_path)
 
 
 @pytest.mark.parametrize(("text", "complaint"), [("${A", "without '}'"), ("${}", "without a name")])

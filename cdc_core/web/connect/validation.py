@@ -24,7 +24,7 @@ from cdc_core.web.connect.config_keys import CLASS, COMMON, CORE, ConfigKey, key
 from cdc_core.web.deployment import Deployment
 from cdc_core.web.endpoint import Refusal
 
-__all__ = ["Validated", "config_of_json", "is_our_class", "mask_texts_of", "validate"]
+__all__ = ["Validated", "config_of_json", "is_our_class", "validate"]
 
 T = TypeVar("T")
 _PLACE = "the request"
@@ -93,7 +93,7 @@ def is_our_class(name: str) -> bool:
     return short in (CLASS, CLASS.rpartition(".")[2])
 
 
-def mask_texts_of(config: Mapping[str, str | None], environ: Mapping[str, str]) -> frozenset[str]:
+def _mask_texts(config: Mapping[str, str | None], environ: Mapping[str, str]) -> frozenset[str]:
     """Return what must not be in an answer about *config*: its literal secrets, and what its references stand for."""
     texts = {key: value for key, value in config.items() if value is not None}
     literal = {
@@ -115,10 +115,9 @@ def validate(deployment: Deployment, config: Mapping[str, str | None]) -> Valida
     environ = deployment.environ
     texts = {key: value for key, value in config.items() if value is not None}
     parts = unflattened(texts)
-    decoded = {key: value for key, value in parts.written.items() if key not in ("options", "spark")}
-    refused = dict(_refused_references({**texts, **decoded}, deployment))
+    refused = dict(_refused_references(texts, deployment))
     readable = {key: value for key, value in config.items() if key not in refused}
-    found = Validated(config, secrets=mask_texts_of(readable, environ), written=parts.written)
+    found = Validated(config, secrets=_mask_texts(readable, environ), written=parts.written)
     for key, problem in refused.items():
         found.add(key, problem)
     if refused:
@@ -146,7 +145,7 @@ def validate(deployment: Deployment, config: Mapping[str, str | None]) -> Valida
 
 def _with_rest(found: Validated, deployment: Deployment, refused: Collection[str]) -> Validated:
     """Return *found* with what is wrong with the keys that are not *refused*, of which nothing is resolved."""
-    kept = {key: value for key, value in found.config.items() if not {key, key.partition(".")[0]} & set(refused)}
+    kept = {key: value for key, value in found.config.items() if key not in refused}
     if len(kept) < len(found.config):
         rest = validate(deployment, kept)
         found.keys = rest.keys
@@ -154,12 +153,13 @@ def _with_rest(found: Validated, deployment: Deployment, refused: Collection[str
     return found
 
 
-def _refused_references(values: Mapping[str, Any], deployment: Deployment) -> Iterator[tuple[str, str]]:
+def _refused_references(texts: Mapping[str, str], deployment: Deployment) -> Iterator[tuple[str, str]]:
     """Yield the keys with references that a request may not have, and why. Nothing is resolved."""
-    for key, value in values.items():
-        if (option_of(key) or key).lower() in _SHOWN and has_references(value):
+    for key, text in texts.items():
+        values = [text, unflattened({key: text}).written]  # in JSON, references may be encoded
+        if (option_of(key) or key).lower() in _SHOWN and has_references(values):
             yield key, "cannot have references, as it is stored and shown as it is; write the value"
-        for path in file_references(value):
+        for path in file_references(values):
             if not deployment.allows_file(path):
                 yield (
                     key,

@@ -109,6 +109,19 @@ def test_a_request_reads_no_file_that_the_operator_has_not_allowed(rest: Rest, c
     assert rest.get("/v1/jobs") == []
 
 
+@pytest.mark.parametrize("key", ["table.counter", "table.public.t", "source", "tables"])
+def test_a_file_that_is_not_allowed_is_not_read_however_its_reference_is_written(
+    rest: Rest, control: Path, key: str
+) -> None:
+    """What is read is masked, so the answer would tell whether a caller has guessed what the file holds."""
+    (control / "passwd").write_text("Super-User-Of-All\n")
+    texts = f'["\\u0024{{file:{control}/passwd}}", "\\u0024{{file:/Super-User-Of-All}}"]'
+    for value in (f'{{"columns": {texts}}}', f'{{"a": [{{"\\u0062": {texts}}}]}}') if "." in key else (texts,):
+        given = {**config(control), "name": "orders", key: value}
+        said = rest.client.put("/connector-plugins/cdc.Changefeed/config/validate", json=given).text
+        assert "refers to the file '/Super-User-Of-All', which is below no directory" in said
+
+
 def test_a_request_reads_files_below_a_directory_that_is_allowed_and_no_others(control: Path, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "running").write_text("beside-the-directory")
