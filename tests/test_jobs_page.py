@@ -64,7 +64,7 @@ def test_the_commands_of_the_page_print_what_it_shows(
     for name, value in {"CDC_STORE": "store", "PASSWORD": "hunter2", "LOGNAME": "ann"}.items():
         monkeypatch.setenv(name, value)
     for module in (creation, redefinition):  # there is no database
-        monkeypatch.setattr(module, "check_job", lambda _feed: None)
+        monkeypatch.setattr(module, "check_job", lambda _feed, **_options: None)
     store = ProgressStore(store_url(tmp_path / "store"))
     eu = store.nodes.join(replace(node("eu-1", "region=eu"), host="host-1", pid=4711, version="0.1.0"), lease_s=15)
     sections = re.findall(r"^\$ cdc ([^\n]*)\n((?:(?!```|\$ ).*\n)*)", PAGE, re.MULTILINE)

@@ -25,7 +25,6 @@ from cdc_core.plugins.host import PluginHost
 from cdc_core.rangefeed import Rangefeed, RangefeedContext
 from cdc_core.shards.shard import shard_feed_id
 from cdc_core.source_objects import SourceObjects
-from cdc_core.store.handover import HANDED_OVER
 from cdc_core.store.job_values import REVERTED, JobRecord
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 from cdc_core.telemetry.status import size_text
@@ -117,8 +116,7 @@ def _drop(
             open_.enter_context(stopped(store, name, state_dir))
         rangefeed, what = None, f"left at the source {', '.join(known.sources)}: whatever it created there"
         if job is not None and job.state in REVERTED:
-            handed_over = (job.reason or "").startswith(HANDED_OVER)
-            done, why = ("changed", job.reason) if handed_over else ("left", f"the job is {job.state}")
+            done, why = ("changed", job.reason) if job.has_left else ("left", f"the job is {job.state}")
             what = f"nothing is {done} at the source {', '.join(known.sources)}: {why}"
         if feed is not None:
             _require_source(feed, known)

@@ -44,13 +44,16 @@ def locality_of(feed: ResolvedChangefeed) -> Locality:
     return Locality.parse(feed.options.execution_locality or "")
 
 
-def check_job(feed: ResolvedChangefeed) -> None:
-    """Return when the source can be read and rows of it be delivered. Raises: ConfigError. Creates nothing."""
+def check_job(feed: ResolvedChangefeed, *, job: bool = True) -> None:
+    """Return when the source can be read and rows of it be delivered. Creates nothing.
+
+    Raises: ConfigError, whose remedies are for a *job*, or else for a changefeed of a file.
+    """
     with logged_as(feed.name):
         try:
             schemas = check_source(feed)
         except TerminalError as error:  # it has begun, and cannot continue
-            raise ConfigError(fitting(str(error), feed.name, job=True)) from error
+            raise ConfigError(fitting(str(error), feed.name, job=job)) from error
         if not feed.queries().exist:
             check_delivery(feed, schemas)
             return
@@ -63,7 +66,7 @@ def _check(feed: ResolvedChangefeed, store: ProgressStore, left: ProgressStore |
     """Return when the changefeed can begin, or continue where a `cdc run` stopped. Raises: ConfigError."""
     if left is None and store.jobs.find(feed.name) is None and store.progress.load(feed.name) is not None:
         left = store
-    check_job(feed if left is None else as_stored(feed, left))
+    check_job(feed if left is None else as_stored(feed, left), job=False)
     if left is None:
         check_time_range(feed)
 
@@ -71,7 +74,7 @@ def _check(feed: ResolvedChangefeed, store: ProgressStore, left: ProgressStore |
 def _require_free(store: ProgressStore, name: str) -> None:
     """Return if nothing runs the changefeed. Raises: ConfigError."""
     job = store.jobs.find(name)
-    if job is not None and job.state not in FINISHED:
+    if job is not None and (job.state not in FINISHED or job.is_leaving):
         raise ConfigError(exists_already(job))
     status = store.statuses.load(name)
     if job is None and status is not None and is_alive(status, now=datetime.now(UTC)):

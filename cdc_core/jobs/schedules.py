@@ -54,7 +54,7 @@ class Schedules:
         """Add the schedule and return it. The first run is *at_once*, at its `next_run`, or as its expression says.
 
         Raises: ConfigError when the expression or the time zone cannot be read, the first run would be in the past, or
-        as `create_schedule` of the store does.
+        as `Schedules.create` of the store does.
         """
         now = self._store.schedules.clock()
         following = next_time(wanted.cron, wanted.time_zone, after=now)

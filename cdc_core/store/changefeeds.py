@@ -14,7 +14,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.store.database import Aggregate, overtaken
 from cdc_core.store.deletion import forget
 from cdc_core.store.events import add_event
-from cdc_core.store.job_tables import JOBS
+from cdc_core.store.job_rows import found_job
 from cdc_core.store.job_values import FINISHED
 from cdc_core.store.marks import turn_away
 from cdc_core.store.tables import CHANGEFEEDS, update
@@ -190,7 +190,9 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any
 
 def require_no_job(connection: sa.Connection, name: str) -> None:
     """Return when the changefeed is not a job. Raises: ConfigError."""
-    job = connection.execute(sa.select(JOBS.c.state, JOBS.c.reason).where(JOBS.c.name == name)).one_or_none()
+    job = found_job(connection, name)
+    if job is not None and job.is_leaving:
+        raise ConfigError(f"changefeed '{name}' cannot run with this store: {job.reason}")
     if job is not None:
         what = f"is a job, which nodes run ({job.state})"
         if job.state in FINISHED:

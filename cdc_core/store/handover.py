@@ -10,14 +10,12 @@ import sqlalchemy as sa
 from cdc_core.errors import ConfigError
 from cdc_core.store.database import Aggregate
 from cdc_core.store.events import add_event
-from cdc_core.store.job_rows import found_job, record_event
+from cdc_core.store.job_rows import found_job, of_job, record_event
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS, DatabaseNow
+from cdc_core.store.job_values import HANDED_OVER, HANDING_OVER, REVERTED, JobRecord
 from cdc_core.store.tables import CHANGEFEEDS, DEAD_LETTERS, GAPS, RESCANS, TOPICS, UNRECORDED, update
 
-__all__ = ["HANDED_OVER", "Handover", "Kept", "put"]
-
-HANDED_OVER = "its progress was handed over to"
-"""How the reason of such a job begins."""
+__all__ = ["Handover", "Kept", "put"]
 
 Kept = Mapping[str, Sequence[Mapping[str, Any]]]
 """The rows of a changefeed by table."""
@@ -27,38 +25,64 @@ _TABLES = (CHANGEFEEDS, UNRECORDED, GAPS, DEAD_LETTERS, RESCANS, TOPICS)
 
 
 class Handover(Aggregate):
-    """The changefeeds whose progress is in another store now: here each is a job that was canceled, and says so."""
+    """The changefeeds whose progress goes to another store: here each is a canceled job, and says so.
 
-    def give(self, name: str, *, to: str, owner: str) -> Kept:
+    Until the other store is known to have it, that job has not finished, and nothing here may forget it.
+    """
+
+    def give(self, name: str, *, to: str, again: str, owner: str) -> Kept:
         """Return all that is kept of the changefeed, for `Jobs.create` of another store; nothing runs it here any more.
 
-        *to* says where that is. May be repeated: the other store may not have been reached. Raises: ConfigError when
-        it is a job here, or was handed over to another place.
+        *to* says where that is, and *again* is the command that repeats this, as the other store may not have been
+        reached. Raises: ConfigError when it is a job here, or goes to another place, or is there.
         """
-        reason = f"{HANDED_OVER} {to}"
+        return self._database.once_more(lambda: self._give(name, to=to, again=again, owner=owner))
+
+    def _give(self, name: str, *, to: str, again: str, owner: str) -> Kept:
+        beginning = f"{HANDING_OVER} {to};"
+        reason = f"{beginning} repeat `{again}`"
         with self._database.transaction() as connection:
-            fenced = update(name).values(epoch=CHANGEFEEDS.c.epoch + 1)
-            connection.execute(fenced)  # first: it waits for whoever registers the changefeed
             job = found_job(connection, name, locked=True)
+            if job is not None and not (job.is_leaving and (job.reason or "").startswith(beginning)):
+                raise ConfigError(self.is_job(job))
+            fenced = update(name).values(epoch=CHANGEFEEDS.c.epoch + 1)
+            connection.execute(fenced)  # it waits for whoever registers the changefeed
             if job is None:
-                times = {"created": DatabaseNow(), "finished": DatabaseNow()}
                 values = {"name": name, "state": "canceled", "reason": reason, "owner": owner, "locality": ""}
-                connection.execute(sa.insert(JOBS).values(**values, **times, clean=True))
-                record_event(connection, name, "canceled", reason, None)
+                connection.execute(sa.insert(JOBS).values(**values, created=DatabaseNow(), clean=True))
                 add_event(connection, "changefeed_canceled", name, message=reason)
-            elif job.reason != reason:
-                state = ": ".join(filter(None, (job.state, job.reason)))
-                raise ConfigError(
-                    f"changefeed '{name}' is a job of the progress store {self._database.shown} ({state})"
-                )
+            record_event(connection, name, "canceled", reason, None)
             return {table.name: _rows(connection, table, name) for table in _TABLES}
 
     def take_back(self, name: str) -> None:
-        """Undo `give`: the other store has refused the changefeed, and runs may continue it here."""
+        """Undo `give`: the other store has refused the changefeed, and runs may continue it here.
+
+        Nothing is changed when it was given more than once: another one may be about to succeed.
+        """
+        given = sa.select(sa.func.count()).select_from(JOB_EVENTS).where(JOB_EVENTS.c.name == name)
         with self._database.transaction() as connection:
+            job = found_job(connection, name, locked=True)
+            if job is None or not job.is_leaving or connection.execute(given).scalar_one() > 1:
+                return
             for table in (JOBS, JOB_EVENTS):
                 connection.execute(sa.delete(table).where(table.c.name == name))
             add_event(connection, "changefeed_resumed", name)
+
+    def arrive(self, name: str) -> None:
+        """Save that the other store has what `give` returned: here it may be forgotten from now on."""
+        with self._database.transaction() as connection:
+            job = found_job(connection, name, locked=True)
+            if job is not None and job.is_leaving:
+                there, _, _ = (job.reason or "").removeprefix(HANDING_OVER).rpartition("; repeat `")
+                reason = HANDED_OVER + there
+                connection.execute(of_job(name).values(reason=reason, finished=DatabaseNow()))
+                record_event(connection, name, "canceled", reason, None)
+
+    def is_job(self, job: JobRecord) -> str:
+        """Return why *job* of this store is not handed over, and what can be done."""
+        state = ": ".join(filter(None, (job.state, job.reason)))
+        remedy = "" if job.state in REVERTED else f"; end it there with `cdc cancel {job.name}`, or choose another name"
+        return f"changefeed '{job.name}' is a job of the progress store {self._database.shown} ({state}){remedy}"
 
 
 def put(connection: sa.Connection, name: str, kept: Kept) -> None:

@@ -13,6 +13,8 @@ from cdc_core.locality import Locality
 __all__ = [
     "FINISHED",
     "FOLLOWING",
+    "HANDED_OVER",
+    "HANDING_OVER",
     "RESTING",
     "REVERTED",
     "RUNNABLE",
@@ -69,6 +71,10 @@ FINISHED: frozenset[JobState] = frozenset({"canceled", "succeeded", "revert-fail
 REVERTED: frozenset[JobState] = FINISHED - {"revert-failed"}
 """The states in which a job holds nothing at its source."""
 assert FOLLOWING.keys() == set(get_args(JobState))
+HANDING_OVER = "its progress is being handed over to"
+"""How the reason of a canceled job begins that has not finished: no other store is known to have its progress yet."""
+HANDED_OVER = "its progress was handed over to"
+"""How the reason of a canceled job begins whose progress a job of another store has."""
 Ended = Literal["stopped", "succeeded", "failed", "paused", "reverted", "not reverted"]
 """How a node's work on a job has ended: a run that stopped, delivered everything, failed, or is to be paused for its
 error; what the job held at its source was dropped, or could not be."""
@@ -151,6 +157,16 @@ class JobRecord:
         """Whether it rests because something is wrong, and not because someone wants that."""
         return self.state == "failed" or (self.state == "paused" and self.paused_for == "error")
 
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it is being handed over: its progress may be nowhere but here, and the reason says what to repeat."""
+        return self.finished is None and (self.reason or "").startswith(HANDING_OVER)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether a job of another store has its progress, or is to have it."""
+        return self.is_leaving or (self.reason or "").startswith(HANDED_OVER)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEvent:
@@ -210,6 +226,8 @@ class Adoption:
 def exists_already(job: JobRecord) -> str:
     """Return why no job can be created under the name of *job*, and what can be done."""
     name = job.name
+    if job.is_leaving:
+        return f"changefeed '{name}' cannot begin anew here: {job.reason}"
     remedy = "choose another name"
     if job.state in RESTING:
         remedy = f"continue it with `cdc resume {name}`, end it with `cdc cancel {name}`, or choose another name"

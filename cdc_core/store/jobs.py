@@ -213,10 +213,11 @@ class Jobs(Aggregate):
         """Forget the job if it has ended and left nothing at its source; return whether it was so."""
         with self._database.transaction() as connection:
             job = known_job(connection, name, locked=True)
-            if job.state in REVERTED:
+            ended = job.state in REVERTED and not job.is_leaving
+            if ended:
                 forget(connection, name)
                 add_event(connection, "drop_changefeed", name)
-            return job.state in REVERTED
+            return ended
 
 
 def _steered(connection: sa.Connection, name: str, verb: Verb) -> JobRecord:
@@ -244,7 +245,7 @@ def create_job(
 ) -> JobRecord:
     """Do what `Jobs.create` does, in the transaction of *connection*."""
     known = found_job(connection, name, locked=True)
-    if known is not None and known.state not in FINISHED:
+    if known is not None and (known.state not in FINISHED or known.is_leaving):
         raise ConfigError(exists_already(known))
     if known is not None and known.state == "revert-failed":
         raise ConfigError(

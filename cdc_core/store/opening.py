@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from cdc_core.errors import ConfigError
 from cdc_core.store.tables import METADATA, SCHEMA_VERSION, STORE
 
-__all__ = ["CONNECTIONS", "WAIT_S", "open_engine", "prepare", "sqlite_file", "store_exists", "store_url"]
+__all__ = ["CONNECTIONS", "WAIT_S", "open_engine", "prepare", "sqlite_file", "store_exists", "store_place", "store_url"]
 
 CONNECTIONS = 8
 """How many connections an engine has at most. Not for SQLite."""
@@ -36,6 +36,8 @@ _POSTGRESQL_LIMITS = {
 }
 """Parameters of libpq: a server that vanished without a word must not hold up a run for longer."""
 _LIBPQ = ("psycopg", "psycopg2")
+_PLACE = frozenset({"host", "hostaddr", "port", "dbname", "service", "options"})
+"""Parameters of libpq that say which database, or schema, a URL means."""
 _POSTGRESQL_SETTINGS = {
     "idle_in_transaction_session_timeout": "5s",
     "lock_timeout": "30s",
@@ -58,9 +60,21 @@ def sqlite_file(url: str) -> Path | None:
     """Return the file of a SQLite store, None for any other store and for an invalid URL."""
     try:
         parsed = sa.make_url(url)
-    except sa.exc.ArgumentError:
+    except (sa.exc.ArgumentError, ValueError):
         return None
     return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
+
+
+def store_place(url: str) -> str:
+    """Return where a store is: the same for its URL in other words, and without secrets. *url* must be valid."""
+    file = sqlite_file(url)
+    if file is not None:
+        return str(file.resolve())
+    parsed = sa.make_url(url)
+    backend = parsed.get_backend_name()
+    host, port = (parsed.host or "").lower() or None, parsed.port or (5432 if backend == "postgresql" else None)
+    query = {name: parsed.query[name] for name in sorted(_PLACE & parsed.query.keys())}
+    return sa.URL.create(backend, host=host, port=port, database=parsed.database, query=query).render_as_string()
 
 
 def store_exists(url: str) -> bool:
@@ -107,7 +121,7 @@ def open_engine(url: str) -> sa.Engine:
             if parsed.get_backend_name() == "postgresql":
                 sa.event.listen(engine, "connect", _set_up_postgresql)
             return engine
-    except (sa.exc.ArgumentError, ModuleNotFoundError) as error:
+    except (sa.exc.ArgumentError, ValueError, ModuleNotFoundError) as error:
         raise ConfigError(
             f"the progress store's URL cannot be used: {error}; write postgresql://USER@HOST:PORT/DATABASE or sqlite:////PATH"
         ) from error

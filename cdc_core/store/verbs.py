@@ -53,12 +53,16 @@ RULES: Mapping[Verb, Rule] = {
 def require(job: JobRecord, verb: Verb) -> None:
     """Return when *verb* may be asked of *job* now. Raises: ConfigError, with what to do instead."""
     name, state, rule = job.name, job.state, RULES[verb]
-    if state in rule.does | rule.holds:
+    if state in rule.does | rule.holds and not (job.is_leaving or (job.has_left and verb == "replay")):
         return
+    if job.is_leaving:
+        raise ConfigError(f"job '{name}' cannot be changed here: {job.reason}")
     if state in FINISHED:
         what, remedy = f"has ended ({state}): {job.reason or 'everything is delivered'}", "create another job"
         if state == "revert-failed":
             remedy = f"try again with `cdc cancel {name}`, or forget it with `cdc drop {name} --forget-only`"
+        elif verb == "replay":
+            remedy = "ask that job for it"
         elif verb == "cancel":
             remedy = f"remove it with `cdc drop {name}`"
     elif state in _ENDING:

@@ -21,8 +21,22 @@ from cdc_testing.tcp_proxy import TcpProxy
 
 from cdc_core import Timestamp
 from cdc_core.errors import ConfigError, FencedError, RetryableError, TerminalError
-from cdc_core.store.opening import open_engine, store_exists
+from cdc_core.store.opening import open_engine, store_exists, store_place
 from cdc_core.store.progress import ProgressStore, sqlite_file, store_url
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("postgresql://cdc:swordfish@DB/cdc", "postgresql://db:5432/cdc"),
+        ("postgresql+psycopg://db:5432/cdc?connect_timeout=3&password=swordfish", "postgresql://db:5432/cdc"),
+        ("postgresql://db:5433/cdc", "postgresql://db:5433/cdc"),
+        ("postgresql:///cdc?host=/run/pg", "postgresql://:5432/cdc?host=%2Frun%2Fpg"),
+        ("sqlite:////nowhere/../store", "/store"),
+    ],
+)
+def test_the_place_of_a_store_is_the_same_for_its_url_in_other_words(url: str, place: str) -> None:
+    assert store_place(url) == place
 
 
 def test_a_store_survives_pickling_and_reopening(store: ProgressStore) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from cdc_core.config.toml_file import read_changefeed
 from cdc_core.engine.fencing import RunLock
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store import deletion, handover
+from cdc_core.store.handover import Handover
 from cdc_core.store.jobs import Jobs
 from cdc_core.store.progress import DeadLetter, ProgressStore, store_url
 
@@ -84,6 +85,8 @@ def test_what_cannot_be_a_job_is_refused_and_nothing_is_created(
     file.write_text(whole)
     (file.parent / "check").write_text("ConfigError table public.counter does not exist")
     assert refused(capsys, "create", str(file)) == "table public.counter does not exist"
+    (file.parent / "check").write_text("TerminalError history is lost; drop it with `cdc drop FILE NAME`")
+    assert refused(capsys, "create", str(file)) == "history is lost; drop it with `cdc drop FILE orders`"
     assert "is not a name of an owner" in refused(capsys, "create", str(file), "--owner", " ")
     assert store.changefeeds.find("orders") is None
     assert done(capsys, "create", str(file), "--no-check", "--owner", "bob")
@@ -166,9 +169,11 @@ def test_the_progress_of_a_run_moves_to_its_job_and_no_run_continues_it(
         " name"
     )
     assert moved in done(capsys, "show", str(file))
-    assert "is a job already (running)" in refused(capsys, "create", str(file), "--from-state")
+    assert "is a job already (running)" in refused(capsys, "create", str(file))
     assert moved in refused(capsys, "create", str(file), "--from-state", "--store", "third")
-    told = done(capsys, "drop", "orders", "--yes", "--store", str(file.parent / ".cdc"))
+    beside = ["orders", "--store", str(file.parent / ".cdc")]
+    assert f"{moved}; ask that job for it" in refused(capsys, "replay-dead-letters", *beside)
+    told = done(capsys, "drop", *beside, "--yes")
     assert "nothing is changed at the source" in told
     assert ["drop"] not in read_journal(file.parent), "the job has what is at the source"
 
@@ -183,6 +188,11 @@ def test_a_run_whose_progress_cannot_move_is_left_as_it_is(
         return text
 
     assert "there is no progress store of a run in " in told("--from-state", "elsewhere")
+    assert "/elsewhere.sqlite; name its store" in told("--from-state", "sqlite:////elsewhere.sqlite")
+    out_of_reach = told("--from-state", "postgresql://cdc:swordfish@127.0.0.1:1/cdc")
+    assert "progress store postgresql://cdc:***@127.0.0.1:1/cdc cannot be used" in out_of_reach
+    assert "the progress store's URL cannot be used" in told("--from-state", "postgresql://h:port/cdc")
+    assert "changefeed 'orders' is not in the progress store" in told("--from-state", store.url)
     with RunLock(file.parent / ".cdc" / "orders.lock") as lock:
         assert lock.acquire()
         assert "changefeed 'orders' is running from " in told("--from-state")
@@ -200,19 +210,123 @@ def test_a_run_whose_progress_cannot_move_is_left_as_it_is(
     assert "changefeed 'orders' is running on far (process 7)" in told("--from-state")
 
 
+@contextmanager
+def at_creation(action: Callable[[], object]) -> Iterator[None]:
+    """Do *action* in the block once, when a job is about to be created."""
+    original = Jobs.create
+
+    def create(jobs: Jobs, *arguments: Any, **given: Any) -> Any:
+        patch.undo()
+        action()
+        return original(jobs, *arguments, **given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Jobs, "create", create)
+        yield
+
+
+def stop_with(error: BaseException) -> Callable[[], object]:
+    def stop() -> None:
+        raise error
+
+    return stop
+
+
 def test_a_store_that_was_out_of_reach_gets_the_progress_when_it_is_asked_again(
+    store: ProgressStore,
+    left: ProgressStore,
+    file: Path,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with at_creation(stop_with(RetryableError("out of reach"))):
+        assert main(["create", str(file), "--from-state", "--store", store.url]) == 1
+        assert "out of reach; repeat this command: until then nothing continues" in capsys.readouterr().err
+    again = f"repeat `cdc create {file} orders --store {store.url} --from-state`"
+    beside = str(file.parent / ".cdc")
+    for command in (
+        ["run", str(file)],
+        ["create", str(file)],
+        ["create", str(file), "--store", beside],
+        ["create", str(file), "--from-state", "--store", "third"],
+        ["drop", "orders", "--yes", "--store", beside],
+        ["drop", "orders", "--yes", "--forget-only", "--store", beside],
+        ["replay-dead-letters", "orders", "--store", beside],
+        ["cancel", "orders", "--yes", "--store", beside],
+    ):
+        assert again in refused(capsys, *command)
+    assert left.claims.prune(retention_s=-60.0) == []
+    monkeypatch.chdir(file.parent)
+    assert done(capsys, "create", str(file), "--store", "sqlite:///nodes/../nodes/progress.sqlite", "--from-state")
+    assert store.progress.load("orders") == left.progress.load("orders")
+    assert left.claims.prune(retention_s=-60.0) == ["orders"]
+
+
+def test_what_moved_before_an_interrupt_is_skipped_when_a_file_is_moved_again(
+    store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture
+) -> None:
+    text = file.read_text()
+    file.write_text(text + text.replace("orders", "users"))
+    left.changefeeds.register("users", resolve(read_changefeed(file, "users"), PluginHost.load()).definition())
+    left.progress.save("users", left.changefeeds.begin_attempt("users"), progress())
+    with at_creation(lambda: main(["create", str(file), "orders", "--from-state"])):  # a second one, and it is faster
+        assert "is a job already" in done(capsys, "create", str(file), "--from-state", status=2)
+    given = left.jobs.find("orders")
+    assert given is not None
+    assert given.has_left, "its job has it, so no run may continue it"
+    with at_creation(stop_with(KeyboardInterrupt())):
+        main(["create", str(file), "--from-state"])
+    users = left.jobs.find("users")
+    assert users is not None
+    assert users.is_leaving
+    capsys.readouterr()
+    first, second = done(capsys, "create", str(file), "--from-state").splitlines()
+    assert first == "job 'orders' continues its run already"
+    assert second.startswith("job 'users' is created")
+    for name in ("orders", "users"):
+        known, before = store.changefeeds.find(name), left.changefeeds.find(name)
+        assert known is not None
+        assert before is not None
+        assert known.feed_id == before.feed_id
+
+
+def test_a_job_that_was_created_when_its_command_was_killed_is_known_to_the_store_of_the_run(
     store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def create(_jobs: Jobs, *_: Any, **__: Any) -> None:
-        raise RetryableError("out of reach")
-
     with monkeypatch.context() as patch:
-        patch.setattr(Jobs, "create", create)
-        assert main(["create", str(file), "--from-state"]) == 1
-        assert "out of reach; repeat this command: until then nothing continues" in capsys.readouterr().err
-    assert "was handed over to job 'orders'" in refused(capsys, "run", str(file))
-    assert done(capsys, "create", str(file), "--from-state")
-    assert store.progress.load("orders") == left.progress.load("orders")
+        patch.setattr(Handover, "arrive", lambda *_: stop_with(KeyboardInterrupt())())
+        main(["create", str(file), "--from-state"])
+    given = left.jobs.find("orders")
+    assert given is not None
+    assert given.is_leaving
+    capsys.readouterr()
+    assert done(capsys, "create", str(file), "--from-state") == "job 'orders' continues its run already\n"
+    given = left.jobs.find("orders")
+    assert given is not None
+    assert not given.is_leaving
+
+
+def test_what_was_given_twice_is_not_taken_back(left: ProgressStore) -> None:
+    """The other one may be about to succeed."""
+    for _ in range(2):
+        left.handover.give("orders", to="there", again="cdc create", owner="ann")
+    left.handover.take_back("orders")
+    assert left.jobs.find("orders") is not None
+
+
+def test_a_remedy_names_what_can_be_done(
+    store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture
+) -> None:
+    create = ["create", str(file), "--store", store.url]
+    assert f"run `cdc create {file} orders --store {store.url} --from-state` to move it" in refused(capsys, *create)
+    whole = file.read_text()
+    file.write_text(f'{whole}end_time = "{Timestamp(1)}"\n')
+    assert "--from-state" not in refused(capsys, *create)
+    file.write_text(whole)
+    assert done(capsys, "create", str(file), "--store", ".cdc")
+    told = refused(capsys, *create)
+    assert "is a job of the progress store" in told
+    assert "--from-state" not in told
 
 
 def test_all_that_is_kept_of_a_changefeed_moves_but_what_is_of_its_last_run() -> None:
