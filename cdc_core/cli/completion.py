@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -15,6 +17,8 @@ __all__ = ["FileOrName", "complete_name"]
 
 _OF_FILES = ("create", "run", "watch")
 """Commands that do not look names up in the store that the environment names."""
+_MAX_WAIT_S = 2.0
+"""How long the shell waits for a store."""
 
 
 class FileOrName(click.Path):
@@ -22,7 +26,10 @@ class FileOrName(click.Path):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         names = [CompletionItem(name) for name in _stored(ctx) if name.startswith(incomplete)]
-        return names or super().shell_complete(ctx, param, incomplete)
+        if not names:
+            return super().shell_complete(ctx, param, incomplete)
+        files = sorted(os.listdir())  # bash lists them itself only where there is nothing else
+        return names + [CompletionItem(file) for file in files if file.startswith(incomplete) and file[0] != "."]
 
 
 def complete_name(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -53,15 +60,22 @@ def _stored(ctx: click.Context) -> Sequence[str]:
     from cdc_core.store.opening import open_engine, store_exists, store_url
     from cdc_core.store.tables import CHANGEFEEDS
 
-    url = store if "://" in store else store_url(Path(store))
-    try:
-        if not store_exists(url):
-            return ()
-        engine = open_engine(url)
-        try:
-            with engine.execution_options(cdc_reading=True).begin() as connection:
-                return connection.execute(sa.select(CHANGEFEEDS.c.name).order_by(CHANGEFEEDS.c.name)).scalars().all()
-        finally:
-            engine.dispose()
-    except (CdcError, sa.exc.SQLAlchemyError):
-        return ()
+    selected = sa.select(CHANGEFEEDS.c.name).order_by(CHANGEFEEDS.c.name)
+    found: list[str] = []
+
+    def look() -> None:
+        with suppress(Exception):  # whatever is wrong with a store, its commands say it; a key press does not
+            url = store if "://" in store else store_url(Path(store))
+            if not store_exists(url):
+                return
+            engine = open_engine(url)
+            try:
+                with engine.execution_options(cdc_reading=True).begin() as connection:
+                    found.extend(connection.execute(selected).scalars())
+            finally:
+                engine.dispose()
+
+    thread = threading.Thread(target=look, name="completion", daemon=True)
+    thread.start()
+    thread.join(_MAX_WAIT_S)
+    return list(found)

@@ -6,7 +6,9 @@ The help and the shell list both.
 from __future__ import annotations
 
 import re
+import socket
 import sys
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import pytest
 from cdc_testing.distributions import install
 from cdc_testing.stored import DEFINITION
 
+from cdc_core.cli import completion
 from cdc_core.cli.main import cdc, main
 from cdc_core.store.progress import ProgressStore, store_url
 
@@ -115,6 +118,7 @@ def test_the_shell_completes_commands_options_and_files(
         ("cdc pause or", ["plain,orders"]),
         ("cdc show or", ["plain,orders"]),
         ("cdc owner ", ["plain,orders", "plain,users"]),
+        ("cdc show us", ["plain,users", "plain,users.toml"]),
         ("cdc show sh", ["file,sh"]),
         ("cdc show shop.toml cu", ["plain,customers"]),
         ("cdc run or", ["file,or"]),
@@ -123,6 +127,9 @@ def test_the_shell_completes_commands_options_and_files(
         ("cdc create shop.toml cu", ["plain,customers"]),
         ("cdc show --store newer or", ["file,or"]),
         ("cdc show none.toml or", [""]),
+        ("cdc show --store postgresql://h:port/db or", ["file,or"]),
+        ("cdc show --store sqlite:///x?timeout=soon or", ["file,or"]),
+        ("cdc show --store no:such://x or", ["file,or"]),
     ],
 )
 def test_the_shell_completes_changefeeds(
@@ -130,6 +137,7 @@ def test_the_shell_completes_changefeeds(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shop.toml").write_text("[changefeed.customers]\n")
+    (tmp_path / "users.toml").touch()
     (tmp_path / "newer").mkdir()
     (tmp_path / "newer" / "progress.sqlite").write_text("of another version")
     with closing(ProgressStore(store_url(tmp_path / "nodes"))) as store:
@@ -141,6 +149,27 @@ def test_the_shell_completes_changefeeds(
     with pytest.raises(SystemExit, match="0"):
         main([])
     assert capsys.readouterr().out.splitlines() == found
+
+
+def test_the_shell_does_not_wait_for_a_store_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(completion, "_MAX_WAIT_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        store = f"postgresql://127.0.0.1:{silent.getsockname()[1]}/db?connect_timeout=600"
+        for variable, value in {
+            "CDC_STORE": store,
+            "_CDC_COMPLETE": "bash_complete",
+            "COMP_WORDS": "cdc pause o",
+        }.items():
+            monkeypatch.setenv(variable, value)
+        monkeypatch.setenv("COMP_CWORD", "2")
+        with pytest.raises(SystemExit, match="0"):
+            main([])
+        assert capsys.readouterr().out == "\n"
+        looking = [thread for thread in threading.enumerate() if thread.name == "completion"]
+    for thread in looking:
+        thread.join()
 
 
 def test_it_is_imported_only_when_it_is_run_or_listed(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
