@@ -103,7 +103,7 @@ def create(
             check_new_job(opened, feed, connect=not no_check, left=giver)
         for feed in feeds:
             if feed.name in continued:
-                job, text = continued[feed.name], f"job '{feed.name}' continues its run already"
+                job, text = continued[feed.name], f"job '{feed.name}' has the progress of its run already"
             elif giver is None:
                 job, text = create_job(opened, feed, owner=owner)
             else:
@@ -167,7 +167,7 @@ def _continued_job(
     with nullcontext() if over else stopped(left, feed.name, run):
         if not over and not is_idle(run / f"{feed.name}.tasks.lock"):
             raise ConfigError(f"tasks of the last run of changefeed '{feed.name}' are still alive; wait until they end")
-        kept = left.handover.give(feed.name, to=to, again=again, owner=owner)
+        kept = left.handover.give(feed.name, to=to, again=again, owner=owner, repeated=over)
         try:
             return create_job(store, feed, owner=owner, kept=kept)
         except ConfigError:

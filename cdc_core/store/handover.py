@@ -30,21 +30,24 @@ class Handover(Aggregate):
     Until the other store is known to have it, that job has not finished, and nothing here may forget it.
     """
 
-    def give(self, name: str, *, to: str, again: str, owner: str) -> Kept:
+    def give(self, name: str, *, to: str, again: str, owner: str, repeated: bool = False) -> Kept:
         """Return all that is kept of the changefeed, for `Jobs.create` of another store; nothing runs it here any more.
 
         *to* says where that is, and *again* is the command that repeats this, as the other store may not have been
-        reached. Raises: ConfigError when it is a job here, or goes to another place, or is there.
+        reached. Raises: ConfigError when it is a job here, or goes to another place, or is there; also when this is
+        *repeated*, and was taken back meanwhile, so that a run may have begun.
         """
-        return self._database.once_more(lambda: self._give(name, to=to, again=again, owner=owner))
+        return self._database.once_more(lambda: self._give(name, to=to, again=again, owner=owner, repeated=repeated))
 
-    def _give(self, name: str, *, to: str, again: str, owner: str) -> Kept:
+    def _give(self, name: str, *, to: str, again: str, owner: str, repeated: bool) -> Kept:
         beginning = f"{HANDING_OVER} {to};"
         reason = f"{beginning} repeat `{again}`"
         with self._database.transaction() as connection:
             job = found_job(connection, name, locked=True)
             if job is not None and not (job.is_leaving and (job.reason or "").startswith(beginning)):
                 raise ConfigError(self.is_job(job))
+            if job is None and repeated:
+                raise ConfigError(f"the progress of changefeed '{name}' was taken back meanwhile; repeat `{again}`")
             fenced = update(name).values(epoch=CHANGEFEEDS.c.epoch + 1)
             connection.execute(fenced)  # it waits for whoever registers the changefeed
             if job is None:

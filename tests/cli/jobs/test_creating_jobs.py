@@ -24,7 +24,7 @@ from cdc_core.config.toml_file import read_changefeed
 from cdc_core.engine.fencing import RunLock
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store import deletion, handover
-from cdc_core.store.handover import Handover
+from cdc_core.store.handover import Handover, Kept
 from cdc_core.store.jobs import Jobs
 from cdc_core.store.progress import DeadLetter, ProgressStore, store_url
 
@@ -281,7 +281,7 @@ def test_what_moved_before_an_interrupt_is_skipped_when_a_file_is_moved_again(
     assert users.is_leaving
     capsys.readouterr()
     first, second = done(capsys, "create", str(file), "--from-state").splitlines()
-    assert first == "job 'orders' continues its run already"
+    assert first == "job 'orders' has the progress of its run already"
     assert second.startswith("job 'users' is created")
     for name in ("orders", "users"):
         known, before = store.changefeeds.find(name), left.changefeeds.find(name)
@@ -300,7 +300,7 @@ def test_a_job_that_was_created_when_its_command_was_killed_is_known_to_the_stor
     assert given is not None
     assert given.is_leaving
     capsys.readouterr()
-    assert done(capsys, "create", str(file), "--from-state") == "job 'orders' continues its run already\n"
+    assert done(capsys, "create", str(file), "--from-state") == "job 'orders' has the progress of its run already\n"
     given = left.jobs.find("orders")
     assert given is not None
     assert not given.is_leaving
@@ -312,6 +312,24 @@ def test_what_was_given_twice_is_not_taken_back(left: ProgressStore) -> None:
         left.handover.give("orders", to="there", again="cdc create", owner="ann")
     left.handover.take_back("orders")
     assert left.jobs.find("orders") is not None
+
+
+def test_a_repetition_is_refused_when_the_first_one_has_given_the_run_back(
+    store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with at_creation(stop_with(RetryableError("out of reach"))):
+        assert main(["create", str(file), "--from-state"]) == 1
+    capsys.readouterr()
+    give = Handover.give
+
+    def late(handover: Handover, name: str, **given: Any) -> Kept:
+        left.handover.take_back("orders")
+        return give(handover, name, **given)
+
+    monkeypatch.setattr(Handover, "give", late)
+    assert "was taken back meanwhile; repeat `cdc create " in refused(capsys, "create", str(file), "--from-state")
+    assert left.jobs.find("orders") is None
+    assert store.jobs.find("orders") is None
 
 
 def test_a_remedy_names_what_can_be_done(
