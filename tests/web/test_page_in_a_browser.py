@@ -11,7 +11,7 @@ from cdc_testing import scripted
 from cdc_testing.chromium import Watched, chromium, find_chromium
 from cdc_testing.components import plugin, source_of
 from cdc_testing.page_rig import HOSTILE, Shown, deployment, served
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from cdc_core.plugins.entry_points import PLUGINS, published
 from cdc_core.plugins.host import PluginHost
@@ -245,11 +245,32 @@ def test_the_form_and_its_file_are_kept_in_step(watched: Watched) -> None:
     text.press_sequentially("oops")
     expect(page.locator("#text-problem")).to_contain_text("the text: ")
     expect(page.locator("#i-f-name")).to_have_value("pasted")
+    broken = text.input_value()
+    fill_and_wait(page, "8")
+    expect(text).to_have_value(broken)
+    expect(page.locator("#text-problem")).to_contain_text("the text: ")
+    assert watched.complaints == []
+    page.route("**/ui/new/text", lambda route: route.abort(), times=1)
+    with page.expect_event("requestfailed"):
+        text.fill("[changefeed.lost]\n")
+    fill_and_wait(page, "9")
+    expect(text).to_have_value("[changefeed.lost]\n")
+    watched.complaints.clear()  # of the request that failed
+    text.fill("[changefeed.pasted]\nsink = 'journal://'\n[changefeed.pasted.options]\nmax_attempts = 5\n")
+    expect(page.locator("#i-f-max_attempts")).to_have_value("5")
+    expect(page.locator("#text-problem")).to_be_empty()
     page.locator("#i-f-max_attempts").fill("4")
     expect(text).to_have_value(
         '[changefeed.pasted]\nsink = "journal://"\n\n[changefeed.pasted.options]\nmax_attempts = 4\n'
     )
     expect(page.locator("#text-problem")).to_be_empty()
+
+
+def fill_and_wait(page: Page, attempts: str) -> None:
+    """Fill in a field of the form, and wait until the server's answer is in the page."""
+    with page.expect_response("**/ui/new/validate"):
+        page.locator("#i-f-max_attempts").fill(attempts)
+    expect(page.locator("form.new.htmx-request")).to_have_count(0)
 
 
 def test_the_keyboard_leads_past_the_menu_and_to_every_line(watched: Watched) -> None:

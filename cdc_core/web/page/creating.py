@@ -34,8 +34,8 @@ def validate_new(request: Request) -> Response:
     deployment = site_of(request).deployment
     found = validated(deployment, values)
     form = form_of(deployment.plugins, values, found, complete=False)
-    parts = part("form.html", form=form, findings=()) + part("text.html", text=text_of(values, found.keys), oob=True)
-    return secured(HTMLResponse(parts))
+    text = part("text.html", text=text_of(values, found.keys), text_problem="", oob=True)
+    return secured(HTMLResponse(part("form.html", form=form, findings=()) + text))
 
 
 def read_text(request: Request) -> Response:

@@ -15,10 +15,11 @@ form.addEventListener("submit", (event) => {
 
 // What is written into the file is not overwritten before the form has it.
 document.body.addEventListener("htmx:oobBeforeSwap", (event) => {
-  const text = event.detail.target;
-  if (text.id === "text" && text.value !== text.defaultValue) event.detail.shouldSwap = false;
+  const text = event.detail.target.querySelector("#text");
+  if (text && text.value !== text.defaultValue) event.detail.shouldSwap = false;
 });
-document.querySelector("form.text").addEventListener("htmx:afterRequest", () => {
-  const text = document.getElementById("text");
-  text.defaultValue = text.value;
+document.querySelector("form.text").addEventListener("htmx:afterRequest", (event) => {
+  const { xhr, requestConfig } = event.detail;
+  if (xhr.status !== 200 || xhr.getResponseHeader("HX-Reswap") === "none") return; // the form stayed as it was
+  document.getElementById("text").defaultValue = requestConfig.parameters.text;
 });
