@@ -28,6 +28,9 @@ _TYPES = {
     "options": dict,
     "spark": dict,
 }
+_MAX_TEXT, _MAX_PARTS, _MAX_LEVELS = 1 << 16, 20, 100
+_PART = r"""(?:[\w-]++|"(?:\\.|[^"\\\n])*+"|'[^'\n]*+')"""
+_LONG_KEY = re.compile(rf"(?<![\w\\-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_MAX_PARTS}}}")
 _AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 
 
@@ -55,8 +58,14 @@ def changefeed_names(path: Path) -> list[str]:
 def definition_in(text: str, *, origin: str) -> tuple[str, dict[str, Any]]:
     """Return the name and the definition, as `Changefeed.written`, of the only changefeed in *text*.
 
-    It may lack anything. Raises: ConfigError, which begins with *origin*.
+    It may lack anything. The text may be a stranger's: what would take long to read is refused. Raises: ConfigError,
+    which begins with *origin*.
     """
+    if len(text) > _MAX_TEXT:
+        raise ConfigError(f"{origin} has more than {_MAX_TEXT:,} characters; use cdc create with a file")
+    if (key := _LONG_KEY.search(text)) is not None:
+        line = text.count("\n", 0, key.start()) + 1
+        raise ConfigError(f"{origin}, line {line}: a key has more than {_MAX_PARTS} parts; shorten it")
     tables = _tables(text, origin)
     if len(tables) > 1:
         raise ConfigError(f"{origin} has several changefeeds; keep only one of them: {', '.join(sorted(tables))}")
@@ -88,8 +97,9 @@ def _read(path: Path) -> dict[str, Any]:
 def _tables(text: str, origin: str) -> dict[str, Any]:
     try:
         document = tomllib.loads(text)
+        _require_bounded(document)
     except RecursionError as error:
-        raise ConfigError(f"{origin}: values are nested too deeply") from error
+        raise ConfigError(f"{origin}: keys or values are nested too deeply; remove levels") from error
     except ValueError as error:  # also of a number with too many digits
         raise ConfigError(_syntax_error(origin, str(error))) from error
     for key in document:
@@ -102,6 +112,19 @@ def _tables(text: str, origin: str) -> dict[str, Any]:
         if not isinstance(table, dict):
             raise ConfigError(f"{origin}: [changefeed] has no name; write [changefeed.NAME] above '{name}'")
     return tables
+
+
+def _require_bounded(document: dict[str, Any]) -> None:
+    """Return if all that walks *document*, or writes its numbers, can. Raises: RecursionError, ValueError."""
+    level: list[Any] = [document]
+    for _ in range(_MAX_LEVELS):
+        parts = [part for each in level for part in (each.values() if isinstance(each, dict) else each)]
+        if any(isinstance(part, int) and part.bit_length() > 64 for part in parts):
+            raise ValueError("an integer has more than 64 bits")
+        level = [part for part in parts if isinstance(part, dict | list)]
+        if not level:
+            return
+    raise RecursionError
 
 
 def _syntax_error(origin: str, message: str) -> str:

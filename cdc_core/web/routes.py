@@ -67,6 +67,8 @@ def _dispatcher(methods: Mapping[str, Endpoint], allow: Allow) -> Callable[[Requ
             return answer
         except CdcError as error:
             return _refused(endpoint, request, status_of(error), str(error))
+        except RecursionError:
+            return _refused(endpoint, request, 400, "the request has values that are nested too deeply")
         except (HTTPException, ClientDisconnect):
             raise
         except Exception:

@@ -107,6 +107,8 @@ def test_secrets_come_from_outside_only_for_the_changefeed_that_is_used(tmp_path
             PLAIN + "    [changefeed.orders.spark]\n    cores = 2\n",
             "'cores' is neither 'master' nor a Spark property",
         ),
+        ("changefeed.orders.options." + "a." * 2000 + "a = 1", "keys or values are nested too deeply"),
+        (PLAIN + "    [changefeed.orders.options]\n    total = 0x" + "f" * 5000, "an integer has more than 64 bits"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, complaint: str) -> None:

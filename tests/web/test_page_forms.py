@@ -143,6 +143,12 @@ def test_sections_of_a_file_come_back_in_the_form(browser: Browser) -> None:
         ("source = 'x'", "unknown key 'source'; name the tables [changefeed.NAME]"),
         ("x = " + "[" * 9000, "nested too deeply"),
         ("x = " + "9" * 5000, "the text: "),
+        ("x = 0x" + "f" * 5000, "the text: an integer has more than 64 bits"),
+        ("#" * 65_537, "the text has more than 65,536 characters"),
+        ("[changefeed.a]\n" + ".".join("a" * 2000) + " = 1", "the text, line 2: a key has more than 20 parts"),
+        ("x = {" + " .\t".join(['"\\".\\\\"', "'.'", "a-1"] * 7) + " = 1}", "a key has more than 20 parts"),
+        ("[changefeed.a.table]\n" + "a.b.c.d.e.f.g.h = {" * 150 + "}" * 150, "nested too deeply"),
+        ("[changefeed.a.options]\n" + "".join(f"x{n} = 1\n" for n in range(1000)), "the text has 1001 entries"),
     ],
 )
 def test_a_text_that_cannot_be_read_stays_with_the_reason(browser: Browser, text: str, reason: str) -> None:
@@ -151,6 +157,22 @@ def test_a_text_that_cannot_be_read_stays_with_the_reason(browser: Browser, text
     assert reason in answer.page.text
     assert text_in(answer) == text
     assert answer.page.active == []
+
+
+def test_a_form_with_all_the_entries_that_a_text_may_have_can_be_sent(browser: Browser) -> None:
+    text = "[changefeed.a.functions]\n" + "".join(f"x{number} = '1'\n" for number in range(999))
+    found = fields_in(browser.post("/ui/new/text", text=text))
+    assert len(found) > 1000
+    assert browser.post("/ui/new/validate", **found).status == 200
+
+
+@pytest.mark.parametrize("depth", [300, 900, 20_000])
+def test_values_that_are_nested_too_deeply_or_too_long_are_refused(
+    browser: Browser, fields: dict[str, str], depth: int
+) -> None:
+    for name in ("table.counter", "nonsense", "source", "dead_letter"):
+        for text in ('{"a":' * depth + "1" + "}" * depth, "[" * depth + "]" * depth, f'{{"a": 1{"0" * depth}}}'):
+            assert browser.post("/ui/new", **{**fields, name: text}).status == 400
 
 
 def test_what_is_needed_and_common_comes_first_and_the_rest_is_in_closed_groups(
@@ -246,6 +268,13 @@ def test_all_that_is_wrong_is_said_at_once_and_each_at_its_field(
     assert errors_of(answer).keys() == wanted
     assert [text for text in errors_of(answer).values() if "-_-" in text] == []
     assert browser.post("/ui/new", **{**fields, **wrong}).status == 400
+
+
+def test_of_very_many_errors_the_first_ones_are_said(browser: Browser, fields: dict[str, str]) -> None:
+    sections = {f"table.{number}": '{"where": 1}' for number in range(200)}
+    errors = errors_of(browser.post("/ui/new/validate", **fields, **sections))
+    assert 20 <= len(errors) <= 40
+    assert errors.keys() <= {name.replace(".", "-") for name in sections}
 
 
 def test_while_it_is_filled_in_what_is_missing_is_no_error_yet(browser: Browser) -> None:

@@ -33,6 +33,10 @@ _SHOWN = ("name", "tables", "format", "cursor", "end_time", "metrics_label")
 _BETWEEN_WORDS = re.compile(r"[\s,;&=?/:@\"'`(){}\[\]]+")
 _MIN_WORD = 8
 """Errors may quote a part of a value. A shorter part is left, or messages would become unreadable."""
+_START, _INSIDE = re.compile(r"(?<![\w.-])(?=\S)"), re.compile(r"[\w-]")
+"""Where the name of a key begins in an error, and what no name ends before."""
+_MAX_ERRORS, _MAX_NAME, _MAX_TEXT = 20, 150, 10_000
+"""Bounds of what a request may cost: errors found one after another, and characters of names and texts compared."""
 _ALWAYS = ("name", "source", "sink", "format")
 _NAMELESS = "-_-"
 """The name of a changefeed whose name is not right, while the rest is checked."""
@@ -281,9 +285,10 @@ def _find_all(found: Validated, keys: Iterable[str], check: Callable[[Collection
     """Return what *check* returns for the *keys* that are right; find what it raises for, one error after another.
 
     Of the keys that are wrong it gets none. What may only follow from these is not told, as long as it is about one.
+    Of very many errors it finds the first ones.
     """
     right = [key for key in keys if key not in found.problems]
-    while True:
+    for _ in range(_MAX_ERRORS):
         try:
             return check(right)
         except CdcError as error:
@@ -299,7 +304,8 @@ def _find_all(found: Validated, keys: Iterable[str], check: Callable[[Collection
         before = len(right)
         right = [key for key in right if key not in about or key == "name"]
         if len(right) == before:
-            return None
+            break
+    return None
 
 
 def _name_in(texts: Mapping[str, str], found: Validated) -> str:
@@ -308,13 +314,19 @@ def _name_in(texts: Mapping[str, str], found: Validated) -> str:
 
 def _mentioned(text: str, keys: Iterable[str]) -> list[str]:
     """Return those of *keys* whose names are in *text*, in its order, but for what every changefeed has."""
-    places = {}
+    names: dict[str, list[str]] = {}
     for key in keys:
-        name = option_of(key) or re.sub(r"^functions\..*", "functions", key.replace("table.", "table ", 1))
-        match = re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", text)
-        if match is not None and key not in _ALWAYS:
-            places[key] = match.start()
-    return sorted(places, key=lambda key: places[key])
+        name = option_of(key) or ("functions" if key.startswith("functions.") else key.replace("table.", "table ", 1))
+        if key not in _ALWAYS and len(name) <= _MAX_NAME:
+            names.setdefault(name, []).append(key)
+    lengths = sorted({*map(len, names)}, reverse=True)
+    about: dict[str, None] = {}
+    for start in (found.start() for found in _START.finditer(text, 0, _MAX_TEXT)):
+        for length in lengths:
+            mentioned = names.get(text[start : start + length])
+            if mentioned and not _INSIDE.match(text, start + length):
+                about |= dict.fromkeys(mentioned)
+    return list(about)
 
 
 def _require_no_masks(written: Mapping[str, Any]) -> None:

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from cdc_core.config.flat import flat, unflattened
 from cdc_core.config.toml_file import definition_in
 from cdc_core.config.toml_text import toml_text
+from cdc_core.errors import ConfigError
 from cdc_core.web.connect.config_keys import ConfigKey
 from cdc_core.web.page.forms import config_in
+from cdc_core.web.page.requests import MAX_ENTRIES
 
 __all__ = ["text_of", "values_in"]
 
@@ -27,9 +29,11 @@ def text_of(values: Mapping[str, str], keys: Sequence[ConfigKey]) -> str:
 
 
 def values_in(text: str) -> dict[str, str]:
-    """Return the form that the file *text* describes. Raises: ConfigError when it cannot be read."""
+    """Return the form that the file *text* describes. Raises: ConfigError when it cannot be read, or is too large."""
     name, written = definition_in(text, origin="the text")
     values = {"name": name, **{key: str(value) for key, value in flat(written).items()}}
+    if len(values) > MAX_ENTRIES:
+        raise ConfigError(f"the text has {len(values)} entries, and the form holds {MAX_ENTRIES}; use cdc create")
     if "tables" in values and not values["tables"].startswith("["):
         values["tables"] = values["tables"].replace(",", "\n")
     return values

@@ -30,7 +30,7 @@ from cdc_core.web.v1.preview import messages
 
 __all__ = ["ask_to_discard", "ask_to_replay", "discard", "replay_all", "show_letter", "show_preview"]
 
-_MOST_ROWS = 100
+_MAX_ROWS = 100
 _SHOWN = 20
 
 
@@ -96,7 +96,7 @@ def show_preview(request: Request) -> Response:
     found: Sequence[Previewed] = ()
     problem, status, headers = "", 200, {}
     try:
-        rows = number(request, "rows", default=10, least=1, most=_MOST_ROWS)
+        rows = number(request, "rows", default=10, least=1, most=_MAX_ROWS)
         found = messages(deployment, name, rows, is_gone=watch_client(request))
     except (CdcError, Refusal) as error:
         problem, status = deployment.masked(str(error)), status_of(error)

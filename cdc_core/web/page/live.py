@@ -18,7 +18,7 @@ from cdc_core.web.page.rendering import part, secured
 
 __all__ = ["Frame", "frames_answer"]
 
-_LONGEST_S = 240.0
+_MAX_S = 240.0
 """The browser connects again after that, so that one that may not look any more is turned away."""
 
 
@@ -74,7 +74,7 @@ def frames_answer(read: Callable[[], Frame]) -> Response:
 
 
 async def _stream(read: Callable[[], Frame]) -> AsyncIterator[str]:
-    stream, end = _Stream(read), time.monotonic() + _LONGEST_S
+    stream, end = _Stream(read), time.monotonic() + _MAX_S
     yield "retry: 2000\n\n"
     while time.monotonic() < end:
         for event in await run_in_threadpool(stream.events):

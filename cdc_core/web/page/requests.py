@@ -10,9 +10,11 @@ from cdc_core.errors import ConfigError
 from cdc_core.store.progress import ProgressStore
 from cdc_core.web.endpoint import Refusal
 
-__all__ = ["form_values", "known_name", "name_of"]
+__all__ = ["MAX_ENTRIES", "form_values", "known_name", "name_of"]
 
-_MOST_FIELDS = 1000
+MAX_ENTRIES = 1000
+"""How many values a form may have; the fields that are empty come on top."""
+_MAX_FIELDS = 2 * MAX_ENTRIES
 _FORM = "application/x-www-form-urlencoded"
 
 
@@ -23,7 +25,7 @@ def form_values(request: Request) -> dict[str, str]:
     if body and kind != _FORM:
         raise Refusal(415, f"a form must be sent as {_FORM}")
     try:
-        fields = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
+        fields = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict")
     except ValueError as error:
         raise Refusal(400, "the form cannot be read: it is not UTF-8, or has too many fields") from error
     return {name: value.replace("\r\n", "\n") for name, value in fields}
