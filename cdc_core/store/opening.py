@@ -36,8 +36,7 @@ _POSTGRESQL_LIMITS = {
 }
 """Parameters of libpq: a server that vanished without a word must not hold up a run for longer."""
 _LIBPQ = ("psycopg", "psycopg2")
-_PLACE = frozenset({"host", "hostaddr", "port", "dbname", "service", "options"})
-"""Parameters of libpq that say which database, or schema, a URL means."""
+_LOOPBACK = ("127.0.0.1", "::1")
 _POSTGRESQL_SETTINGS = {
     "idle_in_transaction_session_timeout": "5s",
     "lock_timeout": "30s",
@@ -71,10 +70,12 @@ def store_place(url: str) -> str:
     if file is not None:
         return str(file.resolve())
     parsed = sa.make_url(url)
-    backend = parsed.get_backend_name()
-    host, port = (parsed.host or "").lower() or None, parsed.port or (5432 if backend == "postgresql" else None)
-    query = {name: parsed.query[name] for name in sorted(_PLACE & parsed.query.keys())}
-    return sa.URL.create(backend, host=host, port=port, database=parsed.database, query=query).render_as_string()
+    named = dict(parsed.query)
+    hosts = parsed.host or named.get("host") or "localhost"
+    host = hosts.lower() if isinstance(hosts, str) else ",".join(sorted(hosts))
+    place = f"{'localhost' if host in _LOOPBACK else host}:{parsed.port or named.get('port') or 5432}"
+    more = "".join(f" {name}={named[name]}" for name in ("hostaddr", "service", "options") if name in named)
+    return f"{parsed.get_backend_name()}://{place}/{parsed.database or named.get('dbname') or ''}{more}"
 
 
 def store_exists(url: str) -> bool:

@@ -165,6 +165,26 @@ def test_of_two_that_create_a_job_one_is_told_that_it_is_there(stores: Stores) -
     assert texts == ["", "changefeed 'orders' is a job already (running); choose another name"]
 
 
+def test_of_two_that_hand_a_changefeed_over_none_takes_it_back(stores: Stores) -> None:
+    stores.mine.changefeeds.register("orders", DEFINITION)
+    with stores.mine._database.transaction() as connection:  # holds both up when they have seen no job
+        connection.execute(sa.text("LOCK TABLE cdc_changefeeds IN SHARE ROW EXCLUSIVE MODE"))
+        both = [stores._threads.submit(_give_from, stores.url) for _ in range(2)]
+        waiting = sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        eventually(lambda: connection.scalar(waiting) == 2, what="both wait")
+    assert {future.result() for future in both} == {"orders"}
+    stores.mine.handover.take_back("orders")
+    job = stores.mine.jobs.find("orders")
+    assert job is not None
+    assert job.is_leaving
+
+
+def _give_from(url: str) -> str:
+    with closing(ProgressStore(url)) as store:
+        kept = store.handover.give("orders", to="there", again="cdc create", owner="ann")
+        return str(kept["cdc_changefeeds"][0]["name"])
+
+
 def _create_in(url: str) -> str:
     with closing(ProgressStore(url)) as store:
         try:

@@ -31,7 +31,11 @@ from cdc_core.store.progress import ProgressStore, sqlite_file, store_url
         ("postgresql://cdc:swordfish@DB/cdc", "postgresql://db:5432/cdc"),
         ("postgresql+psycopg://db:5432/cdc?connect_timeout=3&password=swordfish", "postgresql://db:5432/cdc"),
         ("postgresql://db:5433/cdc", "postgresql://db:5433/cdc"),
-        ("postgresql:///cdc?host=/run/pg", "postgresql://:5432/cdc?host=%2Frun%2Fpg"),
+        ("postgresql://[::1]/cdc", "postgresql://localhost:5432/cdc"),
+        ("postgresql:///cdc?host=127.0.0.1&port=5433", "postgresql://localhost:5433/cdc"),
+        ("postgresql://cdc@/cdc?host=/run/pg", "postgresql:///run/pg:5432/cdc"),
+        ("postgresql:///cdc?host=b:1&host=a:2", "postgresql://a:2,b:1:5432/cdc"),
+        ("postgresql://db/cdc?options=-csearch_path%3Dother", "postgresql://db:5432/cdc options=-csearch_path=other"),
         ("sqlite:////nowhere/../store", "/store"),
     ],
 )
