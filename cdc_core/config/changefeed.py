@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -73,7 +74,7 @@ class Changefeed:
                 f"changefeed '{self.name}' watches no table; list them, such as tables = ['public.orders'],"
                 " or set a query"
             )
-        twice = {table for table in self.tables if self.tables.count(table) > 1}
+        twice = [table for table, times in Counter(self.tables).items() if times > 1]
         if twice:
             raise ConfigError(f"changefeed '{self.name}' lists table '{min(twice)}' twice")
         self._check_sections()

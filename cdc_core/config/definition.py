@@ -37,11 +37,10 @@ __all__ = [
 
 _LABEL = re.compile(r"\A(?i:(Api-?Key|Api-?Token|Basic|Bearer|Splunk|Token) +|[\w.-]+=)(?=\S)")
 """What may precede a secret: a scheme as in `Bearer …`, or a name as in `code=…`."""
-_ASSIGNED = re.compile(
-    r"""(?<![\w.-])([\w.-]+)["']?\s*[:=]\s*(?=("[^"]*"|'[^']*'|(?:(?:Basic|Bearer|Token|ApiKey) +)?[^\s"'&;,]*))""",
-    re.IGNORECASE,
-)
-"""A name and its value in a text such as `-Dname=value`, `name="value";` or `Name: value`."""
+_ASSIGNED = re.compile(r"""(?<![\w.-])([\w.-]+)["']?\s*[:=]\s*""")
+"""A name before its value in a text such as `-Dname=value`, `name="value";` or `Name: value`."""
+_VALUE = re.compile(r""""[^"]*"|'[^']*'|(?:(?:Basic|Bearer|Token|ApiKey) +)?[^\s"'&;,]{0,1000}""", re.IGNORECASE)
+"""As much of a value as tells whether it is a secret."""
 _LOGIN = re.compile(r"://[^/?#\s:;=]*:[^/?#\s]*@")
 _SCHEME = re.compile(r"(?<![\w+.\ue000-\uf8ff-])[\w+.\ue000-\uf8ff-]*://")
 _COORDINATES = ("spark.jars.packages", "spark.jars.excludes")
@@ -281,8 +280,11 @@ def _is_safe_text(text: str) -> bool:
     uris = [f"x://{rest}" for rest in _SCHEME.split(text)[1:]]
     if any(without_literals(uri) != uri for uri in uris):
         return False
-    for name, quoted in _ASSIGNED.findall(_LOGIN.sub("://", text)):
-        value = quoted.strip("\"'")
-        if _is_secret(name, value) and not _is_uri(name, value) and not _is_reference(value):
-            return False
+    text = _LOGIN.sub("://", text)
+    for found in _ASSIGNED.finditer(text):
+        name = found[1]
+        if is_secret_name(name) and (quoted := _VALUE.match(text, found.end())) is not None:
+            value = quoted[0].strip("\"'")
+            if _is_secret(name, value) and not _is_uri(name, value) and not _is_reference(value):
+                return False
     return True

@@ -10,6 +10,7 @@ It stands for the query `SELECT columns FROM table WHERE condition`, and is read
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -168,7 +169,7 @@ def _lists(table: str, value: Any) -> dict[str, tuple[str, ...]]:
     ((key, names),) = value.items()
     if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) and name for name in names):
         raise _refused(table, f"columns.{key} must be a list of names of columns")
-    twice = next((name for name in names if names.count(name) > 1), None)
+    twice = next((name for name, times in Counter(names).items() if times > 1), None)
     if twice is not None:
         raise _refused(table, f"columns.{key} lists '{twice}' twice; remove one of them")
     return {key: tuple(names)}

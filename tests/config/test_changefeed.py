@@ -48,6 +48,7 @@ def test_names_that_could_not_name_files_and_slots_are_refused(name: str) -> Non
         ({"tables": ("",)}, "changefeed 'orders' watches no table"),
         ({"tables": "public.orders"}, "tables must be a list"),
         ({"tables": ("a", "b", "a")}, "lists table 'a' twice"),
+        ({"tables": (*map(str, range(60_000)), "7")}, "lists table '7' twice"),
         ({"source": "host/shop"}, "source is 'host/shop', which is not a URI such as postgresql://"),
         ({"source": "postgresql://u:pa/ss@h/d"}, "the password in source must be percent-encoded: / is %2F"),
         ({"sink": "/data/out"}, "sink is '/data/out', which is not a URI such as file://"),

@@ -11,12 +11,13 @@ import pytest
 from cdc_testing.components import encoder, plugin, rangefeed, sink, source_of
 
 from cdc_core.config.changefeed import Changefeed
-from cdc_core.config.definition import changed_plugins, changefeed_from
+from cdc_core.config.definition import changed_plugins, changefeed_from, masked_option
 from cdc_core.config.identity import require_same_source, same_destination
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.config.toml_file import read_changefeed
 from cdc_core.errors import ConfigError
+from cdc_core.masking import MASK
 from cdc_core.plugins.host import PluginHost
 
 ENVIRON = {"PW": "hunter2", "HOST": "desk", "KEY": "option-key", "HOOK": "t0ken/of/mine", "USER": "user"}
@@ -232,6 +233,12 @@ def test_a_literal_secret_is_masked_and_named_when_it_is_to_run_from_the_store(
         f"changefeed 'orders' cannot run from the progress store: {place} had a secret in plain text, which the store"
         " does not keep; write it as ${VARIABLE} or ${file:PATH} in the changefeed's file, and run once from the file"
     )
+
+
+def test_a_secret_is_found_at_the_end_of_a_long_text() -> None:
+    for text in ("a=" * 100_000, "token_url=x://" * 15_000):
+        assert masked_option("x", text) == text
+        assert masked_option("x", f"{text} password=s3cr3t") == MASK
 
 
 def test_a_changefeed_of_python_code_runs_from_the_store_unless_it_holds_a_secret() -> None:
