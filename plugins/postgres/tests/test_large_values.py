@@ -47,7 +47,7 @@ def test_a_table_that_can_lack_values_is_named_with_the_statement(
     )
     (line,) = lines(database, caplog, "t", unchanged_toast="lookup")
     assert "messages have the present ones. To log" in line
-    with feed_of(database, "t") as feed:
+    with feed_of(database, "t", changefeed="orders", feed_id="00aa11bb22cc") as feed:
         feed.start()
         assert lines(database, caplog, "t", saved=feed.saved) == []
     sql.execute("ALTER TABLE t REPLICA IDENTITY FULL")
