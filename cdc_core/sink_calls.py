@@ -68,4 +68,4 @@ class ObservedCalls:
             self.observer = before
 
     def __reduce__(self) -> tuple[type[ObservedCalls], tuple[()]]:
-        return ObservedCalls, ()  # of another process nobody is told anything
+        return ObservedCalls, ()  # in another process nobody listens

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
 
 from cdc_core.rangefeed import RangefeedContext
 from cdc_core.rows import RowBatch
@@ -28,15 +27,6 @@ class SpanMark:
     span: Span
     timestamp: Timestamp
     resolved: bool
-
-    def to_json(self) -> list[Any]:
-        """Return the mark as JSON values, for `from_json`."""
-        return [*self.span.to_json(), str(self.timestamp), self.resolved]
-
-    @classmethod
-    def from_json(cls, value: list[Any]) -> Self:
-        *span, timestamp, resolved = value
-        return cls(span=Span.from_json(span), timestamp=Timestamp.parse(timestamp), resolved=bool(resolved))
 
 
 class SliceReader(ABC):

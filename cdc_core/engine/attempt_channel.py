@@ -1,4 +1,4 @@
-"""The channel of an attempt: what its driver, planner, tasks and coordinator tell each other, and who reads it."""
+"""The channel of an attempt: the messages between its driver, planner, tasks and coordinator."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class _Answers:
         """
         if time.monotonic() >= self._due_at and self._lock.acquire(blocking=False):
             try:
-                with suppress(RetryableError):  # whatever cannot go on without the store will say so
+                with suppress(RetryableError):  # what needs the store raises by itself
                     self.rescans = store.rescans.all_waiting()
                     self.traces = store.traces.active()
                 self._due_at = time.monotonic() + _POLL_S

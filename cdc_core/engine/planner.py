@@ -47,7 +47,7 @@ class Planner:
         self._machine = StepMachine(StepRules.of(feed))
         self._reached_step: int | None = None
         self._plan: Generator[Planning, Any, Sequence[PlannedSlice]] | None = None
-        """Of the step whose end is known, as long as nobody has asked for its slices."""
+        """Of the step whose end is known, until its slices are asked for."""
         self._slices: Sequence[PlannedSlice] = ()
 
     def next_step(self, start: Offset) -> Offset:

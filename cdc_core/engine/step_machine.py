@@ -139,7 +139,7 @@ class StepMachine:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is no step any more: the scan or the end is reached."""
+        """Whether the scan or the end is reached, so that no step follows."""
         resolved = self._reached.high_water
         return self._rules.within.over(resolved) or (self._rules.scans_only and bool(resolved))
 
@@ -148,12 +148,12 @@ class StepMachine:
         return max(0.0, (self._not_before or 0.0) - now)
 
     def reach(self, reached: Reached) -> None:
-        """Plan on from what was saved, by this machine or by that of another process."""
+        """Plan from what was saved, by this machine or by that of another process."""
         self._before, self._reached = self._reached, reached
         self._not_before = None
 
     def resume(self, progress: Progress, *, step: int, now: float) -> None:
-        """Go on after *step*, -1 for none of this attempt, from *progress*, which was saved with it."""
+        """Continue after *step*, -1 before the first of this attempt, from *progress*, which was saved with it."""
         if progress.emitted != self._emitted:
             self._emitted, self._emitted_at = progress.emitted, now
         self._progress = progress

@@ -61,7 +61,7 @@ log = logging.getLogger(__name__)
 _IDLE_S = 0.05
 _MAX_WAIT_S = 0.5
 _PARALLELISM = 1
-_MOST_DOUBLINGS = 30
+_MAX_DOUBLINGS = 30
 
 Item = RowBatch | BadRow | Timestamp
 """Rows, a row that cannot be delivered, or a resolved mark."""
@@ -127,7 +127,7 @@ class Retries:
         self._failures += not error.outage
         if self._failures >= options.max_attempts:
             raise error
-        wait_s = min(options.retry_backoff * 2 ** min(self._waits, _MOST_DOUBLINGS), options.max_retry_backoff)
+        wait_s = min(options.retry_backoff * 2 ** min(self._waits, _MAX_DOUBLINGS), options.max_retry_backoff)
         wait_s = max(wait_s, error.retry_after_s or 0.0)
         self._waits += 1
         log.warning("changefeed '%s': %s; next attempt in %.1f s", self._feed.name, _shown(self._feed, error), wait_s)
@@ -272,7 +272,7 @@ def _shown(feed: ResolvedChangefeed, error: Exception) -> str:
 
 
 def _planned(planner: StepPlanner, action: Planning) -> object:
-    """Carry out *action* where no plan is kept, and nobody asks for rescans."""
+    """Carry out *action* without saved plans and without rescans."""
     match action:
         case ReadClock():
             return planner.now()

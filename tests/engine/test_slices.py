@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from cdc_core import ContractError, Flushed, SliceInfo, Span, SpanMark, Timestamp
+from cdc_core import ContractError, Flushed, SliceInfo, Timestamp
 from cdc_core.engine.slices import PlannedSlice, SliceReport, complete_step, joined_failures
 from cdc_core.errors import RetryableSinkError, TerminalSinkError, from_wire, to_wire
 
@@ -41,13 +39,6 @@ def test_progress_is_not_saved_without_the_report_of_every_slice(reports: list[S
 def test_the_missing_slice_is_named() -> None:
     with pytest.raises(ContractError, match=r"step 3 .* slices \[0, 2\] of 3"):
         complete_step([report(1, slices=3)])
-
-
-@pytest.mark.parametrize("span", [Span("db.public.t"), Span("db.public.t", b"\x00a", b"\xff")], ids=str)
-@pytest.mark.parametrize("resolved", [True, False])
-def test_marks_survive_json(span: Span, resolved: bool) -> None:
-    mark = SpanMark(span=span, timestamp=Timestamp(1_700_000_000_000_000_001, 7), resolved=resolved)
-    assert SpanMark.from_json(json.loads(json.dumps(mark.to_json()))) == mark
 
 
 def test_of_several_failures_the_one_that_no_retry_cures_decides() -> None:
