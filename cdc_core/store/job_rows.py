@@ -7,13 +7,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
 from cdc_core.store.events import add_event
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS, NODES, DatabaseNow
 from cdc_core.store.job_values import FOLLOWING, JobRecord, JobState, NodeRecord, job_record
 from cdc_core.store.nodes import alive_sessions
 from cdc_core.store.tables import CHANGEFEEDS
+from cdc_core.store.verbs import UnknownError
 
 __all__ = ["all_jobs", "change_job", "found_job", "known_job", "of_job", "record_event"]
 
@@ -52,7 +52,7 @@ def known_job(connection: sa.Connection, name: str, *, locked: bool = False) -> 
     job = found_job(connection, name, locked=locked)
     if job is None:
         known = connection.execute(sa.select(JOBS.c.name)).scalars()
-        raise ConfigError(f"there is no job '{name}'" + did_you_mean(name, known))
+        raise UnknownError(f"there is no job '{name}'" + did_you_mean(name, known))
     return job
 
 

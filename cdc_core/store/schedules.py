@@ -19,6 +19,7 @@ from cdc_core.store.nodes import alive_sessions, require_match
 from cdc_core.store.schedule_tables import SCHEDULE_RUNS, SCHEDULES
 from cdc_core.store.schedule_values import ScheduleChange, ScheduledRun, ScheduleRecord, schedule_record
 from cdc_core.store.values import dump
+from cdc_core.store.verbs import UnknownError
 
 __all__ = ["Schedules"]
 
@@ -159,7 +160,7 @@ def _known(connection: sa.Connection, name: str, *, locked: bool = False) -> Any
     row = _row(connection, name, locked=locked)
     if row is None:
         known = connection.execute(sa.select(SCHEDULES.c.name)).scalars()
-        raise ConfigError(f"there is no schedule '{name}'" + did_you_mean(name, known))
+        raise UnknownError(f"there is no schedule '{name}'" + did_you_mean(name, known))
     return row
 
 

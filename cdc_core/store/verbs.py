@@ -9,7 +9,7 @@ from typing import Literal
 from cdc_core.errors import ConfigError
 from cdc_core.store.job_values import FINISHED, FOLLOWING, RESTING, REVERTED, JobRecord, JobState
 
-__all__ = ["RULES", "Rule", "Verb", "require"]
+__all__ = ["RULES", "RefusedError", "Rule", "UnknownError", "Verb", "require"]
 
 Verb = Literal[
     "pause", "stop", "resume", "restart", "alter", "cancel", "drop", "forget", "rescan", "move", "replay", "own"
@@ -17,6 +17,18 @@ Verb = Literal[
 """`stop` is a pause that says so, as Kafka Connect has it. `drop` deletes what the store knows, `forget` also when
 something may be left at the source. To `move` a job is also to have it begin a new history.
 """
+
+
+class UnknownError(ConfigError):
+    """The store knows no changefeed, job, schedule or node of this name."""
+
+
+class RefusedError(ConfigError):
+    """A verb that the `state` of its job refuses for now; nothing was changed. `remedy` is what to do instead."""
+
+    def __init__(self, what: str, *, state: JobState, remedy: str) -> None:
+        super().__init__(f"{what}; {remedy}" if remedy else what)
+        self.state, self.remedy = state, remedy
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +63,14 @@ RULES: Mapping[Verb, Rule] = {
 
 
 def require(job: JobRecord, verb: Verb) -> None:
-    """Return when *verb* may be asked of *job* now. Raises: ConfigError, with what to do instead."""
+    """Return when *verb* may be asked of *job* now. Raises: RefusedError."""
     name, state, rule = job.name, job.state, RULES[verb]
     if state in rule.does | rule.holds and not (job.is_leaving or (job.has_left and verb == "replay")):
         return
     if job.is_leaving:
-        raise ConfigError(f"job '{name}' cannot be changed here: {job.reason}")
-    if state in FINISHED:
+        what, _, remedy = (job.reason or "").partition("; ")
+        what = f"cannot be changed here: {what}"
+    elif state in FINISHED:
         what, remedy = f"has ended ({state}): {job.reason or 'everything is delivered'}", "create another job"
         if state == "revert-failed":
             remedy = f"try again with `cdc cancel {name}`, or forget it with `cdc drop {name} --forget-only`"
@@ -72,4 +85,4 @@ def require(job: JobRecord, verb: Verb) -> None:
     else:
         what = f"is {state}"
         remedy = "wait until it is paused" if state == "pause-requested" else f"pause it first: `cdc pause {name}`"
-    raise ConfigError(f"job '{name}' {what}; {remedy}")
+    raise RefusedError(f"job '{name}' {what}", state=state, remedy=remedy)

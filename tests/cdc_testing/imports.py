@@ -34,6 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("spark",),
     ("watching",),
     ("auditing",),
+    ("changefeeds",),
     ("jobs",),
     ("web",),
     ("cli",),

@@ -1,0 +1,75 @@
+"""Changefeeds by name: as the store knows them, as jobs, and resolved."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.definition import changefeed_from
+from cdc_core.config.resolve import resolve
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.masking import secret_forms, uri_secrets
+from cdc_core.options import did_you_mean
+from cdc_core.plugins.host import PluginHost
+from cdc_core.store.job_values import JobRecord
+from cdc_core.store.progress import ChangefeedRecord, ProgressStore
+from cdc_core.store.verbs import UnknownError
+
+__all__ = ["Finder"]
+
+
+def _keep_none(_secrets: frozenset[str]) -> None:
+    """Keep no secret: of a caller that prints nothing."""
+
+
+class Finder:
+    """What every verb works with: the store, the plugins, and the secrets. Safe with several threads.
+
+    Without *plugins*, the installed ones are loaded when a verb needs them. References of definitions are looked up in
+    *environ*. *keep_secrets* is called with secrets before they are used, so that the caller masks them.
+    """
+
+    def __init__(
+        self,
+        store: ProgressStore,
+        *,
+        plugins: PluginHost | None = None,
+        environ: Mapping[str, str] = os.environ,
+        keep_secrets: Callable[[frozenset[str]], object] = _keep_none,
+    ) -> None:
+        self.store = store
+        self._plugins, self._environ, self._keep_secrets = plugins, environ, keep_secrets
+
+    @property
+    def plugins(self) -> PluginHost:
+        return PluginHost.load() if self._plugins is None else self._plugins
+
+    def known(self, name: str) -> ChangefeedRecord:
+        """Return the changefeed, a job or not. Raises: UnknownError."""
+        found = self.store.changefeeds.find(name)
+        if found is None:
+            near = did_you_mean(name, (each.name for each in self.store.changefeeds.all()))
+            raise UnknownError(f"changefeed '{name}' is not in the progress store {self.store.shown}{near}")
+        return found
+
+    def find_job(self, name: str) -> JobRecord | None:
+        """Return the job; None when the changefeed is not one, or unknown."""
+        return self.store.jobs.find(name)
+
+    def resolved(self, changefeed: Changefeed) -> ResolvedChangefeed:
+        """Return *changefeed* with its plugins and options. Raises: ConfigError."""
+        uris = (*changefeed.sources, changefeed.sink, str(changefeed.options.get("dead_letter", "")))
+        self._keep_secrets(secret_forms(frozenset().union(*map(uri_secrets, uris))))
+        feed = resolve(changefeed, self.plugins)
+        self._keep_secrets(feed.secrets())
+        return feed
+
+    def feed(self, name: str, definition: Mapping[str, Any]) -> ResolvedChangefeed:
+        """Return the changefeed that a *definition* in the store describes, as it would run here. Raises: ConfigError.
+
+        *name* is what the store calls it.
+        """
+        origin = f"the progress store {self.store.shown}"
+        return self.resolved(changefeed_from(definition, name, origin=origin, environ=self._environ))

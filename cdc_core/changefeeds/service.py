@@ -1,0 +1,17 @@
+"""The service: what people ask of changefeeds, at whatever door."""
+
+from __future__ import annotations
+
+from cdc_core.changefeeds.finding import Finder
+
+__all__ = ["Changefeeds"]
+
+
+class Changefeeds(Finder):
+    """The changefeeds of one store and every verb on them, for all doors. Each group of verbs has its module.
+
+    A verb is one transaction: it has happened when the call returns, and not at all when it raises. What is so already
+    stays as it is. Raises, everywhere: UnknownError for a name that the store does not know, RefusedError when the
+    state of the job refuses the verb (`store.verbs.RULES`), ConfigError for what the user must change, RetryableError
+    when the store is out of reach.
+    """
