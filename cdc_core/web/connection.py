@@ -1,25 +1,40 @@
-"""One connection of a client, which may be neither slow nor stuck."""
+"""One connection of a client, which may be neither slow nor stuck: uvicorn has no limits of this kind."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+import ssl
 from typing import Any
 
 import h11
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-__all__ = ["GuardedConnection"]
+from cdc_core.web.access.access import Access
+from cdc_core.web.connections import Connections
 
-_TOO_SLOW = b"the head of the request took too long\n"
+__all__ = ["GuardedConnection", "watched"]
+
+log = logging.getLogger(__name__)
+
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nretry-after: 1\r\nconnection: close\r\n"
+    b"content-length: 21\r\n\r\ntoo many connections\n"
+)
+_TOO_SLOW = (
+    b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain\r\ncontent-length: 38\r\nconnection: close\r\n\r\n"
+    b"the head of the request took too long\n"
+)
 
 
-class GuardedConnection(H11Protocol):
-    """Serves HTTP/1.1. It is cut off when a head takes longer than *within_s*, or an answer is not read for so long.
+class GuardedConnection(asyncio.Protocol):
+    """Has uvicorn serve HTTP/1.1, over TLS if *access* says so, to an application that is `watched`.
 
-    *on_end* is called once it has ended. `request.state.certificate` is the client's, as `getpeercert` has it.
+    The connection is cut off when a handshake or a head takes longer than a request may, or an answer is not read for
+    so long. `request.state.certificate` is the client's, as `getpeercert` has it.
     """
 
     def __init__(
@@ -27,70 +42,129 @@ class GuardedConnection(H11Protocol):
         config: Config,
         server_state: ServerState,
         app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
         *,
-        within_s: float,
-        on_end: Callable[[], None],
+        access: Access,
+        connections: Connections,
     ) -> None:
-        super().__init__(config, server_state, app_state)
-        self._within_s, self._on_end = within_s, on_end
+        self._config, self._server_state, self._app_state = config, server_state, app_state
+        self._access, self._connections = access, connections
+        self._within_s = access.settings.request_timeout
+        self._loop = asyncio.get_running_loop()
+        self._http: H11Protocol | None = None
+        self._early = b""
         self._head: asyncio.TimerHandle | None = None
         self._reading: asyncio.TimerHandle | None = None
+        self._answering = 0
+        self._ended = asyncio.Event()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        tls = transport.get_extra_info("ssl_object")
-        self.app_state = {**self.app_state, "certificate": tls.getpeercert() or None if tls else None}
-        self._watch_head()
+        self._accepted = self._transport = transport
+        tls = self._access.tls
+        if not self._connections.add(transport):
+            if tls is None:
+                transport.write(_FULL)
+            transport.close()
+        elif tls is None:
+            self._serve(None)
+        else:
+            transport.pause_reading()  # what has come belongs to the handshake
+            self._encrypting = self._loop.create_task(self._encrypt(tls.context()))
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._watch_head()
-
-    def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP, and end the connection: an answer that has begun or is due cannot follow."""
-        if self.cycle is not None:
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            super().send_400_response(msg)
-        else:
-            self.transport.close()
+        if self._http is None:  # a client may send its request with the end of the handshake
+            self._early += data
+            return
+        try:
+            self._http.data_received(data)
+        except h11.LocalProtocolError:  # what is no HTTP has come after the answer began: no other can follow
+            self._transport.close()
+        if not self._answering and self._head is None:
+            self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for timer in (self._head, self._reading):
-            if timer is not None:
-                timer.cancel()
-        super().connection_lost(exc)
-        self._on_end()
+        self._connections.remove(self._accepted)
+        self._has_head()
+        self.resume_writing()
+        if self._http is not None:
+            self._http.connection_lost(exc)
+        self._ended.set()
 
     def pause_writing(self) -> None:
-        super().pause_writing()
-        self._reading = self.loop.call_later(self._within_s, self.transport.abort)
+        if self._http is not None:
+            self._http.pause_writing()
+        self._reading = self._loop.call_later(self._within_s, self._transport.abort)
 
     def resume_writing(self) -> None:
-        super().resume_writing()
+        if self._http is not None:
+            self._http.resume_writing()
         if self._reading is not None:
             self._reading.cancel()
             self._reading = None
 
-    def _watch_head(self) -> None:
-        """Let time run while the client has to send a head. Between requests the server closes idle connections."""
-        if self.conn.their_state is h11.IDLE:
-            if self._head is None:
-                self._head = self.loop.call_later(self._within_s, self._give_up)
-        elif self._head is not None:
+    async def answer(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have *app* answer a request whose head has come. Drop what it sends when the connection is being closed."""
+
+        async def send_while_open(message: Message) -> None:
+            if not self._transport.is_closing():
+                await send(message)
+
+        self._has_head()
+        self._answering += 1
+        try:
+            await app(scope, receive, send_while_open)
+            if self._transport.is_closing():  # uvicorn misses an answer until it knows
+                await self._ended.wait()
+        finally:
+            self._answering -= 1
+
+    async def _encrypt(self, context: ssl.SSLContext) -> None:
+        try:
+            encrypted = await self._loop.start_tls(
+                self._accepted,
+                self,
+                context,
+                server_side=True,
+                ssl_handshake_timeout=self._within_s,
+                ssl_shutdown_timeout=self._within_s,
+            )
+        except OSError as error:  # also of TLS, and of a handshake that takes too long
+            log.debug("a connection ended before its first request: %s", error)
+            self._connections.remove(self._accepted)
+            return
+        assert encrypted is not None
+        self._transport = encrypted
+        self._serve(encrypted.get_extra_info("ssl_object").getpeercert() or None)
+
+    def _serve(self, certificate: object) -> None:
+        state = {**self._app_state, "certificate": certificate, "connection": self}
+        self._http = H11Protocol(self._config, self._server_state, state)
+        self._http.connection_made(self._transport)
+        self._await_head()
+        if self._early:
+            self.data_received(self._early)
+
+    def _await_head(self) -> None:
+        """Let time run while the client has to send a head. Between requests uvicorn closes idle connections."""
+        # a head that has come in this round of the loop is passed on in the next one, before `_give_up`
+        self._head = self._loop.call_later(self._within_s, self._loop.call_soon, self._give_up)
+
+    def _has_head(self) -> None:
+        if self._head is not None:
             self._head.cancel()
             self._head = None
 
     def _give_up(self) -> None:
-        if self.transport.is_closing() or self.conn.their_state is not h11.IDLE:
-            return
-        length = str(len(_TOO_SLOW)).encode()
-        headers = [(b"content-type", b"text/plain"), (b"content-length", length), (b"connection", b"close")]
-        for event in (
-            h11.Response(status_code=408, headers=headers, reason=b"Request Timeout"),
-            h11.Data(data=_TOO_SLOW),
-            h11.EndOfMessage(),
-        ):
-            self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
+        if self._head is not None and not self._transport.is_closing():
+            self._transport.write(_TOO_SLOW)
+            self._transport.close()
+
+
+def watched(app: ASGIApp) -> ASGIApp:
+    """Return *app* as a `GuardedConnection` can have uvicorn call it."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        connection: GuardedConnection = scope["state"].pop("connection")
+        await connection.answer(app, scope, receive, send)
+
+    return answer

@@ -7,7 +7,9 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,10 +23,10 @@ from cdc_core.web.access.access import Access
 from cdc_core.web.access.guard import MAX_HEAD, Guard
 from cdc_core.web.access.proxies import TrustedProxies
 from cdc_core.web.address import Address
-from cdc_core.web.connection import GuardedConnection
+from cdc_core.web.connection import GuardedConnection, watched
+from cdc_core.web.connections import Connections
 from cdc_core.web.deployment import Deployment
 from cdc_core.web.endpoint import Endpoint
-from cdc_core.web.listener import Listener
 from cdc_core.web.routes import http_error, routes
 
 __all__ = ["WebServer", "application"]
@@ -35,8 +37,9 @@ _KEEP_ALIVE_S = 30
 """How long a connection may wait for its next request."""
 _LAST_ANSWERS_S = 3
 """How long a server that is closed lets its answers take. Then it hangs up."""
-_LEFT_AFTER_S = 10.0
-"""How long a server that is closed waits for handlers that hang."""
+_LEFT_AFTER_S = 7.0
+"""How long it waits after that for handlers that hang."""
+_BACKLOG = 128
 
 
 def application(endpoints: Iterable[Endpoint], deployment: Deployment, access: Access) -> Starlette:
@@ -63,10 +66,11 @@ class WebServer:
         self._socket = _listening(access.address)
         self.address = Address(access.address.host, self._socket.getsockname()[1])
         self._scheme = access.origins.scheme
+        self._connections = Connections(access)
         config = uvicorn.Config(
-            app,
+            watched(app),
             loop="asyncio",
-            http=GuardedConnection,
+            http=partial(GuardedConnection, access=access, connections=self._connections),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
             log_config=None,
@@ -75,13 +79,14 @@ class WebServer:
             server_header=False,
             h11_max_incomplete_event_size=MAX_HEAD,
             timeout_keep_alive=_KEEP_ALIVE_S,
+            backlog=_BACKLOG,
         )
         logging.getLogger("uvicorn").setLevel(logging.ERROR)  # warnings are about what clients do wrong
-        self._server = _Uvicorn(config, self._socket, access)
-        self._thread = threading.Thread(target=self._server.run, name="web", daemon=True)
+        self._server = uvicorn.Server(config)
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(self._connections.log_error)
+        self._thread = threading.Thread(target=self._serve, name="web", daemon=True)
         self._thread.start()
-        if not self._server.begun.wait(timeout=30):
-            raise ConfigError(f"--listen {access.address}: the server does not start; try another address")
 
     @property
     def url(self) -> str:
@@ -93,14 +98,22 @@ class WebServer:
     @property
     def connections(self) -> int:
         """How many there are now."""
-        return self._server.connections
+        return len(self._connections)
 
     def close(self) -> None:
         """Stop listening. Return when no further request is answered, or only some whose handlers hang."""
         self._server.should_exit = True
-        self._thread.join(_LEFT_AFTER_S)
+        self._thread.join(_LAST_ANSWERS_S)
+        if self._thread.is_alive():
+            with suppress(RuntimeError):  # the loop has been closed meanwhile
+                self._loop.call_soon_threadsafe(self._connections.abort)
+            self._thread.join(_LEFT_AFTER_S)
         if self._thread.is_alive():
             log.warning("the server at %s was left while a handler hangs", self.url)
+
+    def _serve(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._server.serve(sockets=[self._socket]))
 
     def __enter__(self) -> Self:
         return self
@@ -111,44 +124,6 @@ class WebServer:
         self.close()
 
 
-class _Uvicorn(uvicorn.Server):
-    """Listens by our `Listener`, which counts connections."""
-
-    def __init__(self, config: uvicorn.Config, listening: socket.socket, access: Access) -> None:
-        super().__init__(config)
-        self.begun = threading.Event()
-        self.servers = []
-        self._listening, self._access = listening, access
-        self._listener: Listener | None = None
-
-    @property
-    def connections(self) -> int:
-        return 0 if self._listener is None else len(self._listener)
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002
-        state = self.lifespan.state
-
-        def made(end: Callable[[], None]) -> asyncio.Protocol:
-            within_s = self._access.settings.request_timeout
-            return GuardedConnection(self.config, self.server_state, state, within_s=within_s, on_end=end)
-
-        self._listener = Listener(self._listening, self._access, made)
-        self.started = True
-        self.begun.set()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        assert self._listener is not None
-        self._listener.close()
-        loop = asyncio.get_running_loop()
-        loop.call_later(_LAST_ANSWERS_S, self._hang_up)
-        await super().shutdown(sockets)
-
-    def _hang_up(self) -> None:
-        """End the connections that still wait for answers, such as streams, which then end too."""
-        for connection in list(self.server_state.connections):
-            connection.transport.abort()
-
-
 def _listening(address: Address) -> socket.socket:
     """Return a socket that listens. Raises: ConfigError."""
     try:
@@ -156,7 +131,10 @@ def _listening(address: Address) -> socket.socket:
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         both: dict[str, Any] = {"dualstack_ipv6": True} if address.host == "::" and socket.has_dualstack_ipv6() else {}
-        return socket.create_server(where[:2], family=family, backlog=128, **both)
+        found = socket.create_server(where[:2], family=family, backlog=_BACKLOG, **both)
+        # connections inherit it; without it each answer on a connection that is kept would take 40 ms longer
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return found
     except OSError as error:
         why = error.strerror if isinstance(error, socket.gaierror) or not error.errno else os.strerror(error.errno)
         raise ConfigError(

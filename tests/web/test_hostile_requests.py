@@ -452,7 +452,7 @@ def test_files_that_cannot_be_opened_any_more_are_named_with_their_limit(
 def test_connections_leave_files_for_what_answers_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("cdc_core.web.listener.open_files_limit", lambda: 16)
+    monkeypatch.setattr("cdc_core.web.connections.open_files_limit", lambda: 16)
     with serving(tmp_path, **LIMITS) as web:
         assert "accepts 8 connections at a time, not 40, because this process may open 16 files; raise" in (caplog.text)
         held = [web.connect() for _ in range(4)]
