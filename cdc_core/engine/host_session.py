@@ -7,9 +7,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import replace
+from pathlib import Path
 
 from cdc_core.engine.attempt_config import AttemptConfig
+from cdc_core.engine.query_host import QueryHostError
 from cdc_core.engine.run_context import RunContext
+from cdc_core.errors import RetryableError, TerminalError, is_outage
+from cdc_core.masking import mask
 
 __all__ = ["HostSession"]
 
@@ -21,12 +25,45 @@ class HostSession:
         self._run = run
         self._opening: Future[int] | None = None
         self._warm = False
-        self.is_open = False
+        self._is_open = False
         """Whether the host was there when it was asked last."""
 
     @property
     def has_died(self) -> bool:
-        return self.is_open and not self._run.host.is_alive
+        return self._is_open and not self._run.host.is_alive
+
+    @property
+    def cause_of_death(self) -> str | None:
+        """What to do about a host that has died, None for one that is alive."""
+        if not self.has_died:
+            return None
+        return f"see {self._log} for the reason. If memory ran out, raise {self._run.host.memory_settings}"
+
+    def is_fatal_in_preflight(self, error: QueryHostError) -> bool:
+        """Return whether *error* of the preflight ends the run: no other changefeed of the session can have caused it.
+
+        An outage is the cluster's.
+        """
+        return is_outage(error) or not self._run.host.is_shared
+
+    def raise_if_fatal_on_start(self, error: Exception) -> None:
+        """Return when a retry may cure *error* of the first attempt. Raises: what says why the run ends."""
+        host = self._run.host
+        if host.is_shared and (isinstance(error, QueryHostError) or not host.is_alive):
+            return  # it may be another changefeed's doing
+        if self.has_died:
+            raise TerminalError(
+                f"Spark's JVM ended before the changefeed began; see {self._log} for the reason, and check that there"
+                " is enough memory"
+            ) from None
+        if isinstance(error, QueryHostError):
+            raise TerminalError(f"Spark cannot run: {mask(str(error), self._run.feed.secrets())}") from None
+        if not isinstance(error, RetryableError):
+            raise error
+
+    @property
+    def _log(self) -> Path:
+        return self._run.state_dir / self._run.host.log_name
 
     @contextmanager
     def opening(self) -> Iterator[None]:
@@ -50,12 +87,12 @@ class HostSession:
         if not host.is_alive:
             self._warm = False
             say(phase="starting Spark")
-        opening, self._opening, self.is_open = self._opening, None, False
+        opening, self._opening, self._is_open = self._opening, None, False
         slots = host.acquire(feed.name, feed.modules) if opening is None else opening.result()
         if not host.is_local:
             say(phase="waiting for executors")
             slots = host.await_executors(feed.options.executor_wait, stopped=self._run.control.stop.is_set)
-        self.is_open = True
+        self._is_open = True
         self._run.check_stop()
         return slots
 

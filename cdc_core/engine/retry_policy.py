@@ -1,4 +1,4 @@
-"""When a run gives up: in its first attempt, and when the same step fails again and again for the same reason."""
+"""When a failed attempt is made again, and when that is given up: if it fails again and again for the same reason."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine.query_host import QueryHost, QueryHostError
 from cdc_core.errors import (
     ConfigError,
     ContractError,
@@ -19,7 +17,6 @@ from cdc_core.errors import (
     TerminalError,
     is_outage,
 )
-from cdc_core.masking import mask
 from cdc_core.telemetry.status import behind_text
 
 __all__ = ["FINAL", "RetryPolicy"]
@@ -29,7 +26,6 @@ FINAL = (TerminalError, RowError, ContractError, ConfigError)
 
 _VARIES = re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b(0x)?[0-9a-f]*\d[0-9a-f]*\b", re.IGNORECASE)
 """Numbers, addresses and identities: they differ between two errors for the same reason."""
-_JVM_ENDED = "Spark's JVM ended"
 
 
 @dataclass(slots=True)
@@ -39,24 +35,15 @@ class _Reason:
 
 
 class RetryPolicy:
-    """Decides about the failed attempts of one run. Used by its thread.
+    """Decides about the failed attempts at one thing, such as those of a run. Used by one thread.
 
     Failures are counted by reason until rows are delivered or more is resolved: it is always the same step that fails.
-    Two errors have the same reason if they differ in numbers alone, and every end of the JVM has the same one. Another
-    failure in between changes no count. Outages are never counted, however long they last.
+    Two errors have the same reason if they differ in numbers alone, and every end of Spark's JVM has the same one.
+    Another failure in between changes no count. Outages are never counted, however long they last.
     """
 
-    def __init__(
-        self,
-        feed: ResolvedChangefeed,
-        host: QueryHost,
-        state_dir: Path,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, feed: ResolvedChangefeed, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._feed = feed
-        self._host = host
-        self._log_path = state_dir / host.log_name
         self._clock = clock
         self._reasons: dict[str, _Reason] = {}
         self._wait_s: float = feed.options.retry_backoff
@@ -70,30 +57,6 @@ class RetryPolicy:
         self._wait_s = self._feed.options.retry_backoff
         self._advanced = True
 
-    def is_fatal_in_preflight(self, error: QueryHostError) -> bool:
-        """Return whether *error* of the preflight ends the run: no other changefeed of the session can have caused it.
-
-        An outage is the cluster's.
-        """
-        return is_outage(error) or not self._host.is_shared
-
-    def raise_if_fatal_on_start(self, error: Exception, *, opened: bool) -> None:
-        """Return when a retry may cure *error* of the first attempt. Raises: what says why the run ends.
-
-        *opened* says that Spark was there.
-        """
-        if self._host.is_shared and (isinstance(error, QueryHostError) or not self._host.is_alive):
-            return  # it may be another changefeed's doing
-        if opened and not self._host.is_alive:
-            raise TerminalError(
-                f"{_JVM_ENDED} before the changefeed began; see {self._log_path} for the reason, and check that there"
-                " is enough memory"
-            ) from None
-        if isinstance(error, QueryHostError):
-            raise TerminalError(f"Spark cannot run: {mask(str(error), self._feed.secrets())}") from None
-        if not isinstance(error, RetryableError):
-            raise error
-
     def next_wait_s(self, error: Exception) -> float:
         """Return how long to wait after *error*: twice as long as the last time, or as long as the other side asked.
 
@@ -106,25 +69,23 @@ class RetryPolicy:
         asked_s = error.retry_after_s if isinstance(error, RetryableError) else None
         return max(wait_s, asked_s or 0.0)
 
-    def give_up_reason(self, error: Exception, reason: str, *, jvm_ended: bool) -> TerminalError | None:
+    def give_up_reason(self, error: Exception, reason: str, *, host_ended: str | None = None) -> TerminalError | None:
         """Count a failed attempt; return why there is no other one, None if there is.
 
-        *reason* is *error* for people. With *jvm_ended* the error only follows from the end of the JVM.
+        *reason* is *error* for people. With *host_ended* the error only follows from the end of Spark's JVM, about
+        which this says what to do.
         """
         self.note = ""
-        if is_outage(error) and not jvm_ended:
+        if is_outage(error) and host_ended is None:
             return None
         options, now = self._feed.options, self._clock()
-        key = _JVM_ENDED if jvm_ended else f"{type(error).__name__} {_VARIES.sub('#', reason)}"
+        key = f"{type(error).__name__} {_VARIES.sub('#', reason)}" if host_ended is None else ""
         found = self._reasons.setdefault(key, _Reason(now))
         found.count += 1
         self.note = f" (failure {found.count} of this step for this reason; max_attempts is {options.max_attempts})"
         if found.count < options.max_attempts or now - found.first < options.give_up_after:
             return None
         what = f"the same step failed {found.count} times in {behind_text(now - found.first)}"
-        if not jvm_ended:
+        if host_ended is None:
             return TerminalError(f"{what} for the same reason: {reason}")
-        return TerminalError(
-            f"{what} because {_JVM_ENDED}; see {self._log_path} for the reason. If memory ran out, raise"
-            f" {self._host.memory_settings}"
-        )
+        return TerminalError(f"{what} because Spark's JVM ended; {host_ended}")

@@ -43,7 +43,7 @@ class Run:
         self._status, self._control = context.status, context.control
         self._session = HostSession(context)
         self._queries = PlannedQueries(feed, host, acquire=self._session.acquire)
-        self._retry_policy = RetryPolicy(feed, host, context.state_dir)
+        self._retry_policy = RetryPolicy(feed)
         self._registered_epoch = 0
         self._events: RunEvents | None = None
         self._attempts: Attempts | None = None
@@ -162,7 +162,7 @@ class Run:
             return error
         self._queries.learn(error)
         if not attempts.has_begun and not repairable:
-            self._retry_policy.raise_if_fatal_on_start(error, opened=self._session.is_open)
+            self._session.raise_if_fatal_on_start(error)
         if attempts.before is not None and self._run.delivered() not in (None, attempts.before):
             self._retry_policy.reset()
         return self._judge(error)
@@ -208,7 +208,7 @@ class Run:
         if self._control.stop.is_set():
             return None
         reason = self._run.shown(error)
-        return self._retry_policy.give_up_reason(error, reason, jvm_ended=self._session.has_died)
+        return self._retry_policy.give_up_reason(error, reason, host_ended=self._session.cause_of_death)
 
     def _wait(self, reason: Exception, wait_s: float) -> bool:
         """Wait before the next attempt; return True when told to stop meanwhile."""
@@ -259,7 +259,7 @@ class Run:
             self._run.check_stop()
 
         def passes(error: Exception) -> bool:
-            its_own = isinstance(error, QueryHostError) and self._retry_policy.is_fatal_in_preflight(error)
+            its_own = isinstance(error, QueryHostError) and self._session.is_fatal_in_preflight(error)
             return isinstance(error, RetryableError) and not its_own
 
         if not self._run.host.is_local:

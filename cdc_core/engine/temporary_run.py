@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.dead_letters import BadRow
@@ -24,6 +24,7 @@ from cdc_core.engine.error_text import one_line
 from cdc_core.engine.finish import all_delivered
 from cdc_core.engine.oversized_rows import refused_row
 from cdc_core.engine.packing import END, REFUSED, ROWS, Arriving, unpack
+from cdc_core.engine.retry_policy import RetryPolicy
 from cdc_core.engine.slices import PlannedSlice, SliceReport
 from cdc_core.engine.step_actions import (
     AddRescans,
@@ -40,9 +41,9 @@ from cdc_core.engine.step_actions import (
     SavePlan,
 )
 from cdc_core.engine.step_machine import StepMachine, StepRules, perform
-from cdc_core.errors import ConfigError, RestartError, RetryableError
-from cdc_core.frontier import Frontier
+from cdc_core.errors import ConfigError, RetryableError
 from cdc_core.masking import mask
+from cdc_core.options import Duration
 from cdc_core.rangefeed import Rangefeed, Token
 from cdc_core.rows import RowBatch
 from cdc_core.schema import TableSchema
@@ -54,14 +55,15 @@ from cdc_core.step_planner import StepPlanner
 from cdc_core.store.values import Progress
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Evaluation", "Item", "Retries", "TemporaryRun", "WholeRows", "temporary"]
+__all__ = ["Evaluation", "Item", "TemporaryRun", "WholeRows", "temporary"]
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _IDLE_S = 0.05
 _MAX_WAIT_S = 0.5
 _PARALLELISM = 1
-_MAX_DOUBLINGS = 30
 
 Item = RowBatch | BadRow | Timestamp
 """Rows, a row that cannot be delivered, or a resolved mark."""
@@ -100,38 +102,9 @@ def temporary(feed: ResolvedChangefeed) -> ResolvedChangefeed:
             f"changefeed '{feed.name}': source '{feed.rangefeed.name}' cannot be read without leaving something behind"
             " there; run the changefeed with a sink such as file:///tmp/out, and drop it afterwards"
         )
-    return replace(feed, feed_id=secrets.token_hex(6), epoch=1, parallelism=_PARALLELISM, temporary=True)
-
-
-class Retries:
-    """The waits between attempts at the same thing. They end when *stop* is set."""
-
-    def __init__(self, feed: ResolvedChangefeed, stop: threading.Event) -> None:
-        self._feed = feed
-        self._stop = stop
-        self._waits = 0
-        self._failures = 0
-
-    @property
-    def stopped(self) -> bool:
-        return self._stop.is_set()
-
-    def succeeded(self) -> None:
-        self._waits = self._failures = 0
-
-    def wait(self, error: RetryableError) -> None:
-        """Wait before the next attempt. Raises: *error* after max_attempts failures; outages are no failures."""
-        options = self._feed.options
-        if isinstance(error, RestartError):
-            return
-        self._failures += not error.outage
-        if self._failures >= options.max_attempts:
-            raise error
-        wait_s = min(options.retry_backoff * 2 ** min(self._waits, _MAX_DOUBLINGS), options.max_retry_backoff)
-        wait_s = max(wait_s, error.retry_after_s or 0.0)
-        self._waits += 1
-        log.warning("changefeed '%s': %s; next attempt in %.1f s", self._feed.name, _shown(self._feed, error), wait_s)
-        self._stop.wait(wait_s)
+    options = replace(feed.options, give_up_after=Duration(0.0))  # people wait: after max_attempts at the latest
+    feed = replace(feed, options=options, parallelism=_PARALLELISM, temporary=True)
+    return replace(feed, feed_id=secrets.token_hex(6), epoch=1)
 
 
 class TemporaryRun:
@@ -154,13 +127,21 @@ class TemporaryRun:
         self._check = check
         self._scans_only = scans_only
         self._stop = threading.Event()
-        self._progress = Progress(token={})
+        self._progress, self._begun = Progress(token={}), False
         self._rules = StepRules.of(feed)
-        self._retries = Retries(feed, self._stop)
+        self._retry_policy, self._retry_policy_of_use = RetryPolicy(feed), RetryPolicy(feed)
 
-    def retries(self) -> Retries:
-        """Return new waits between attempts at what is done with the items; `stop` ends them too."""
-        return Retries(self._feed, self._stop)
+    def used(self, use: Callable[[], T]) -> T | None:
+        """Return what *use* of an item returns, with retries as of a step; None after `stop`. Raises: as `items`."""
+        while not self._stop.is_set():
+            try:
+                found = use()
+            except RetryableError as error:
+                self._wait(self._retry_policy_of_use, error)
+            else:
+                self._retry_policy_of_use.reset()
+                return found
+        return None
 
     def stop(self) -> None:
         """End the run soon: `items` ends before its next step."""
@@ -177,20 +158,20 @@ class TemporaryRun:
             rangefeed.check()
             self._check(self._evaluation.delivered(rangefeed.schemas()))
             check_time_range(feed)
-            begun = False
             while not self._stop.is_set():
                 try:
-                    if not begun:
-                        token = rangefeed.start(None, _forget)
-                        spans = [Span(schema.name.full) for schema in rangefeed.schemas()]
-                        self._progress = Progress(token=token, frontier=Frontier(spans))
-                        begun = True
+                    self._start(rangefeed)
                     yield from self._attempt()
-                    break
+                    return
                 except RetryableError as error:
-                    self._retries.wait(error)
-                    if begun:
-                        self._start_again(rangefeed)
+                    self._wait(self._retry_policy, error)
+
+    def _start(self, rangefeed: Rangefeed) -> None:
+        before = self._progress
+        token = rangefeed.start(before.token if self._begun else None, _forget)
+        spans = [Span(schema.name.full) for schema in rangefeed.schemas()]
+        self._progress = replace(before, token=token, frontier=before.frontier.watching(spans))
+        self._begun = True
 
     def _attempt(self) -> Iterator[Item]:
         """Carry out what the step machine wants. Its progress is in memory alone."""
@@ -212,7 +193,7 @@ class TemporaryRun:
                     match action:
                         case Save():
                             self._progress = action.progress
-                            self._retries.succeeded()
+                            self._retry_policy.reset()
                         case EmitResolved():
                             yield action.mark
                         case Release():
@@ -252,23 +233,19 @@ class TemporaryRun:
         try:
             history.release(self._progress.token)
         except RetryableError as error:
-            log.warning(
-                "the source did not release its history; the next step tries again: %s", _shown(self._feed, error)
-            )
+            log.warning("the source did not release its history; the next step tries again: %s", self._shown(error))
 
-    def _start_again(self, rangefeed: Rangefeed) -> None:
-        while not self._stop.is_set():
-            try:
-                token = rangefeed.start(self._progress.token, _forget)
-                spans = [Span(schema.name.full) for schema in rangefeed.schemas()]
-                self._progress = replace(self._progress, token=token, frontier=self._progress.frontier.watching(spans))
-                return
-            except RetryableError as error:
-                self._retries.wait(error)
+    def _wait(self, policy: RetryPolicy, error: RetryableError) -> None:
+        """Wait as *policy* says, until `stop`. Raises: *error* when no other attempt is to follow."""
+        shown = self._shown(error)
+        if policy.give_up_reason(error, shown) is not None:
+            raise error
+        if wait_s := policy.next_wait_s(error):
+            log.warning("changefeed '%s': %s; next attempt in %.1f s", self._feed.name, shown, wait_s)
+            self._stop.wait(wait_s)
 
-
-def _shown(feed: ResolvedChangefeed, error: Exception) -> str:
-    return mask(one_line(error), feed.secrets())
+    def _shown(self, error: Exception) -> str:
+        return mask(one_line(error), self._feed.secrets())
 
 
 def _planned(planner: StepPlanner, action: Planning) -> object:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType, TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.resolve import resolve_without_sink
@@ -16,8 +16,8 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.delivery.routing import Routing
 from cdc_core.encoder import Encoder
-from cdc_core.engine.temporary_run import Retries, TemporaryRun, temporary
-from cdc_core.errors import BadRowError, ConfigError, RetryableError
+from cdc_core.engine.temporary_run import TemporaryRun, temporary
+from cdc_core.errors import BadRowError, ConfigError
 from cdc_core.plugins.host import PluginHost
 from cdc_core.rows import RowBatch
 from cdc_core.schema import TableSchema
@@ -25,8 +25,6 @@ from cdc_core.timestamp import Timestamp
 from cdc_core.watching.evaluation import evaluation_of
 
 __all__ = ["Watch", "WatchedRow", "watch"]
-
-T = TypeVar("T")
 
 _BATCH_ROWS = 1000
 
@@ -140,11 +138,10 @@ class _Run:
             self._run = run = TemporaryRun(self._feed, evaluation=evaluation, check=self._check)
             if self.stopped:
                 return
-            retries = run.retries()
             with closing(run.items()) as items:
                 for item in items:
                     if isinstance(item, Timestamp):
-                        mark = _again(retries, partial(encoder.encode_resolved, self._first_topic, item))
+                        mark = run.used(partial(encoder.encode_resolved, self._first_topic, item))
                         if mark is None:
                             return
                         yield [WatchedRow(None, None, mark)]
@@ -152,13 +149,15 @@ class _Run:
                     for part in routing.parted(item) if isinstance(item, RowBatch) else (item,):
                         if isinstance(part, BadRow):
                             raise BadRowError(f"{part} cannot be delivered: {part.shown_reason}")
-                        yield from self._encoded(encoder, part, retries)
+                        yield from self._encoded(encoder, part, run)
                         del part
                     del item
 
-    def _encoded(self, encoder: Encoder, rows: RowBatch, retries: Retries) -> Iterator[Sequence[WatchedRow]]:
+    def _encoded(self, encoder: Encoder, rows: RowBatch, run: TemporaryRun) -> Iterator[Sequence[WatchedRow]]:
         topic = self._topics.of_rows(rows)
-        batch = _again(retries, partial(encoder.encode, rows, topic=topic)) if len(rows) else None
+        if not len(rows):
+            return
+        batch = run.used(partial(encoder.encode, rows, topic=topic))
         if batch is None:
             return
         for start in range(0, len(rows), _BATCH_ROWS):
@@ -181,19 +180,6 @@ class _Run:
     def _opened_encoder(self) -> Encoder:
         opened: Encoder = self._feed.encoder.load("encoder", Encoder)(self._context)
         return opened
-
-
-def _again(retries: Retries, encode: Callable[[], T]) -> T | None:
-    """Return what *encode* returns, None when the run was stopped meanwhile. Raises: as `Retries.wait`."""
-    while not retries.stopped:
-        try:
-            found = encode()
-        except RetryableError as error:
-            retries.wait(error)
-        else:
-            retries.succeeded()
-            return found
-    return None
 
 
 def _any_topic(_: str) -> None:

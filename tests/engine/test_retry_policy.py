@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cdc_testing.clock import Clock
@@ -21,15 +20,6 @@ from cdc_core.errors import (
 from cdc_core.options import Duration
 
 
-class Host:
-    """As much of a QueryHost as the judgement asks for."""
-
-    log_name = "t.spark.log"
-    memory_settings = "spark.driver.memory (512m)"
-    is_shared = False
-    is_alive = True
-
-
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
@@ -39,14 +29,13 @@ def clock() -> Clock:
 def policy(tmp_path: Path, clock: Clock) -> RetryPolicy:
     waits = {"retry_backoff": Duration(1.0), "max_retry_backoff": Duration(30.0)}
     feed = counter_feed(tmp_path, options={"max_attempts": 20, "give_up_after": Duration(600.0), **waits})
-    host: Any = Host()
-    return RetryPolicy(feed, host, tmp_path, clock=clock)
+    return RetryPolicy(feed, clock=clock)
 
 
-def fail(policy: RetryPolicy, clock: Clock, error: Exception, *, times: int, every_s: float, jvm: bool = False) -> str:
+def fail(policy: RetryPolicy, clock: Clock, error: Exception, *, times: int, every_s: float) -> str:
     """Return what the last of *times* failures is judged to be, "" for none. No earlier one may end the retries."""
     for left in reversed(range(times)):
-        found = policy.give_up_reason(error, str(error), jvm_ended=jvm)
+        found = policy.give_up_reason(error, str(error))
         if left == 0 or found is not None:
             assert left == 0, found
             return "" if found is None else str(found)
@@ -65,7 +54,7 @@ def test_ten_minutes_of_failures_are_waited_for_in_any_case(policy: RetryPolicy,
     error = RetryableError("the step broke", outage=False)
     assert fail(policy, clock, error, times=600, every_s=1.0) == ""
     clock.now += 1.0
-    assert "failed 601 times in 10 min 0 s" in str(policy.give_up_reason(error, str(error), jvm_ended=False))
+    assert "failed 601 times in 10 min 0 s" in str(policy.give_up_reason(error, str(error)))
 
 
 @pytest.mark.parametrize(
@@ -89,15 +78,12 @@ def test_an_error_that_does_not_say_that_it_is_an_outage_counts(
     assert str(error) in fail(policy, clock, error, times=20, every_s=60.0)
 
 
-def test_a_jvm_that_ends_counts_whatever_the_error_was_and_its_memory_is_named(
-    policy: RetryPolicy, clock: Clock, tmp_path: Path
-) -> None:
+def test_a_jvm_that_ends_counts_whatever_the_error_was(policy: RetryPolicy, clock: Clock) -> None:
     for number in range(19):
-        assert policy.give_up_reason(RetryableSinkError(f"{number}"), "lost", jvm_ended=True) is None
+        assert policy.give_up_reason(RetryableSinkError(f"{number}"), "lost", host_ended="raise the memory") is None
         clock.now += 60.0
-    assert str(policy.give_up_reason(OSError("refused"), "refused", jvm_ended=True)) == (
-        f"the same step failed 20 times in 19 min 0 s because Spark's JVM ended; see {tmp_path}/t.spark.log for the"
-        " reason. If memory ran out, raise spark.driver.memory (512m)"
+    assert str(policy.give_up_reason(OSError("refused"), "refused", host_ended="raise the memory")) == (
+        "the same step failed 20 times in 19 min 0 s because Spark's JVM ended; raise the memory"
     )
 
 
@@ -107,17 +93,17 @@ def test_numbers_and_identities_make_no_other_reason(policy: RetryPolicy, clock:
         "query [id = aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee] failed at <X object at 0x7f3b> in batch 18",
     ]
     for number in range(19):
-        assert policy.give_up_reason(QueryHostError("x"), texts[number % 2], jvm_ended=False) is None
+        assert policy.give_up_reason(QueryHostError("x"), texts[number % 2]) is None
         clock.now += 60.0
-    assert policy.give_up_reason(QueryHostError("x"), texts[1], jvm_ended=False) is not None
+    assert policy.give_up_reason(QueryHostError("x"), texts[1]) is not None
 
 
 def test_failures_for_other_reasons_and_outages_in_between_change_nothing(policy: RetryPolicy, clock: Clock) -> None:
     for _ in range(19):
         for error in (ValueError("one"), RetryableSinkError("busy"), KeyError("two")):
-            assert policy.give_up_reason(error, str(error), jvm_ended=False) is None
+            assert policy.give_up_reason(error, str(error)) is None
             clock.now += 60.0
-    assert isinstance(policy.give_up_reason(ValueError("one"), "one", jvm_ended=False), TerminalError)
+    assert isinstance(policy.give_up_reason(ValueError("one"), "one"), TerminalError)
 
 
 def test_a_saved_step_begins_the_count_anew(policy: RetryPolicy, clock: Clock) -> None:
