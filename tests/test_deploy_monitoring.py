@@ -13,6 +13,7 @@ from cdc_testing.imports import ROOT
 from cdc_testing.promtool import check_expressions, promtool
 from cdc_testing.stored import DEFINITION, progress
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.locality import Locality
 from cdc_core.store.progress import ProgressStore, store_url
 from cdc_core.telemetry.metrics import METRICS, SOURCE_BYTES, STATE, labels_of
@@ -124,7 +125,7 @@ def test_each_alert_fires_for_what_it_is_about_and_no_other_does(tmp_path: Path)
 def test_the_log_of_a_paused_job_is_alerted_on(tmp_path: Path) -> None:
     store = ProgressStore(store_url(tmp_path))
     store.jobs.create("orders", DEFINITION, owner="ann", locality=Locality())
-    store.jobs.pause("orders", "maintenance")
+    Changefeeds(store).pause("orders", "maintenance")
     store.progress.save("orders", epoch := store.changefeeds.begin_attempt("orders"), progress())
     store.progress.save_gauges("orders", epoch, {"retained_bytes": 60e9})
     series = {}

@@ -13,6 +13,7 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import did_you_mean
 from cdc_core.plugins.host import PluginHost
+from cdc_core.store.job_rows import known_job
 from cdc_core.store.job_values import JobRecord
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 from cdc_core.store.verbs import UnknownError
@@ -57,6 +58,11 @@ class Finder:
     def find_job(self, name: str) -> JobRecord | None:
         """Return the job; None when the changefeed is not one, or unknown."""
         return self.store.jobs.find(name)
+
+    def require_job(self, name: str) -> JobRecord:
+        """Return the job. Raises: UnknownError."""
+        with self.store.transaction(reading=True) as connection:
+            return known_job(connection, name)
 
     def resolved(self, changefeed: Changefeed) -> ResolvedChangefeed:
         """Return *changefeed* with its plugins and options. Raises: ConfigError."""

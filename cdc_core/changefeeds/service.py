@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from cdc_core.changefeeds.finding import Finder
+from cdc_core.changefeeds.lifecycle import Lifecycle
 
 __all__ = ["Changefeeds"]
 
 
-class Changefeeds(Finder):
+class Changefeeds(Lifecycle):
     """The changefeeds of one store and every verb on them, for all doors. Each group of verbs has its module.
 
     A verb is one transaction: it has happened when the call returns, and not at all when it raises. What is so already

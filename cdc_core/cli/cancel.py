@@ -9,8 +9,8 @@ from cdc_core.cli.confirm import agreed
 from cdc_core.cli.job_commands import (
     await_job,
     by_user,
+    changefeeds_at,
     echo_job,
-    job_store,
     job_store_option,
     json_option,
     wait_option,
@@ -38,13 +38,13 @@ def cancel(
     It cannot be resumed. What was delivered stays at the sink. Of a job that could not be reverted, this tries again.
     When no living node can drop it, the job ends as revert-failed, and its reason says what is left and why.
     """
-    with job_store(session, store) as opened:
+    with changefeeds_at(session, store) as changefeeds:
         if not agreed(f"Cancel job '{name}' for good?", yes=yes):
             return 1
-        job = opened.jobs.cancel(name, reason or by_user())
+        job = changefeeds.cancel(name, reason or by_user())
         if wait:
-            job = await_job(opened, name, lambda job: job.state == "canceled", instead="it was not canceled")
-        echo_job(session, opened, job, cancel_text(job), as_json=as_json)
+            job = await_job(changefeeds, name, "cancel")
+        echo_job(session, changefeeds.store, job, cancel_text(job), as_json=as_json)
     return 0
 
 

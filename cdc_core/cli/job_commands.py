@@ -13,13 +13,14 @@ from typing import TypeVar
 
 import click
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.run import state_of
 from cdc_core.cli.session import CliSession, json_option
 from cdc_core.cli.stored import STORE_VARIABLE, require_known, require_store
-from cdc_core.errors import ConfigError, TerminalError
+from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.store.job_reports import job_report
-from cdc_core.store.job_values import FINISHED, RESTING, JobRecord
+from cdc_core.store.job_values import JobRecord
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.verbs import Verb, require
 
@@ -27,6 +28,7 @@ __all__ = [
     "adoption_text",
     "await_job",
     "by_user",
+    "changefeeds_at",
     "echo_job",
     "find_job",
     "job_store",
@@ -67,6 +69,13 @@ def job_store(session: CliSession, store: str | None, *, create: bool = False) -
         yield opened
 
 
+@contextmanager
+def changefeeds_at(session: CliSession, store: str | None, *, create: bool = False) -> Iterator[Changefeeds]:
+    """Open the store of the jobs, as `job_store` does, for verbs."""
+    with job_store(session, store, create=create) as opened:
+        yield Changefeeds(opened, keep_secrets=session.add_secrets)
+
+
 def find_job(store: ProgressStore, name: str, *, by_store: bool, verb: Verb | None = None) -> JobRecord | None:
     """Return the job, None when the changefeed is not one.
 
@@ -86,25 +95,11 @@ def find_job(store: ProgressStore, name: str, *, by_store: bool, verb: Verb | No
     return job
 
 
-def await_job(store: ProgressStore, name: str, done: Callable[[JobRecord], bool], *, instead: str) -> JobRecord:
-    """Return the job when it is *done*. Raises: TerminalError, which begins with *instead*, when it rests otherwise.
-
-    Ctrl-C ends the wait and not the request.
-    """
-    if not store.nodes.living():
+def await_job(changefeeds: Changefeeds, name: str, verb: Verb) -> JobRecord:
+    """Return the job when *verb* is done: see `Changefeeds.wait`. Ctrl-C ends the wait and not the request."""
+    if not changefeeds.store.nodes.living():
         click.echo("no node is alive; waiting for one", err=True)
-
-    def look() -> JobRecord | None:
-        job = store.jobs.find(name)
-        if job is None:
-            raise TerminalError(f"{instead}: job '{name}' is no longer in the store {store.shown}")
-        if done(job):
-            return job
-        if job.state in FINISHED | RESTING:
-            raise TerminalError(f"{instead}: job '{name}' is {job.state}" + (f": {job.reason}" if job.reason else ""))
-        return None
-
-    return poll(look)
+    return changefeeds.wait(name, verb)
 
 
 def adoption_text(store: ProgressStore, job: JobRecord) -> str:

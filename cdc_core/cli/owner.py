@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from cdc_core.cli.completion import complete_name
-from cdc_core.cli.job_commands import echo_job, job_store, job_store_option, json_option, require_owner
+from cdc_core.cli.job_commands import changefeeds_at, echo_job, job_store_option, json_option, require_owner
 from cdc_core.cli.session import CliSession, debug_option
 
 __all__ = ["owner"]
@@ -20,7 +20,7 @@ __all__ = ["owner"]
 @click.pass_obj
 def owner(session: CliSession, name: str, user: str, store: str | None, as_json: bool) -> int:
     """Make USER the owner of the job NAME. A node may run only the jobs of some owners."""
-    with job_store(session, store) as opened:
-        job = opened.jobs.set_owner(name, require_owner(user))
-        echo_job(session, opened, job, f"job '{name}' belongs to {user}", as_json=as_json)
+    with changefeeds_at(session, store) as changefeeds:
+        job = changefeeds.set_owner(name, require_owner(user))
+        echo_job(session, changefeeds.store, job, f"job '{name}' belongs to {user}", as_json=as_json)
     return 0

@@ -8,8 +8,8 @@ from cdc_core.cli.completion import complete_name
 from cdc_core.cli.job_commands import (
     await_job,
     by_user,
+    changefeeds_at,
     echo_job,
-    job_store,
     job_store_option,
     json_option,
     wait_option,
@@ -33,11 +33,11 @@ def pause(session: CliSession, name: str, reason: str | None, wait: bool, store:
 
     While a job is paused, its source retains the history that the job has not delivered, and may run out of space.
     """
-    with job_store(session, store) as opened:
-        job = opened.jobs.pause(name, reason or by_user())
+    with changefeeds_at(session, store) as changefeeds:
+        job = changefeeds.pause(name, reason or by_user())
         if wait and job.state not in RESTING:
-            job = await_job(opened, name, lambda job: job.state == "paused", instead="it was not paused")
-        echo_job(session, opened, job, pause_text(job), as_json=as_json)
+            job = await_job(changefeeds, name, "pause")
+        echo_job(session, changefeeds.store, job, pause_text(job), as_json=as_json)
     return 0
 
 

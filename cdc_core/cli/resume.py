@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.completion import complete_name
 from cdc_core.cli.job_commands import adoption_text, await_job, echo_job, json_option, wait_option
 from cdc_core.cli.run import name_in, state_of
@@ -54,37 +56,23 @@ def resume(
         name, beside, state = file, Path(), store
     url = state_of(beside, state)[1]
     session.add_secrets(secret_forms(uri_secrets(url)))
-    progress = ProgressStore(url)
-    try:
-        known = require_known(progress, name, option="--state" if store is None else "--store")
-        if progress.jobs.find(name) is not None:
-            return _resume_job(session, progress, name, wait=wait, as_json=as_json)
-        if wait:
+    with closing(ProgressStore(url)) as opened:
+        changefeeds = Changefeeds(opened)
+        known = require_known(opened, name, option="--state" if store is None else "--store")
+        if wait and changefeeds.find_job(name) is None:
             raise ConfigError(f"changefeed '{name}' is not a job, and no node adopts it; remove --wait")
-        resumed = progress.changefeeds.resume(name)
-        if as_json:
-            shown = report(progress, known if not resumed else require_known(progress, name), now=datetime.now(UTC))
-            session.echo_json(shown.to_json())
-            return 0
-    finally:
-        progress.close()
-    if resumed:
-        click.echo(f"changefeed '{name}' is resumed: a waiting run continues now; otherwise start one with `cdc run`")
-    else:
-        click.echo(f"changefeed '{name}' is not paused")
+        job = changefeeds.resume(name)
+        if job is not None:
+            job = await_job(changefeeds, name, "resume") if wait else job
+            echo_job(session, opened, job, resume_text(opened, job), as_json=as_json)
+        elif as_json:
+            session.echo_json(report(opened, require_known(opened, name), now=datetime.now(UTC)).to_json())
+        elif known.paused is None:
+            click.echo(f"changefeed '{name}' is not paused")
+        else:
+            remedy = "a waiting run continues now; otherwise start one with `cdc run`"
+            click.echo(f"changefeed '{name}' is resumed: {remedy}")
     return 0
-
-
-def _resume_job(session: CliSession, store: ProgressStore, name: str, *, wait: bool, as_json: bool) -> int:
-    job = store.jobs.resume(name)
-    if wait:
-        job = await_job(store, name, _is_run, instead="no node runs it")
-    echo_job(session, store, job, resume_text(store, job), as_json=as_json)
-    return 0
-
-
-def _is_run(job: JobRecord) -> bool:
-    return job.state == "running" and job.node is not None
 
 
 def resume_text(store: ProgressStore, job: JobRecord) -> str:

@@ -93,7 +93,9 @@ def serving(
             allowed_paths=access.settings.allowed_paths,
         )
         app = application(all_endpoints(watched.samples, watched.problem), deployment, access)
-        meter = HistoryMeter(store, lambda report: deployment.feed(report.known.name, report.known.definition))
+        meter = HistoryMeter(
+            store, lambda report: deployment.changefeeds.feed(report.known.name, report.known.definition)
+        )
         with WebServer(app, access) as server:
             log.info("this server is at %s", server.url)
             with meter if node is None else nullcontext():  # a node has its own

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.alter_job import alter_job
 from cdc_core.cli.cancel import cancel_text
 from cdc_core.cli.create import create_job
@@ -80,10 +81,11 @@ def execute(session: CliSession, target: SqlTarget, statement: Statement) -> Res
             return control_schedules(store, statement)
         if isinstance(statement, AlterChangefeed):
             return _alter(session, store, statement)
+        changefeeds = Changefeeds(store, keep_secrets=session.add_secrets)
         if isinstance(statement, OwnJob):
-            job = store.jobs.set_owner(statement.job, require_owner(statement.owner))
+            job = changefeeds.set_owner(statement.job, require_owner(statement.owner))
             return _jobs([(job, f"job '{job.name}' belongs to {job.owner}")])
-        return _jobs(_control(store, statement))
+        return _jobs(_control(changefeeds, statement))
 
 
 def changefeed_to_watch(session: CliSession, target: SqlTarget, statement: CreateChangefeed) -> ResolvedChangefeed:
@@ -155,12 +157,18 @@ def _alter(session: CliSession, store: ProgressStore, statement: AlterChangefeed
     return Result(columns=["job_id", "job_description"], rows=[[name, description]], notices=[text])
 
 
-def _control(store: ProgressStore, statement: ControlJobs) -> list[tuple[JobRecord, str]]:
-    reason = statement.reason or by_user()
+def _control(changefeeds: Changefeeds, statement: ControlJobs) -> list[tuple[JobRecord, str]]:
+    reason, store = statement.reason or by_user(), changefeeds.store
+
+    def resume(name: str) -> JobRecord:
+        changefeeds.require_job(name)
+        changefeeds.resume(name)
+        return changefeeds.require_job(name)
+
     verbs: dict[Verb, Callable[[str], tuple[JobRecord, str]]] = {
-        "PAUSE": lambda name: (job := store.jobs.pause(name, reason), pause_text(job)),
-        "RESUME": lambda name: (job := store.jobs.resume(name), resume_text(store, job)),
-        "CANCEL": lambda name: (job := store.jobs.cancel(name, reason), cancel_text(job)),
+        "PAUSE": lambda name: (job := changefeeds.pause(name, reason), pause_text(job)),
+        "RESUME": lambda name: (job := resume(name), resume_text(store, job)),
+        "CANCEL": lambda name: (job := changefeeds.cancel(name, reason), cancel_text(job)),
     }
     names = statement.jobs
     if names is None:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.config.changefeed import ChangefeedOptions
 from cdc_core.config.interpolation import interpolate
 from cdc_core.config.resolve import canonical_names
@@ -78,7 +79,7 @@ class RetentionLimit:
             f" {_OPTION} = {format_duration(max_s)}"
         )
         try:
-            self._store.jobs.cancel(name, reason, only={job.state})
+            Changefeeds(self._store).cancel(name, reason, only={job.state})
         except ConfigError:  # another node was faster, someone has resumed it, or it has ended
             return []
         self._store.events.note("history_expired", name, message=reason)

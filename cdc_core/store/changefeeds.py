@@ -21,7 +21,7 @@ from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.values import ChangefeedRecord, changefeed_record, dump, now_text, timestamp_of
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Changefeeds", "register_changefeed", "require_no_job"]
+__all__ = ["Changefeeds", "register_changefeed", "require_no_job", "resume_run"]
 
 _TOLD = ("envelope", "initial_scan", "resolved", "cursor", "end_time", "on_error")
 """Options of which the event of a new changefeed tells the value."""
@@ -92,11 +92,7 @@ class Changefeeds(Aggregate):
     def resume(self, name: str) -> bool:
         """Resume the changefeed; return whether it was paused."""
         with self._database.transaction() as connection:
-            paused = CHANGEFEEDS.c.paused.is_not(None)
-            resumed = bool(connection.execute(update(name).where(paused).values(paused=None)).rowcount)
-            if resumed:
-                add_event(connection, "changefeed_resumed", name)
-            return resumed
+            return bool(resume_run(connection, name))
 
     def forget(self, name: str) -> None:
         """Delete the changefeed; do nothing when it is unknown. Its events are kept, and one more says this."""
@@ -112,6 +108,16 @@ class Changefeeds(Aggregate):
             if epoch is None:  # asked last, when nobody else can register the name any more
                 require_no_job(connection, name)
             return record
+
+
+def resume_run(connection: sa.Connection, name: str) -> bool | None:
+    """Resume a changefeed that is no job; return whether it was paused, None when it is unknown."""
+    paused = connection.execute(sa.select(CHANGEFEEDS.c.paused).where(CHANGEFEEDS.c.name == name)).one_or_none()
+    if paused is None or paused[0] is None:
+        return None if paused is None else False
+    connection.execute(update(name).values(paused=None))
+    add_event(connection, "changefeed_resumed", name)
+    return True
 
 
 def register_changefeed(

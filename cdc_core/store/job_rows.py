@@ -12,10 +12,10 @@ from cdc_core.store.events import add_event
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS, NODES, DatabaseNow
 from cdc_core.store.job_values import FOLLOWING, JobRecord, JobState, NodeRecord, job_record
 from cdc_core.store.nodes import alive_sessions
-from cdc_core.store.tables import CHANGEFEEDS
-from cdc_core.store.verbs import UnknownError
+from cdc_core.store.tables import CHANGEFEEDS, update
+from cdc_core.store.verbs import UnknownError, Verb, require
 
-__all__ = ["all_jobs", "change_job", "found_job", "known_job", "of_job", "record_event"]
+__all__ = ["all_jobs", "asked_job", "change_job", "found_job", "known_job", "of_job", "record_event", "run_again"]
 
 _EVENTS: Mapping[JobState, str] = {
     "running": "changefeed_resumed",
@@ -56,6 +56,13 @@ def known_job(connection: sa.Connection, name: str, *, locked: bool = False) -> 
     return job
 
 
+def asked_job(connection: sa.Connection, name: str, verb: Verb) -> JobRecord:
+    """Return the job, locked, if *verb* may be asked of it now. Raises: UnknownError, RefusedError."""
+    job = known_job(connection, name, locked=True)
+    require(job, verb)
+    return job
+
+
 def all_jobs(connection: sa.Connection, nodes: Sequence[NodeRecord], *where: sa.ColumnElement[bool]) -> list[JobRecord]:
     alive = {node.node_id: node.name for node in nodes}
     rows = connection.execute(_SELECT.where(*where).order_by(JOBS.c.name))
@@ -75,6 +82,12 @@ def change_job(
     connection.execute(of_job(job.name).values(state=state, reason=reason, **values))
     record_event(connection, job.name, state, reason, node)
     add_event(connection, _EVENTS[state], job.name, node=node, message=reason)
+
+
+def run_again(connection: sa.Connection, job: JobRecord, reason: str) -> None:
+    """Have the job, which rests, run from its position."""
+    change_job(connection, job, "running", reason=reason, paused_for=None)
+    connection.execute(update(job.name).values(paused=None))
 
 
 def record_event(connection: sa.Connection, name: str, state: JobState, reason: str | None, node: str | None) -> None:

@@ -1,9 +1,9 @@
-"""Changefeeds as jobs: what people ask of them, in any state of the job, and twice. Nodes do the rest."""
+"""Changefeeds as jobs: their rows, and their definitions. What people ask of them: `cdc_core.changefeeds`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -17,13 +17,20 @@ from cdc_core.store.database import Aggregate
 from cdc_core.store.deletion import forget
 from cdc_core.store.events import add_event
 from cdc_core.store.handover import Kept, put
-from cdc_core.store.job_rows import all_jobs, change_job, found_job, known_job, of_job, record_event
+from cdc_core.store.job_rows import (
+    all_jobs,
+    asked_job,
+    change_job,
+    found_job,
+    known_job,
+    of_job,
+    record_event,
+    run_again,
+)
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS, DatabaseNow
 from cdc_core.store.job_values import (
     FINISHED,
-    FOLLOWING,
     RESTING,
-    REVERTED,
     JobEvent,
     JobRecord,
     JobState,
@@ -34,7 +41,6 @@ from cdc_core.store.job_values import (
 from cdc_core.store.nodes import alive_sessions, require_match
 from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.values import dump, timestamp_of
-from cdc_core.store.verbs import RULES, Verb, require
 
 __all__ = ["Jobs", "create_job", "define_job"]
 
@@ -42,8 +48,8 @@ __all__ = ["Jobs", "create_job", "define_job"]
 class Jobs(Aggregate):
     """Every job, from its creation until it has been finished for as long as the nodes keep it.
 
-    Where what is asked for is so already, nothing is changed. Raises, everywhere: ConfigError when there is no such
-    job, or its state refuses the verb, see `RULES`; nothing is changed then.
+    Raises, everywhere: UnknownError when there is no such job, RefusedError when its state refuses the verb; nothing is
+    changed then.
     """
 
     def create(
@@ -80,15 +86,6 @@ class Jobs(Aggregate):
 
         return self._database.once_more(create)
 
-    def set_owner(self, name: str, owner: str) -> JobRecord:
-        """Give the job another owner. Raises: ConfigError when it is unknown."""
-        with self._database.transaction() as connection:
-            job = known_job(connection, name, locked=True)
-            connection.execute(of_job(name).values(owner=owner))
-            record_event(connection, name, job.state, f"the owner is {owner} now, and was {job.owner}", None)
-            add_event(connection, "alter_owner", name, owner=owner, before=job.owner)
-            return known_job(connection, name)
-
     def require_none(self, name: str) -> None:
         """Return when the changefeed is not a job. Raises: ConfigError, as `register` does then."""
         with self._database.transaction(reading=True) as connection:
@@ -110,69 +107,6 @@ class Jobs(Aggregate):
         with self._database.transaction(reading=True) as connection:
             return [job_event(row) for row in connection.execute(of_job)]
 
-    def pause(self, name: str, reason: str, kind: Literal["pause", "stop"] = "pause") -> JobRecord:
-        """Have the job paused, or stopped: that is paused with `paused_for` "stop". One that rests for an error is only
-        changed to be stopped.
-        """
-        paused_for = "stop" if kind == "stop" else None
-        with self._database.transaction() as connection:
-            job = _steered(connection, name, kind)
-            if job.state in RULES["pause"].does:
-                if job.node is not None:
-                    change_job(connection, job, "pause-requested", reason=reason, paused_for=paused_for)
-                else:  # its node is dead, or frozen: fence it
-                    change_job(connection, job, "paused", reason=reason, paused_for=paused_for, node_id=None)
-                    connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
-            elif job.state == "failed":
-                if kind == "stop":
-                    change_job(connection, job, "paused", reason=reason, paused_for=paused_for)
-            elif job.paused_for != paused_for and (kind == "stop" or job.paused_for != "error"):
-                connection.execute(of_job(name).values(paused_for=paused_for, reason=reason))
-                record_event(connection, name, job.state, reason, None)
-                add_event(connection, "pause_requested", name, message=reason)
-            return known_job(connection, name)
-
-    def resume(self, name: str) -> JobRecord:
-        """Have the job run from its position: at once, or when the pause is over that was asked for. Raises: also if no
-        node matches.
-        """
-        with self._database.transaction() as connection:
-            job = _steered(connection, name, "resume")
-            if job.state in RESTING:
-                require_match(name, job.locality, alive_sessions(connection))
-                _run_again(connection, job, "resumed")
-            elif job.state == "pause-requested" and job.paused_for != "restart":
-                connection.execute(of_job(name).values(paused_for="restart"))
-                record_event(connection, name, job.state, "resumed", None)
-                add_event(connection, "resume_requested", name)
-            return known_job(connection, name)
-
-    def restart(self, name: str, reason: str) -> JobRecord:
-        """Have what runs of the job end with its step and begin anew; one that rests for an error runs again.
-
-        A job that someone has paused, or that no node runs, stays as it is. Raises: also if no node matches.
-        """
-        with self._database.transaction() as connection:
-            job = _steered(connection, name, "restart")
-            if job.state == "running" and job.node is not None:
-                change_job(connection, job, "pause-requested", reason=reason, paused_for="restart")
-            elif job.rests_for_error:
-                require_match(name, job.locality, alive_sessions(connection))
-                _run_again(connection, job, reason)
-            return known_job(connection, name)
-
-    def cancel(self, name: str, reason: str, *, only: Collection[JobState] = tuple(FOLLOWING)) -> JobRecord:
-        """Have the job end for good; a node drops what it holds at its source. Raises: also when its state is not among
-        *only*.
-        """
-        with self._database.transaction() as connection:
-            job = _steered(connection, name, "cancel")
-            if job.state not in only:
-                raise ConfigError(f"job '{name}' is {job.state} by now")
-            if job.state in RULES["cancel"].does:
-                change_job(connection, job, "cancel-requested", reason=reason, finished=None)
-            return known_job(connection, name)
-
     def configure(self, name: str, wanted: Pending, *, before: Mapping[str, Any]) -> JobRecord:
         """Give the job another definition: at once, or when its node has finished the running step; then it goes on.
 
@@ -182,7 +116,7 @@ class Jobs(Aggregate):
         begun cannot have *wanted*.
         """
         with self._database.transaction() as connection:
-            job = _steered(connection, name, "alter")
+            job = asked_job(connection, name, "alter")
             mine = sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)
             row = connection.execute(mine).one()
             last = row.definition if job.pending is None else dump(job.pending.definition)
@@ -198,7 +132,7 @@ class Jobs(Aggregate):
                 connection.execute(of_job(name).values(pending=None))
                 define_job(connection, name, wanted)
                 if job.rests_for_error:
-                    _run_again(connection, job, wanted.why)
+                    run_again(connection, job, wanted.why)
                 return known_job(connection, name)
             if row.token is not None:
                 stored = json.loads(row.definition)
@@ -208,28 +142,6 @@ class Jobs(Aggregate):
                 change_job(connection, job, "pause-requested", reason=wanted.why, paused_for="restart")
             connection.execute(of_job(name).values(pending=dump(wanted.to_json())))
             return known_job(connection, name)
-
-    def forget_ended(self, name: str) -> bool:
-        """Forget the job if it has ended and left nothing at its source; return whether it was so."""
-        with self._database.transaction() as connection:
-            job = known_job(connection, name, locked=True)
-            ended = job.state in REVERTED and not job.is_leaving
-            if ended:
-                forget(connection, name)
-                add_event(connection, "drop_changefeed", name)
-            return ended
-
-
-def _steered(connection: sa.Connection, name: str, verb: Verb) -> JobRecord:
-    job = known_job(connection, name, locked=True)
-    require(job, verb)
-    return job
-
-
-def _run_again(connection: sa.Connection, job: JobRecord, reason: str) -> None:
-    """Have the job, which rests, run from its position."""
-    change_job(connection, job, "running", reason=reason, paused_for=None)
-    connection.execute(update(job.name).values(paused=None))
 
 
 def create_job(

@@ -15,6 +15,7 @@ from cdc_core.store.events import add_event
 from cdc_core.store.job_tables import NODES, DatabaseNow
 from cdc_core.store.job_values import NodeRecord, node_record
 from cdc_core.store.values import dump
+from cdc_core.store.verbs import RefusedError
 
 __all__ = ["Nodes", "alive_sessions", "require_match"]
 
@@ -123,13 +124,12 @@ def alive_sessions(connection: sa.Connection) -> list[NodeRecord]:
 
 
 def require_match(name: str, wanted: Locality, nodes: list[NodeRecord]) -> None:
-    """Return if one of the living *nodes* matches job *name*, or any node would. Raises: ConfigError."""
+    """Return if one of the living *nodes* matches job *name*, or any node would. Raises: RefusedError."""
     if not wanted.tiers or any(node.locality.matches(wanted) and not node.draining for node in nodes):
         return
     there = "; ".join(sorted({str(node.locality) or "none" for node in nodes if not node.draining}))
-    exist = (
-        f"the living nodes have the localities {there}"
-        if there
-        else f"no node is alive; start one with `cdc node --locality {wanted}`"
-    )
-    raise ConfigError(f"changefeed '{name}': no node matches execution_locality '{wanted}': {exist}")
+    exist, remedy = f"the living nodes have the localities {there}", ""
+    if not there:
+        exist, remedy = "no node is alive", f"start one with `cdc node --locality {wanted}`"
+    what = f"changefeed '{name}': no node matches execution_locality '{wanted}': {exist}"
+    raise RefusedError(what, state="waiting", remedy=remedy)

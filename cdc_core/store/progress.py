@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
+import sqlalchemy as sa
+
 from cdc_core.store.changefeeds import Changefeeds
 from cdc_core.store.database import Database
 from cdc_core.store.dead_letters import DeadLetters
@@ -82,6 +86,10 @@ class ProgressStore:
     def shown(self) -> str:
         """The URL without secrets; of a SQLite store its file."""
         return self._database.shown
+
+    def transaction(self, *, reading: bool = False) -> AbstractContextManager[sa.Connection]:
+        """Return one transaction for a verb: durable at the end of the block, and undone when it raises."""
+        return self._database.transaction(reading=reading)
 
     def open(self) -> None:
         """Return when the store works. Raises: ConfigError when it cannot be created, reached or used."""

@@ -7,13 +7,11 @@ import threading
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from starlette.requests import Request
 
-from cdc_core.config.definition import changefeed_from
-from cdc_core.config.resolve import resolve
-from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.masking import mask, secret_forms, uri_secrets
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import ProgressStore, sqlite_file
@@ -44,6 +42,7 @@ class Deployment:
         allowed_paths: Iterable[str] = (),
     ) -> None:
         self.store, self.plugins, self.environ = store, plugins, environ
+        self.changefeeds = Changefeeds(store, plugins=plugins, environ=environ, keep_secrets=self.add_secrets)
         self._allowed_paths = [Path(os.path.realpath(path)) for path in allowed_paths]
         self.started = datetime.now(UTC)
         self._keep_secret = keep_secret
@@ -65,13 +64,6 @@ class Deployment:
         if not os.path.isabs(whole) or "\0" in whole:
             return False
         return any(Path(os.path.realpath(whole)).is_relative_to(allowed) for allowed in self._allowed_paths)
-
-    def feed(self, name: str, definition: Mapping[str, Any]) -> ResolvedChangefeed:
-        """Return the changefeed that a definition in the store describes, as it would run here. Raises: ConfigError."""
-        origin = f"the store {self.store.shown}"
-        feed = resolve(changefeed_from(definition, name, origin=origin, environ=self.environ), self.plugins)
-        self.add_secrets(feed.secrets())
-        return feed
 
     @property
     def state_dir(self) -> Path:

@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from cdc_core.errors import CdcError, ConfigError, RetryableError
+from cdc_core.store.verbs import RefusedError, UnknownError
 from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Endpoint, Refusal
 
@@ -112,6 +113,8 @@ def status_of(error: CdcError | Refusal) -> int:
     """Return the status of the answer to a request whose handler raised *error*."""
     if isinstance(error, Refusal):
         return error.status
+    if isinstance(error, UnknownError):
+        return 404
     if isinstance(error, ConfigError):
-        return 400
+        return 409 if isinstance(error, RefusedError) else 400
     return 503 if isinstance(error, RetryableError) else 500

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from cdc_testing.stored import DEFINITION, node, progress
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.main import main
 from cdc_core.locality import Locality
 from cdc_core.store.job_values import Ended, NodeRecord
@@ -84,6 +85,6 @@ def paused_job(store: ProgressStore, file: Path, capsys: Capture) -> NodeRecord:
     assert adopted is not None
     letter = DeadLetter(table="t", key="[1]", updated=Timestamp(5), stage="sink", error="no")
     store.progress.save("orders", adopted.epoch, progress(), dead_letters=[letter])
-    store.jobs.pause("orders", "maintenance")
+    Changefeeds(store).pause("orders", "maintenance")
     ended(store, "stopped")
     return one

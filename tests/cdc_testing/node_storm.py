@@ -20,6 +20,7 @@ from cdc_testing.storm_emitters import HEADER, Freeze, late_files, late_messages
 from cdc_testing.storm_figures import JobFigures, StormFigures
 from cdc_testing.tcp_proxy import TcpProxy
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import RetryableError
 from cdc_core.store.job_values import JobRecord, NodeRecord
 from cdc_core.timestamp import Timestamp
@@ -123,7 +124,7 @@ class Storm:
                 f"{name} delivers all", lambda name=name: self._nodes.high_water(name) >= now, limit_s=_RECOVERY_LIMIT_S
             )
         for name in self._names:
-            self._nodes.store.jobs.pause(name, "the end")
+            Changefeeds(self._nodes.store).pause(name, "the end")
         for number, name in enumerate(self._names):
             self._nodes.until(name, "paused")
             self.figures.jobs[name] = self._judge(number, name)

@@ -18,6 +18,7 @@ from typing import Any
 from cdc_testing.stored import node
 
 from cdc_core import Frontier, Span, Timestamp
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.locality import Locality
 from cdc_core.options import parse_options
 from cdc_core.plugins.host import PluginHost
@@ -165,7 +166,7 @@ class Shown:
                     name, rows=0, lag_s=95, waiting_on="sink 'kafka'", waiting_for="broker-1:9092 does not answer"
                 )
             if index == 7:
-                self.store.jobs.pause(name, "maintenance of the warehouse")
+                Changefeeds(self.store).pause(name, "maintenance of the warehouse")
                 self.store.claims.settle(name, self.nodes["bob"], "stopped")
             if index == 11:
                 self.store.claims.settle(name, self.nodes["bob"], "failed", "the slot was dropped at the source")

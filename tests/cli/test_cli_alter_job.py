@@ -11,6 +11,7 @@ import pytest
 from cdc_testing.components import encoder, host, rangefeed, sink
 from cdc_testing.stored import node, progress
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.main import main
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.jobs import redefinition
@@ -51,7 +52,7 @@ def store(file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProgressStore
     adopted = store.claims.adopt("orders", one)
     assert adopted is not None
     store.progress.save("orders", adopted.epoch, progress())
-    store.jobs.pause("orders", "maintenance")
+    Changefeeds(store).pause("orders", "maintenance")
     store.claims.settle("orders", one, "stopped")
     yield store
     store.close()
@@ -159,7 +160,7 @@ def redefine(store: ProgressStore, to: dict[str, Any]) -> None:
 
 def test_a_running_job_continues_with_the_changes_after_its_step(store: ProgressStore, capsys: Capture) -> None:
     [one] = store.nodes.living()
-    store.jobs.resume("orders")
+    Changefeeds(store).resume("orders")
     assert store.claims.adopt("orders", one) is not None
     before = definition(store)
     capsys.readouterr()
@@ -175,7 +176,7 @@ def test_a_running_job_continues_with_the_changes_after_its_step(store: Progress
 
 def test_a_job_that_an_error_has_stopped_runs_again_with_the_changes(store: ProgressStore, capsys: Capture) -> None:
     [one] = store.nodes.living()
-    store.jobs.resume("orders")
+    Changefeeds(store).resume("orders")
     assert store.claims.adopt("orders", one) is not None
     store.claims.settle("orders", one, "failed", "the sink is full")
     capsys.readouterr()

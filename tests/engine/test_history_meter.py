@@ -11,6 +11,7 @@ from cdc_testing.engine import counter_feed, eventually
 from cdc_testing.scripted import Script
 from cdc_testing.stored import DEFINITION, node, progress
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine import history_meter
 from cdc_core.engine.history_meter import HistoryMeter
@@ -169,9 +170,9 @@ def test_a_job_that_holds_nothing_any_more_is_not_measured(store: ProgressStore)
     adopted = store.claims.adopt("orders", one)
     assert adopted is not None
     store.progress.save("orders", adopted.epoch, progress())
-    store.jobs.pause("orders", "maintenance")
+    Changefeeds(store).pause("orders", "maintenance")
     assert measure(meter(store)) == 1
-    store.jobs.cancel("orders", "not needed")
+    Changefeeds(store).cancel("orders", "not needed")
     store.claims.settle("orders", one, "stopped")
     store.claims.settle("orders", one, "reverted")
     [found] = reports(store)

@@ -12,6 +12,8 @@ from cdc_testing.fixtures import fresh_database
 from cdc_testing.nodes import Nodes
 from cdc_testing.postgres import clock
 
+from cdc_core.changefeeds.service import Changefeeds
+
 
 @pytest.mark.slow
 def test_a_drained_job_repeats_nothing(postgres_server: EmbeddedPostgres, database: str, tmp_path: Path) -> None:
@@ -30,7 +32,7 @@ def test_a_drained_job_repeats_nothing(postgres_server: EmbeddedPostgres, databa
             nodes.until_delivering("bank", but_not=first)
         now = clock(database)
         nodes.eventually("all is resolved", lambda: nodes.high_water("bank") >= now)
-        nodes.store.jobs.pause("bank", "the end")
+        Changefeeds(nodes.store).pause("bank", "the end")
         nodes.until("bank", "paused")
         progress = nodes.store.progress.load("bank")
     assert progress is not None

@@ -21,6 +21,7 @@ from cdc_testing.bare_nodes import StuckHost, bare_node, bare_settings, create, 
 from cdc_testing.engine import eventually
 from cdc_testing.stored import die, progress
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.engine import history_meter
 from cdc_core.engine.supervisor import Supervisor
 from cdc_core.jobs import node as node_module
@@ -89,7 +90,7 @@ def test_a_job_that_no_node_can_run_can_be_cancelled(store: ProgressStore, tmp_p
     with bare_node(settings, StuckHost(), plugins(broken="SystemExit")):
         eventually(lambda: "a" in problems(store), what="its problem is known")
         for name in ("a", "b"):
-            store.jobs.cancel(name, "no longer needed")
+            Changefeeds(store).cancel(name, "no longer needed")
         for name in ("a", "b"):
             eventually(partial(has_ended, store, name), what="its end")
     reason = found(store, "a").reason or ""
@@ -106,7 +107,7 @@ def test_a_node_measures_only_what_it_may_run(
     monkeypatch.setattr(history_meter, "_POLL_S", 0.02)
     for name, owner in (("a", "bob"), ("b", "ann")):
         create(store, name, owner=owner)
-        store.jobs.pause(name, "maintenance")
+        Changefeeds(store).pause(name, "maintenance")
         store.progress.save(name, store.changefeeds.begin_attempt(name), progress())
 
     def is_measured(name: str) -> bool:
@@ -124,7 +125,7 @@ def test_a_node_that_can_reverts_what_another_one_cannot(store: ProgressStore, t
         eventually(lambda: "a" in problems(store), what="its problem is known")
         with bare_node(bare_settings(store.url, tmp_path / "two", max_jobs="1"), StuckHost(), plugins()):
             eventually(lambda: found(store, "a").node == "two", what="the other one runs it")
-            store.jobs.cancel("a", "no longer needed")
+            Changefeeds(store).cancel("a", "no longer needed")
     assert found(store, "a").state == "canceled"
 
 

@@ -12,6 +12,8 @@ from cdc_testing.fixtures import fresh_database
 from cdc_testing.nodes import Nodes
 from cdc_testing.postgres import clock
 
+from cdc_core.changefeeds.service import Changefeeds
+
 
 def test_another_node_takes_over_what_a_killed_one_ran(
     postgres_server: EmbeddedPostgres, database: str, tmp_path: Path
@@ -83,14 +85,14 @@ def test_a_job_outlives_its_nodes(postgres_server: EmbeddedPostgres, database: s
             assert drained.wait() == 0, drained.log_tail()
             last = nodes.until_delivering("bank", but_not=drained)
             assert last is frozen
-            nodes.store.jobs.pause("bank", "it was enough")
+            Changefeeds(nodes.store).pause("bank", "it was enough")
             nodes.until("bank", "paused")
-            nodes.store.jobs.resume("bank")
+            Changefeeds(nodes.store).resume("bank")
             nodes.until_delivering("bank")
         now = clock(database)
         nodes.eventually("all is resolved", lambda: nodes.high_water("bank") >= now)
-        nodes.store.jobs.pause("bank", "the end")
+        Changefeeds(nodes.store).pause("bank", "the end")
         nodes.until("bank", "paused")
         assert_faithful(files, database)
-        nodes.store.jobs.cancel("bank", "no longer needed")
+        Changefeeds(nodes.store).cancel("bank", "no longer needed")
         nodes.until("bank", "canceled")

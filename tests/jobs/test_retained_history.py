@@ -18,6 +18,8 @@ from cdc_testing.fixtures import fresh_database
 from cdc_testing.nodes import FAST, Nodes
 from cdc_testing.runs import eventually
 
+from cdc_core.changefeeds.service import Changefeeds
+
 WRITTEN = 20_000_000
 ENVIRON = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
@@ -54,7 +56,7 @@ def test_the_log_of_a_paused_job_and_of_a_stopped_run_is_measured(
                 assert run.wait(120) == 0
             finally:
                 run.kill()
-            nodes.store.jobs.pause("job", "maintenance")
+            Changefeeds(nodes.store).pause("job", "maintenance")
             nodes.until("job", "paused")
             for _ in range(WRITTEN // 1_000_000):
                 sql.execute("SELECT pg_logical_emit_message(false, 'test', repeat('x', 1000000))")

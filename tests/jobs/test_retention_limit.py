@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from cdc_testing.stored import DEFINITION
 
 from cdc_core import Frontier, Span, Timestamp
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import ConfigError
 from cdc_core.jobs.retention_limit import POLL_INTERVAL_S, WARN_AFTER_S, WARN_EVERY_S, RetentionLimit, expires_after
 from cdc_core.locality import Locality
@@ -53,7 +54,7 @@ def test_a_job_that_holds_back_more_than_it_may_is_cancelled(
     now = store.schedules.clock()
     create(store, marked_at=now - 3 * HOUR_S - 1, GC_PROTECT_EXPIRES_AFTER="2h")
     if paused:
-        store.jobs.pause("orders", "maintenance")
+        Changefeeds(store).pause("orders", "maintenance")
     assert RetentionLimit(store).enforce(now) == ["orders"]
     reason = "it held back history at its source for 3 h 0 min, longer than gc_protect_expires_after = 2h"
     assert state(store) == ("cancel-requested", reason)
@@ -90,9 +91,9 @@ def test_by_default_a_job_that_rests_may_hold_back_four_days_from_then_on(store:
 
 def test_what_is_resumed_at_that_moment_is_not_cancelled(store: ProgressStore, monkeypatch: pytest.MonkeyPatch) -> None:
     now = create(store)
-    store.jobs.pause("orders", "maintenance")
+    Changefeeds(store).pause("orders", "maintenance")
     seen = store.claims.overview()
-    store.jobs.resume("orders")
+    Changefeeds(store).resume("orders")
     monkeypatch.setattr(store.claims, "overview", lambda: seen)
     assert RetentionLimit(store).enforce(now + 97 * HOUR_S) == []
     assert state(store)[0] == "running"
@@ -120,7 +121,7 @@ def test_a_running_job_has_no_limit_by_default(store: ProgressStore, claims: boo
 
 def test_without_a_limit_nothing_is_cancelled(store: ProgressStore) -> None:
     now = create(store, gc_protect_expires_after="0s")
-    store.jobs.pause("orders", "maintenance")
+    Changefeeds(store).pause("orders", "maintenance")
     assert RetentionLimit(store).enforce(now + 1_000 * HOUR_S) == []
 
 

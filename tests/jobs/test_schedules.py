@@ -12,6 +12,7 @@ from cdc_testing.stored import DEFINITION
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import ConfigError
 from cdc_core.jobs.schedules import RETRY_S, Schedules, decide, run_name
 from cdc_core.locality import Locality
@@ -119,7 +120,7 @@ def test_wait_starts_the_next_run_when_the_one_before_has_ended(store: ProgressS
 def test_skip_leaves_out_a_run_while_the_one_before_is_paused(store: ProgressStore) -> None:
     schedules = create(store, on_previous_running="skip")
     [first] = schedules.tick()
-    store.jobs.pause(first, "maintenance")
+    Changefeeds(store).pause(first, "maintenance")
     make_due(store)
     assert schedules.tick() == []
     known = store.schedules.find("nightly")

@@ -19,6 +19,7 @@ from cdc_testing.rest_rig import ENVIRON, Rest, config, rest_plugins, serving_re
 from cdc_testing.scripted import CounterPlanner
 from cdc_testing.stored import node, progress
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.main import cdc, main
 from cdc_core.errors import OptionError
 from cdc_core.locality import Locality
@@ -105,9 +106,9 @@ class Jobs:
             store.claims.settle(name, self.one, "stopped")
             store.claims.await_match(name, reason="no node matches")
         elif state in ("pause-requested", "paused"):
-            store.jobs.pause(name, "lunch", "stop" if stop else "pause")
+            Changefeeds(store).pause(name, "lunch", "stop" if stop else "pause")
         elif state != "running":
-            store.jobs.cancel(name, "no use")
+            Changefeeds(store).cancel(name, "no use")
         if state in ("paused", "reverting", "canceled", "revert-failed"):
             store.claims.settle(name, self.one, "stopped")
         if state in ("canceled", "revert-failed"):

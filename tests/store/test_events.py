@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 from cdc_testing.stored import DEFINITION, die, node, progress
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import ConfigError, FencedError, RetryableError
 from cdc_core.locality import Locality
 from cdc_core.store import events
@@ -86,14 +87,14 @@ def test_a_job_s_states_and_moves_are_told_with_the_nodes(store: ProgressStore) 
     assert store.claims.adopt("orders", two) is not None
     die(store, two)
     assert store.claims.adopt("orders", one) is not None
-    store.jobs.pause("orders", "asked for by ann")
+    Changefeeds(store).pause("orders", "asked for by ann")
     store.claims.settle("orders", one, "stopped")
     altered = {**DEFINITION, "format": "avro"}
     wanted = Pending(definition=altered, locality=Locality(), initial_scans={}, why="format is avro now")
     store.jobs.configure("orders", wanted, before=DEFINITION)
-    store.jobs.set_owner("orders", "bob")
-    store.jobs.resume("orders")
-    store.jobs.cancel("orders", "asked for by bob")
+    Changefeeds(store).set_owner("orders", "bob")
+    Changefeeds(store).resume("orders")
+    Changefeeds(store).cancel("orders", "asked for by bob")
     assert store.claims.adopt("orders", one) is not None
     store.claims.settle("orders", one, "stopped")
     store.claims.settle("orders", one, "reverted")

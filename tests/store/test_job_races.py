@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from cdc_testing.engine import eventually
 from cdc_testing.stored import DEFINITION, node
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
 from cdc_core.store import changefeeds, events
@@ -113,7 +114,7 @@ def test_a_node_that_was_overtaken_does_not_undo_an_alteration(
             store.changefeeds.register("orders", DEFINITION, epoch=adopted.epoch)
 
     def alter(store: ProgressStore) -> None:
-        store.jobs.pause("orders", "to alter it")
+        Changefeeds(store).pause("orders", "to alter it")
         wanted = Pending(definition=ALTERED, locality=Locality(), initial_scans={}, why="dropped users")
         store.jobs.configure("orders", wanted, before=DEFINITION)
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from cdc_core import Timestamp
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import ConfigError, FencedError
 from cdc_core.locality import Locality
 from cdc_core.store.job_values import FINISHED, FOLLOWING, RESTING, REVERTED, Ended, Pending
@@ -45,13 +46,13 @@ def test_a_job_goes_through_its_states_with_a_history(store: ProgressStore) -> N
     adopted = store.claims.adopt("orders", one)
     assert adopted is not None
     assert (adopted.epoch, adopted.clean, adopted.state) == (1, True, "running")
-    assert store.jobs.pause("orders", "maintenance").state == "pause-requested"
+    assert Changefeeds(store).pause("orders", "maintenance").state == "pause-requested"
     assert store.claims.settle("orders", one, "stopped") == "paused"
-    assert store.jobs.resume("orders").state == "running"
+    assert Changefeeds(store).resume("orders").state == "running"
     again = store.claims.adopt("orders", one)
     assert again is not None
     assert (again.epoch, again.clean) == (2, True)
-    store.jobs.cancel("orders", "no longer needed")
+    Changefeeds(store).cancel("orders", "no longer needed")
     assert store.claims.settle("orders", one, "stopped") == "reverting"
     assert store.claims.settle("orders", one, "reverted") == "canceled"
     assert states(store) == [
@@ -129,7 +130,7 @@ def test_a_pause_of_a_job_whose_node_is_dead_fences_it(store: ProgressStore) -> 
     adopted = store.claims.adopt("orders", one)
     assert adopted is not None
     die(store, one)
-    assert store.jobs.pause("orders", "why not").state == "paused"
+    assert Changefeeds(store).pause("orders", "why not").state == "paused"
     with pytest.raises(FencedError):
         store.changefeeds.begin_attempt("orders", after=adopted.epoch)
     assert store.claims.settle("orders", one, "stopped") is None
@@ -150,16 +151,18 @@ def test_a_job_that_failed_keeps_its_position_and_does_what_people_say(store: Pr
     with pytest.raises(ConfigError, match=r"is a job already \(failed\); continue it with `cdc resume orders`"):
         create(store)
     if goes_on == "cancel":
-        assert store.jobs.cancel("orders", "no longer needed").state == "cancel-requested"
+        assert Changefeeds(store).cancel("orders", "no longer needed").state == "cancel-requested"
         return
     if goes_on == "stop":
-        stopped = store.jobs.pause("orders", "stop", "stop")
+        stopped = Changefeeds(store).pause("orders", "stop", "stop")
         assert (stopped.state, stopped.paused_for) == ("paused", "stop")
         return
     if goes_on == "alter":
         wanted = Pending(definition=DEFINITION, locality=Locality(), initial_scans={}, why="a new sink")
         store.jobs.configure("orders", wanted, before=DEFINITION)
-    again = store.jobs.restart("orders", "again") if goes_on == "restart" else store.jobs.resume("orders")
+    again = (
+        Changefeeds(store).restart("orders", "again") if goes_on == "restart" else Changefeeds(store).resume("orders")
+    )
     assert again.state == "running"
     assert store.claims.adopt("orders", one) is not None
     found = store.changefeeds.find("orders")
@@ -191,11 +194,11 @@ def test_a_waiting_job_does_what_people_say(store: ProgressStore, what: str) -> 
     create(store)
     store.claims.await_match("orders", reason="no node matches")
     if what == "pause":
-        assert store.jobs.pause("orders", "maintenance").state == "paused"
+        assert Changefeeds(store).pause("orders", "maintenance").state == "paused"
     elif what == "stop":
-        assert store.jobs.pause("orders", "maintenance", "stop").state == "paused"
+        assert Changefeeds(store).pause("orders", "maintenance", "stop").state == "paused"
     else:
-        assert store.jobs.cancel("orders", "no longer needed").state == "cancel-requested"
+        assert Changefeeds(store).cancel("orders", "no longer needed").state == "cancel-requested"
 
 
 def test_a_finished_job_is_forgotten_in_time_and_its_name_is_free(store: ProgressStore) -> None:
@@ -228,14 +231,14 @@ def test_the_history_of_a_job_is_kept_as_long_as_a_finished_job(store: ProgressS
 def test_a_job_that_has_left_something_at_its_source_is_not_forgotten(store: ProgressStore) -> None:
     one = store.nodes.join(node("one"), lease_s=60)
     create(store)
-    store.jobs.cancel("orders", "no longer needed")
+    Changefeeds(store).cancel("orders", "no longer needed")
     store.claims.adopt("orders", one)
     assert store.claims.settle("orders", one, "stopped") == "reverting"
     assert store.claims.settle("orders", one, "not reverted", "the source is away") == "revert-failed"
     assert store.claims.prune(retention_s=-1) == []
     with pytest.raises(ConfigError, match=r"its source still holds what it created there; .* `cdc cancel orders`"):
         create(store)
-    store.jobs.cancel("orders", "the source is back")
+    Changefeeds(store).cancel("orders", "the source is back")
     store.claims.adopt("orders", one)
     store.claims.settle("orders", one, "stopped")
     assert store.claims.settle("orders", one, "reverted") == "canceled"
@@ -247,7 +250,7 @@ def test_a_node_has_only_the_jobs_of_its_owners(store: ProgressStore) -> None:
     assert store.nodes.living()[0].owners == ("bob", "eve")
     create(store)
     assert store.claims.adopt("orders", one) is None
-    store.jobs.set_owner("orders", "bob")
+    Changefeeds(store).set_owner("orders", "bob")
     assert store.claims.adopt("orders", one) is not None
 
 
@@ -256,7 +259,7 @@ def test_a_job_that_nobody_can_revert_ends_and_is_fenced(store: ProgressStore) -
     create(store)
     adopted = store.claims.adopt("orders", one)
     assert adopted is not None
-    store.jobs.cancel("orders", "no longer needed")
+    Changefeeds(store).cancel("orders", "no longer needed")
     assert not store.claims.leave_unreverted("orders", two, "one has it")
     die(store, one)
     assert store.claims.leave_unreverted("orders", two, "no plugin")
@@ -268,7 +271,7 @@ def test_a_job_that_nobody_can_revert_ends_and_is_fenced(store: ProgressStore) -
     with pytest.raises(FencedError):
         store.changefeeds.begin_attempt("orders", after=adopted.epoch)
     assert store.claims.settle("orders", one, "stopped") is None
-    assert store.jobs.cancel("orders", "again").state == "cancel-requested"
+    assert Changefeeds(store).cancel("orders", "again").state == "cancel-requested"
 
 
 def test_two_nodes_of_a_name_do_not_live_together(store: ProgressStore) -> None:
@@ -322,9 +325,13 @@ class _Nodes(RuleBasedStateMachine):
         before = self.store.jobs.find(name)
         try:
             if what == "pause":
-                after = self.store.jobs.pause(name, "asked for")
+                after = Changefeeds(self.store).pause(name, "asked for")
             else:
-                after = self.store.jobs.resume(name) if what == "resume" else self.store.jobs.cancel(name, "asked for")
+                after = (
+                    Changefeeds(self.store).resume(name)
+                    if what == "resume"
+                    else Changefeeds(self.store).cancel(name, "asked for")
+                )
         except ConfigError:
             return
         assert before is not None

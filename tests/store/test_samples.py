@@ -11,6 +11,7 @@ import pytest
 from cdc_testing.stored import DEFINITION, node
 
 from cdc_core import Frontier, Span, Timestamp
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.locality import Locality
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 from cdc_core.store.reports import Report, report, reports
@@ -108,7 +109,7 @@ def test_retries_have_their_causes_and_outlive_the_run(store: ProgressStore) -> 
 def test_a_paused_job_has_its_state_and_goes_on_to_age(store: ProgressStore) -> None:
     store.nodes.join(node("a"), lease_s=60)
     store.jobs.create("jobs", DEFINITION, owner="ann", locality=Locality())
-    store.jobs.pause("jobs", "maintenance")
+    Changefeeds(store).pause("jobs", "maintenance")
     found = {each.known.name: each for each in reports(store)}["jobs"]
     values = of(replace(found, now=found.now + timedelta(hours=1)))
     assert values[metrics.STATE, ("paused",)] == 1

@@ -15,6 +15,7 @@ from cdc_testing.stored import DEFINITION, die, node
 from prometheus_client.parser import text_string_to_metric_families
 
 from cdc_core import Frontier, Span, Timestamp
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
 from cdc_core.store.progress import Progress, ProgressStore, store_url
@@ -138,8 +139,8 @@ def test_each_job_has_its_metrics_at_one_node(store: ProgressStore) -> None:
         store.jobs.create(name, DEFINITION, owner="ann", locality=Locality())
     assert store.claims.adopt("mine", a)
     assert store.claims.adopt("yours", b)
-    store.jobs.pause("paused", "maintenance")
-    store.jobs.cancel("canceled", "no use")
+    Changefeeds(store).pause("paused", "maintenance")
+    Changefeeds(store).cancel("canceled", "no use")
     reverted = store.claims.adopt("canceled", b)
     assert reverted
     store.claims.settle("canceled", b, "stopped", clean=True)
@@ -220,7 +221,7 @@ def test_what_nobody_runs_is_exposed_by_the_first_node_and_by_a_server_without_n
     store.changefeeds.register("running", DEFINITION)
     store.statuses.save("running", store.changefeeds.begin_attempt("running"), {"phase": "running"})
     store.jobs.create("paused", DEFINITION, owner="ann", locality=Locality())
-    store.jobs.pause("paused", "maintenance")
+    Changefeeds(store).pause("paused", "maintenance")
     with serving(store) as server:
         assert states(server) == {"stopped": "stopped", "paused": "paused"}
         found = scrape(server)

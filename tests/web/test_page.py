@@ -17,6 +17,7 @@ from cdc_testing.page_rig import HOSTILE, Shown, deployment, served
 from cdc_testing.stored import DEFINITION, progress
 
 from cdc_core import Timestamp
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.store.progress import DeadLetter, ProgressStore, store_url
 from cdc_core.store.tables import MOMENTS
 from cdc_core.store.traced_change import TracedChange
@@ -84,7 +85,7 @@ def test_the_overview_lists_each_changefeed_with_state_rows_and_way(browser: Bro
 
 def test_the_overview_can_be_narrowed_by_text_and_state(browser: Browser, shown: Shown) -> None:
     shown.job("stock", sink="s3://lake/shop")
-    shown.store.jobs.set_owner("stock", "bea")
+    Changefeeds(shown.store).set_owner("stock", "bea")
     found = browser.get("/ui?q=lake").body
     assert 'id="feed-stock"' in found
     assert 'id="feed-orders"' not in found
@@ -161,7 +162,7 @@ def test_whatever_has_markup_is_shown_and_not_obeyed(browser: Browser, shown: Sh
     store = shown.store
     store.changefeeds.register(HOSTILE, {**DEFINITION, "tables": [HOSTILE], "sink": f"file://{HOSTILE}"})
     shown.step("orders", rows=0, letters=1, waiting_on=HOSTILE, waiting_for=HOSTILE, notice=HOSTILE)
-    store.jobs.pause("orders", HOSTILE)
+    Changefeeds(store).pause("orders", HOSTILE)
     pages = ["/ui", "/ui?q=" + "%3Cscript%3E", "/ui/nodes", "/ui/changefeeds/orders", "/ui/changefeeds/%3Cscript%3E"]
     pages += ["/ui/login?next=%22%3E%3Cscript%3E", "/ui/changefeeds/orders/cancel"]
     for path in pages:
@@ -219,7 +220,7 @@ def test_an_action_is_confirmed_on_a_page_and_then_asked_for(
 
 
 def test_a_paused_job_is_resumed(browser: Browser, shown: Shown) -> None:
-    shown.store.jobs.pause("orders", "lunch")
+    Changefeeds(shown.store).pause("orders", "lunch")
     shown.store.claims.settle("orders", shown.nodes["ada"], "stopped")
     assert "lunch" in browser.get("/ui").page.text
     browser.post("/ui/changefeeds/orders/resume")

@@ -18,6 +18,7 @@ from cdc_testing.page_rig import HOSTILE, deployment, served
 from cdc_testing.scripted import Script
 
 from cdc_core import Timestamp
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.config.definition import changefeed_of
 from cdc_core.config.resolve import resolve
 from cdc_core.config.toml_file import read_changefeed
@@ -371,7 +372,7 @@ def test_dead_letters_are_shown_with_their_rows_replayed_and_discarded(
     assert 'after: { "id": 7, "n": 17 }' in shown.text
     refused = browser.post("/ui/changefeeds/orders/replay")
     assert (refused.status, "pause it" in refused.page.text) == (409, True)
-    store.jobs.pause("orders", "to replay")
+    Changefeeds(store).pause("orders", "to replay")
     again = browser.post("/ui/changefeeds/orders/replay")
     assert again.status == 409
     assert "still dead letters" in again.page.text

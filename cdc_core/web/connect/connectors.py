@@ -13,7 +13,8 @@ from cdc_core.errors import CdcError, ConfigError, RetryableError
 from cdc_core.jobs.creation import check_job, check_new_job, locality_of
 from cdc_core.jobs.redefinition import require_redefinable, require_same_parts
 from cdc_core.masking import mask
-from cdc_core.store.job_values import FINISHED, REVERTED, Pending
+from cdc_core.store.job_values import FINISHED, Pending
+from cdc_core.store.verbs import UnknownError
 from cdc_core.web.connect.connector import (
     Connector,
     all_connectors,
@@ -93,13 +94,12 @@ def patch_config(request: Request) -> Response:
 def delete(request: Request) -> Response:
     """Delete a connector: a node drops what its job holds at the source, and the job is forgotten."""
     deployment, name = deployment_of(request), name_of(request)
-    job, store = find_connector(deployment, name).job, deployment.store
+    find_connector(deployment, name)
     try:
-        if job.state not in REVERTED or not store.jobs.forget_ended(name):
-            store.jobs.cancel(name, asked_by(request, "deletion"))
-    except ConfigError as error:
-        find_connector(deployment, name)  # if not, another request has deleted it meanwhile
-        raise Refusal(409, str(error)) from error
+        deployment.changefeeds.delete(name, asked_by(request, "deletion"))
+    except UnknownError:
+        find_connector(deployment, name)  # another request has deleted it meanwhile
+        raise
     return Response(status_code=204)
 
 

@@ -7,7 +7,6 @@ from typing import Any, Literal
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from cdc_core.errors import ConfigError
 from cdc_core.web.connect.connector import Connector, find_connector
 from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Refusal
@@ -47,10 +46,7 @@ def stop(request: Request) -> Response:
 def resume(request: Request) -> Response:
     deployment, name = deployment_of(request), name_of(request)
     find_connector(deployment, name, missing="Unknown connector {}")
-    try:
-        deployment.store.jobs.resume(name)
-    except ConfigError as error:
-        raise Refusal(409, str(error)) from error
+    deployment.changefeeds.resume(name)
     return Response(status_code=202)
 
 
@@ -85,15 +81,9 @@ def restart_task(request: Request) -> Response:
 def _rest(request: Request, kind: Literal["pause", "stop"], answer: int) -> Response:
     deployment, name = deployment_of(request), name_of(request)
     find_connector(deployment, name, missing="Unknown connector {}")
-    try:
-        deployment.store.jobs.pause(name, asked_by(request, kind), kind)
-    except ConfigError as error:
-        raise Refusal(409, str(error)) from error
+    deployment.changefeeds.pause(name, asked_by(request, kind), kind)
     return Response(status_code=answer)
 
 
 def _restart(request: Request, connector: Connector) -> None:
-    try:
-        deployment_of(request).store.jobs.restart(connector.name, asked_by(request, "a restart"))
-    except ConfigError as error:
-        raise Refusal(409, str(error)) from error
+    deployment_of(request).changefeeds.restart(connector.name, asked_by(request, "a restart"))

@@ -139,7 +139,7 @@ def _target(offset: object) -> str | Token:
 def _move(deployment: Deployment, connector: Connector, targets: Mapping[int, str | Token], *, why: str) -> None:
     store, known = deployment.store, connector.report.known
     try:
-        feed = deployment.feed(connector.name, connector.definition)
+        feed = deployment.changefeeds.feed(connector.name, connector.definition)
         plan_move(store, feed, known, target_of(known, targets)).carry_out(store, why=why)
     except ConfigError as error:
         raise Refusal(400, deployment.masked(str(error))) from error
@@ -152,7 +152,7 @@ def _begin_anew(deployment: Deployment, connector: Connector) -> None:
     if store.progress.load(name) is None:
         return
     try:
-        feed = deployment.feed(name, connector.definition)
+        feed = deployment.changefeeds.feed(name, connector.definition)
         ask_new_history(store, feed, connector.report.known)
     except ConfigError as error:
         raise Refusal(400, deployment.masked(str(error))) from error

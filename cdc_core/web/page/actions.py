@@ -8,8 +8,8 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import ConfigError
-from cdc_core.store.progress import ProgressStore
 from cdc_core.web.page.confirmations import Confirmation, confirmation_of
 from cdc_core.web.page.rendering import page, redirect
 from cdc_core.web.page.requests import form_values, known_name, name_of
@@ -17,11 +17,11 @@ from cdc_core.web.page.site import site_of
 
 __all__ = ["ask_to_drain", "asking", "doing", "drain"]
 
-_ASKED: dict[str, Callable[[ProgressStore, str, str], object]] = {
-    "pause": lambda store, name, reason: store.jobs.pause(name, reason),
-    "resume": lambda store, name, _reason: _resume(store, name),
-    "restart": lambda store, name, reason: store.jobs.restart(name, reason),
-    "cancel": lambda store, name, reason: store.jobs.cancel(name, reason),
+_ASKED: dict[str, Callable[[Changefeeds, str, str], object]] = {
+    "pause": Changefeeds.pause,
+    "resume": lambda changefeeds, name, _reason: changefeeds.resume(name),
+    "restart": Changefeeds.restart,
+    "cancel": Changefeeds.cancel,
 }
 
 
@@ -43,7 +43,7 @@ def doing(action: str) -> Callable[[Request], Response]:
         name = known_name(request, deployment.store)
         reason = form_values(request).get("reason", "").strip()[:500] or f"asked for by {request.state.user or 'local'}"
         try:
-            _ASKED[action](deployment.store, name, reason)
+            _ASKED[action](deployment.changefeeds, name, reason)
         except ConfigError as error:
             question = confirmation_of(action, name, error=deployment.masked(str(error)))
             return page(request, "confirm.html", status=409, question=question)
@@ -64,13 +64,6 @@ def drain(request: Request) -> Response:
         question = _about_drain(node, error=deployment.masked(str(error)))
         return page(request, "confirm.html", status=409, question=question)
     return redirect("/ui/nodes?done=drain")
-
-
-def _resume(store: ProgressStore, name: str) -> None:
-    if store.jobs.find(name) is not None:
-        store.jobs.resume(name)
-    elif not store.changefeeds.resume(name):
-        raise ConfigError(f"changefeed '{name}' is not paused")
 
 
 def _about_drain(node: str, *, error: str = "") -> Confirmation:

@@ -149,7 +149,7 @@ def _row(deployment: Deployment, name: str, letter: DeadLetter) -> str:
     """Return the row of *letter* as JSON; empty when it is not found. Raises: CdcError."""
     known = deployment.store.changefeeds.find(name)
     assert known is not None
-    rows = waiting_rows(deployment.feed(name, known.definition), [letter])
+    rows = waiting_rows(deployment.changefeeds.feed(name, known.definition), [letter])
     texts = []
     for found in rows:
         for column in ("after", "before"):

@@ -56,7 +56,7 @@ def replayed(deployment: Deployment, name: str, give_up: Collection[int] = ()) -
     if not deployment.store.dead_letters.of(name, limit=1) and not give_up:
         return None, 0
     try:
-        feed = deployment.feed(name, known.definition)
+        feed = deployment.changefeeds.feed(name, known.definition)
         state_dir = deployment.state_dir
         make_state_directory(state_dir)
         return replay(

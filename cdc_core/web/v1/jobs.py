@@ -50,10 +50,7 @@ def cancel(request: Request) -> Response:
     reason = json_object(request, empty=True).get("reason")
     if reason is not None and (not isinstance(reason, str) or not reason.strip()):
         raise Refusal(400, "'reason' must be a text")
-    try:
-        deployment.store.jobs.cancel(name, reason or asked_by(request, "an end"))
-    except ConfigError as error:
-        raise Refusal(409, str(error)) from error
+    deployment.changefeeds.cancel(name, reason or asked_by(request, "an end"))
     return JSONResponse(_report(deployment, name).to_json(), status_code=202)
 
 

@@ -44,7 +44,7 @@ def messages(deployment: Deployment, name: str, rows: int, *, is_gone: Callable[
     known = deployment.store.changefeeds.find(name)
     if known is None or deployment.store.jobs.find(name) is None:
         raise Refusal(404, f"there is no job '{name}'")
-    feed = deployment.feed(name, known.definition)
+    feed = deployment.changefeeds.feed(name, known.definition)
     evaluated = feed.queries().exist
     places = _place_apart if evaluated else _places
     if not places.acquire(blocking=False):

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from cdc_testing.job_commands import as_json, created, done, ended, save
 from cdc_testing.stored import DEFINITION, die, node
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.locality import Locality
 from cdc_core.store.job_tables import JOBS, DatabaseNow
 from cdc_core.store.progress import ProgressStore
@@ -27,7 +28,7 @@ def test_jobs_are_listed_with_what_is_done_for_them(store: ProgressStore, capsys
     assert done(capsys, "jobs") == f"there are no jobs in the store {store.shown}\n"
     created(store, "a")
     created(store, "b")
-    store.jobs.pause("b", "maintenance")
+    Changefeeds(store).pause("b", "maintenance")
     created(store, "c")
     ended(store, "failed", "c", "the slot\nis lost")
     store.jobs.create("d", DEFINITION, owner="bob", locality=Locality.parse("region=eu"))
@@ -193,7 +194,7 @@ def test_a_job_is_shown_with_its_history(store: ProgressStore, capsys: Capture) 
     assert lines[-2].startswith("  history           ")
     assert lines[-2].endswith(" UTC running: created")
     assert lines[-1].endswith(" UTC running, by node one: adopted")
-    store.jobs.pause("orders", "maintenance")
+    Changefeeds(store).pause("orders", "maintenance")
     ended(store, "stopped")
     assert done(capsys, "show", "orders").startswith("job 'orders': paused: maintenance\n")
     shown = as_json(capsys, "show", "orders")

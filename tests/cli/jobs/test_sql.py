@@ -11,6 +11,7 @@ import pytest
 from cdc_testing.job_commands import created, done, ended, refused, save
 from cdc_testing.stored import node, progress
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.main import main
 from cdc_core.jobs.schedules import Schedules
 from cdc_core.store.progress import ProgressStore
@@ -88,7 +89,7 @@ def test_all_jobs_are_those_that_the_statement_is_for(store: ProgressStore, caps
         "gone": "succeeded",
         "waits": "paused",
     }
-    store.jobs.resume("waits")
+    Changefeeds(store).resume("waits")
     store.claims.await_match("waits", reason="no node matches")
     done(capsys, "sql", "RESUME ALL CHANGEFEED JOBS")
     assert {job.state for job in store.jobs.all()} == {"running", "succeeded", "waiting"}
@@ -127,7 +128,7 @@ def test_a_job_is_altered_as_by_cdc_alter(store: ProgressStore, create: str, fil
         "SET resolvd = '1s'": "did you mean 'resolved'?",
     }.items():
         assert told in refused(capsys, "sql", f"ALTER CHANGEFEED orders {text}")
-    store.jobs.resume("orders")
+    Changefeeds(store).resume("orders")
     one = next(each for each in store.nodes.living())
     assert store.claims.adopt("orders", one) is not None
     for change in ("SET diff", "ADD public.c"):  # the second one is of what the first one has asked for
@@ -235,9 +236,9 @@ def test_only_errors_are_shown_as_errors(store: ProgressStore, capsys: Capture) 
     ended(store, "failed", "failed", reason="the sink is full")
     ended(store, "paused", "paused", reason="a row is refused")
     ended(store, "succeeded", "done")
-    store.jobs.pause("lunch", "lunch")
+    Changefeeds(store).pause("lunch", "lunch")
     for name in ("gone", "left"):
-        store.jobs.cancel(name, "no use")
+        Changefeeds(store).cancel(name, "no use")
         ended(store, "stopped", name)
     ended(store, "reverted", "gone")
     ended(store, "not reverted", "left", reason="no route")

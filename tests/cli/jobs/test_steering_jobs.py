@@ -11,6 +11,7 @@ from cdc_testing.job_commands import as_json, created, done, ended, meanwhile, p
 from cdc_testing.scripted import CounterPlanner
 from cdc_testing.stored import die, node
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.store.progress import ProgressStore
 
 Capture = pytest.CaptureFixture[str]
@@ -23,7 +24,7 @@ def test_a_job_is_paused_resumed_and_canceled(store: ProgressStore, capsys: Capt
     assert done(capsys, "pause", "orders", "--wait") == "job 'orders' is paused\n"
     assert done(capsys, "resume", "orders") == "job 'orders' is resumed; a node will adopt it\n"
     assert as_json(capsys, "pause", "orders")["reason"] == "asked for by ann"
-    store.jobs.resume("orders")
+    Changefeeds(store).resume("orders")
     assert store.claims.adopt("orders", one) is not None
     assert done(capsys, "cancel", "orders", "--yes") == "job 'orders': node one will cancel it\n"
     ended(store, "stopped")
@@ -58,7 +59,7 @@ def test_a_command_waits_until_a_node_has_done_it(store: ProgressStore, capsys: 
         assert done(capsys, "pause", "orders", "--wait", status=1) == (
             "error: it was not paused: job 'orders' is failed: the slot is lost\n"
         )
-    store.jobs.resume("orders")
+    Changefeeds(store).resume("orders")
     assert store.claims.adopt("orders", one) is not None
 
     def cancel() -> None:
@@ -116,12 +117,12 @@ def test_a_finished_job_is_dropped_and_any_other_canceled(store: ProgressStore, 
     assert refused(capsys, "drop", "orders", "--yes", "--forget-only") == (
         "job 'orders' is running; end it with `cdc cancel orders`"
     )
-    store.jobs.cancel("orders", "no longer needed")
+    Changefeeds(store).cancel("orders", "no longer needed")
     store.claims.settle("orders", one, "stopped")
     store.claims.settle("orders", one, "not reverted", "no route to db:5432")
     remedy = "try again with `cdc cancel orders`, or forget it with `cdc drop orders --forget-only`"
     assert refused(capsys, "drop", "orders", "--yes").endswith(f"no route to db:5432; {remedy}")
-    store.jobs.cancel("orders", "again")
+    Changefeeds(store).cancel("orders", "again")
     store.claims.adopt("orders", one)
     store.claims.settle("orders", one, "stopped")
     store.claims.settle("orders", one, "reverted")
@@ -137,7 +138,7 @@ def test_a_job_is_rescanned_while_it_can_run(
     one = paused_job(store, file, capsys)
     assert "all tables will be emitted again" in done(capsys, "rescan", "orders", "--all")
     assert len(store.rescans.of("orders")) == 1
-    store.jobs.resume("orders")
+    Changefeeds(store).resume("orders")
     assert "`cdc pause orders`" in refused(capsys, "rescan", "orders", "--all", "--new-slot")
     assert store.claims.adopt("orders", one) is not None
     ended(store, "succeeded")
@@ -149,12 +150,12 @@ def test_a_job_is_rescanned_while_it_can_run(
 def test_dead_letters_are_replayed_while_a_job_is_paused(store: ProgressStore, file: Path, capsys: Capture) -> None:
     one = paused_job(store, file, capsys)
     assert "[1]" in done(capsys, "replay-dead-letters", "orders", "--list")
-    store.jobs.resume("orders")
+    Changefeeds(store).resume("orders")
     assert refused(capsys, "replay-dead-letters", "orders", "--give-up", "1") == (
         "job 'orders' is running; pause it first: `cdc pause orders`"
     )
-    store.jobs.pause("orders", "maintenance")
+    Changefeeds(store).pause("orders", "maintenance")
     assert "0 dead letters remaining, 1 discarded" in done(capsys, "replay-dead-letters", "orders", "--give-up", "1")
     assert store.dead_letters.of("orders") == []
-    store.jobs.resume("orders")
+    Changefeeds(store).resume("orders")
     assert store.claims.adopt("orders", one) is not None

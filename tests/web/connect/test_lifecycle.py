@@ -8,6 +8,7 @@ from typing import Any, Literal
 import pytest
 from cdc_testing.rest_rig import Rest, config
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.store.job_values import NodeRecord
 
 
@@ -110,25 +111,9 @@ def test_what_is_deleted_is_gone_for_clients_and_its_name_is_free_when_the_sourc
 def test_of_two_that_delete_the_same_one_is_told_404(
     rest: Rest, control: Path, one: NodeRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forget = rest.store.jobs.forget_ended
-    monkeypatch.setattr(rest.store.jobs, "forget_ended", lambda name: forget(name) and forget(name))
+    delete = Changefeeds.delete
+    twice = lambda changefeeds, *asked: [delete(changefeeds, *asked) for _ in range(2)]  # noqa: E731
+    monkeypatch.setattr(Changefeeds, "delete", twice)
     rest.create("carts", config(control))
     rest.ended(one, "carts")
     rest.ask("DELETE", "/connectors/carts", status=404)
-
-
-def test_what_is_created_anew_while_its_name_is_forgotten_is_deleted_too(
-    rest: Rest, control: Path, one: NodeRecord, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    forget = rest.store.jobs.forget_ended
-    rest.create("orders", config(control))
-    rest.ended(one)
-
-    def forget_what_another_one_creates(name: str) -> bool:
-        assert forget(name)
-        rest.create(name, config(control))
-        return forget(name)
-
-    monkeypatch.setattr(rest.store.jobs, "forget_ended", forget_what_another_one_creates)
-    rest.ask("DELETE", "/connectors/orders", status=204)
-    rest.ask("GET", "/connectors/orders", status=404)

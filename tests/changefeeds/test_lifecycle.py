@@ -9,6 +9,7 @@ from typing import Literal
 import pytest
 from cdc_testing.stored import DEFINITION, die, node, progress
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import ConfigError, FencedError
 from cdc_core.locality import Locality
 from cdc_core.store.job_values import JobRecord, NodeRecord, Pending
@@ -53,7 +54,7 @@ def look(store: ProgressStore) -> tuple[str, str | None]:
 
 def test_a_restart_is_finished_by_the_node_alone(store: ProgressStore, one: NodeRecord) -> None:
     for _ in range(2):
-        assert store.jobs.restart("orders", "restart").state == "pause-requested"
+        assert Changefeeds(store).restart("orders", "restart").state == "pause-requested"
     assert store.claims.settle("orders", one, "stopped") == "running"
     again = store.claims.adopt("orders", one)
     assert again is not None
@@ -61,27 +62,27 @@ def test_a_restart_is_finished_by_the_node_alone(store: ProgressStore, one: Node
 
 
 def test_a_pause_that_comes_after_a_restart_holds(store: ProgressStore, one: NodeRecord) -> None:
-    store.jobs.restart("orders", "restart")
-    store.jobs.pause("orders", "maintenance")
+    Changefeeds(store).restart("orders", "restart")
+    Changefeeds(store).pause("orders", "maintenance")
     assert store.claims.settle("orders", one, "stopped") == "paused"
-    assert store.jobs.restart("orders", "restart").state == "paused"
+    assert Changefeeds(store).restart("orders", "restart").state == "paused"
 
 
 def test_a_resume_that_comes_before_the_pause_is_over_holds(store: ProgressStore, one: NodeRecord) -> None:
     for _ in range(2):
-        store.jobs.pause("orders", "maintenance")
-        store.jobs.resume("orders")
+        Changefeeds(store).pause("orders", "maintenance")
+        Changefeeds(store).resume("orders")
     assert store.claims.settle("orders", one, "stopped") == "running"
 
 
 def test_stop_and_pause_replace_each_other_and_resume_ends_both(store: ProgressStore, one: NodeRecord) -> None:
-    store.jobs.pause("orders", "stop", "stop")
+    Changefeeds(store).pause("orders", "stop", "stop")
     assert store.claims.settle("orders", one, "stopped") == "paused"
     assert look(store) == ("paused", "stop")
-    store.jobs.pause("orders", "pause")
+    Changefeeds(store).pause("orders", "pause")
     assert look(store) == ("paused", None)
-    store.jobs.pause("orders", "stop", "stop")
-    assert store.jobs.resume("orders").state == "running"
+    Changefeeds(store).pause("orders", "stop", "stop")
+    assert Changefeeds(store).resume("orders").state == "running"
     assert look(store) == ("running", None)
 
 
@@ -89,19 +90,19 @@ def test_a_job_without_a_living_node_is_paused_at_once_and_its_node_is_fenced(
     store: ProgressStore, one: NodeRecord
 ) -> None:
     die(store, one)
-    job = store.jobs.pause("orders", "stop", "stop")
+    job = Changefeeds(store).pause("orders", "stop", "stop")
     assert (job.state, job.epoch) == ("paused", 2)
 
 
 def test_an_error_does_not_undo_a_stop(store: ProgressStore, one: NodeRecord) -> None:
-    store.jobs.pause("orders", "stop", "stop")
+    Changefeeds(store).pause("orders", "stop", "stop")
     assert store.claims.settle("orders", one, "paused", "the sink refuses") == "paused"
     assert look(store) == ("paused", "stop")
 
 
 def test_a_pause_in_place_of_a_restart_is_told(store: ProgressStore, one: NodeRecord) -> None:
-    store.jobs.restart("orders", "restart")
-    store.jobs.pause("orders", "maintenance")
+    Changefeeds(store).restart("orders", "restart")
+    Changefeeds(store).pause("orders", "maintenance")
     assert [event.message for event in store.events.read("orders", kinds=["pause_requested"])] == [
         "restart",
         "maintenance",
@@ -109,7 +110,7 @@ def test_a_pause_in_place_of_a_restart_is_told(store: ProgressStore, one: NodeRe
 
 
 def test_a_new_definition_of_a_job_that_is_to_pause_fences_a_frozen_node(store: ProgressStore, one: NodeRecord) -> None:
-    store.jobs.pause("orders", "maintenance")
+    Changefeeds(store).pause("orders", "maintenance")
     die(store, one)
     job = store.jobs.configure("orders", wider(), before=DEFINITION)
     assert (job.state, job.epoch, tables(store)) == ("pause-requested", 2, WIDER["tables"])
@@ -134,7 +135,7 @@ def test_a_new_definition_waits_for_the_running_step(store: ProgressStore, one: 
 
 @pytest.mark.parametrize("kind", ["pause", "stop"])
 def test_a_new_definition_does_not_undo_a_pause(store: ProgressStore, one: NodeRecord, kind: str) -> None:
-    store.jobs.pause("orders", "maintenance", kind)  # type: ignore[arg-type]
+    Changefeeds(store).pause("orders", "maintenance", kind)  # type: ignore[arg-type]
     store.jobs.configure("orders", wider(), before=DEFINITION)
     assert store.claims.settle("orders", one, "stopped") == "paused"
     assert tables(store) == WIDER["tables"]
@@ -148,9 +149,9 @@ def test_a_pause_hides_no_error_and_a_restart_ends_it(
     store: ProgressStore, one: NodeRecord, rests: Literal["paused", "failed"]
 ) -> None:
     store.claims.settle("orders", one, rests, "the sink refuses")
-    job = store.jobs.pause("orders", "pause")
+    job = Changefeeds(store).pause("orders", "pause")
     assert (job.state, job.rests_for_error, job.reason) == (rests, True, "the sink refuses")
-    assert store.jobs.restart("orders", "restart").state == "running"
+    assert Changefeeds(store).restart("orders", "restart").state == "running"
     assert look(store) == ("running", None)
 
 
@@ -194,20 +195,21 @@ def test_a_job_may_be_created_paused(store: ProgressStore, one: NodeRecord) -> N
 
 
 def test_a_job_that_has_ended_or_is_to_end_takes_no_request(store: ProgressStore, one: NodeRecord) -> None:
-    store.jobs.cancel("orders", "over")
+    Changefeeds(store).cancel("orders", "over")
     requests: list[Callable[[], JobRecord]] = [
-        lambda: store.jobs.pause("orders", ""),
-        lambda: store.jobs.resume("orders"),
-        lambda: store.jobs.restart("orders", ""),
+        lambda: Changefeeds(store).pause("orders", ""),
+        lambda: Changefeeds(store).resume("orders"),
+        lambda: Changefeeds(store).restart("orders", ""),
         lambda: store.jobs.configure("orders", wider(), before=DEFINITION),
     ]
     for request in requests:
         with pytest.raises(ConfigError, match="about to end"):
             request()
-    assert not store.jobs.forget_ended("orders")
+    Changefeeds(store).delete("orders", "over")
+    assert look(store)[0] == "cancel-requested"
     store.claims.settle("orders", one, "stopped")
     store.claims.settle("orders", one, "reverted")
     with pytest.raises(ConfigError, match=r"has ended \(canceled\)"):
-        store.jobs.resume("orders")
-    assert store.jobs.forget_ended("orders")
+        Changefeeds(store).resume("orders")
+    Changefeeds(store).delete("orders", "over")
     assert store.jobs.find("orders") is None

@@ -1,0 +1,143 @@
+"""The life of a job: paused, resumed, restarted, cancelled, forgotten; and of a node, which may be drained."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Literal
+
+import sqlalchemy as sa
+
+from cdc_core.changefeeds.finding import Finder
+from cdc_core.errors import ConfigError, TerminalError
+from cdc_core.store.changefeeds import resume_run
+from cdc_core.store.deletion import forget
+from cdc_core.store.events import add_event
+from cdc_core.store.job_rows import asked_job, change_job, found_job, known_job, of_job, record_event, run_again
+from cdc_core.store.job_values import FINISHED, FOLLOWING, RESTING, REVERTED, JobRecord, JobState
+from cdc_core.store.nodes import alive_sessions, require_match
+from cdc_core.store.tables import CHANGEFEEDS, update
+from cdc_core.store.verbs import RULES, Verb
+
+__all__ = ["Lifecycle"]
+
+_POLL_INTERVAL_S = 0.2
+_DONE: Mapping[Verb, tuple[Callable[[JobRecord], bool], str]] = {
+    "pause": (lambda job: job.state == "paused", "it was not paused"),
+    "resume": (lambda job: job.state == "running" and job.node is not None, "no node runs it"),
+    "cancel": (lambda job: job.state == "canceled", "it was not canceled"),
+}
+"""When a verb is done that nodes carry out, and what is said when it never will be."""
+
+
+class Lifecycle(Finder):
+    """The verbs of jobs that need neither source nor sink. A *reason* is for the job's history."""
+
+    def pause(self, name: str, reason: str, kind: Literal["pause", "stop"] = "pause") -> JobRecord:
+        """Have the job paused, or stopped: that is paused with `paused_for` "stop". One that rests for an error is only
+        changed to be stopped.
+        """
+        paused_for = "stop" if kind == "stop" else None
+        with self.store.transaction() as connection:
+            job = asked_job(connection, name, kind)
+            if job.state in RULES["pause"].does:
+                if job.node is not None:
+                    change_job(connection, job, "pause-requested", reason=reason, paused_for=paused_for)
+                else:  # its node is dead, or frozen: fence it
+                    change_job(connection, job, "paused", reason=reason, paused_for=paused_for, node_id=None)
+                    connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
+            elif job.state == "failed":
+                if kind == "stop":
+                    change_job(connection, job, "paused", reason=reason, paused_for=paused_for)
+            elif job.paused_for != paused_for and (kind == "stop" or job.paused_for != "error"):
+                connection.execute(of_job(name).values(paused_for=paused_for, reason=reason))
+                record_event(connection, name, job.state, reason, None)
+                add_event(connection, "pause_requested", name, message=reason)
+            return known_job(connection, name)
+
+    def resume(self, name: str) -> JobRecord | None:
+        """Have the job run from its position: at once, or when the pause is over that was asked for. Raises: also if no
+        node matches.
+
+        Of a changefeed that is no job, a run that waits since an error continues, and None is returned.
+        """
+        with self.store.transaction() as connection:
+            if found_job(connection, name, locked=True) is None and resume_run(connection, name) is not None:
+                return None
+            job = asked_job(connection, name, "resume")
+            if job.state in RESTING:
+                require_match(name, job.locality, alive_sessions(connection))
+                run_again(connection, job, "resumed")
+            elif job.state == "pause-requested" and job.paused_for != "restart":
+                connection.execute(of_job(name).values(paused_for="restart"))
+                record_event(connection, name, job.state, "resumed", None)
+                add_event(connection, "resume_requested", name)
+            return known_job(connection, name)
+
+    def restart(self, name: str, reason: str) -> JobRecord:
+        """Have what runs of the job end with its step and begin anew; one that rests for an error runs again.
+
+        A job that someone has paused, or that no node runs, stays as it is. Raises: also if no node matches.
+        """
+        with self.store.transaction() as connection:
+            job = asked_job(connection, name, "restart")
+            if job.state == "running" and job.node is not None:
+                change_job(connection, job, "pause-requested", reason=reason, paused_for="restart")
+            elif job.rests_for_error:
+                require_match(name, job.locality, alive_sessions(connection))
+                run_again(connection, job, reason)
+            return known_job(connection, name)
+
+    def cancel(self, name: str, reason: str, *, only: Collection[JobState] = tuple(FOLLOWING)) -> JobRecord:
+        """Have the job end for good; a node drops what it holds at its source. Raises: also when its state is not among
+        *only*.
+        """
+        with self.store.transaction() as connection:
+            return _cancel(connection, name, reason, only)
+
+    def delete(self, name: str, reason: str) -> None:
+        """Forget the job if it has ended and left nothing at its source; otherwise cancel it."""
+        with self.store.transaction() as connection:
+            job = known_job(connection, name, locked=True)
+            if job.state in REVERTED and not job.is_leaving:
+                forget(connection, name)
+                add_event(connection, "drop_changefeed", name)
+            else:
+                _cancel(connection, name, reason)
+
+    def set_owner(self, name: str, owner: str) -> JobRecord:
+        """Give the job another owner."""
+        with self.store.transaction() as connection:
+            job = known_job(connection, name, locked=True)
+            connection.execute(of_job(name).values(owner=owner))
+            record_event(connection, name, job.state, f"the owner is {owner} now, and was {job.owner}", None)
+            add_event(connection, "alter_owner", name, owner=owner, before=job.owner)
+            return known_job(connection, name)
+
+    def wait(self, name: str, verb: Verb) -> JobRecord:
+        """Return the job when nodes have done what *verb*, one of pause, resume and cancel, asks for.
+
+        Raises: TerminalError when that never happens, as the job rests or has ended otherwise.
+        """
+        done, instead = _DONE[verb]
+        while True:
+            job = self.find_job(name)
+            if job is None:
+                raise TerminalError(f"{instead}: job '{name}' is no longer in the store {self.store.shown}")
+            if done(job):
+                return job
+            if job.state in FINISHED | RESTING:
+                reason = f": {job.reason}" if job.reason else ""
+                raise TerminalError(f"{instead}: job '{name}' is {job.state}{reason}")
+            time.sleep(_POLL_INTERVAL_S)
+
+
+def _cancel(
+    connection: sa.Connection, name: str, reason: str, only: Collection[JobState] = tuple(FOLLOWING)
+) -> JobRecord:
+    job = asked_job(connection, name, "cancel")
+    if job.state not in only:
+        raise ConfigError(f"job '{name}' is {job.state} by now")
+    if job.state in RULES["cancel"].does:
+        change_job(connection, job, "cancel-requested", reason=reason, finished=None)
+    return known_job(connection, name)
