@@ -14,9 +14,8 @@ from pages import main, replaced, table
 
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.options import describe
-from cdc_core.statements.parsing import INSTEAD
 from cdc_core.store.job_values import FINISHED, FOLLOWING, RUNNABLE, JobState
-from cdc_core.store.verbs import RULES, Verb
+from cdc_core.store.verbs import RULES
 
 PAGE = Path(__file__).with_name("jobs.md")
 _MEANINGS: dict[JobState, str] = {
@@ -32,48 +31,6 @@ _MEANINGS: dict[JobState, str] = {
     "revert-failed": "ended, but what it created at its source could not be dropped; `cdc cancel` tries again",
 }
 assert _MEANINGS.keys() == FOLLOWING.keys()
-DOORS: dict[Verb, tuple[list[str], list[str], list[str], list[str]]] = {
-    "pause": (["cdc pause NAME"], ["PAUSE JOB 'name'"], ["PUT /connectors/{name}/pause"], ["pause"]),
-    "stop": ([], [], ["PUT /connectors/{name}/stop"], []),
-    "resume": (["cdc resume NAME"], ["RESUME JOB 'name'"], ["PUT /connectors/{name}/resume"], ["resume"]),
-    "restart": (
-        [],
-        [],
-        ["POST /connectors/{name}/restart", "POST /connectors/{name}/tasks/{task}/restart"],
-        ["restart"],
-    ),
-    "alter": (
-        ["cdc alter NAME"],
-        ["ALTER CHANGEFEED 'name'"],
-        ["PUT /connectors/{name}/config", "PATCH /connectors/{name}/config"],
-        [],
-    ),
-    "cancel": (
-        ["cdc cancel NAME"],
-        ["CANCEL JOB 'name'"],
-        ["POST /v1/jobs/{name}/cancel", "DELETE /connectors/{name}"],
-        ["cancel"],
-    ),
-    "drop": (["cdc drop NAME"], [], ["DELETE /connectors/{name}"], []),
-    "forget": (["cdc drop NAME --forget-only"], [], [], []),
-    "rescan": (["cdc rescan NAME TABLE"], [], [], []),
-    "move": (
-        ["cdc move NAME", "cdc rescan NAME --all --new-slot"],
-        [],
-        ["PATCH /connectors/{name}/offsets", "DELETE /connectors/{name}/offsets"],
-        [],
-    ),
-    "replay": (
-        ["cdc replay-dead-letters NAME"],
-        [],
-        ["POST /v1/jobs/{name}/dead-letters/replay"],
-        ["replay", "discard"],
-    ),
-    "own": (["cdc owner NAME USER"], ["ALTER JOB 'name' OWNER TO user"], [], []),
-}
-"""What asks for each verb at the doors: command line, statements, REST, and the page's actions."""
-assert DOORS.keys() == RULES.keys()
-assert {verb for verb in DOORS if not DOORS[verb][1]} == INSTEAD.keys()
 
 
 def generated(page: str) -> str:
@@ -81,8 +38,14 @@ def generated(page: str) -> str:
     states = [(f"`{state}`", meaning, _needs(state), _next(state)) for state, meaning in _MEANINGS.items()]
     page = replaced(page, "states", table(["state", "meaning", "needs a node", "may become"], states))
     doors = [
-        (verb, _codes(commands), _codes(statements) or f"none: {INSTEAD[verb]}", _codes(requests), _capitals(actions))
-        for verb, (commands, statements, requests, actions) in DOORS.items()
+        (
+            verb,
+            _codes(rule.commands),
+            _codes(rule.statements) or f"none: {rule.instead}",
+            _codes(rule.requests),
+            _capitals(rule.actions),
+        )
+        for verb, rule in RULES.items()
     ]
     page = replaced(page, "doors", table(["verb", "command", "statement", "request", "on the page"], doors))
     rules = [(verb, _states(rule.does), _states(rule.holds)) for verb, rule in RULES.items()]

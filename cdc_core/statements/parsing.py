@@ -14,20 +14,11 @@ from cdc_core.statements.job_control import control_jobs, own_job, show_jobs
 from cdc_core.statements.reading import Reading
 from cdc_core.statements.schedules import control_schedules, create_schedule, show_schedules
 from cdc_core.statements.values import Statement
+from cdc_core.store.verbs import RULES
 
-__all__ = ["INSTEAD", "Parsed", "parse"]
+__all__ = ["Parsed", "parse"]
 
 _KNOWN = "CREATE, ALTER, PAUSE, RESUME, CANCEL, SHOW or DROP; see `cdc docs sql`"
-INSTEAD = {
-    "stop": "use PAUSE JOB",
-    "restart": "use PAUSE JOB and then RESUME JOB",
-    "drop": "use `cdc drop`",
-    "forget": "use `cdc drop --forget-only`",
-    "rescan": "use `cdc rescan`",
-    "move": "use `cdc move`",
-    "replay": "use `cdc replay-dead-letters`",
-}
-"""What does the verbs for which neither CockroachDB nor cdc has a statement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +67,7 @@ def _statement(reading: Reading, now: datetime) -> Statement:
         return show_schedules(reading)
     if reading.has("SHOW"):
         return show_jobs(reading)
-    for verb, instead in INSTEAD.items():
-        if reading.is_word(verb.upper()):
-            raise reading.refused(f"neither cdc nor CockroachDB has a statement for this; {instead}")
+    for verb, rule in RULES.items():
+        if rule.instead and reading.is_word(verb.upper()):
+            raise reading.refused(f"neither cdc nor CockroachDB has a statement for this; {rule.instead}")
     raise reading.unexpected("this is not a statement about changefeeds", _KNOWN)

@@ -1,4 +1,4 @@
-"""What people may ask of a job in each of its states: one rule for every door."""
+"""What people may ask of a job in each of its states, and where: one table for every door."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 from cdc_core.errors import ConfigError
 from cdc_core.store.job_values import FINISHED, FOLLOWING, RESTING, REVERTED, JobRecord, JobState
 
-__all__ = ["RULES", "RefusedError", "Rule", "UnknownError", "Verb", "require"]
+__all__ = ["GRANTED", "RULES", "RefusedError", "Rule", "UnknownError", "Verb", "require"]
 
 Verb = Literal[
     "pause", "stop", "resume", "restart", "alter", "cancel", "drop", "forget", "rescan", "move", "replay", "own"
@@ -31,35 +31,109 @@ class RefusedError(ConfigError):
         self.state, self.remedy = state, remedy
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """The states in which a verb is done, and those in which what it asks for is so already: nothing is changed then.
+    """A verb: the states in which it is done, those in which what it asks for is so already, and who may ask for it.
 
-    In all other states it is refused.
+    In all other states it is refused. The doors are commands, statements, requests of REST, and actions of the page;
+    `instead` does what a verb does that has no statement.
     """
 
     does: frozenset[JobState]
     holds: frozenset[JobState] = frozenset()
+    commands: tuple[str, ...] = ()
+    statements: tuple[str, ...] = ()
+    instead: str = ""
+    requests: tuple[str, ...] = ()
+    actions: tuple[str, ...] = ()
 
 
 _WANTED: frozenset[JobState] = frozenset({"running", "waiting"})
 _PAUSING: frozenset[JobState] = frozenset({"pause-requested"})
 _ENDING: frozenset[JobState] = frozenset({"cancel-requested", "reverting"})
 _LIVE = _WANTED | _PAUSING | RESTING
+_PAUSED: frozenset[JobState] = frozenset({"paused"})
 RULES: Mapping[Verb, Rule] = {
-    "pause": Rule(_WANTED, holds=_PAUSING | RESTING),
-    "stop": Rule(_LIVE),
-    "resume": Rule(_PAUSING | RESTING, holds=_WANTED),
-    "restart": Rule(frozenset({"running", "failed"}), holds=frozenset({"waiting", "pause-requested", "paused"})),
-    "alter": Rule(_LIVE),
-    "cancel": Rule(_LIVE | (FINISHED - REVERTED), holds=_ENDING | frozenset({"canceled"})),
-    "drop": Rule(REVERTED),
-    "forget": Rule(RESTING | FINISHED),
-    "rescan": Rule(_LIVE),
-    "move": Rule(RESTING),
-    "replay": Rule(RESTING | FINISHED),
-    "own": Rule(frozenset(FOLLOWING)),
+    "pause": Rule(
+        does=_WANTED,
+        holds=_PAUSING | RESTING,
+        commands=("cdc pause NAME",),
+        statements=("PAUSE JOB 'name'",),
+        requests=("PUT /connectors/{name}/pause",),
+        actions=("pause",),
+    ),
+    "stop": Rule(does=_LIVE, instead="use PAUSE JOB", requests=("PUT /connectors/{name}/stop",)),
+    "resume": Rule(
+        does=_PAUSING | RESTING,
+        holds=_WANTED,
+        commands=("cdc resume NAME",),
+        statements=("RESUME JOB 'name'",),
+        requests=("PUT /connectors/{name}/resume",),
+        actions=("resume",),
+    ),
+    "restart": Rule(
+        does=frozenset({"running", "failed"}),
+        holds=frozenset({"waiting", "pause-requested", "paused"}),
+        instead="use PAUSE JOB and then RESUME JOB",
+        requests=("POST /connectors/{name}/restart", "POST /connectors/{name}/tasks/{task}/restart"),
+        actions=("restart",),
+    ),
+    "alter": Rule(
+        does=_LIVE,
+        commands=("cdc alter NAME",),
+        statements=("ALTER CHANGEFEED 'name'",),
+        requests=("PUT /connectors/{name}/config", "PATCH /connectors/{name}/config"),
+    ),
+    "cancel": Rule(
+        does=_LIVE | (FINISHED - REVERTED),
+        holds=_ENDING | frozenset({"canceled"}),
+        commands=("cdc cancel NAME",),
+        statements=("CANCEL JOB 'name'",),
+        requests=("POST /v1/jobs/{name}/cancel", "DELETE /connectors/{name}"),
+        actions=("cancel",),
+    ),
+    "drop": Rule(
+        does=REVERTED,
+        commands=("cdc drop NAME",),
+        instead="use `cdc drop`",
+        requests=("DELETE /connectors/{name}",),
+    ),
+    "forget": Rule(
+        does=RESTING | FINISHED,
+        commands=("cdc drop NAME --forget-only",),
+        instead="use `cdc drop --forget-only`",
+    ),
+    "rescan": Rule(does=_LIVE, commands=("cdc rescan NAME TABLE",), instead="use `cdc rescan`"),
+    "move": Rule(
+        does=RESTING,
+        commands=("cdc move NAME", "cdc rescan NAME --all --new-slot"),
+        instead="use `cdc move`",
+        requests=("PATCH /connectors/{name}/offsets", "DELETE /connectors/{name}/offsets"),
+    ),
+    "replay": Rule(
+        does=RESTING | FINISHED,
+        commands=("cdc replay-dead-letters NAME",),
+        instead="use `cdc replay-dead-letters`",
+        requests=("POST /v1/jobs/{name}/dead-letters/replay",),
+        actions=("replay", "discard"),
+    ),
+    "own": Rule(
+        does=frozenset(FOLLOWING),
+        commands=("cdc owner NAME USER",),
+        statements=("ALTER JOB 'name' OWNER TO user",),
+    ),
 }
+"""Every verb on jobs: the documentation of jobs, OpenAPI, the page's buttons and all refusals come from here."""
+GRANTED: Mapping[str, frozenset[JobState]] = {
+    **{request: rule.does | rule.holds for rule in RULES.values() for request in rule.requests},
+    "DELETE /connectors/{name}": frozenset(FOLLOWING) - _ENDING - {"canceled"},
+    "PUT /connectors/{name}/config": _LIVE | {"canceled"},
+    "PATCH /connectors/{name}/offsets": _PAUSED,
+    "DELETE /connectors/{name}/offsets": _PAUSED,
+}
+"""The states in which each request is granted. The four as Kafka Connect has it: what ends or is canceled exists no
+more, and a stopped connector alone can be moved.
+"""
 
 
 def require(job: JobRecord, verb: Verb) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any
@@ -11,6 +11,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from cdc_core.store.job_values import FOLLOWING
+from cdc_core.store.verbs import GRANTED
 from cdc_core.web.connect.shapes import SHAPES as CONNECT_SHAPES
 from cdc_core.web.endpoint import Answer, Endpoint, Parameter, Role
 from cdc_core.web.shapes import ERROR, any_object, ref
@@ -64,12 +66,20 @@ def openapi_endpoint(endpoints: Iterable[Endpoint]) -> Endpoint:
     return endpoint
 
 
+def _described(endpoint: Endpoint) -> Iterator[str]:
+    yield f"Takes the role {endpoint.role.name.lower()}." if endpoint.role else "Needs no token."
+    granted = GRANTED.get(f"{endpoint.method} {endpoint.path}")
+    if granted is not None:
+        states = ", ".join(state for state in FOLLOWING if state in granted)
+        yield f"Granted for a job that is in one of the states {states}."
+
+
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
     words = re.findall(r"[a-z0-9]+", endpoint.path)
     found: dict[str, Any] = {
         "operationId": "_".join([endpoint.method.lower(), *words]),
         "summary": endpoint.summary,
-        "description": f"Takes the role {endpoint.role.name.lower()}." if endpoint.role else "Needs no token.",
+        "description": " ".join(_described(endpoint)),
         **({} if endpoint.role else {"security": []}),
         "tags": ["v1" if endpoint.path.startswith("/v1") else "connect"],
         "parameters": [_parameter(each) for each in endpoint.parameters],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +13,6 @@ from typing import Any, NamedTuple
 import click
 import pytest
 import sqlalchemy as sa
-from cdc_testing.imports import ROOT
 from cdc_testing.rest_rig import ENVIRON, Rest, config, rest_plugins, serving_rest
 from cdc_testing.scripted import CounterPlanner
 from cdc_testing.stored import node, progress
@@ -24,15 +22,16 @@ from cdc_core.cli.main import cdc, main
 from cdc_core.errors import OptionError
 from cdc_core.locality import Locality
 from cdc_core.plugins.host import PluginHost
-from cdc_core.statements.parsing import INSTEAD, parse
+from cdc_core.statements.parsing import parse
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS
 from cdc_core.store.job_values import FOLLOWING, JobState
 from cdc_core.store.tables import CHANGEFEEDS
-from cdc_core.store.verbs import RULES, Verb
+from cdc_core.store.verbs import GRANTED, RULES, Verb
 from cdc_core.web.page.states import ACTIONS
 
 STATES = list(FOLLOWING)
-DELETED = ("cancel-requested", "reverting", "canceled")
+DELETED = {"cancel-requested", "reverting", "canceled"}
+DOORS = ("commands", "statements", "requests", "actions")
 NOT_OF_JOBS = ("/topics/reset", "/traces", "/traces/{number}", "/traces/{number}/end")
 """Requests about a changefeed that are no verb."""
 
@@ -54,14 +53,6 @@ def environment(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CounterPlanner, "check_rescan", lambda _planner, _wanted: None)
     for name, value in {**ENVIRON, "CDC_STORE": rest.store.url, "LOGNAME": "ann"}.items():
         monkeypatch.setenv(name, value)
-
-
-@pytest.fixture
-def doors(monkeypatch: pytest.MonkeyPatch) -> dict[Verb, tuple[list[str], list[str], list[str], list[str]]]:
-    """The table of docs/jobs.md."""
-    monkeypatch.syspath_prepend(ROOT / "docs")
-    found: dict[Verb, Any] = importlib.import_module("generate_jobs").DOORS
-    return found
 
 
 class Seen(NamedTuple):
@@ -180,42 +171,28 @@ def by_form(rest: Rest, action: str, name: str) -> bool:
 
 @pytest.mark.parametrize("verb", RULES)
 def test_a_verb_does_the_same_at_every_door(
-    rest: Rest, jobs: Jobs, control: Path, doors: Any, verb: Verb, capsys: pytest.CaptureFixture[str]
+    rest: Rest, jobs: Jobs, control: Path, verb: Verb, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rule = RULES[verb]
-    commands_, statements, requests, actions = doors[verb]
     for state in STATES:
         asks: dict[str, Callable[[str], bool]] = {
-            **{text: partial(by_command, text) for text in commands_},
-            **{text: partial(by_statement, text) for text in statements},
-            **{text: partial(by_request, rest, control, text, state) for text in requests},
-            **{text: partial(by_form, rest, text) for text in actions if text != "discard"},
+            **{text: partial(by_command, text) for text in rule.commands},
+            **{text: partial(by_statement, text) for text in rule.statements},
+            **{text: partial(by_request, rest, control, text, state) for text in rule.requests},
+            **{text: partial(by_form, rest, text) for text in rule.actions if text != "discard"},
         }
         left = dict[str, Seen]()
         for text, ask in asks.items():
             name = jobs.put(state, stop=verb == "move")
             capsys.readouterr()
             accepted, seen = ask(name), jobs.look(name)
-            if (
-                text.startswith("DELETE /connectors/{name}")
-                or (text.endswith("/offsets") and state == "failed")
-                or (text.endswith("/config") and text.startswith("PUT") and state in DELETED)
-            ):
-                assert (
-                    accepted
-                    == {  # as Kafka Connect has it
-                        "DELETE /connectors/{name}": state not in DELETED,
-                        "PATCH /connectors/{name}/offsets": False,
-                        "DELETE /connectors/{name}/offsets": state == "paused",
-                        "PUT /connectors/{name}/config": state == "canceled",  # which creates another one
-                    }[text]
-                ), (text, state)
-                continue
-            of_connector = " /connectors/" in text and state in DELETED
-            assert accepted == (state in rule.does | rule.holds and not of_connector), (text, state)
+            granted = GRANTED.get(text, rule.does | rule.holds)
+            assert accepted == (state in granted), (text, state)
+            if granted != rule.does | rule.holds:
+                continue  # as Kafka Connect has it
             if not accepted or state in rule.holds:
                 assert seen == Seen(state, 0), (text, state)
-            if not accepted and text in commands_:
+            if not accepted and text in rule.commands:
                 [line] = capsys.readouterr().err.splitlines()
                 assert re.fullmatch(rf"error: job '{name}' (is|has ended|is about to end)\b.*; .+", line), line
             if accepted:
@@ -223,15 +200,28 @@ def test_a_verb_does_the_same_at_every_door(
         assert len(set(left.values())) <= 1, (state, left)
 
 
-def test_the_table_names_every_door(rest: Rest, doors: Any) -> None:
-    found = [[text for each in doors.values() for text in each[index]] for index in range(4)]
-    assert {text.split()[1] for text in found[0]} <= set(cdc.list_commands(click.Context(cdc)))
+def test_the_table_names_every_door(rest: Rest) -> None:
+    asked = {door: {text for rule in RULES.values() for text in getattr(rule, door)} for door in DOORS}
+    assert {text.split()[1] for text in asked["commands"]} <= set(cdc.list_commands(click.Context(cdc)))
     served = {f"{each.method} {each.path}" for each in rest.endpoints if each.method != "GET"}
-    for verb in [verb for verb, each in doors.items() if not each[1]]:
-        with pytest.raises(OptionError, match=f"neither cdc nor CockroachDB has a statement for this; {INSTEAD[verb]}"):
-            parse(f"{verb} JOB 'orders'")
+    for verb, rule in RULES.items():
+        assert bool(rule.statements) != bool(rule.instead)
+        if rule.instead:
+            with pytest.raises(OptionError, match=f"has a statement for this; {rule.instead}"):
+                parse(f"{verb} JOB 'orders'")
     about = {text for text in served if re.search(r" /(connectors|v1/jobs)/\{name\}", text)}
-    assert {text for text in about if not text.endswith(NOT_OF_JOBS)} == set(found[2])
+    assert {text for text in about if not text.endswith(NOT_OF_JOBS)} == asked["requests"]
     on_page = {text.rsplit("/", 1)[1] for text in served if " /ui/changefeeds/{name}/" in text}
-    assert on_page - {"traces", "end"} == set(found[3])
-    assert set(ACTIONS) <= set(found[3])
+    assert on_page - {"traces", "end"} == asked["actions"]
+    assert set(ACTIONS) <= asked["actions"]
+
+
+def test_openapi_tells_in_which_states_a_request_is_granted(rest: Rest) -> None:
+    described = {
+        f"{method.upper()} {path}": operation["description"]
+        for path, operations in rest.get("/openapi.json")["paths"].items()
+        for method, operation in operations.items()
+    }
+    for request, states in GRANTED.items():
+        [text] = re.findall(r"states (.*)\.", described[request])
+        assert set(text.split(", ")) == states
