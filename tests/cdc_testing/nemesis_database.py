@@ -9,8 +9,8 @@ from typing import Any
 
 import psycopg
 from cdc_conformance.simulated import SimulatedDatabase, StatementError, Txn
-from cdc_conformance.simulated.boundaries import next_boundary
 from cdc_conformance.simulated.cluster import table_name
+from cdc_conformance.simulated.log_steps import next_boundary
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.writer import PostgresWriter
 from cdc_testing.nemesis_events import Disturb, Write

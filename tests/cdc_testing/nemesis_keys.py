@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cdc_conformance.validators import Row, SeenMark, SeenRow, Validator
-from cdc_conformance.validators.events import same
-from cdc_conformance.validators.marks import Marks
+from cdc_conformance.validators.events import Marks, same
 from cdc_testing.nemesis_events import FIRST_N
 
 from cdc_core import Endpoint, Timestamp

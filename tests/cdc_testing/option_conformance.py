@@ -5,9 +5,8 @@ from __future__ import annotations
 from cdc_conformance.encoders.envelopes import Envelopes
 from cdc_conformance.encoders.files import Files
 from cdc_conformance.encoders.keys import Keys
-from cdc_conformance.encoders.schemas import Schemas
 from cdc_conformance.encoders.suite import EncoderFixtures
-from cdc_conformance.encoders.values import Values
+from cdc_conformance.encoders.values import Schemas, Values
 
 __all__ = ["EncoderOptionConformance"]
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from cdc_conformance.plugin import cdc_register_rangefeeds
-from cdc_conformance.simulated.history import SimulatedHistory
 from cdc_conformance.simulated.planner import SimulatedPlanner
-from cdc_conformance.simulated.rangefeed import SimulatedRangefeed
+from cdc_conformance.simulated.rangefeed import SimulatedHistory, SimulatedRangefeed
 from cdc_conformance.simulated.reader import SimulatedReader
 from cdc_conformance.simulated.writer import SimulatedWriter
 

@@ -6,15 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from cdc_conformance.sinks.crashes import Crashes
-from cdc_conformance.sinks.delivery import Flushes
-from cdc_conformance.sinks.destination import Destination
-from cdc_conformance.sinks.failures import Failures
+from cdc_conformance.sinks.delivery import Crashes, Flushes
+from cdc_conformance.sinks.failures import Failures, Stalls
 from cdc_conformance.sinks.fixtures import SinkFixtures
-from cdc_conformance.sinks.lifecycle import Leftovers
+from cdc_conformance.sinks.lifecycle import Destination, Leftovers
+from cdc_conformance.sinks.options import Secrecy
 from cdc_conformance.sinks.resolved import Resolved
-from cdc_conformance.sinks.secrecy import Secrecy
-from cdc_conformance.sinks.stalls import Stalls
 
 from cdc_core import MB
 

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from cdc_conformance.reference.registrations import REFERENCE_SINK
+from cdc_conformance.reference.sink import REFERENCE_SINK
 from cdc_testing.components import plugin, rangefeed, sink, source_of
 from cdc_testing.engine import Journal
 from cdc_testing.local_engine import LocalEngine

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from cdc_conformance.simulated import SimulatedDatabase
-from cdc_conformance.simulated.options import SimulatedOptions
 from cdc_conformance.simulated.rangefeed import SimulatedRangefeed
+from cdc_conformance.simulated.source import SimulatedOptions
 
 from cdc_core import ConfigError, RangefeedContext, Token
 from cdc_core.jobs.moving import target_of

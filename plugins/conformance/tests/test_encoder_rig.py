@@ -6,8 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from cdc_conformance.encoders import encoding_process
-from cdc_conformance.encoders.messages import history
+from cdc_conformance.encoders import messages
 from cdc_conformance.encoders.rig import EncoderRig, pairs_of
 from cdc_conformance.promises import DoesNotApply
 from cdc_conformance.reference.encoder import REFERENCE_ENCODER
@@ -40,10 +39,10 @@ def test_a_form_that_an_encoder_does_not_write_does_not_apply() -> None:
 
 
 def test_another_process_that_ended_is_reported_and_replaced() -> None:
-    rig, batch = EncoderRig(REFERENCE_ENCODER, options={}, outputs={"messages"}), history(ORDERS)
+    rig, batch = EncoderRig(REFERENCE_ENCODER, options={}, outputs={"messages"}), messages.history(ORDERS)
     form = rig.form("messages")
-    encoding_process.PEER.process.kill()
+    messages.PEER.process.kill()
     with pytest.raises(AssertionError, match="the other process ended with exit code -9"):
-        encoding_process.pairs_of_other_process(rig.feed(form), batch, "orders")
-    found = encoding_process.pairs_of_other_process(rig.feed(form), batch, "orders")
+        messages.pairs_of_other_process(rig.feed(form), batch, "orders")
+    found = messages.pairs_of_other_process(rig.feed(form), batch, "orders")
     assert found == pairs_of(rig.encoder(form).encode(batch, topic="orders"))

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 from cdc_conformance.guard import complaint
-from cdc_conformance.reference.registrations import REFERENCE_SINK
+from cdc_conformance.reference.sink import REFERENCE_SINK
 
 pytest_plugins = ["pytester"]
 
 HEAD = """
 import pytest
 from cdc_conformance import Conformance
-from cdc_conformance.reference.registrations import REFERENCE_SINK as SHELF
+from cdc_conformance.reference.sink import REFERENCE_SINK as SHELF
 
 class Delivery:
     @pytest.fixture

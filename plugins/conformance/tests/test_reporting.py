@@ -15,7 +15,7 @@ import dataclasses
 import pytest
 from cdc_conformance import Conformance, requires
 from cdc_conformance.promises import does_not_apply
-from cdc_conformance.reference.registrations import REFERENCE_SINK
+from cdc_conformance.reference.sink import REFERENCE_SINK
 
 SHELF = dataclasses.replace(REFERENCE_SINK, name="shelf", options="s:O")
 

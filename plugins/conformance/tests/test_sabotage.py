@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 from cdc_conformance.components import registration_of
-from cdc_conformance.reference.registrations import REFERENCE_SINK
-from cdc_conformance.reference.sink import ReferenceSink
+from cdc_conformance.reference.sink import REFERENCE_SINK, ReferenceSink
 from cdc_conformance.sabotage.breaking import breaks, broken, mistakes
-from cdc_conformance.sabotage.cases import HOMES, Case, Kind, Result, chosen, kinds, verdict
+from cdc_conformance.sabotage.cases import HOMES, Case, Kind, Result, chosen, kinds, lines, rows, verdict
 from cdc_conformance.sabotage.running import run
-from cdc_conformance.sabotage.table import lines, rows
 
 from cdc_core import Flushed
 from cdc_core.plugins.classes import load_class, load_function

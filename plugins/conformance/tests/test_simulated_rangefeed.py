@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from cdc_conformance.simulated import SimulatedDatabase
 from cdc_conformance.simulated.follower import Follower
-from cdc_conformance.simulated.options import SimulatedOptions
 from cdc_conformance.simulated.planner import SimulatedPlanner
 from cdc_conformance.simulated.rangefeed import SimulatedRangefeed
+from cdc_conformance.simulated.source import SimulatedOptions
 
 from cdc_core import (
     ConfigError,

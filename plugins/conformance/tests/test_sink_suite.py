@@ -7,12 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
-from cdc_conformance.reference.registrations import REFERENCE_SINK
-from cdc_conformance.reference.sink import ReferenceReader
+from cdc_conformance.reference.sink import REFERENCE_SINK, ReferenceReader
 from cdc_conformance.rows import Change, rows
-from cdc_conformance.sinks.rig import SinkRig
+from cdc_conformance.sinks.rig import AT, ORDERS, SinkRig, versions
 from cdc_conformance.sinks.seen import Seen
-from cdc_conformance.sinks.tables import AT, ORDERS, versions
 
 from cdc_core import StoredMessage
 
@@ -22,7 +20,7 @@ MODULE = """
 import dataclasses
 import pytest
 from cdc_conformance import SinkConformance
-from cdc_conformance.reference.registrations import REFERENCE_SINK
+from cdc_conformance.reference.sink import REFERENCE_SINK
 
 class TestIt(SinkConformance):
     sink = {sink}

@@ -22,7 +22,7 @@ pytest_plugins = ["pytester"]
 PLUGIN = """
 import dataclasses
 from cdc_conformance.reference.sink import ReferenceDestination
-from cdc_conformance.reference.registrations import REFERENCE_SINK
+from cdc_conformance.reference.sink import REFERENCE_SINK
 from cdc_conformance.reference.sink import ReferenceSink
 from cdc_core import hookimpl
 

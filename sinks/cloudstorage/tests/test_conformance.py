@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from cdc_conformance import SinkConformance
 from cdc_conformance.reference.disturbance import DirectoryDisturbance
-from cdc_conformance.sinks.crashes import Crashes
-from cdc_conformance.sinks.delivery import Delivery, Flushes
+from cdc_conformance.sinks.delivery import Crashes, Delivery, Flushes
 from cdc_conformance.sinks.exactly_once import ExactlyOnce
 from cdc_conformance.sinks.failures import Failures
 from cdc_conformance.sinks.fixtures import SinkFixtures

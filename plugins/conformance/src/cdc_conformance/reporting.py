@@ -13,10 +13,8 @@ import pytest
 
 from cdc_conformance.components import listed, registration_of
 from cdc_conformance.guard import waiver
-from cdc_conformance.outcomes import Outcome, Proof, outcome_of, topic_of
 from cdc_conformance.promises import suite_of
-from cdc_conformance.report import Report
-from cdc_conformance.text_report import summary_lines
+from cdc_conformance.report import Outcome, Proof, Report, outcome_of, summary_lines, topic_of
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
 from cdc_core.masking import mask, secret_forms, secret_texts, uri_secrets

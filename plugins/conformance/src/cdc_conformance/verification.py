@@ -14,11 +14,9 @@ from cdc_conformance.components import suite_for
 from cdc_conformance.given import UNIQUE, Given
 from cdc_conformance.installed import FILE, GIVEN
 from cdc_conformance.limits import time_limit
-from cdc_conformance.outcomes import Outcome
 from cdc_conformance.promises import promises_of, words
-from cdc_conformance.report import Report
+from cdc_conformance.report import Outcome, Report, alike, failure_lines, outcome_line, summary_lines
 from cdc_conformance.reporting import NAME, Reporting
-from cdc_conformance.text_report import alike, failure_lines, outcome_line, summary_lines
 from cdc_core.errors import ConfigError
 from cdc_core.masking import mask, masked_uri
 from cdc_core.plugins.host import PluginHost

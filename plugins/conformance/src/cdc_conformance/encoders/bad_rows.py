@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from cdc_conformance.encoders.comparison import differences, expected_rows
-from cdc_conformance.encoders.conditions import DECODER, FILES, MESSAGES
-from cdc_conformance.encoders.form import Form
+from cdc_conformance.encoders.form import DECODER, FILES, MESSAGES, Form
 from cdc_conformance.encoders.messages import history, written
 from cdc_conformance.encoders.rig import EncoderRig, body_of, pairs_of
 from cdc_conformance.encoders.samples import Sample

@@ -8,11 +8,30 @@ from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from cdc_conformance.encoders.form import Form
-from cdc_conformance.encoders.scanned_rows import scanned
+from cdc_conformance.filtering_encoder import FilteringEncoder
 from cdc_core import ColumnType, DecodedRow, DeleteForm, Kind, Op, RowBatch, TableSchema, Timestamp, plain_value
 
-__all__ = ["differences", "expected_rows", "key_difference", "same"]
+__all__ = ["ScannedRowsEncoder", "differences", "expected_rows", "key_difference", "same", "scanned"]
+
+
+def scanned(batch: RowBatch) -> RowBatch:
+    """Return the rows of *batch* that are not deleted, as scanned rows."""
+    kept = batch.batch.filter(pc.not_equal(batch.column("op"), pa.scalar(Op.DELETE, pa.uint8())))
+    place = kept.schema.get_field_index("op")
+    ops = pa.array([Op.SCAN] * kept.num_rows, pa.uint8())
+    return RowBatch(schema=batch.schema, batch=kept.set_column(place, "op", ops))
+
+
+class ScannedRowsEncoder(FilteringEncoder):
+    """Passes only scanned rows to another encoder."""
+
+    def filtered(self, rows: RowBatch) -> RowBatch:
+        return scanned(rows)
+
 
 _JSON_KINDS = frozenset({Kind.JSON, Kind.ARRAY, Kind.COMPOSITE})
 

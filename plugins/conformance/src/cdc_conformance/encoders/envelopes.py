@@ -6,8 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_conformance.encoders.comparison import differences, expected_rows
-from cdc_conformance.encoders.conditions import CHANGES, DECODER
-from cdc_conformance.encoders.form import Form
+from cdc_conformance.encoders.form import CHANGES, DECODER, Form
 from cdc_conformance.encoders.rig import EncoderRig, pairs_of
 from cdc_conformance.promises import applies_if
 from cdc_conformance.rows import INT8, TEXT, Change, rows, table

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from cdc_conformance.encoders.comparison import differences, expected_rows
-from cdc_conformance.encoders.conditions import COMPRESSES, DECODER, FILES
-from cdc_conformance.encoders.form import Form
+from cdc_conformance.encoders.form import COMPRESSES, DECODER, FILES, Form
 from cdc_conformance.encoders.messages import history
 from cdc_conformance.encoders.rig import EncoderRig, body_of
 from cdc_conformance.encoders.samples import Sample

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cdc_conformance.encoders.comparison import key_difference
-from cdc_conformance.encoders.conditions import DECODER, MESSAGES, REKEYS
-from cdc_conformance.encoders.form import Form
+from cdc_conformance.encoders.form import DECODER, MESSAGES, REKEYS, Form
 from cdc_conformance.encoders.rig import EncoderRig, pairs_of
 from cdc_conformance.encoders.samples import Sample
 from cdc_conformance.promises import applies_if

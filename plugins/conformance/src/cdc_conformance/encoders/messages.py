@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from functools import partial
+
 import pyarrow as pa
 
-from cdc_conformance.encoders.conditions import MESSAGES
-from cdc_conformance.encoders.encoding_process import pairs_of_other_process
-from cdc_conformance.encoders.form import Form
+from cdc_conformance.encoders.form import MESSAGES, Form, open_encoder
 from cdc_conformance.encoders.rig import EncoderRig, body_of, pairs_of
+from cdc_conformance.processes import Peer
 from cdc_conformance.promises import applies_if
 from cdc_conformance.rows import INT8, TEXT, Change, rows, sample, table
 from cdc_core import Encoder, Op, RowBatch, TableSchema, Timestamp
+from cdc_core.config.resolved import ResolvedChangefeed
 
-__all__ = ["Messages", "history", "written"]
+__all__ = ["PEER", "Messages", "history", "pairs_of_other_process", "set_clock_ahead", "written"]
+
+PEER = Peer(
+    f"import {__name__} as here; here.set_clock_ahead()",
+    PYTHONHASHSEED="4711",
+    TZ="Pacific/Chatham",
+    LC_ALL="C",
+    PYTHONUTF8="0",
+)
+
+
+def pairs_of_other_process(feed: ResolvedChangefeed, rows: RowBatch, topic: str) -> list[tuple[bytes, bytes | None]]:
+    """Return the keys and values of *rows* that the encoder of *feed* writes in another process."""
+    return PEER.call(_pairs, feed, bytes(rows.to_ipc()), topic)
+
+
+def _pairs(feed: ResolvedChangefeed, rows: bytes, topic: str) -> list[tuple[bytes, bytes | None]]:
+    return pairs_of(open_encoder(feed).encode(RowBatch.from_ipc(rows), topic=topic))
+
+
+def set_clock_ahead() -> None:
+    """Make it the next day in this process, before plugins are imported."""
+    time.time = partial(_later, time.time)
+
+
+def _later(now: Callable[[], float]) -> float:
+    return now() + 86_400
+
 
 _MANY = 1500
 _ORDERS = table("orders", {"id": INT8, "note": TEXT, "city": TEXT})

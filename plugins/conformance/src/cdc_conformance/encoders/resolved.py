@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cdc_conformance.encoders.conditions import CHANGES, DECODER, MESSAGES, SCANS_ONLY
+from cdc_conformance.encoders.form import CHANGES, DECODER, MESSAGES, SCANS_ONLY
 from cdc_conformance.encoders.messages import written
 from cdc_conformance.encoders.rig import EncoderRig, pairs_of
 from cdc_conformance.promises import applies_if

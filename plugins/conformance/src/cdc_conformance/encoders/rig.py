@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from cdc_conformance.encoders.changefeeds import encoder_context, open_encoder, plugin_host, resolved_changefeed
-from cdc_conformance.encoders.form import Form
+from cdc_conformance.encoders.comparison import ScannedRowsEncoder, scanned
+from cdc_conformance.encoders.form import Form, encoder_context, open_encoder, plugin_host, resolved_changefeed
 from cdc_conformance.encoders.samples import Sample
-from cdc_conformance.encoders.scanned_rows import ScannedRowsEncoder, scanned
 from cdc_conformance.promises import does_not_apply
 from cdc_conformance.rows import EVERY_KIND, INT8, table
 from cdc_core import (

@@ -3,21 +3,50 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol, cast
 
 import pytest
 
 from cdc_conformance.components import registration_of
+from cdc_conformance.hosting import UNOPENED_ENCODER, plugin_of, unopened_sink
 from cdc_conformance.promises import Conformance
-from cdc_conformance.rangefeeds.changefeeds import resolved_changefeed
 from cdc_conformance.rangefeeds.driver import Feed
 from cdc_conformance.workload import Workload
-from cdc_core import RangefeedRegistration, SourceWriter, SourceWriterContext, StepLimit
+from cdc_core import Changefeed, RangefeedRegistration, SourceWriter, SourceWriterContext, StepLimit
+from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.plugins.host import PluginHost
 
-__all__ = ["CAPABILITIES", "FIXTURES", "Disturbance", "MakeChangefeed", "OpenFeed", "RangefeedSuite"]
+__all__ = [
+    *("CAPABILITIES", "FIXTURES", "Disturbance", "MakeChangefeed", "OpenFeed", "RangefeedSuite", "resolved_changefeed"),
+]
+
+_SINK = unopened_sink("cdc-none", output="messages")
+
+
+def resolved_changefeed(
+    registration: RangefeedRegistration,
+    *,
+    uri: str,
+    tables: Sequence[str],
+    options: Mapping[str, Any],
+    name: str = "conformance",
+    feed_id: str | None = None,
+) -> ResolvedChangefeed:
+    """Return a changefeed of *tables* that is ready to run. Raises: ConfigError for an invalid URI or option."""
+    changefeed = Changefeed(
+        name=name,
+        source=uri,
+        tables=tuple(tables),
+        sink=f"{_SINK.name}://",
+        format=UNOPENED_ENCODER.name,
+        options=dict(options),
+    )
+    resolved = resolve(changefeed, PluginHost([plugin_of(registration, UNOPENED_ENCODER, _SINK)]))
+    return resolved.for_attempt(feed_id=feed_id or secrets.token_hex(6), epoch=1)
+
 
 CAPABILITIES: Mapping[str, str] = {
     "before_images": "It yields the row before each change if the option `diff` is set.",

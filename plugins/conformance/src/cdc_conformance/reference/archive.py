@@ -30,6 +30,7 @@ from cdc_core import (
     RowBatch,
     Sink,
     SinkContext,
+    SinkRegistration,
     SliceInfo,
     StoredFile,
     StoredHistory,
@@ -40,7 +41,7 @@ from cdc_core import (
     option,
 )
 
-__all__ = ["ArchiveDestination", "ArchiveHistory", "ArchiveOptions", "ArchiveResolvedSink", "ArchiveSink"]
+__all__ = ["ARCHIVE", "ArchiveDestination", "ArchiveHistory", "ArchiveOptions", "ArchiveResolvedSink", "ArchiveSink"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,3 +278,20 @@ class ArchiveHistory(StoredHistory):
             upper=Timestamp.parse(entry["upper"]),
             mark=mark,
         )
+
+
+ARCHIVE = SinkRegistration(
+    name="archive",
+    schemes=("archive",),
+    sink=f"{__name__}:ArchiveSink",
+    resolved_sink=f"{__name__}:ArchiveResolvedSink",
+    destination=f"{__name__}:ArchiveDestination",
+    history=f"{__name__}:ArchiveHistory",
+    options=f"{__name__}:ArchiveOptions",
+    output="files",
+    refuses_rows=False,
+    records=True,
+    forced=frozenset({"updated", "key_in_value"}),
+    envelopes=frozenset({"wrapped", "bare"}),
+    summary="Files, with a list of them for each resolved mark, for the conformance kit's own tests",
+)

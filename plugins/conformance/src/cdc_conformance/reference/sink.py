@@ -20,12 +20,13 @@ from cdc_core import (
     Sink,
     SinkContext,
     SinkReader,
+    SinkRegistration,
     StoredMessage,
     TerminalSinkError,
     Timestamp,
 )
 
-__all__ = ["ReferenceDestination", "ReferenceReader", "ReferenceResolvedSink", "ReferenceSink"]
+__all__ = ["REFERENCE_SINK", "ReferenceDestination", "ReferenceReader", "ReferenceResolvedSink", "ReferenceSink"]
 
 
 class ReferenceSink(Sink):
@@ -179,3 +180,17 @@ class ReferenceReader(SinkReader):
 
     def endpoints(self) -> Collection[Endpoint]:
         return self._partitions.endpoints
+
+
+REFERENCE_SINK = SinkRegistration(
+    name="reference",
+    schemes=("reference",),
+    sink=f"{__name__}:ReferenceSink",
+    resolved_sink=f"{__name__}:ReferenceResolvedSink",
+    destination=f"{__name__}:ReferenceDestination",
+    reader=f"{__name__}:ReferenceReader",
+    options="cdc_conformance.reference.partitions:ReferenceOptions",
+    output="messages",
+    routes=True,
+    summary="Partitions in a directory, for the conformance kit's own tests",
+)

@@ -8,9 +8,8 @@ import time
 
 import click
 
-from cdc_conformance.sabotage.cases import HOMES, chosen, kinds
+from cdc_conformance.sabotage.cases import HOMES, chosen, kinds, lines, rows
 from cdc_conformance.sabotage.running import run
-from cdc_conformance.sabotage.table import lines, rows
 
 __all__ = ["main"]
 

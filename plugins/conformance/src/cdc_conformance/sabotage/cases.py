@@ -1,9 +1,9 @@
-"""The saboteurs, and what a run of the suite against each of them must look like."""
+"""The saboteurs, what a run of the suite against each must look like, and the table that shows it."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ from cdc_conformance.components import registration_of
 from cdc_conformance.promises import conditions_of, promises_of, suite_of
 from cdc_core.registrations import Registration
 
-__all__ = ["HOMES", "Case", "Kind", "Result", "chosen", "kinds", "verdict"]
+__all__ = ["HOMES", "Case", "Kind", "Result", "Row", "chosen", "kinds", "lines", "rows", "verdict"]
 
 HOMES = {
     "sink": "cdc_conformance.sabotage.sinks",
@@ -152,3 +152,67 @@ def chosen(cases: Iterable[Case], promise: str) -> list[Case]:
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names)
+
+
+_HEAD = ("KIND", "PROMISE", "SABOTEUR", "FAILED", "VERDICT", "MISTAKE")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One case in the table. `problem` is empty when nothing is wrong."""
+
+    case: Case
+    saboteur: str
+    mistake: str
+    failed: str
+    problem: str
+    reasons: tuple[str, ...] = ()
+    """The failure texts of the tests that should have passed."""
+
+
+def rows(cases: Sequence[Case], results: Mapping[Case, Result], kinds: Mapping[str, Kind]) -> list[Row]:
+    """Return a row for each case."""
+    return [_row(case, results.get(case), kinds[case.kind]) for case in cases]
+
+
+def lines(found: Sequence[Row]) -> Iterator[str]:
+    """Yield the table, then what is wrong, then the counts."""
+    cells = [_HEAD, *(_cells(row) for row in found)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(_HEAD) - 1)]
+    for line in cells:
+        yield "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1]]).rstrip()
+    wrong = [row for row in found if row.problem]
+    yield ""
+    for row in wrong:
+        yield f"{row.case} ({row.saboteur}): {row.problem}"
+        yield from (f"    {reason}" for reason in row.reasons)
+    saboteurs = sum(1 for row in found if row.case.promise)
+    counts = f"{saboteurs} saboteurs and {len(found) - saboteurs} references"
+    yield f"{counts}: {f'{len(wrong)} wrong' if wrong else 'all right'}"
+
+
+def _row(case: Case, result: Result | None, kind: Kind) -> Row:
+    saboteur, mistake = kind.saboteur(case)
+    failed = [] if result is None else result.failed()
+    allowed = {case.promise, *(kind.summaries if case.promise else ())}
+    unwanted = [test for test in failed if test not in allowed]
+    return Row(
+        case=case,
+        saboteur=saboteur,
+        mistake=mistake,
+        failed="its own" if case.promise in failed and not unwanted else ", ".join(failed) or "-",
+        problem=verdict(case, kind, result),
+        reasons=tuple(f"{test}: {' '.join(result.reasons[test].split())[:400]}" for test in unwanted if result),
+    )
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    failed = row.failed if row.failed.count(",") < 1 else f"{row.failed.count(',') + 1} tests"
+    return (
+        row.case.kind,
+        row.case.promise or "(all: reference)",
+        row.saboteur,
+        failed,
+        "WRONG" if row.problem else "ok",
+        row.mistake,
+    )

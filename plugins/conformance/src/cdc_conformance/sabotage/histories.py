@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_conformance.reference.registrations import ARCHIVE
+from cdc_conformance.reference.archive import ARCHIVE
 from cdc_conformance.sabotage.breaking import broken
 from cdc_conformance.sabotage.broken_sinks import histories
 from cdc_conformance.sinks.exactly_once import ExactlyOnce

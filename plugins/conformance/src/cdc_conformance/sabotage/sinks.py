@@ -8,7 +8,7 @@ import pytest
 
 from cdc_conformance.promises import promises_of
 from cdc_conformance.reference.disturbance import DirectoryDisturbance
-from cdc_conformance.reference.registrations import REFERENCE_SINK
+from cdc_conformance.reference.sink import REFERENCE_SINK
 from cdc_conformance.sabotage.breaking import broken
 from cdc_conformance.sabotage.broken_sinks import contents, imports, lifecycle, marks, refusals, surroundings
 from cdc_conformance.sinks.exactly_once import ExactlyOnce

@@ -9,15 +9,14 @@ db.settle()
 db.as_of(db.now).rows("t")
 """
 
-from cdc_conformance.simulated.database import SimulatedDatabase
+from cdc_conformance.simulated.database import SimulatedDatabase, Snapshot, Txn
 from cdc_conformance.simulated.errors import (
     StatementError,
     TransactionAbortedError,
     UnavailableError,
     WriteConflictError,
 )
-from cdc_conformance.simulated.handles import Snapshot, Txn
-from cdc_conformance.simulated.served import Served
+from cdc_conformance.simulated.placing import Served
 
 __all__ = [
     "Served",

@@ -7,11 +7,10 @@ from typing import Any
 
 from cdc_conformance.rangefeeds.driver import Feed, Plan, Reading, Step
 from cdc_conformance.simulated.database import SimulatedDatabase
-from cdc_conformance.simulated.history import SimulatedHistory
-from cdc_conformance.simulated.options import SimulatedOptions
 from cdc_conformance.simulated.planner import SimulatedPlanner
-from cdc_conformance.simulated.rangefeed import SimulatedRangefeed
+from cdc_conformance.simulated.rangefeed import SimulatedHistory, SimulatedRangefeed
 from cdc_conformance.simulated.reader import SimulatedReader
+from cdc_conformance.simulated.source import SimulatedOptions
 from cdc_core import Duration, Frontier, RangefeedContext, Slice, SliceReader, StepLimit, Timestamp, Token
 from cdc_core.store.values import Progress
 

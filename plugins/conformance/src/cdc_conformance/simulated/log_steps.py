@@ -1,18 +1,54 @@
-"""Where steps along the simulated history end, and how they are divided into slices."""
+"""Steps along the simulated history: where they end, at schema boundaries at the latest, and their slices."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import groupby
 
-from cdc_conformance.simulated.boundaries import next_boundary
 from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.placing import placed
-from cdc_conformance.simulated.slices import Piece
 from cdc_conformance.simulated.table import Table
-from cdc_core import Frontier, PlacementRules, Span, StepLimit, Timestamp
+from cdc_conformance.simulated.tokens import Piece
+from cdc_core import Frontier, PlacementRules, SchemaChange, Span, StepLimit, Timestamp
 
-__all__ = ["advanced", "grouped", "pieces"]
+__all__ = ["Boundary", "advanced", "grouped", "next_boundary", "pieces", "reached_boundary"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boundary:
+    """Tables have another shape from `at` on. No row has this timestamp, so it is that of the backfill."""
+
+    at: Timestamp
+    changes: tuple[SchemaChange, ...]
+
+    def passed(self, frontier: Frontier) -> Frontier:
+        """Return *frontier*, which has reached the boundary, behind it."""
+        following = Frontier.from_json(frontier.to_json())
+        for change in self.changes:
+            following.forward(Span(change.table), self.at)
+        return following
+
+
+def next_boundary(cluster: Cluster, frontier: Frontier) -> Boundary | None:
+    """Return the first boundary that *frontier* has not passed, if there is one."""
+    ahead = [
+        (shape.since, shape.change)
+        for name in {span.table for span, _ in frontier}
+        for shape in cluster.tables[name].shapes
+        if shape.change is not None and shape.since > frontier.of(Span(name))
+    ]
+    if not ahead:
+        return None
+    at = min(since for since, _ in ahead)
+    changes = sorted((change for since, change in ahead if since == at), key=lambda change: change.table)
+    return Boundary(at=at, changes=tuple(changes))
+
+
+def reached_boundary(cluster: Cluster, frontier: Frontier) -> Boundary | None:
+    """Return the boundary up to which *frontier* has read everything of all tables, if it is at one."""
+    boundary = next_boundary(cluster, frontier)
+    return boundary if boundary is not None and frontier.high_water >= boundary.at.prev() else None
 
 
 def advanced(cluster: Cluster, frontier: Frontier, limit: StepLimit, *, before: Timestamp | None = None) -> Frontier:

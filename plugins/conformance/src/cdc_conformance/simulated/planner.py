@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cdc_conformance.simulated import log_steps, scan
-from cdc_conformance.simulated.boundaries import reached_boundary
 from cdc_conformance.simulated.cluster import Cluster
-from cdc_conformance.simulated.options import SimulatedOptions
+from cdc_conformance.simulated.log_steps import reached_boundary
 from cdc_conformance.simulated.placing import placed
 from cdc_conformance.simulated.scan import parse
-from cdc_conformance.simulated.slices import LogSlice, ScanSlice
-from cdc_conformance.simulated.source import Source
-from cdc_conformance.simulated.tokens import Again, Scan, SimulatedToken
+from cdc_conformance.simulated.source import SimulatedOptions, Source
+from cdc_conformance.simulated.tokens import Again, LogSlice, Scan, ScanSlice, SimulatedToken
 from cdc_core import (
     ConfigError,
     Frontier,

@@ -1,13 +1,13 @@
-"""Checks and starts a changefeed of the simulated database."""
+"""Checks and starts a changefeed of the simulated database, and releases the history that it keeps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from cdc_conformance.simulated import scan
-from cdc_conformance.simulated.boundaries import next_boundary
 from cdc_conformance.simulated.errors import StatementError
+from cdc_conformance.simulated.log_steps import next_boundary
 from cdc_conformance.simulated.source import Source, lost_history
 from cdc_conformance.simulated.state import table_name
 from cdc_conformance.simulated.tokens import INTENT, SimulatedToken, is_intent
@@ -18,6 +18,7 @@ from cdc_core import (
     Rangefeed,
     RangefeedContext,
     ScanProgress,
+    SourceHistory,
     SourceObjects,
     Span,
     TableSchema,
@@ -25,7 +26,30 @@ from cdc_core import (
     Token,
 )
 
-__all__ = ["SimulatedRangefeed"]
+__all__ = ["SimulatedHistory", "SimulatedRangefeed"]
+
+
+class SimulatedHistory(SourceHistory):
+    """Moves the changefeed's protected timestamp, below which the database may collect garbage."""
+
+    def __init__(self, context: RangefeedContext) -> None:
+        super().__init__(context)
+        self.source = Source(context)
+
+    def release(self, token: Token) -> None:
+        needed = SimulatedToken.from_token(token).needed
+        database = self.source.database
+        kept = database.protected().get(self.source.feed)
+        if kept is not None and needed > kept:
+            database.protect(self.source.feed, needed)
+
+    def metrics(self) -> Mapping[str, float]:
+        database = self.source.database
+        kept = database.protected().get(self.source.feed)
+        return {"retained_s": 0.0 if kept is None else max(0.0, (database.now.wall - kept.wall) / 1e9)}
+
+    def close(self) -> None:
+        self.source.close()
 
 
 class SimulatedRangefeed(Rangefeed):

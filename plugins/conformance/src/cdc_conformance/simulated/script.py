@@ -24,9 +24,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cdc_conformance.simulated.database import SimulatedDatabase
+from cdc_conformance.simulated.database import SimulatedDatabase, Txn
 from cdc_conformance.simulated.errors import StatementError, TransactionAbortedError
-from cdc_conformance.simulated.handles import Txn
 
 __all__ = ["CRASH", "PAUSE", "RESUME", "SPLIT", "Marker", "Stage", "Step", "play"]
 

@@ -1,7 +1,8 @@
-"""The simulated database as every part of its rangefeed sees it."""
+"""The simulated database as every part of its rangefeed sees it, and the options of its changefeeds."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -12,15 +13,38 @@ from cdc_conformance.simulated.tokens import SimulatedToken
 from cdc_core import (
     START_OVER,
     ConfigError,
+    Duration,
     HistoryLostError,
     RangefeedContext,
     RetryableRangefeedError,
     TerminalRangefeedError,
     Timestamp,
     masked_uri,
+    option,
 )
 
-__all__ = ["Source", "directory_of", "lost_history"]
+__all__ = ["SimulatedOptions", "Source", "directory_of", "lost_history"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedOptions:
+    """Options of the rangefeed. The source URI names the directory of the database."""
+
+    scan_chunk_rows: int = option(100, doc="Maximum number of rows that one task of the initial scan reads.")
+    batch_rows: int = option(1000, doc="Maximum number of rows in a batch.")
+    time_passes: bool = option(
+        True,
+        doc="Let the cluster's time pass while the changefeed waits, to close timestamps. If off, time passes only by "
+        "`tick`.",
+    )
+    idle_interval: Duration = option(
+        Duration(0.2), doc="How often time passes in an idle database; 0 means each time the changefeed looks."
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("scan_chunk_rows", "batch_rows"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"'{name}' must be at least 1")
 
 
 def directory_of(uri: str) -> Path:

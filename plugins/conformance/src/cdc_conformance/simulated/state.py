@@ -1,17 +1,22 @@
-"""The data of the simulated cluster, and ways to read them."""
+"""The data of the simulated cluster, and the events of transactions, with their timestamps and intents."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from cdc_conformance.simulated.errors import StatementError
+from cdc_conformance.simulated.errors import (
+    StatementError,
+    TransactionAbortedError,
+    UnavailableError,
+    WriteConflictError,
+)
 from cdc_conformance.simulated.table import Table, Version
-from cdc_conformance.simulated.topology import Node, Range
-from cdc_conformance.simulated.transactions import Row, Status, Transaction
+from cdc_conformance.simulated.topology import Intent, Node, Range, Row, Status, Transaction, key_of
 from cdc_core import Frontier, TableName, Timestamp
 
-__all__ = ["State", "table_name"]
+__all__ = ["LEASE_NS", "State", "Writes", "table_name"]
 
 _DATABASE = "sim"
 
@@ -101,3 +106,148 @@ class State:
         if number not in self.nodes:
             raise StatementError(f"there is no node {number}; there are {', '.join(map(str, self.nodes))}")
         return self.nodes[number]
+
+
+LEASE_NS = 500_000_000
+"""How long a lease outlives its node, and an open transaction its coordinator."""
+
+
+class Writes(State):
+    """Applies the events of transactions.
+
+    A commit gets a timestamp above everything that was closed, read or written in its ranges. An intent holds back the
+    resolved timestamp of its range until it is resolved, so a transaction may stay open for any time.
+    """
+
+    def _on_begin(self, txn: str, node: int) -> None:
+        if txn in self.transactions:
+            raise StatementError(f"transaction {txn!r} exists already")
+        if not self._node(node).alive:
+            raise StatementError(f"node {node} is down")
+        timestamp = max(self._node(node).clock(self.now), self._read.next())
+        self.transactions[txn] = Transaction(name=txn, gateway=node, timestamp=timestamp)
+
+    def _on_write(self, txn: str, table: str, id: int, set: Mapping[str, Any] | None) -> None:  # noqa: A002
+        transaction = self._open_transaction(txn)
+        known = self.table(table)
+        row = (known.name.full, id)
+        key = key_of(id)
+        range_ = self.range_of(row[0], key)
+        self._await_lease(range_)
+        self._clear_the_way(transaction, row)
+        newest = known.newest(id)
+        own = transaction.intents.get(row)
+        base = own.cells if own is not None else newest.cells if newest is not None else None
+        if set is None and base is None and own is None:
+            return
+        cells = None if set is None else known.cells_of(id, set, base)
+        least = [transaction.timestamp, range_.closed.next(), known.newest_shape.since.next()]
+        if newest is not None:
+            least.append(newest.timestamp.next())
+        transaction.timestamp = max(least)
+        first = own.timestamp if own is not None else transaction.timestamp
+        transaction.intents[row] = Intent(timestamp=first, cells=cells)
+
+    def _on_commit(self, txn: str, later: bool = False) -> Timestamp:
+        transaction = self._open_transaction(txn)
+        transaction.status = Status.COMMITTED
+        self._happened(transaction.timestamp)
+        rows = list(transaction.intents)
+        near = self.range_of(rows[0][0], key_of(rows[0][1])) if rows else None
+        for table, id_ in rows:
+            if not later or self.range_of(table, key_of(id_)) is near:
+                self._settle(transaction, (table, id_))
+        self._forget_finished(transaction)
+        return transaction.timestamp
+
+    def _on_rollback(self, txn: str) -> None:
+        self._abort(self._open_transaction(txn))
+
+    def _on_abort(self, txn: str) -> None:
+        self._abort(self._open_transaction(txn))
+
+    def _on_push(self, txn: str) -> Timestamp:
+        return self._push(self._open_transaction(txn), self._happened(self.clock()))
+
+    def _on_put(self, table: str, id: int, set: Mapping[str, Any] | None, node: int) -> Timestamp:  # noqa: A002
+        name = f"#{self._statements}"
+        self._on_begin(name, node)
+        self._on_write(name, table, id, set)
+        return self._on_commit(name)
+
+    def _on_read(self, timestamp: str | None = None) -> Timestamp:
+        """Read all tables as of *timestamp*, now if None. From then on nothing is written at or below it."""
+        at = max(self.high.next(), self.gc_threshold) if timestamp is None else Timestamp.parse(timestamp)
+        self._happened(at)
+        self._read = max(self._read, at)
+        for transaction in self.transactions.values():
+            if transaction.status is Status.OPEN:
+                self._push(transaction, at)
+        return at
+
+    def _open_transaction(self, name: str) -> Transaction:
+        transaction = self.transactions.get(name)
+        if transaction is None or transaction.status is not Status.OPEN:
+            raise TransactionAbortedError(f"transaction {name!r} is not open: it has ended or was aborted")
+        if not self.nodes[transaction.gateway].alive:
+            raise TransactionAbortedError(
+                f"transaction {name!r} is lost: its coordinator, node {transaction.gateway}, is down"
+            )
+        return transaction
+
+    def _clear_the_way(self, writer: Transaction, row: Row) -> None:
+        for other in list(self.transactions.values()):
+            if other is writer or row not in other.intents:
+                continue
+            if other.status is Status.OPEN and self.nodes[other.gateway].alive:
+                raise WriteConflictError(
+                    f"row {row[1]} of {row[0]} was written by transaction {other.name!r}, which is open"
+                )
+            self._end_abandoned(other) if other.status is Status.OPEN else self._settle(other, row)
+            self._forget_finished(other)
+
+    def _push(self, transaction: Transaction, above: Timestamp) -> Timestamp:
+        transaction.timestamp = max(transaction.timestamp, above.next())
+        for intent in transaction.intents.values():
+            intent.timestamp = max(intent.timestamp, above.next())
+        return transaction.timestamp
+
+    def _abort(self, transaction: Transaction) -> None:
+        transaction.status = Status.ABORTED
+        transaction.intents.clear()
+        self._forget_finished(transaction)
+
+    def _settle(self, transaction: Transaction, row: Row) -> None:
+        """Turn an intent of a committed transaction into a version."""
+        intent = transaction.intents.pop(row)
+        self.tables[row[0]].add(row[1], Version(transaction.timestamp, intent.cells))
+
+    def _forget_finished(self, transaction: Transaction) -> None:
+        if transaction.status is not Status.OPEN and not transaction.intents:
+            self.transactions.pop(transaction.name, None)
+
+    def _end_abandoned(self, transaction: Transaction) -> None:
+        if transaction.status is Status.OPEN:
+            self._abort(transaction)
+        for row in list(transaction.intents):
+            self._settle(transaction, row)
+        self._forget_finished(transaction)
+
+    def _move_expired_lease(self, range_: Range) -> None:
+        down_since = self.nodes[range_.leaseholder].down_since
+        if down_since is not None and self.now >= down_since + LEASE_NS and self.has_quorum(range_):
+            self._move_lease(range_, next(node for node in range_.replicas if self.nodes[node].alive))
+
+    def _move_lease(self, range_: Range, node: int) -> None:
+        """Make *node* the leaseholder. What the old one had closed, its replica still knows."""
+        range_.follower_closed[range_.leaseholder] = range_.closed
+        range_.leaseholder = node
+
+    def _await_lease(self, range_: Range) -> None:
+        """Let time pass, as a client would wait, until a living node holds the lease. Raises: UnavailableError."""
+        if not self.has_quorum(range_):
+            raise UnavailableError(f"{range_.span} has lost most of its replicas: restart a node of {range_.replicas}")
+        down_since = self.nodes[range_.leaseholder].down_since
+        if down_since is not None:
+            self.now = max(self.now, down_since + LEASE_NS)
+            self._move_expired_lease(range_)

@@ -1,4 +1,4 @@
-"""The tokens of the simulated rangefeed: how far a changefeed has got in the database."""
+"""The tokens and slices of the simulated rangefeed: how far a changefeed has got, and what a task reads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,36 @@ from typing import Any, Self
 
 from cdc_core import Frontier, Span, Timestamp, Token
 
-__all__ = ["INTENT", "Again", "Scan", "SimulatedToken", "is_intent"]
+__all__ = ["INTENT", "Again", "LogSlice", "Piece", "Scan", "ScanSlice", "SimulatedToken", "is_intent"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """The share of one span in a step: its rows later than `after`, up to `upto`. It is read at `node`."""
+
+    span: Span
+    after: Timestamp
+    upto: Timestamp
+    node: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSlice:
+    """Changes of spans that are read at one node. Their marks are not resolved while a rescan waits."""
+
+    pieces: tuple[Piece, ...]
+    resolved: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanSlice:
+    """A chunk of a scan. Of a rescan, `where` has predicates, one of which a row must satisfy if there are any."""
+
+    span: Span
+    at: Timestamp
+    where: tuple[str, ...] | None = None
+    resolved: bool = True
+
 
 INTENT: Token = {"state": "starting"}
 """Saved before the database keeps history for the changefeed."""

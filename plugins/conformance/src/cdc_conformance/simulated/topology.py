@@ -1,13 +1,15 @@
-"""The nodes of the simulated cluster, the ranges of its tables, and the keys of rows."""
+"""The nodes, the ranges and the transactions of the simulated cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass, field
+from enum import StrEnum
 
+from cdc_conformance.simulated.shapes import Cells
 from cdc_core import Locality, Span, Timestamp
 
-__all__ = ["END_KEY", "Node", "Range", "key_of"]
+__all__ = ["END_KEY", "Intent", "Node", "Range", "Row", "Status", "Transaction", "key_of"]
 
 _OFFSET = 2**63
 END_KEY = b"\xff" * 9
@@ -74,3 +76,36 @@ class Range:
 
     def holds(self, key: bytes) -> bool:
         return self.span.start <= key < self.end
+
+
+Row = tuple[str, int]
+"""Full name of a table, and a row's `id`."""
+
+
+class Status(StrEnum):
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@dataclass(slots=True, kw_only=True)
+class Intent:
+    """A version that is not committed yet, or not known to be. It commits at `timestamp` or later."""
+
+    timestamp: Timestamp
+    cells: Cells | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Transaction:
+    """A transaction with a coordinator on the node `gateway`.
+
+    `timestamp` is when it would commit now; it only increases. `intents` are the unresolved ones. After a commit some
+    may stay for a while: they hold back the resolved timestamp, although readers see the new versions.
+    """
+
+    name: str
+    gateway: int
+    timestamp: Timestamp
+    status: Status = Status.OPEN
+    intents: dict[Row, Intent] = field(default_factory=dict)

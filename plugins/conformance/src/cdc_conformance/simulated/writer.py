@@ -7,9 +7,8 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from cdc_conformance.simulated.database import SimulatedDatabase
+from cdc_conformance.simulated.database import SimulatedDatabase, Txn
 from cdc_conformance.simulated.errors import StatementError
-from cdc_conformance.simulated.handles import Txn
 from cdc_conformance.simulated.source import directory_of
 from cdc_conformance.simulated.state import table_name
 from cdc_core import SourceTransaction, SourceWriter, SourceWriterContext

@@ -13,7 +13,7 @@ import pytest
 
 from cdc_conformance.components import registration_of
 from cdc_conformance.promises import Condition, Conformance, does_not_apply
-from cdc_conformance.sinks.recording import DirectoryStorage
+from cdc_conformance.sinks.exactly_once import DirectoryStorage
 from cdc_conformance.sinks.rig import ReadBack, SinkRig
 from cdc_core import MB, EncoderRegistration, SinkReader, SinkRegistration
 from cdc_core.plugins.classes import load_class

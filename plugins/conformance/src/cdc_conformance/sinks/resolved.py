@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from cdc_conformance.side_effects import failure_of
-from cdc_conformance.sinks.rig import SinkRig
-from cdc_conformance.sinks.tables import AT, ORDERS, USERS, versions
+from cdc_conformance.sinks.rig import AT, ORDERS, USERS, SinkRig, versions
 from cdc_core import Timestamp
 
 __all__ = ["Resolved"]

@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
 import pyarrow as pa
 
 from cdc_conformance.hosting import SOURCE, UNOPENED_SOURCE, installed_and
+from cdc_conformance.rows import INT8, TEXT, Change, rows, table
 from cdc_conformance.sinks.crashing import Call, make_calls, run_and_die
-from cdc_conformance.sinks.matching import Matcher
-from cdc_conformance.sinks.seen import Row, Seen, rows_of
+from cdc_conformance.sinks.seen import Matcher, Row, Seen, rows_of
 from cdc_core import (
     Changefeed,
     Destination,
@@ -34,7 +34,21 @@ from cdc_core import (
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 
-__all__ = ["Part", "ReadBack", "SinkRig"]
+__all__ = ["AT", "ORDERS", "USERS", "WIDER_ORDERS", "Part", "ReadBack", "SinkRig", "versions"]
+
+ORDERS = table("orders", {"id": INT8, "note": TEXT})
+WIDER_ORDERS = table("orders", {"id": INT8, "note": TEXT, "added": INT8}, version=2)
+"""The same table after a column was added."""
+USERS = table("users", {"id": INT8, "note": TEXT})
+AT = Timestamp(1_700_000_000_000_000_000)
+"""When the first row of a test is written."""
+
+
+def versions(keys: Iterable[int], *, at: int = 0, schema: TableSchema = ORDERS, note: str = "") -> RowBatch:
+    """Return one version of each of *keys*, in order. The first is written *at* nanoseconds after AT."""
+    changes = [Change({"id": key, "note": f"{note}{key} at {at}"}) for key in keys]
+    return rows(schema, changes, start=Timestamp(AT.wall + at))
+
 
 ReadBack = Callable[[SinkContext], SinkReader]
 Part = Sink | ResolvedSink | Destination

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from cdc_conformance.sinks.crashes import Crashes
-from cdc_conformance.sinks.delivery import Delivery, Flushes, Order
-from cdc_conformance.sinks.destination import Destination
+from cdc_conformance.sinks.delivery import Crashes, Delivery, Flushes, Order
 from cdc_conformance.sinks.exactly_once import ExactlyOnce
-from cdc_conformance.sinks.failures import Failures
+from cdc_conformance.sinks.failures import Failures, Stalls
 from cdc_conformance.sinks.fixtures import SINK_CAPABILITIES, SinkFixtures
-from cdc_conformance.sinks.lifecycle import Leftovers, Lifecycle
-from cdc_conformance.sinks.options import Options, Packaging
+from cdc_conformance.sinks.lifecycle import Destination, Leftovers, Lifecycle
+from cdc_conformance.sinks.options import Options, Packaging, Secrecy
 from cdc_conformance.sinks.refusals import Refusals
 from cdc_conformance.sinks.resolved import Resolved
-from cdc_conformance.sinks.secrecy import Secrecy
-from cdc_conformance.sinks.stalls import Stalls
 from cdc_conformance.sinks.unencodable import DeadLetters, Unencodable
 from cdc_conformance.sinks.values import Values
 

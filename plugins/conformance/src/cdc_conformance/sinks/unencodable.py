@@ -8,10 +8,9 @@ import pytest
 
 from cdc_conformance.filtering_encoder import FilteringEncoder
 from cdc_conformance.side_effects import failure_of
-from cdc_conformance.sinks.poison import BAD, BY_KEY, BY_SIZE, Poison
-from cdc_conformance.sinks.rig import SinkRig
+from cdc_conformance.sinks.refusals import BAD, BY_KEY, BY_SIZE, Poison
+from cdc_conformance.sinks.rig import AT, ORDERS, SinkRig, versions
 from cdc_conformance.sinks.seen import rows_of
-from cdc_conformance.sinks.tables import AT, ORDERS, versions
 from cdc_core import CdcError, EncodeError, RowBatch, SliceInfo, Timestamp
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.delivery.delivery import Delivery

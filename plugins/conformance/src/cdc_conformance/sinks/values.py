@@ -9,8 +9,7 @@ from cdc_conformance.promises import Condition, applies_if, does_not_apply
 from cdc_conformance.rows import EVERY_KIND, TEXT, Change, rows, sample, table
 from cdc_conformance.side_effects import failure_of
 from cdc_conformance.sinks.fixtures import registered
-from cdc_conformance.sinks.rig import SinkRig
-from cdc_conformance.sinks.tables import ORDERS
+from cdc_conformance.sinks.rig import ORDERS, SinkRig
 from cdc_core import CdcError, ConfigError, DeleteForm, Envelope, Op, RowBatch
 from cdc_core.envelope import ENVELOPES
 

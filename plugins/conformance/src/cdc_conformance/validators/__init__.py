@@ -5,21 +5,14 @@ return the contents of the source. `validate` feeds validators from a sink's rea
 """
 
 from cdc_conformance.validators.before_after import BeforeAfterValidator
-from cdc_conformance.validators.completeness import CompletenessValidator
+from cdc_conformance.validators.completeness import CompletenessValidator, VersionValidator
 from cdc_conformance.validators.count import CountValidator
-from cdc_conformance.validators.cuts import CutValidator
-from cdc_conformance.validators.events import Key, Row, SeenMark, SeenRow
+from cdc_conformance.validators.events import All, Key, Row, SeenMark, SeenRow, Validator
 from cdc_conformance.validators.feeding import Arrived, events, validate
-from cdc_conformance.validators.fingerprint import FingerprintValidator
-from cdc_conformance.validators.key_in_value import KeyInValueValidator
-from cdc_conformance.validators.mvcc import MvccValidator
+from cdc_conformance.validators.fields import KeyInValueValidator, MvccValidator, TopicValidator
 from cdc_conformance.validators.oracle import AsOf, Change, Commit, State, StateAt, retried
-from cdc_conformance.validators.order import OrderValidator
-from cdc_conformance.validators.prefix import PrefixValidator
-from cdc_conformance.validators.resolved import ResolvedValidator
-from cdc_conformance.validators.topic import TopicValidator
-from cdc_conformance.validators.validator import All, Validator
-from cdc_conformance.validators.versions import VersionValidator
+from cdc_conformance.validators.order import OrderValidator, ResolvedValidator
+from cdc_conformance.validators.states import CutValidator, FingerprintValidator, PrefixValidator
 
 __all__ = [
     "All",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from cdc_conformance.validators.events import SeenMark, SeenRow
-from cdc_conformance.validators.marks import speaks_for
+from cdc_conformance.validators.events import SeenMark, SeenRow, speaks_for
 from cdc_core import Timestamp
 
 __all__ = ["CountValidator"]

@@ -1,16 +1,19 @@
-"""The events that validators get: rows and resolved marks, decoded."""
+"""The events that validators get, the interface of validators, and what they share."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from cdc_core import Endpoint, Timestamp
 
-__all__ = ["Key", "Row", "SeenMark", "SeenRow", "key_of", "key_text", "place_text", "row_text", "same"]
+__all__ = [
+    *("All", "Checked", "Key", "Marks", "Row", "SeenMark", "SeenRow", "Validator", "key_of", "key_text", "place_text"),
+    *("row_text", "same", "speaks_for"),
+]
 
 Key = tuple[Any, ...]
 """The values of the primary key, in key order. `key_of` makes keys with NaN comparable."""
@@ -91,3 +94,71 @@ def same(one: Row | None, other: Row | None) -> bool:
 
 def _same_value(one: Any, other: Any) -> bool:
     return bool(one == other or (one != one and other != other))
+
+
+@dataclass(slots=True)
+class Marks:
+    """The greatest mark of each endpoint so far."""
+
+    at: dict[Endpoint, Timestamp] = field(default_factory=dict)
+
+    def note(self, mark: SeenMark) -> None:
+        self.at[mark.endpoint] = max(mark.resolved, self.at.get(mark.endpoint, Timestamp()))
+
+    def over(self, row: SeenRow) -> Timestamp:
+        """Return the greatest mark that covers the place of *row*; zero if there is none."""
+        return max(self.at.get(endpoint, Timestamp()) for endpoint in speaks_for(row.topic, row.partition))
+
+    def least(self, endpoints: Collection[Endpoint]) -> Timestamp:
+        """Return the timestamp up to which all *endpoints* are resolved; zero while one of them has no mark."""
+        return min((self.at.get(endpoint, Timestamp()) for endpoint in endpoints), default=Timestamp())
+
+
+def speaks_for(topic: str, partition: int | None) -> tuple[Endpoint, ...]:
+    """Return every endpoint whose marks cover rows that arrive in *partition* of *topic*."""
+    return ((topic, partition), (topic, None), (None, None))
+
+
+class Validator(Protocol):
+    """Takes every event in the order in which a consumer gets it. `failures` then returns what was wrong, in words.
+
+    Repeats are fed too. A failure names topic, partition, key and timestamps, if known, and the expected value. No
+    failures means success.
+    """
+
+    def note_row(self, row: SeenRow) -> None: ...
+
+    def note_resolved(self, mark: SeenMark) -> None: ...
+
+    def failures(self) -> list[str]: ...
+
+
+@dataclass
+class Checked:
+    """The part of a validator that most have. It ignores marks."""
+
+    _failures: list[str] = field(default_factory=list, init=False)
+
+    def note_resolved(self, mark: SeenMark) -> None:
+        """Ignore *mark*."""
+
+    def failures(self) -> list[str]:
+        return self._failures
+
+
+class All:
+    """Feeds several validators. Its failures are those of all of them, in their order."""
+
+    def __init__(self, validators: Iterable[Validator]) -> None:
+        self.validators = tuple(validators)
+
+    def note_row(self, row: SeenRow) -> None:
+        for validator in self.validators:
+            validator.note_row(row)
+
+    def note_resolved(self, mark: SeenMark) -> None:
+        for validator in self.validators:
+            validator.note_resolved(mark)
+
+    def failures(self) -> list[str]:
+        return [failure for validator in self.validators for failure in validator.failures()]

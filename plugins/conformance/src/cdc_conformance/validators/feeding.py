@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from cdc_conformance.validators.events import SeenMark, SeenRow, key_of, place_text
-from cdc_conformance.validators.validator import Validator
+from cdc_conformance.validators.events import SeenMark, SeenRow, Validator, key_of, place_text
 from cdc_core import DecodedRow, Decoder, Endpoint, StoredMessage, TableSchema, Timestamp
 
 __all__ = ["Arrived", "events", "validate"]

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from cdc_conformance.validators.events import Key, Row, SeenMark, SeenRow, place_text
-from cdc_conformance.validators.marks import Marks, speaks_for
+from cdc_conformance.validators.events import Key, Marks, Row, SeenMark, SeenRow, place_text, speaks_for
 from cdc_core import Endpoint, Timestamp
 
 __all__ = ["Moment", "Replay"]

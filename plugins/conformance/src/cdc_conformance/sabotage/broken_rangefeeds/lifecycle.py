@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from cdc_conformance.sabotage.breaking import breaks, mistakes
 from cdc_conformance.sabotage.broken_rangefeeds.parts import BrokenHistory, BrokenRangefeed, BrokenReader, SharedSource
-from cdc_conformance.simulated.options import SimulatedOptions
+from cdc_conformance.simulated.source import SimulatedOptions
 from cdc_conformance.simulated.tokens import SimulatedToken, is_intent
 from cdc_core import (
     ConfigError,

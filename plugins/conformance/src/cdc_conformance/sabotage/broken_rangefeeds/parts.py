@@ -12,13 +12,11 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 
 from cdc_conformance.simulated import SimulatedDatabase
-from cdc_conformance.simulated.history import SimulatedHistory
 from cdc_conformance.simulated.planner import SimulatedPlanner
-from cdc_conformance.simulated.rangefeed import SimulatedRangefeed
+from cdc_conformance.simulated.rangefeed import SimulatedHistory, SimulatedRangefeed
 from cdc_conformance.simulated.reader import SimulatedReader
-from cdc_conformance.simulated.slices import LogSlice, ScanSlice
 from cdc_conformance.simulated.source import Source, directory_of
-from cdc_conformance.simulated.tokens import SimulatedToken
+from cdc_conformance.simulated.tokens import LogSlice, ScanSlice, SimulatedToken
 from cdc_core import Op, RangefeedContext, RowBatch, Slice, SpanMark, TableSchema, Timestamp, Token
 
 Row = dict[str, Any]

@@ -24,11 +24,10 @@ from cdc_conformance.sabotage.broken_rangefeeds.parts import (
     updated_of,
 )
 from cdc_conformance.simulated import log_steps
-from cdc_conformance.simulated.boundaries import reached_boundary
 from cdc_conformance.simulated.cluster import Cluster
+from cdc_conformance.simulated.log_steps import reached_boundary
 from cdc_conformance.simulated.reader import SimulatedReader
-from cdc_conformance.simulated.slices import LogSlice, Piece, ScanSlice
-from cdc_conformance.simulated.tokens import SimulatedToken
+from cdc_conformance.simulated.tokens import LogSlice, Piece, ScanSlice, SimulatedToken
 from cdc_core import (
     RangefeedContext,
     Rescan,

@@ -19,8 +19,8 @@ from cdc_conformance.sabotage.broken_rangefeeds.parts import (
     stamp,
     updated_of,
 )
-from cdc_conformance.simulated.slices import LogSlice
-from cdc_conformance.simulated.transactions import Status
+from cdc_conformance.simulated.tokens import LogSlice
+from cdc_conformance.simulated.topology import Status
 from cdc_core import Op, RangefeedContext, RowBatch, Slice, Span, SpanMark, TableSchema, Timestamp
 
 
