@@ -59,12 +59,12 @@ def _tell(supervisor: Supervisor, *, debug: bool) -> None:
         return
     error = outcome.error
     text = str(error) if isinstance(error, CdcError) else f"internal error: {type(error).__name__}: {error}"
-    log.error("changefeed '%s' failed: %s", name, text, exc_info=error if debug else None)
+    log.error("changefeed '%s' failed: %s", name, text, exc_info=error if debug else None, extra={"changefeed": name})
 
 
 def _tell_place(supervisor: Supervisor) -> None:
     """Log where the next run of a changefeed that was stopped begins."""
-    status, outcome = supervisor.status, supervisor.outcome
+    name, status, outcome = supervisor.feed.name, supervisor.status, supervisor.outcome
     if outcome is None or outcome.kind not in _STOPPED:
         return
     if status.high_water:
@@ -75,7 +75,7 @@ def _tell_place(supervisor: Supervisor) -> None:
     else:
         place = "begins where this one began"
     again = "" if outcome.kind == "stopped" else ", and repeats what was delivered later"
-    log.info("changefeed '%s': the next run %s%s", supervisor.feed.name, place, again)
+    log.info("changefeed '%s': the next run %s%s", name, place, again, extra={"changefeed": name})
 
 
 def _exit_status(outcome: Outcome) -> int:

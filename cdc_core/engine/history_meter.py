@@ -134,5 +134,10 @@ class HistoryMeter:
     def _complain(self, name: str, why: str) -> None:
         """Log *why* it cannot be measured, if that is new."""
         if why and why != self._complaints.get(name):
-            log.warning("changefeed '%s': what its source retains is not measured now: %s", name, why)
+            log.warning(
+                "changefeed '%s': what its source retains is not measured now: %s",
+                name,
+                why,
+                extra={"changefeed": name},
+            )
         self._complaints[name] = why

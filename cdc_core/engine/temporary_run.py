@@ -237,11 +237,11 @@ class TemporaryRun:
 
     def _wait(self, policy: RetryPolicy, error: RetryableError) -> None:
         """Wait as *policy* says, until `stop`. Raises: *error* when no other attempt is to follow."""
-        shown = self._shown(error)
+        name, shown = self._feed.name, self._shown(error)
         if policy.give_up_reason(error, shown) is not None:
             raise error
         if wait_s := policy.next_wait_s(error):
-            log.warning("changefeed '%s': %s; next attempt in %.1f s", self._feed.name, shown, wait_s)
+            log.warning("changefeed '%s': %s; next attempt in %.1f s", name, shown, wait_s, extra={"changefeed": name})
             self._stop.wait(wait_s)
 
     def _shown(self, error: Exception) -> str:

@@ -80,7 +80,12 @@ class Definitions:
         """Note why this node cannot do what a job in *state* needs, None if it can. A reason that is new is logged."""
         before = self._found.get(name)
         if problem is not None and (before is None or before.problem != problem):
-            log.warning("job '%s' cannot run on this node, which tries again later: %s", name, problem)
+            log.warning(
+                "job '%s' cannot run on this node, which tries again later: %s",
+                name,
+                problem,
+                extra={"changefeed": name},
+            )
         self._found[name] = _Found(state, time.monotonic(), problem)
 
     def problems(self) -> dict[str, str]:

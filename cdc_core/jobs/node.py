@@ -252,7 +252,7 @@ class Node:
         if time.monotonic() - self._cleaned_at >= _HOUSEKEEPING_S:
             self._cleaned_at = time.monotonic()
             for name in self._store.claims.prune(retention_s=self._settings.retention):
-                log.info("job '%s', finished long ago, is forgotten", name)
+                log.info("job '%s', finished long ago, is forgotten", name, extra={"changefeed": name})
         if time.monotonic() - self._pruned_at >= _PRUNING_S:
             self._pruned_at = time.monotonic()
             self._store.events.prune()
@@ -304,7 +304,7 @@ class Node:
         found = self._balance.next_move(overview, lease.node, self._running)
         if found is not None:
             name, other = found
-            log.info("job '%s' moves to node '%s', which has fewer jobs", name, other.name)
+            log.info("job '%s' moves to node '%s', which has fewer jobs", name, other.name, extra={"changefeed": name})
             running = self._running[name]
             running.stop_requested, running.moves_to = True, other
             running.run.stop()
@@ -319,7 +319,7 @@ class Node:
             f" `cdc drop {job.name} --forget-only`"
         )
         if self._store.claims.leave_unreverted(job.name, me, reason):
-            log.warning("job '%s' is revert-failed: %s", job.name, reason)
+            log.warning("job '%s' is revert-failed: %s", job.name, reason, extra={"changefeed": job.name})
 
     def _may_run(self, job: JobRecord) -> bool:
         return self._back_off.is_over(job.name) and self._definitions.why_not(job) is None
@@ -349,7 +349,7 @@ class Node:
             self._back_off.ended(name, "stopped", problem)
             self._store.claims.settle(name, lease.node, "stopped", problem, clean=adopted.clean)
             return
-        log.info("job '%s' is adopted under epoch %d", name, adopted.epoch)
+        log.info("job '%s' is adopted under epoch %d", name, adopted.epoch, extra={"changefeed": name})
         self._running[name] = running
         running.run.start()
 
@@ -372,7 +372,7 @@ class Node:
         return RunningJob(run, feed, steps_before=before)
 
     def _revert(self, name: str, lease: Lease) -> None:
-        log.info("job '%s' drops what it holds at its source", name)
+        log.info("job '%s' drops what it holds at its source", name, extra={"changefeed": name})
         run = Reverting(name, self._definitions, node_id=lease.node.node_id, on_end=self._wake)
         self._running[name] = RunningJob(run)
         run.start()
@@ -406,7 +406,7 @@ class Node:
             self._back_off.ended(name, ended, reason)
             left = "is free for any node" if state == "running" else f"is {state}"
             what = "is not this node's any more" if state is None else left
-            log.info("job '%s' %s%s", name, what, f": {reason}" if reason else "")
+            log.info("job '%s' %s%s", name, what, f": {reason}" if reason else "", extra={"changefeed": name})
             if state == "reverting" and not isinstance(running.run, Reverting):
                 self._revert(name, lease)
                 if lost:

@@ -83,7 +83,7 @@ class RetentionLimit:
         except ConfigError:  # another node was faster, someone has resumed it, or it has ended
             return []
         self._store.events.note("history_expired", name, message=reason)
-        log.warning("job '%s' is cancelled: %s", name, reason)
+        log.warning("job '%s' is cancelled: %s", name, reason, extra={"changefeed": name})
         return [name]
 
     def _rests_since(self, job: JobRecord) -> float:
@@ -93,7 +93,7 @@ class RetentionLimit:
     def _warn(self, name: str, now: float, what: str, remedy: str) -> None:
         if now - self._warned.get(name, -WARN_EVERY_S) >= WARN_EVERY_S:
             self._warned[name] = now
-            log.warning("job '%s' %s: %s", name, what, remedy)
+            log.warning("job '%s' %s: %s", name, what, remedy, extra={"changefeed": name})
 
 
 def expires_after(job: JobRecord, definition: Mapping[str, Any]) -> tuple[bool, float]:

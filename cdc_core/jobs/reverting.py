@@ -10,6 +10,7 @@ from cdc_core.engine.error_text import one_line
 from cdc_core.errors import FencedError, RetryableError
 from cdc_core.jobs.definitions import Definitions
 from cdc_core.store.job_values import Ended
+from cdc_core.telemetry.log_names import logged_as
 
 __all__ = ["Reverting"]
 
@@ -49,7 +50,8 @@ class Reverting:
     abandon = stop
 
     def _work(self) -> None:
-        self.ended = self._end()
+        with logged_as(self._name):
+            self.ended = self._end()
         self._on_end()
 
     def _end(self) -> Ended:

@@ -18,6 +18,7 @@ from cdc_core.errors import RetryableError
 from cdc_core.jobs.ipc import POLL_INTERVAL_S, Lines, lease_clock, line, outcome_of, status_of
 from cdc_core.jobs.process_session import kill_session
 from cdc_core.spark.log_file import open_log
+from cdc_core.telemetry.log_names import logged_as
 from cdc_core.telemetry.status import Status
 
 __all__ = ["SubprocessLostError", "SubprocessRun"]
@@ -132,8 +133,9 @@ class SubprocessRun:
         said: Outcome | None = None
         status: int | None = None
         try:
-            self._start()
-            said = self._follow()
+            with logged_as(self.feed.name):
+                self._start()
+                said = self._follow()
         except Exception as error:
             self._reason = f"could not be started: {error}" if self._process is None else f"was killed for {error!r}"
         finally:

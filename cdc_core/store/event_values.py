@@ -111,5 +111,5 @@ def log_event(event: Event) -> None:
     """Log *event*, for logs in JSON: text logs say the same in other words, and leave it out."""
     about = f"node '{event.node}'" if event.changefeed is None else f"changefeed '{event.changefeed}'"
     text = event.kind if event.message is None else f"{event.kind}: {event.message}"
-    extra = {"event": event.kind, "details": {"node": event.node, **event.details}}
+    extra = {"changefeed": event.changefeed, "event": event.kind, "details": {"node": event.node, **event.details}}
     log.info("%s: %s", about, text, extra=extra)

@@ -134,7 +134,7 @@ class StatusLog:
     def _log(self, status: Status, *, again: bool = False) -> None:
         name, line = status.changefeed, status_line(status)
         if again or line != self._lines.get(name):
-            log.info("%s", line)
+            log.info("%s", line, extra={"changefeed": name})
         self._logged[name], self._lines[name] = status, line
 
 

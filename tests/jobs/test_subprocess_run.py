@@ -22,6 +22,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.jobs.ipc import lease_clock, line
 from cdc_core.jobs.subprocess_run import SubprocessLostError, SubprocessRun
 from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core.telemetry.json_log import JsonFormatter
 
 OWN_SPARK = {"master": "local[2,2]"}
 STEPS: dict[str, Any] = {"total": 5000, "rows_per_step": 500, "spark": OWN_SPARK}
@@ -87,8 +88,11 @@ def ended(run: SubprocessRun) -> Outcome:
 
 
 @pytest.mark.slow
-def test_it_obeys_shows_itself_and_leaves_nothing_behind(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_it_obeys_shows_itself_and_leaves_nothing_behind(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     caplog.set_level(logging.INFO)
+    monkeypatch.setattr(caplog.handler, "formatter", JsonFormatter())
     secrets: dict[str, Any] = {"sources": (f"counter://u:{SECRET}@host",), "plain_secrets": frozenset({SECRET})}
     first = child(tmp_path, **STEPS, **secrets, run={"resume_command": "cdc resume t"})
     first.start()
@@ -104,7 +108,8 @@ def test_it_obeys_shows_itself_and_leaves_nothing_behind(tmp_path: Path, caplog:
     first.abandon()
     assert ended(first).kind == "abandoned"
     assert not [each for each in family if lives(each)]
-    assert "no scan; following the log" in caplog.text
+    [logged] = [json.loads(text) for text in caplog.text.splitlines() if "no scan; following the log" in text]
+    assert (logged["changefeed"], logged["event"]) == ("t", "engine.start_position.start_token")
 
     (tmp_path / "hold-emit").unlink()
     second = child(tmp_path, **STEPS, **secrets)

@@ -49,7 +49,7 @@ def log(lines: Lines) -> Any:
 
 
 def test_a_line_is_one_object_with_its_changefeed_and_event(lines: Lines, log: logging.Logger) -> None:
-    log.warning("changefeed '%s': refused:\n%s", "orders", 'a "quoted" text ü')
+    log.warning("changefeed '%s': refused:\n%s", "orders", 'a "quoted" text ü', extra={"changefeed": "orders"})
     [text] = lines.texts
     assert "\n" not in text
     found = json.loads(text)
@@ -62,14 +62,6 @@ def test_a_line_is_one_object_with_its_changefeed_and_event(lines: Lines, log: l
     }
 
 
-def test_the_thread_of_a_changefeed_names_it_where_the_text_does_not(lines: Lines, log: logging.Logger) -> None:
-    thread = threading.Thread(target=lambda: log.info("saved"), name="process of changefeed orders")
-    thread.start()
-    thread.join()
-    log.info("a node joined")
-    assert [json.loads(text)["changefeed"] for text in lines.texts] == ["orders", None]
-
-
 def test_what_is_logged_for_a_changefeed_names_it_whoever_logs_it(lines: Lines) -> None:
     def work() -> None:
         with logged_as("orders"):
@@ -77,7 +69,7 @@ def test_what_is_logged_for_a_changefeed_names_it_whoever_logs_it(lines: Lines) 
             inner = threading.Thread(target=copy_context().run, args=[plugin.warning, "in a thread of a plugin"])
             inner.start()
             inner.join()
-            plugin.warning("job 'users' is named")
+            plugin.warning("job 'users' is named", extra={"changefeed": "users"})
         plugin.warning("of nothing in particular")
 
     plugin = logging.Logger("some_plugin")
