@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from cdc_core.changefeeds.lifecycle import Lifecycle
+from cdc_core.changefeeds.moving import Moving
+from cdc_core.changefeeds.scheduling import Scheduling
 
 __all__ = ["Changefeeds"]
 
 
-class Changefeeds(Lifecycle):
+class Changefeeds(Lifecycle, Moving, Scheduling):
     """The changefeeds of one store and every verb on them, for all doors. Each group of verbs has its module.
 
     A verb is one transaction: it has happened when the call returns, and not at all when it raises. What is so already

@@ -7,6 +7,8 @@ from contextlib import closing
 
 import click
 
+from cdc_core.changefeeds.moving import target_of, written_target
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.completion import complete_name
 from cdc_core.cli.confirm import agreed
 from cdc_core.cli.job_commands import by_user, find_job
@@ -15,7 +17,6 @@ from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stopped import stopped
 from cdc_core.cli.stored import require_known, state_option, store_option, store_or_environment
 from cdc_core.errors import ConfigError
-from cdc_core.jobs.moving import plan_move, target_of, written_target
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.move import Token
 from cdc_core.store.progress import ProgressStore
@@ -60,6 +61,7 @@ def move(
     feed = resolved(session, changefeed)
     session.add_secrets(secret_forms(uri_secrets(url)))
     with closing(ProgressStore(url)) as progress:
+        changefeeds = Changefeeds(progress)
         require_known(progress, feed.name, option="--state" if store is None else "--store")
         find_job(progress, feed.name, by_store=store is not None, verb="move")
         with stopped(progress, feed.name, state_dir):
@@ -67,7 +69,7 @@ def move(
             target: str | Token = written_target(to)
             if source is not None:
                 target = target_of(known, {_index(known.sources, source): target})
-            planned = plan_move(progress, feed, known, target)
+            planned = changefeeds.plan_move(feed, target)
             if not planned.moves:
                 click.echo(f"changefeed '{feed.name}' is at {planned.move.before} already")
                 return 0
@@ -77,7 +79,7 @@ def move(
             click.echo(f"  {planned.effect}")
             if not agreed(f"Move changefeed '{feed.name}'?", yes=yes, declined="nothing was moved"):
                 return 1
-            planned.carry_out(progress, why=by_user())
+            changefeeds.move(planned, by_user())
     click.echo(f"changefeed '{feed.name}': the next run starts from {session.masked(planned.move.after)}")
     return 0
 

@@ -8,13 +8,19 @@ from typing import Any, get_args
 
 import click
 
-from cdc_core.cli.job_commands import job_store, job_store_option, json_option, require_owner, user_name
+from cdc_core.cli.job_commands import (
+    changefeeds_at,
+    job_store,
+    job_store_option,
+    json_option,
+    require_owner,
+    user_name,
+)
 from cdc_core.cli.run import find_changefeed, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.scheduled import require_schedule_name, scheduled, scheduled_definition
 from cdc_core.errors import ConfigError
-from cdc_core.jobs.schedules import Schedules
 from cdc_core.locality import Locality
 from cdc_core.store.job_values import moment
 from cdc_core.store.schedule_values import OnExecutionFailure, OnPreviousRunning, ScheduleRecord
@@ -91,9 +97,8 @@ def create(
         on_previous_running=on_previous_running,
         on_execution_failure=on_execution_failure,
     )
-    with job_store(session, store, create=True) as opened:
-        made = Schedules(opened).create(wanted, at_once=first_run == "now")
-        _print(session, made, as_json=as_json)
+    with changefeeds_at(session, store, create=True) as changefeeds:
+        _print(session, changefeeds.create_schedule(wanted, at_once=first_run == "now"), as_json=as_json)
     return 0
 
 
@@ -153,9 +158,8 @@ def list_(session: CliSession, store: str | None, as_json: bool) -> int:
 @click.pass_obj
 def pause(session: CliSession, name: str, reason: str, store: str | None, as_json: bool) -> int:
     """Start no more runs of the schedule NAME. Runs that have started are not affected."""
-    with job_store(session, store) as opened:
-        opened.schedules.pause(name, reason)
-        _print(session, opened.schedules.find(name), as_json=as_json)
+    with changefeeds_at(session, store) as changefeeds:
+        _print(session, changefeeds.pause_schedule(name, reason), as_json=as_json)
     return 0
 
 
@@ -167,8 +171,8 @@ def pause(session: CliSession, name: str, reason: str, store: str | None, as_jso
 @click.pass_obj
 def resume(session: CliSession, name: str, store: str | None, as_json: bool) -> int:
     """Let the paused schedule NAME run again, at the next time of its cron expression."""
-    with job_store(session, store) as opened:
-        _print(session, Schedules(opened).resume(name), as_json=as_json)
+    with changefeeds_at(session, store) as changefeeds:
+        _print(session, changefeeds.resume_schedule(name), as_json=as_json)
     return 0
 
 
@@ -180,11 +184,10 @@ def resume(session: CliSession, name: str, store: str | None, as_json: bool) -> 
 @click.pass_obj
 def drop(session: CliSession, name: str, store: str | None, as_json: bool) -> int:
     """Remove the schedule NAME. Its jobs stay: end those that run with `cdc cancel`."""
-    with job_store(session, store) as opened:
-        known = opened.schedules.find(name)
-        opened.schedules.drop(name)
+    with changefeeds_at(session, store) as changefeeds:
+        dropped = changefeeds.drop_schedule(name)
         if as_json:
-            session.echo_json(_as_json(known))
+            session.echo_json(_as_json(dropped))
         else:
             click.echo(f"schedule '{name}' is removed")
     return 0

@@ -12,7 +12,7 @@ from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.alter_job import alter_job
 from cdc_core.cli.cancel import cancel_text
 from cdc_core.cli.create import create_job
-from cdc_core.cli.job_commands import by_user, find_job, job_store, require_owner, user_name
+from cdc_core.cli.job_commands import by_user, changefeeds_at, find_job, job_store, require_owner, user_name
 from cdc_core.cli.pause import pause_text
 from cdc_core.cli.resume import resume_text
 from cdc_core.cli.run import resolved
@@ -27,7 +27,6 @@ from cdc_core.config.alteration import Alteration
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
 from cdc_core.jobs.creation import check_new_job
-from cdc_core.jobs.schedules import Schedules
 from cdc_core.statements.definitions import changefeed_of_statement, derived_name
 from cdc_core.statements.rendering import statement_text
 from cdc_core.statements.values import (
@@ -72,16 +71,16 @@ def execute(session: CliSession, target: SqlTarget, statement: Statement) -> Res
         return _create(session, target, statement)
     if isinstance(statement, CreateSchedule):
         return _create_schedule(session, target, statement)
-    with _opened(session, target) as store:
+    with changefeeds_at(session, target.store) as changefeeds:
+        store = changefeeds.store
         if isinstance(statement, ShowJobs):
             return show_jobs(store, statement)
         if isinstance(statement, ShowSchedules):
             return show_schedules(store, statement)
         if isinstance(statement, ControlSchedules):
-            return control_schedules(store, statement)
+            return control_schedules(changefeeds, statement)
         if isinstance(statement, AlterChangefeed):
             return _alter(session, store, statement)
-        changefeeds = Changefeeds(store, keep_secrets=session.add_secrets)
         if isinstance(statement, OwnJob):
             job = changefeeds.set_owner(statement.job, require_owner(statement.owner))
             return _jobs([(job, f"job '{job.name}' belongs to {job.owner}")])
@@ -115,8 +114,8 @@ def _create(session: CliSession, target: SqlTarget, statement: CreateChangefeed)
 
 
 def _create_schedule(session: CliSession, target: SqlTarget, statement: CreateSchedule) -> Result:
-    with _opened(session, target, create=True) as store:
-        known = {each.name: each for each in store.schedules.all()}
+    with changefeeds_at(session, target.store, create=True) as changefeeds:
+        known = {each.name: each for each in changefeeds.store.schedules.all()}
         name = statement.label or derived_name(statement.changefeed.tables, known, longest=_MAX_LABEL_LENGTH)
         if statement.if_not_exists and name in known:
             return replace(created_schedule(known[name]), rows=[], notices=[f"schedule '{name}' exists already"])
@@ -134,7 +133,7 @@ def _create_schedule(session: CliSession, target: SqlTarget, statement: CreateSc
             on_previous_running=statement.on_previous_running,
             on_execution_failure=statement.on_execution_failure,
         )
-        return created_schedule(Schedules(store).create(wanted, at_once=statement.first_run == "now"))
+        return created_schedule(changefeeds.create_schedule(wanted, at_once=statement.first_run == "now"))
 
 
 def _alter(session: CliSession, store: ProgressStore, statement: AlterChangefeed) -> Result:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.job_commands import by_user
 from cdc_core.cli.sql_results import Result, shown_time
-from cdc_core.jobs.schedules import Schedules
 from cdc_core.statements.rendering import statement_text
 from cdc_core.statements.values import ControlSchedules, ScheduleVerb, ShowSchedules
 from cdc_core.store.progress import ProgressStore
@@ -35,22 +35,12 @@ def created_schedule(found: ScheduleRecord) -> Result:
     return Result(columns=_CREATED, rows=[row])
 
 
-def control_schedules(store: ProgressStore, statement: ControlSchedules) -> Result:
+def control_schedules(changefeeds: Changefeeds, statement: ControlSchedules) -> Result:
     """Do what *statement* says with each schedule, one after the other. Raises: ConfigError."""
-
-    def drop(name: str) -> ScheduleRecord:
-        found = store.schedules.find(name)
-        store.schedules.drop(name)
-        return found
-
-    def pause(name: str) -> ScheduleRecord:
-        store.schedules.pause(name, by_user())
-        return store.schedules.find(name)
-
     verbs: dict[ScheduleVerb, Callable[[str], ScheduleRecord]] = {
-        "PAUSE": pause,
-        "RESUME": Schedules(store).resume,
-        "DROP": drop,
+        "PAUSE": lambda name: changefeeds.pause_schedule(name, by_user()),
+        "RESUME": changefeeds.resume_schedule,
+        "DROP": changefeeds.drop_schedule,
     }
     done = [verbs[statement.verb](name) for name in statement.schedules]
     if statement.verb == "DROP":

@@ -6,8 +6,8 @@ import logging
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from cdc_core.changefeeds.cron import next_time
 from cdc_core.errors import ConfigError
-from cdc_core.jobs.cron import next_time
 from cdc_core.store.job_values import FINISHED, JobState
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.schedule_values import ScheduleChange, ScheduleRecord
@@ -49,28 +49,6 @@ class Schedules:
             if change.start is not None:
                 started.append(change.start)
         return started
-
-    def create(self, wanted: ScheduleRecord, *, at_once: bool = False) -> ScheduleRecord:
-        """Add the schedule and return it. The first run is *at_once*, at its `next_run`, or as its expression says.
-
-        Raises: ConfigError when the expression or the time zone cannot be read, the first run would be in the past, or
-        as `Schedules.create` of the store does.
-        """
-        now = self._store.schedules.clock()
-        following = next_time(wanted.cron, wanted.time_zone, after=now)
-        if wanted.next_run is not None and wanted.next_run < now:
-            raise ConfigError(
-                f"schedule '{wanted.name}': the first run at {_text(wanted.next_run)} is in the past; use --first-run"
-                " now, or a later time"
-            )
-        return self._store.schedules.create(replace(wanted, next_run=now if at_once else wanted.next_run or following))
-
-    def resume(self, name: str) -> ScheduleRecord:
-        """Return the paused schedule, which runs again from the next time of its expression on. Raises: ConfigError."""
-        known = self._store.schedules.find(name)
-        following = next_time(known.cron, known.time_zone, after=self._store.schedules.clock())
-        self._store.schedules.resume(name, next_run=following)
-        return self._store.schedules.find(name)
 
 
 def decide(now: float, known: ScheduleRecord) -> ScheduleChange | None:

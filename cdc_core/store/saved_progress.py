@@ -31,7 +31,7 @@ from cdc_core.store.values import (
 from cdc_core.telemetry.source_gauges import keep_gauges, measure_once
 from cdc_core.telemetry.tally import Tally
 
-__all__ = ["SavedProgress"]
+__all__ = ["SavedProgress", "save_move"]
 
 
 class SavedProgress(Aggregate):
@@ -112,25 +112,6 @@ class SavedProgress(Aggregate):
         """Save *token* alone. Raises: FencedError, as `save` does."""
         self._database.write(name, epoch, token=dump(token))
 
-    def move(self, name: str, epoch: int, move: Move, *, saved: Token, why: str | None = None) -> None:
-        """Save the token of *move* in place of *saved*, as an attempt of its own; the event log says so, and *why*.
-
-        Runs that have begun are fenced. What is resolved stays so. Raises: FencedError, and changes nothing, unless
-        *epoch* is the newest and *saved* what was saved last: nothing has run since they were read.
-        """
-        told: dict[str, Any] = {
-            "from": move.before,
-            "to": move.after,
-            "forward": move.forward,
-            "back": move.back,
-        }
-        with self._database.fenced(name, epoch) as connection:
-            mine = update(name).where(CHANGEFEEDS.c.token == dump(saved))
-            values = {"token": dump(move.token), "plan": dump(MOVED), "epoch": epoch + 1}
-            if not connection.execute(mine.values(values)).rowcount:
-                raise overtaken(name, epoch)
-            add_event(connection, "changefeed_moved", name, message=why, **told)
-
     @contextmanager
     def _counted(self, name: str, epoch: int) -> Iterator[Tally]:
         """Yield the counters, and save what the block has made of them, while nobody else can."""
@@ -153,3 +134,18 @@ def _progress(row: Any) -> Progress | None:
         saved_at=moment_of(row.saved_at),
         emitted=timestamp_of(row.emitted),
     )
+
+
+def save_move(
+    connection: sa.Connection, name: str, epoch: int, move: Move, *, saved: Token, why: str | None = None
+) -> None:
+    """Save the token of *move* in place of *saved*, as an attempt of its own; the event log says so, and *why*.
+
+    Runs that have begun are fenced. What is resolved stays so. Raises: FencedError, and changes nothing, unless *epoch*
+    is the newest and *saved* what was saved last: nothing has run since they were read.
+    """
+    mine = update(name).where(CHANGEFEEDS.c.epoch == epoch, CHANGEFEEDS.c.token == dump(saved))
+    if not connection.execute(mine.values(token=dump(move.token), plan=dump(MOVED), epoch=epoch + 1)).rowcount:
+        raise overtaken(name, epoch)
+    told: dict[str, Any] = {"from": move.before, "to": move.after, "forward": move.forward, "back": move.back}
+    add_event(connection, "changefeed_moved", name, message=why, **told)

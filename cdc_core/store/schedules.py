@@ -8,20 +8,17 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
 from cdc_core.store.database import Aggregate
 from cdc_core.store.job_rows import all_jobs, change_job
 from cdc_core.store.job_tables import JOBS, DatabaseNow
 from cdc_core.store.job_values import FINISHED
 from cdc_core.store.jobs import create_job
-from cdc_core.store.nodes import alive_sessions, require_match
 from cdc_core.store.schedule_tables import SCHEDULE_RUNS, SCHEDULES
 from cdc_core.store.schedule_values import ScheduleChange, ScheduledRun, ScheduleRecord, schedule_record
-from cdc_core.store.values import dump
 from cdc_core.store.verbs import UnknownError
 
-__all__ = ["Schedules"]
+__all__ = ["Schedules", "known_schedule"]
 
 _JOB = (JOBS.c.state.label("job_state"), JOBS.c.reason.label("job_reason"))
 _WITH_RUNS = (
@@ -36,35 +33,6 @@ _HAS_ENDED = SCHEDULE_RUNS.c.job.is_not(None) & (JOBS.c.name.is_(None) | JOBS.c.
 class Schedules(Aggregate):
     """Every schedule, until it is dropped. Its jobs are jobs like others, and outlive it."""
 
-    def create(self, wanted: ScheduleRecord) -> ScheduleRecord:
-        """Add the schedule, which nodes follow from now on, and return it.
-
-        Raises: ConfigError when there is one of this name, or no living node matches its locality.
-        """
-        with self._database.transaction() as connection:
-            if _row(connection, wanted.name) is not None:
-                raise ConfigError(
-                    f"schedule '{wanted.name}' exists already; run `cdc schedule drop {wanted.name}` first, or choose"
-                    " another name"
-                )
-            require_match(wanted.name, wanted.locality, alive_sessions(connection))
-            connection.execute(
-                sa.insert(SCHEDULES).values(
-                    name=wanted.name,
-                    definition=dump(wanted.definition),
-                    locality=str(wanted.locality),
-                    owner=wanted.owner,
-                    cron=wanted.cron,
-                    time_zone=wanted.time_zone,
-                    on_previous_running=wanted.on_previous_running,
-                    on_execution_failure=wanted.on_execution_failure,
-                    created=DatabaseNow(),
-                    next_run=wanted.next_run,
-                    version=0,
-                )
-            )
-            return schedule_record(_known(connection, wanted.name))
-
     def all(self) -> list[ScheduleRecord]:
         """Return every schedule, by name, with its open runs."""
         with self._database.transaction(reading=True) as connection:
@@ -73,8 +41,7 @@ class Schedules(Aggregate):
     def find(self, name: str) -> ScheduleRecord:
         """Return the schedule, with its open runs. Raises: ConfigError when it is unknown."""
         with self._database.transaction(reading=True) as connection:
-            _known(connection, name)
-            return _records(connection.execute(_WITH_RUNS.where(SCHEDULES.c.name == name)).all())[0]
+            return known_schedule(connection, name)
 
     def due(self) -> tuple[float, list[ScheduleRecord]]:
         """Return the database's clock and the schedules that are due, with all their runs, or that have a run that has
@@ -119,49 +86,24 @@ class Schedules(Aggregate):
             reason = f"schedule '{schedule}' runs again; it had failed: {job.reason}"
             change_job(connection, job, "cancel-requested", reason=reason)
 
-    def pause(self, name: str, reason: str) -> None:
-        """Start no more jobs; running ones are not affected. Raises: ConfigError when it is unknown, or paused."""
-        with self._database.transaction() as connection:
-            if _known(connection, name, locked=True).next_run is None:
-                raise ConfigError(f"schedule '{name}' is paused already")
-            connection.execute(_of(name).values(next_run=None, reason=reason, version=SCHEDULES.c.version + 1))
-
-    def resume(self, name: str, *, next_run: float) -> None:
-        """Start jobs again, the first one at *next_run*. Raises: ConfigError when it is unknown, or not paused."""
-        with self._database.transaction() as connection:
-            if _known(connection, name, locked=True).next_run is not None:
-                raise ConfigError(f"schedule '{name}' is not paused")
-            connection.execute(_of(name).values(next_run=next_run, reason=None, version=SCHEDULES.c.version + 1))
-
-    def drop(self, name: str) -> None:
-        """Delete the schedule; its jobs stay. Raises: ConfigError when it is unknown."""
-        with self._database.transaction() as connection:
-            _known(connection, name, locked=True)
-            connection.execute(sa.delete(SCHEDULE_RUNS).where(SCHEDULE_RUNS.c.schedule == name))
-            connection.execute(sa.delete(SCHEDULES).where(SCHEDULES.c.name == name))
-
     def clock(self) -> float:
         """Return the database's clock, in seconds since 1970."""
         with self._database.transaction(reading=True) as connection:
             return float(connection.execute(sa.select(DatabaseNow())).scalar_one())
 
 
-def _of(name: str) -> sa.Update:
-    return sa.update(SCHEDULES).where(SCHEDULES.c.name == name)
+def known_schedule(connection: sa.Connection, name: str, *, locked: bool = False) -> ScheduleRecord:
+    """Return the schedule, with its open runs. *locked*: no other transaction changes it until the end of this one.
 
-
-def _row(connection: sa.Connection, name: str, *, locked: bool = False) -> Any:
-    selected = sa.select(SCHEDULES).where(SCHEDULES.c.name == name)
-    return connection.execute(selected.with_for_update() if locked else selected).one_or_none()
-
-
-def _known(connection: sa.Connection, name: str, *, locked: bool = False) -> Any:
-    """Return the row of the schedule. *locked*: no other transaction changes it until the end of this one."""
-    row = _row(connection, name, locked=locked)
-    if row is None:
+    Raises: UnknownError.
+    """
+    if locked:
+        connection.execute(sa.select(SCHEDULES.c.name).where(SCHEDULES.c.name == name).with_for_update())
+    found = _records(connection.execute(_WITH_RUNS.where(SCHEDULES.c.name == name)).all())
+    if not found:
         known = connection.execute(sa.select(SCHEDULES.c.name)).scalars()
         raise UnknownError(f"there is no schedule '{name}'" + did_you_mean(name, known))
-    return row
+    return found[0]
 
 
 def _records(rows: Sequence[Any]) -> list[ScheduleRecord]:

@@ -15,10 +15,10 @@ from cdc_testing.documented_role import documented
 from cdc_testing.local_engine import LocalEngine, resolved_feed
 from cdc_testing.postgres import Sql, clock
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.main import main
 from cdc_core.engine.fencing import RunLock
 from cdc_core.errors import FencedError
-from cdc_core.store.progress import ProgressStore
 
 Capture = pytest.CaptureFixture[str]
 TOML = """
@@ -169,19 +169,13 @@ def test_what_is_refused_is_refused_before_anything(
 def test_a_run_that_began_at_the_same_time_is_fenced_or_wins(
     feed: LocalEngine, database: str, sql: Sql, tmp_path: Path
 ) -> None:
-    from cdc_core.jobs.moving import plan_move
-
-    store: ProgressStore = feed.store
+    changefeeds = Changefeeds(feed.store)
     insert(sql, 11)
-    known = store.changefeeds.find("orders")
-    assert known is not None
     resolved = resolved_feed(database, f"file://{tmp_path}/out", "orders", name="orders")
-    planned = plan_move(store, resolved, known, "now")
+    planned = changefeeds.plan_move(resolved, "now")
     feed.run()
     with pytest.raises(FencedError):
-        planned.carry_out(store)
-    known = store.changefeeds.find("orders")
-    assert known is not None
-    plan_move(store, resolved, known, "now").carry_out(store)
+        changefeeds.move(planned)
+    changefeeds.move(changefeeds.plan_move(resolved, "now"))
     with pytest.raises(FencedError):
         feed.until(clock(database))

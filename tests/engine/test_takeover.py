@@ -12,6 +12,7 @@ from cdc_testing.thread_host import ThreadEngine
 from cdc_core import Move, ScanProgress, Span
 from cdc_core.frontier import Frontier
 from cdc_core.store.progress import Progress
+from cdc_core.store.saved_progress import save_move
 from cdc_core.telemetry.status import Status
 
 WAITING = "waiting for calls of the earlier node to end"
@@ -41,9 +42,9 @@ def test_the_first_run_after_a_move_waits_too_and_can_be_stopped(engine: ThreadE
     store.changefeeds.register("t", feed.definition())
     epoch, token = store.changefeeds.begin_attempt("t"), {"n": 50}
     store.progress.save("t", epoch, Progress(token=token, frontier=Frontier([Span(TABLE.name.full)])))
-    store.progress.move(
-        "t", epoch, Move(token={"n": 60}, before="50", after="60", forward=True, back=False), saved=token
-    )
+    with store.transaction() as connection:
+        move = Move(token={"n": 60}, before="50", after="60", forward=True, back=False)
+        save_move(connection, "t", epoch, move, saved=token)
 
     def watch(status: Status) -> None:
         if status.phase == WAITING:

@@ -31,7 +31,7 @@ NIGHTLY = ScheduleRecord(
 
 def create(store: ProgressStore, **values: Any) -> Schedules:
     schedules = Schedules(store)
-    schedules.create(replace(NIGHTLY, **values), at_once=True)
+    Changefeeds(store).create_schedule(replace(NIGHTLY, **values), at_once=True)
     return schedules
 
 
@@ -101,7 +101,7 @@ def test_a_change_by_another_node_is_not_made_again(store: ProgressStore) -> Non
     assert store.schedules.change(known, change)
     assert not store.schedules.change(known, change)
     assert len(store.jobs.all()) == 1
-    store.schedules.drop("nightly")
+    Changefeeds(store).drop_schedule("nightly")
     create(store, cron="@daily")
     assert not store.schedules.change(known, change), "it is another one of the same name"
 
@@ -225,17 +225,17 @@ def test_a_schedule_whose_time_zone_is_unknown_here_is_paused_and_others_go_on(s
 
 def test_a_paused_schedule_starts_nothing_until_it_is_resumed(store: ProgressStore) -> None:
     schedules = create(store)
-    store.schedules.pause("nightly", "holidays")
+    Changefeeds(store).pause_schedule("nightly", "holidays")
     with pytest.raises(ConfigError, match="schedule 'nightly' is paused already"):
-        store.schedules.pause("nightly", "holidays")
+        Changefeeds(store).pause_schedule("nightly", "holidays")
     assert schedules.tick() == []
     assert store.schedules.find("nightly").reason == "holidays"
-    resumed = schedules.resume("nightly")
+    resumed = Changefeeds(store).resume_schedule("nightly")
     assert resumed.reason is None
     assert resumed.next_run is not None
     assert resumed.next_run > store.schedules.clock(), "what was due during the pause is not made up for"
     with pytest.raises(ConfigError, match="schedule 'nightly' is not paused"):
-        schedules.resume("nightly")
+        Changefeeds(store).resume_schedule("nightly")
 
 
 def test_a_dropped_schedule_leaves_its_jobs(store: ProgressStore) -> None:
@@ -243,16 +243,16 @@ def test_a_dropped_schedule_leaves_its_jobs(store: ProgressStore) -> None:
     [name] = schedules.tick()
     with pytest.raises(ConfigError, match="schedule 'nightly' exists already"):
         create(store)
-    store.schedules.drop("nightly")
+    Changefeeds(store).drop_schedule("nightly")
     assert store.schedules.all() == []
     assert store.jobs.find(name) is not None
     with pytest.raises(ConfigError, match="there is no schedule 'nightly'; there are none"):
-        store.schedules.drop("nightly")
+        Changefeeds(store).drop_schedule("nightly")
 
 
 def test_a_first_run_in_the_past_is_refused(store: ProgressStore) -> None:
     with pytest.raises(ConfigError, match=r"the first run at 1970-01-01 00:00:09 UTC is in the past"):
-        Schedules(store).create(replace(NIGHTLY, next_run=9.0))
+        Changefeeds(store).create_schedule(replace(NIGHTLY, next_run=9.0))
 
 
 def test_nothing_due_is_one_statement_of_reading(store: ProgressStore) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from cdc_core.changefeeds.moving import target_of, written_target
 from cdc_core.config.topics import topics_of
 from cdc_core.errors import CdcError, ConfigError
-from cdc_core.jobs.moving import plan_move, target_of, written_target
 from cdc_core.jobs.rescanning import ask_new_history
 from cdc_core.move import Token
 from cdc_core.shards.token import ShardedToken
@@ -137,10 +137,10 @@ def _target(offset: object) -> str | Token:
 
 
 def _move(deployment: Deployment, connector: Connector, targets: Mapping[int, str | Token], *, why: str) -> None:
-    store, known = deployment.store, connector.report.known
+    changefeeds = deployment.changefeeds
     try:
-        feed = deployment.changefeeds.feed(connector.name, connector.definition)
-        plan_move(store, feed, known, target_of(known, targets)).carry_out(store, why=why)
+        feed = changefeeds.feed(connector.name, connector.definition)
+        changefeeds.move(changefeeds.plan_move(feed, target_of(connector.report.known, targets)), why)
     except ConfigError as error:
         raise Refusal(400, deployment.masked(str(error))) from error
     except CdcError as error:

@@ -6,15 +6,19 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 
+from cdc_core.changefeeds.finding import Finder
 from cdc_core.config.identity import require_same_source
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
 from cdc_core.move import Move, Token
 from cdc_core.shards.token import ShardedToken
-from cdc_core.store.progress import ChangefeedRecord, Progress, ProgressStore
+from cdc_core.store.job_rows import found_job
+from cdc_core.store.progress import ChangefeedRecord, Progress
+from cdc_core.store.saved_progress import save_move
+from cdc_core.store.verbs import require
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["PlannedMove", "plan_move", "target_of", "written_target"]
+__all__ = ["Moving", "PlannedMove", "target_of", "written_target"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,35 +47,47 @@ class PlannedMove:
         """Whether the new position is another one."""
         return self.move.token != self.saved
 
-    def carry_out(self, store: ProgressStore, *, why: str | None = None) -> None:
-        """Have the next run start from the new position. Raises: FencedError when a run has begun since `plan_move`."""
-        if self.moves:
-            store.progress.move(self.name, self.epoch, self.move, saved=self.saved, why=why)
 
+class Moving(Finder):
+    """The verb move: planned, so that people see what it does, and then carried out."""
 
-def plan_move(store: ProgressStore, feed: ResolvedChangefeed, known: ChangefeedRecord, to: str | Token) -> PlannedMove:
-    """Return the move of *feed* to *to*, see `Rangefeed.move`; *known* was read before. It must not run.
+    def plan_move(self, feed: ResolvedChangefeed, to: str | Token) -> PlannedMove:
+        """Return the move of *feed*, which must not run, to *to*: see `Rangefeed.move`.
 
-    Changes nothing. Raises: ConfigError; what the source raises.
-    """
-    changes_tables = feed.rangefeed.registration.changes_tables
-    require_same_source(feed.name, known.definition, feed.definition(), changes_tables=changes_tables)
-    progress = store.progress.load(feed.name)
-    if progress is None:
-        raise ConfigError(f"changefeed '{feed.name}' has not begun yet; the option cursor says where it begins")
-    if feed.options.initial_scan == "only":
-        raise ConfigError(f"changefeed '{feed.name}' only scans, and follows no history that has positions")
-    if store.rescans.waiting(feed.name, new_slot=True):
-        raise ConfigError(f"changefeed '{feed.name}' begins a new history with its next run, which has one beginning")
-    feed = replace(feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch), saved=progress.token)
-    with closing(feed.open_rangefeed()) as rangefeed:
-        try:
-            move = rangefeed.move(progress.token, to)
-        except ConfigError as error:
-            raise ConfigError(f"changefeed '{feed.name}' cannot be moved: {error}") from error
-    if move.back:
-        _require_before_end(feed, progress, move)
-    return PlannedMove(name=feed.name, move=move, saved=progress.token, epoch=known.epoch)
+        Changes nothing. Raises: ConfigError; what the source raises.
+        """
+        name, known = feed.name, self.known(feed.name)
+        changes_tables = feed.rangefeed.registration.changes_tables
+        require_same_source(name, known.definition, feed.definition(), changes_tables=changes_tables)
+        progress = self.store.progress.load(name)
+        if progress is None:
+            raise ConfigError(f"changefeed '{name}' has not begun yet; the option cursor says where it begins")
+        if feed.options.initial_scan == "only":
+            raise ConfigError(f"changefeed '{name}' only scans, and follows no history that has positions")
+        if self.store.rescans.waiting(name, new_slot=True):
+            raise ConfigError(f"changefeed '{name}' begins a new history with its next run, which has one beginning")
+        feed = replace(feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch), saved=progress.token)
+        with closing(feed.open_rangefeed()) as rangefeed:
+            try:
+                move = rangefeed.move(progress.token, to)
+            except ConfigError as error:
+                raise ConfigError(f"changefeed '{name}' cannot be moved: {error}") from error
+        if move.back:
+            _require_before_end(feed, progress, move)
+        return PlannedMove(name=name, move=move, saved=progress.token, epoch=known.epoch)
+
+    def move(self, planned: PlannedMove, why: str | None = None) -> None:
+        """Have the next run start from the new position; the event log says so, and *why*. What is resolved stays so.
+
+        Raises: FencedError when anything has run, or was moved, since `plan_move`.
+        """
+        if not planned.moves:
+            return
+        with self.store.transaction() as connection:
+            job = found_job(connection, planned.name, locked=True)
+            if job is not None:
+                require(job, "move")
+            save_move(connection, planned.name, planned.epoch, planned.move, saved=planned.saved, why=why)
 
 
 def _require_before_end(feed: ResolvedChangefeed, progress: Progress, move: Move) -> None:

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from cdc_core.changefeeds.cron import next_time
 from cdc_core.errors import ConfigError
-from cdc_core.jobs.cron import next_time
 
 
 def after(cron: str, moment: str, time_zone: str = "UTC") -> str:

@@ -10,10 +10,11 @@ import pytest
 from cdc_testing.engine import counter_feed
 
 from cdc_core import Timestamp, Token
+from cdc_core.changefeeds.moving import PlannedMove
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.engine.start_position import register
 from cdc_core.errors import ConfigError
 from cdc_core.frontier import Frontier
-from cdc_core.jobs.moving import PlannedMove, plan_move
 from cdc_core.shards.token import ShardedToken, ShardState
 from cdc_core.span import Span
 from cdc_core.store.progress import Progress, ProgressStore, store_url
@@ -25,13 +26,13 @@ def planning(directory: Path, token: Token, *, latest: int, end: int | None = No
     """Return what plans the moves of a changefeed that was saved at *token*, and was read up to *latest*."""
     feed = counter_feed(directory, sources=tuple(f"counter://{index}" for index in range(sources)))
     store = ProgressStore(store_url(directory))
-    known = register(feed, store)
+    register(feed, store)
     epoch = store.changefeeds.begin_attempt(feed.name)
     frontier = Frontier([Span("db.public.counter")])
     store.progress.save(feed.name, epoch, Progress(token=token, frontier=frontier, latest=Timestamp(latest)))
     ends = None if end is None else Timestamp(end)
     feed = replace(feed, options=replace(feed.options, end_time=None if ends is None else str(ends)))
-    return lambda to: plan_move(store, feed, known, to)
+    return lambda to: Changefeeds(store).plan_move(feed, to)
 
 
 def sharded(*numbers: int) -> Token:

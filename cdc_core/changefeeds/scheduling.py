@@ -1,0 +1,98 @@
+"""Schedules, which start jobs: created, paused, resumed, dropped. Nodes do the rest: `cdc_core.jobs.schedules`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+
+from cdc_core.changefeeds.cron import next_time
+from cdc_core.changefeeds.finding import Finder
+from cdc_core.errors import ConfigError
+from cdc_core.store.job_tables import DatabaseNow
+from cdc_core.store.nodes import alive_sessions, require_match
+from cdc_core.store.schedule_tables import SCHEDULE_RUNS, SCHEDULES
+from cdc_core.store.schedule_values import ScheduleRecord
+from cdc_core.store.schedules import known_schedule
+from cdc_core.store.values import dump
+
+__all__ = ["Scheduling"]
+
+
+class Scheduling(Finder):
+    """The verbs of schedules. Each returns the schedule as it is now."""
+
+    def create_schedule(self, wanted: ScheduleRecord, *, at_once: bool = False) -> ScheduleRecord:
+        """Add the schedule, which nodes follow from now on. The first run is *at_once*, at its `next_run`, or as its
+        expression says.
+
+        Raises: ConfigError when there is one of this name, the expression or the time zone cannot be read, or the first
+        run would be in the past; RefusedError when no living node matches its locality.
+        """
+        with self.store.transaction() as connection:
+            now = _clock(connection)
+            following = next_time(wanted.cron, wanted.time_zone, after=now)
+            if wanted.next_run is not None and wanted.next_run < now:
+                first = f"{datetime.fromtimestamp(wanted.next_run, UTC):%Y-%m-%d %H:%M:%S} UTC"
+                raise ConfigError(
+                    f"schedule '{wanted.name}': the first run at {first} is in the past; use --first-run now, or a"
+                    " later time"
+                )
+            if connection.execute(sa.select(SCHEDULES.c.name).where(SCHEDULES.c.name == wanted.name)).first():
+                raise ConfigError(
+                    f"schedule '{wanted.name}' exists already; run `cdc schedule drop {wanted.name}` first, or choose"
+                    " another name"
+                )
+            require_match(wanted.name, wanted.locality, alive_sessions(connection))
+            wanted = replace(wanted, next_run=now if at_once else wanted.next_run or following)
+            connection.execute(
+                sa.insert(SCHEDULES).values(
+                    name=wanted.name,
+                    definition=dump(wanted.definition),
+                    locality=str(wanted.locality),
+                    owner=wanted.owner,
+                    cron=wanted.cron,
+                    time_zone=wanted.time_zone,
+                    on_previous_running=wanted.on_previous_running,
+                    on_execution_failure=wanted.on_execution_failure,
+                    created=DatabaseNow(),
+                    next_run=wanted.next_run,
+                    version=0,
+                )
+            )
+            return known_schedule(connection, wanted.name)
+
+    def pause_schedule(self, name: str, reason: str) -> ScheduleRecord:
+        """Start no more jobs; running ones are not affected. Raises: ConfigError when it is paused already."""
+        with self.store.transaction() as connection:
+            if known_schedule(connection, name, locked=True).next_run is None:
+                raise ConfigError(f"schedule '{name}' is paused already")
+            return _changed(connection, name, next_run=None, reason=reason)
+
+    def resume_schedule(self, name: str) -> ScheduleRecord:
+        """Start jobs again, from the next time of its expression on. Raises: ConfigError when it is not paused."""
+        with self.store.transaction() as connection:
+            known = known_schedule(connection, name, locked=True)
+            if known.next_run is not None:
+                raise ConfigError(f"schedule '{name}' is not paused")
+            following = next_time(known.cron, known.time_zone, after=_clock(connection))
+            return _changed(connection, name, next_run=following, reason=None)
+
+    def drop_schedule(self, name: str) -> ScheduleRecord:
+        """Delete the schedule, and return what it was; its jobs stay."""
+        with self.store.transaction() as connection:
+            known = known_schedule(connection, name, locked=True)
+            connection.execute(sa.delete(SCHEDULE_RUNS).where(SCHEDULE_RUNS.c.schedule == name))
+            connection.execute(sa.delete(SCHEDULES).where(SCHEDULES.c.name == name))
+            return known
+
+
+def _changed(connection: sa.Connection, name: str, *, next_run: float | None, reason: str | None) -> ScheduleRecord:
+    changed = {"next_run": next_run, "reason": reason, "version": SCHEDULES.c.version + 1}
+    connection.execute(sa.update(SCHEDULES).where(SCHEDULES.c.name == name).values(**changed))
+    return known_schedule(connection, name)
+
+
+def _clock(connection: sa.Connection) -> float:
+    return float(connection.execute(sa.select(DatabaseNow())).scalar_one())
