@@ -212,6 +212,7 @@ class StepMachine:
         """
         step = complete_step(reports)
         planned, marks = step[0].planned, [mark for report in step for mark in report.marks]
+        _require_forward(self.progress, marks)
         progress = folded(self.progress, planned.end, marks)
         yield Save(step=planned.info.step, progress=progress, reports=step)
         self._progress = progress
@@ -260,18 +261,20 @@ class StepMachine:
 
 
 def folded(progress: Progress, end: Token, marks: Sequence[SpanMark]) -> Progress:
-    """Return *progress* after a step that ended at *end* with *marks*. Raises: ContractError for one that goes back."""
-    frontier = progress.frontier
-    for mark in marks:
-        if mark.resolved and mark.timestamp < (reached := frontier.of(mark.span)):
-            raise ContractError(
-                f"rangefeed broke its contract: span {mark.span} is resolved at {mark.timestamp}, below {reached},"
-                " which an earlier step reached"
-            )
-    frontier = frontier.copy()
+    """Return *progress* after a step that ended at *end* with *marks*. What is resolved never moves back."""
+    frontier = progress.frontier.copy()
     for mark in marks:
         if mark.resolved:
             frontier.forward(mark.span, mark.timestamp)
     latest = max([progress.latest, *(mark.timestamp for mark in marks)])
     token = token_with_marks(end, marks, frontier=frontier, before=progress.latest)
     return replace(progress, token=token, frontier=frontier, latest=latest)
+
+
+def _require_forward(progress: Progress, marks: Sequence[SpanMark]) -> None:
+    for mark in marks:
+        if mark.resolved and mark.timestamp < (reached := progress.frontier.of(mark.span)):
+            raise ContractError(
+                f"rangefeed broke its contract: span {mark.span} is resolved at {mark.timestamp}, below {reached},"
+                " which an earlier step reached"
+            )

@@ -1,6 +1,7 @@
-"""Drives a rangefeed step by step in this process, exactly as the engine does, but without Spark.
+"""Drives a rangefeed step by step in this process, in the order of `cdc_core.engine.step_machine`.
 
-It checks nothing: it collects what the rangefeed returns, and each promise looks at its own part of that.
+It checks nothing: it collects what the rangefeed returns, and each promise looks at its own part of that. The step
+machine ends a changefeed at the first broken contract, so a rangefeed with one mistake would fail every test.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from cdc_core import (
     Timestamp,
     Token,
 )
-from cdc_core.shards.marks import token_with_marks
+from cdc_core.engine.step_machine import folded
 from cdc_core.store.values import Progress
 
 __all__ = ["Feed", "Part", "Parts", "Plan", "Reading", "Step"]
@@ -236,15 +237,9 @@ class Feed:
         progress = self.progress
         if step.plan.start != progress.token:
             self.asked.clear()
-        frontier = Frontier.from_json(progress.frontier.to_json())
-        for mark in step.marks:
-            if mark.resolved:
-                frontier.forward(mark.span, mark.timestamp)
-        latest = max([progress.latest, *(mark.timestamp for mark in step.marks)])
-        token = token_with_marks(step.plan.end, step.marks, frontier=frontier, before=progress.latest)
-        self.save(Progress(token=token, frontier=frontier, latest=latest))
+        self.save(folded(progress, step.plan.end, step.marks))
         if release:
-            self.history.release(token)
+            self.history.release(self.progress.token)
             self.history.metrics()
 
     def step(self, *, release: bool = True) -> Step | None:
