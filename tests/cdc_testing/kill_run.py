@@ -26,7 +26,6 @@ from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.reader import CloudStorageReader
 from cdc_testing.decoders import json_decoder
 from cdc_testing.history import record, recorded
-from cdc_testing.local_feed import LocalFeed
 from cdc_testing.postgres import writing
 from cdc_testing.processes import kill
 from cdc_testing.runs import Feed
@@ -98,7 +97,7 @@ class Report:
 class KillRun:
     """One changefeed from *source* to *sink*, and its tormentor. *seed* decides what is killed when.
 
-    The changefeed is `cdc run` with all of its processes; or without *spark* the engine's own parts in one process.
+    The changefeed is `cdc run` with all of its processes, or without *spark* in one process.
     """
 
     def __init__(
@@ -115,9 +114,8 @@ class KillRun:
         self._sink = sink
         self._store = store
         self._chance = random.Random(seed)
-        self._feed: Feed | LocalFeed = (Feed if spark else LocalFeed)(
-            directory, source, TABLES, options=OPTIONS, sink=sink
-        )
+        self._feed = Feed(directory, source, TABLES, options=OPTIONS, sink=sink, threads=not spark)
+        self._spark = spark
         self._pause_s = 0.05 if spark else 0.01  # Spark takes seconds to start, and what is written meanwhile is behind
         self._progress = ProgressStore(store_url(self._feed.state))
         self.report = Report()
@@ -179,7 +177,7 @@ class KillRun:
 
     def _targets(self, kills: int) -> list[str]:
         """Return what is killed one after the other; half of it the store, where there is one."""
-        ours = ["worker", "driver", "group", "worker", "jvm"] if isinstance(self._feed, Feed) else ["process"]
+        ours = ["worker", "driver", "group", "worker", "jvm"] if self._spark else ["process"]
         stores = kills // 2 if self._store is not None else 0
         chosen = [ours[number % len(ours)] for number in range(kills - stores)] + ["store"] * stores
         self._chance.shuffle(chosen)
@@ -193,7 +191,7 @@ class KillRun:
                 self._feed.until("another step", self._moves(), limit_s=_LIMIT_S)
             threading.Event().wait(chance.random() * 0.5)
         else:  # while it starts, perhaps
-            threading.Event().wait(chance.random() * (_STARTING_LIMIT_S if isinstance(self._feed, Feed) else 1.0))
+            threading.Event().wait(chance.random() * (_STARTING_LIMIT_S if self._spark else 1.0))
         if what == "store":
             assert self._store is not None
             self._store.kill()
@@ -204,10 +202,10 @@ class KillRun:
 
     def _kill_feed(self, what: str) -> None:
         feed = self._feed
-        if isinstance(feed, LocalFeed):
+        if not self._spark:
             if self._chance.random() < _IN_A_STEP:
                 feed.until("a step", lambda: feed.freeze(self._has_begun_a_step))
-            feed.kill()
+            feed.kill_driver()
             self._start()
         elif what == "worker":
             feed.until("a worker to kill", feed.kill_a_worker)

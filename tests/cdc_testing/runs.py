@@ -50,6 +50,7 @@ class Feed:
 
     Runs are started and ended one after another; the log holds all of them. Leaving the context kills what runs.
     Progress is kept in its state directory, or in the *store* with this URL. *sections* are those of tables, in TOML.
+    With *threads* a run is one process: see `cdc_testing.thread_nodes`.
     """
 
     def __init__(
@@ -65,8 +66,10 @@ class Feed:
         sink: str | None = None,
         format_: str | None = None,
         store: str | None = None,
+        threads: bool = False,
     ) -> None:
         self.directory = directory
+        self._module = "cdc_testing.thread_nodes" if threads else "cdc_core"
         self.files = directory / "files"
         self.state = directory / ("state" if store is None else STATE_DIRECTORY)
         self._progress = str(self.state) if store is None else store
@@ -104,7 +107,7 @@ class Feed:
         """Start `cdc run` and return at once."""
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "cdc_core", "run", str(self.toml), "--state", self._progress, *arguments],
+                [sys.executable, "-m", self._module, "run", str(self.toml), "--state", self._progress, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -223,6 +226,16 @@ class Feed:
         self.process.wait()
         _, alive = psutil.wait_procs(orphans, timeout=300)
         assert not alive, f"processes outlive the driver: {alive}"
+
+    def freeze(self, condition: Callable[[], bool]) -> bool:
+        """Stop `cdc run` itself where it is and return True, if *condition* holds then; else let it go on."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        if condition():
+            return True
+        self.process.send_signal(signal.SIGCONT)
+        return False
 
     def kill_jvm(self) -> None:
         """SIGKILL Spark's JVM. Raises: AssertionError when there is none."""

@@ -14,7 +14,6 @@ import pytest
 from cdc_testing.imports import ROOT
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.local_engine import LocalEngine, resolved_feed
-from cdc_testing.local_feed import LocalFeed
 from cdc_testing.ndjson_rows import Row, delivered, later
 from cdc_testing.postgres import Sql, clock, table_of, writing
 from cdc_testing.runs import Feed, eventually
@@ -143,14 +142,14 @@ def test_a_step_that_breaks_off_leaves_the_rescan_waiting(database: str, sql: Sq
 @pytest.mark.slow
 @pytest.mark.usefixtures("workers_find_the_tests")
 def test_a_rescan_survives_kill_9(database: str, sql: Sql, tmp_path: Path) -> None:
-    store = ProgressStore(f"sqlite:///{tmp_path}/progress.sqlite")
-    with LocalFeed(tmp_path, database, ["items"], options={}, sink=f"file://{tmp_path}/files") as feed:
+    feed = Feed(tmp_path, database, ["items"], threads=True)
+    store = ProgressStore(store_url(feed.state))
+    with feed:
         feed.once()
         feed.start()
-        feed.until("it runs", lambda: "step" in feed.log() or store.progress.load("test") is not None)
         feed.freeze(lambda: True)
         store.rescans.ask("test", table=f"{sql.info.dbname}.public.items", where="id > 400")
-        feed.kill()
+        feed.kill_driver()
         assert begun(store) == [None]
         sql.execute("UPDATE items SET n = 1 WHERE id <= 10")
         feed.once()

@@ -41,7 +41,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--sink", choices=("file", "s3"), default="file")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--without-spark", action="store_true", help="the engine's own parts in one process")
+    parser.add_argument("--without-spark", action="store_true", help="the changefeed is one process")
     parser.add_argument("--directory", type=Path, default=Path("build/kills"), help="emptied first")
     return parser.parse_args()
 
