@@ -14,8 +14,8 @@ from cdc_testing.imports import ROOT
 from cdc_testing.stored import DEFINITION, node
 
 from cdc_core import Frontier, Span, Timestamp
+from cdc_core.changefeeds import altering, creating
 from cdc_core.cli.main import main
-from cdc_core.jobs import creation, redefinition
 from cdc_core.locality import Locality
 from cdc_core.store.job_reports import job_reports
 from cdc_core.store.job_values import NodeRecord
@@ -63,7 +63,7 @@ def test_the_commands_of_the_page_print_what_it_shows(
     monkeypatch.chdir(tmp_path)
     for name, value in {"CDC_STORE": "store", "PASSWORD": "hunter2", "LOGNAME": "ann"}.items():
         monkeypatch.setenv(name, value)
-    for module in (creation, redefinition):  # there is no database
+    for module in (altering, creating):  # there is no database
         monkeypatch.setattr(module, "check_job", lambda _feed, **_options: None)
     store = ProgressStore(store_url(tmp_path / "store"))
     eu = store.nodes.join(replace(node("eu-1", "region=eu"), host="host-1", pid=4711, version="0.1.0"), lease_s=15)

@@ -44,6 +44,11 @@ class Finder:
         self._plugins, self._environ, self._keep_secrets = plugins, environ, keep_secrets
 
     @property
+    def origin(self) -> str:
+        """Where definitions are read, for errors."""
+        return f"the progress store {self.store.shown}"
+
+    @property
     def plugins(self) -> PluginHost:
         return PluginHost.load() if self._plugins is None else self._plugins
 
@@ -77,5 +82,4 @@ class Finder:
 
         *name* is what the store calls it.
         """
-        origin = f"the progress store {self.store.shown}"
-        return self.resolved(changefeed_from(definition, name, origin=origin, environ=self._environ))
+        return self.resolved(changefeed_from(definition, name, origin=self.origin, environ=self._environ))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from cdc_core.changefeeds.altering import Altering
+from cdc_core.changefeeds.continuing import Continuing
 from cdc_core.changefeeds.lifecycle import Lifecycle
 from cdc_core.changefeeds.moving import Moving
 from cdc_core.changefeeds.scheduling import Scheduling
@@ -9,7 +11,7 @@ from cdc_core.changefeeds.scheduling import Scheduling
 __all__ = ["Changefeeds"]
 
 
-class Changefeeds(Lifecycle, Moving, Scheduling):
+class Changefeeds(Continuing, Altering, Lifecycle, Moving, Scheduling):
     """The changefeeds of one store and every verb on them, for all doors. Each group of verbs has its module.
 
     A verb is one transaction: it has happened when the call returns, and not at all when it raises. What is so already

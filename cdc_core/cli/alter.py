@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
-from dataclasses import replace
+from contextlib import closing
 
 import click
 
-from cdc_core.cli.alter_job import alter_job
+from cdc_core.changefeeds.altering import Altered
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.completion import complete_name
-from cdc_core.cli.job_commands import echo_job, find_job, job_store, json_option
-from cdc_core.cli.run import located, resolved
+from cdc_core.cli.job_commands import adoption_text, by_user, changefeeds_at, echo_job, find_job, json_option
+from cdc_core.cli.run import located
 from cdc_core.cli.session import FILE, CliSession, debug_option
-from cdc_core.cli.stopped import stopped
 from cdc_core.cli.stored import require_known, require_one_name, state_option, store_option, store_or_environment
-from cdc_core.config.alteration import Alteration, changed_tables, remaining_sections, without_option
-from cdc_core.config.changefeed import Changefeed
-from cdc_core.config.interpolation import escaped
-from cdc_core.config.listed_tables import own_name
-from cdc_core.engine.checks import as_stored, check_source
-from cdc_core.engine.planned_queries import check_query
+from cdc_core.config.alteration import Alteration
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
-from cdc_core.queries.selection import Selection
+from cdc_core.store.job_values import RESTING
 from cdc_core.store.progress import ProgressStore
 
-__all__ = ["alter"]
+__all__ = ["alter", "altered_text"]
 
 
 @click.command
@@ -73,8 +67,8 @@ def alter(
 
     A job has only a name: FILE is the name then, in the store that --store or the environment variable CDC_STORE names.
     One that runs continues with the changes after the running step. One that an error has stopped runs again; one that
-    was paused stays so. Its source, the type of its sink, and the options cursor, end_time and initial_scan cannot be
-    changed.
+    was paused stays so. Its source cannot be changed; once it has begun, neither can the type of its sink, nor the
+    options cursor, end_time and initial_scan.
     """
     change = Alteration.parse(add=add, drop=drop, assignments=assignments, unset=unset)
     if not str(change):
@@ -87,55 +81,38 @@ def alter(
     store = store_or_environment(file, state, store)
     if store is not None:
         require_one_name(name, state)
-        with job_store(session, store) as opened:
-            require_known(opened, file, option="--store")
-            job = find_job(opened, file, by_store=True, verb="alter")
-            if job is not None:
-                scans = {} if scan is None else dict.fromkeys(add, scan)
-                altered, text = alter_job(session, opened, job, change, scans=scans)
-                echo_job(session, opened, altered, text, as_json=as_json)
+        with changefeeds_at(session, store) as changefeeds:
+            changefeeds.known(file)
+            if changefeeds.find_job(file) is not None:
+                altered = changefeeds.alter(file, change, by=by_user(), scans=scan)
+                assert altered.job is not None
+                text = altered_text(changefeeds.store, altered)
+                echo_job(session, changefeeds.store, altered.job, text, as_json=as_json)
                 return 0
     if assignments or unset or as_json:
         raise ConfigError("--set, --unset and --json are for jobs; the options of other changefeeds are in their files")
     changefeed, state_dir, url, _ = located(session, file, name, state=state, store=store)
-    feed = resolved(session, changefeed)
     session.add_secrets(secret_forms(uri_secrets(url)))
-    with closing(ProgressStore(url)) as progress, ExitStack() as stack:
-        require_known(progress, feed.name, option="--state" if store is None else "--store")
-        find_job(progress, feed.name, by_store=False)
-        stack.enter_context(stopped(progress, feed.name, state_dir))
-        known = require_known(progress, feed.name, option="--state" if store is None else "--store")
-        if progress.progress.load(feed.name) is None:
-            raise ConfigError(f"changefeed '{feed.name}' has not begun yet; change 'tables' in its file")
-        if not feed.rangefeed.registration.changes_tables:
-            raise ConfigError(f"{feed.rangefeed.owner} cannot change the tables of a changefeed that has begun")
-        before = known.definition["tables"]
-        add, drop = ([own_name(table, feed.sources[0]) for table in tables] for tables in (add, drop))
-        tables = changed_tables(before, add, drop)
-        feed = resolved(session, _with_tables(changefeed, before, tables))
-        schemas = check_source(as_stored(feed, progress))
-        check_query(feed, schemas)
-        chosen = {
-            table: wanted for table, wanted in progress.rescans.initial_scans(feed.name).items() if table in tables
-        }
-        chosen |= {} if scan is None else dict.fromkeys(add, scan)
-        progress.rescans.choose_initial_scans(feed.name, known.epoch, chosen)
-        progress.changefeeds.register(feed.name, feed.definition(), changes_tables=True)
-    click.echo(f"changefeed '{feed.name}' has the tables {', '.join(tables)} from its next run on")
+    with closing(ProgressStore(url)) as progress:
+        require_known(progress, changefeed.name, option="--state" if store is None else "--store")
+        find_job(progress, changefeed.name, by_store=False)
+        feeds = Changefeeds(progress, keep_secrets=session.add_secrets)
+        tables = feeds.alter_run(changefeed, change, state_dir=state_dir, by=by_user(), scans=scan).tables
+    click.echo(f"changefeed '{changefeed.name}' has the tables {', '.join(tables)} from its next run on")
     if store is None and set(changefeed.tables) != set(tables):
         click.echo(f"{file} lists others: change 'tables' there too, because a run from the file takes its list")
     return 0
 
 
-def _with_tables(changefeed: Changefeed, before: Sequence[str], tables: Sequence[str]) -> Changefeed:
-    """Return *changefeed* with *tables*, and without what was for others: sections, and the key of their masks."""
-    sections, written = remaining_sections(changefeed.table, before, tables), changefeed.written
-    hashed = any(Selection.parse(table, section).hashes for table, section in sections.items())
-    options = changefeed.options if hashed else without_option(changefeed.options, "mask_key")
-    if written is not None:
-        written = {**written, "tables": escaped(list(tables))}
-        if "table" in written:
-            written["table"] = remaining_sections(written["table"], before, tables)
-        if "options" in written and not hashed:
-            written["options"] = without_option(written["options"], "mask_key")
-    return replace(changefeed, tables=tuple(tables), table=sections, options=options, written=written)
+def altered_text(store: ProgressStore, altered: Altered) -> str:
+    """Return what was done to a job, and what becomes of it."""
+    job = altered.job
+    assert job is not None
+    if job.pending is not None:
+        continues = f"node {job.node} finishes the running step before that"
+    elif job.state in RESTING:
+        continues = f"continue it with `cdc resume {job.name}`"
+    else:
+        continues = adoption_text(store, job)
+    tables = f"\nits tables are {', '.join(altered.tables)}" if altered.tables else ""
+    return f"job '{job.name}' is altered: {altered.change}; {continues}{tables}"

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import click
 
+from cdc_core.changefeeds.stopped import stopped
 from cdc_core.cli.completion import complete_name
 from cdc_core.cli.confirm import agreed
 from cdc_core.cli.job_commands import find_job
 from cdc_core.cli.run import located, name_in, resolved, state_of
 from cdc_core.cli.session import FILE, CliSession, debug_option
-from cdc_core.cli.stopped import stopped
 from cdc_core.cli.stored import require_known, require_one_name, require_store, store_option, store_or_environment
 from cdc_core.config.component import Component
 from cdc_core.config.identity import same_sources

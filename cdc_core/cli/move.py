@@ -9,12 +9,12 @@ import click
 
 from cdc_core.changefeeds.moving import target_of, written_target
 from cdc_core.changefeeds.service import Changefeeds
+from cdc_core.changefeeds.stopped import stopped
 from cdc_core.cli.completion import complete_name
 from cdc_core.cli.confirm import agreed
 from cdc_core.cli.job_commands import by_user, find_job
 from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
-from cdc_core.cli.stopped import stopped
 from cdc_core.cli.stored import require_known, state_option, store_option, store_or_environment
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets

@@ -7,10 +7,10 @@ from contextlib import closing
 
 import click
 
+from cdc_core.changefeeds.stopped import stopped
 from cdc_core.cli.job_commands import find_job
 from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
-from cdc_core.cli.stopped import stopped
 from cdc_core.cli.stored import require_known, state_option, store_option, store_or_environment
 from cdc_core.engine.checks import check_source, with_saved
 from cdc_core.errors import ConfigError

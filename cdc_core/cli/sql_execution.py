@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cdc_core.changefeeds.service import Changefeeds
-from cdc_core.cli.alter_job import alter_job
+from cdc_core.cli.alter import altered_text
 from cdc_core.cli.cancel import cancel_text
-from cdc_core.cli.create import create_job
-from cdc_core.cli.job_commands import by_user, changefeeds_at, find_job, job_store, require_owner, user_name
+from cdc_core.cli.create import created_text
+from cdc_core.cli.job_commands import by_user, changefeeds_at, require_owner, user_name
 from cdc_core.cli.pause import pause_text
 from cdc_core.cli.resume import resume_text
-from cdc_core.cli.run import resolved
 from cdc_core.cli.schedule import new_schedule
 from cdc_core.cli.session import CliSession
 from cdc_core.cli.sql_jobs import show_jobs
 from cdc_core.cli.sql_results import Result
 from cdc_core.cli.sql_schedules import control_schedules, created_schedule, show_schedules
-from cdc_core.cli.stored import require_known
 from cdc_core.cli.watch import resolved_to_watch
 from cdc_core.config.alteration import Alteration
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.errors import ConfigError
-from cdc_core.jobs.creation import check_new_job
 from cdc_core.statements.definitions import changefeed_of_statement, derived_name
 from cdc_core.statements.rendering import statement_text
 from cdc_core.statements.values import (
@@ -42,7 +37,6 @@ from cdc_core.statements.values import (
     Verb,
 )
 from cdc_core.store.job_values import JobRecord
-from cdc_core.store.progress import ProgressStore
 from cdc_core.store.verbs import RULES, Rule
 
 __all__ = ["SqlTarget", "changefeed_to_watch", "execute"]
@@ -80,7 +74,7 @@ def execute(session: CliSession, target: SqlTarget, statement: Statement) -> Res
         if isinstance(statement, ControlSchedules):
             return control_schedules(changefeeds, statement)
         if isinstance(statement, AlterChangefeed):
-            return _alter(session, store, statement)
+            return _alter(changefeeds, statement)
         if isinstance(statement, OwnJob):
             job = changefeeds.set_owner(statement.job, require_owner(statement.owner))
             return _jobs([(job, f"job '{job.name}' belongs to {job.owner}")])
@@ -96,21 +90,16 @@ def changefeed_to_watch(session: CliSession, target: SqlTarget, statement: Creat
     return resolved_to_watch(session, changefeed)
 
 
-def _opened(session: CliSession, target: SqlTarget, *, create: bool = False) -> AbstractContextManager[ProgressStore]:
-    return job_store(session, target.store, create=create)
-
-
 def _create(session: CliSession, target: SqlTarget, statement: CreateChangefeed) -> Result:
     owner = require_owner(user_name() if target.owner is None else target.owner)
-    with _opened(session, target, create=True) as store:
-        name = statement.name or derived_name(statement.tables, {known.name for known in store.changefeeds.all()})
+    with changefeeds_at(session, target.store, create=True) as changefeeds:
+        taken = {known.name for known in changefeeds.store.changefeeds.all()}
+        name = statement.name or derived_name(statement.tables, taken)
         changefeed = changefeed_of_statement(
             statement, name, sources=target.sources, directory=target.directory, environ=os.environ
         )
-        feed = resolved(session, changefeed)
-        check_new_job(store, feed)
-        job, text = create_job(store, feed, owner=owner)
-    return Result(columns=["job_id"], rows=[[job.name]], notices=[text])
+        job = changefeeds.create(changefeeds.resolved(changefeed), owner=owner)
+        return Result(columns=["job_id"], rows=[[job.name]], notices=[created_text(changefeeds.store, job)])
 
 
 def _create_schedule(session: CliSession, target: SqlTarget, statement: CreateSchedule) -> Result:
@@ -136,24 +125,21 @@ def _create_schedule(session: CliSession, target: SqlTarget, statement: CreateSc
         return created_schedule(changefeeds.create_schedule(wanted, at_once=statement.first_run == "now"))
 
 
-def _alter(session: CliSession, store: ProgressStore, statement: AlterChangefeed) -> Result:
-    name = statement.job
+def _alter(changefeeds: Changefeeds, statement: AlterChangefeed) -> Result:
+    name, store = statement.job, changefeeds.store
     change = Alteration.parse(
         add=list(statement.add),
         drop=statement.drop,
         assignments=[f"{option}={value}" for option, value in statement.set.items()],
         unset=statement.unset,
     )
-    require_known(store, name, option="--store")
-    job = find_job(store, name, by_store=True, verb="alter")
-    if job is None:
-        raise ConfigError(f"changefeed '{name}' is not a job; use `cdc alter`")
     begun = store.progress.load(name) is not None
     scans = {table: bool(wanted) for table, wanted in statement.add.items() if begun or wanted is not None}
-    job, text = alter_job(session, store, job, change, scans=scans)
-    known = require_known(store, name, option="--store")
-    description = statement_text(known.definition if job.pending is None else job.pending.definition)
-    return Result(columns=["job_id", "job_description"], rows=[[name, description]], notices=[text])
+    altered = changefeeds.alter(name, change, by=by_user(), scans=scans)
+    description = statement_text(altered.definition)
+    return Result(
+        columns=["job_id", "job_description"], rows=[[name, description]], notices=[altered_text(store, altered)]
+    )
 
 
 def _control(changefeeds: Changefeeds, statement: ControlJobs) -> list[tuple[JobRecord, str]]:

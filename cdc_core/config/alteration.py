@@ -13,10 +13,8 @@ from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
 from cdc_core.queries.selection import Selection
 
-__all__ = ["FIXED", "Alteration", "changed_tables", "remaining_sections", "without_option"]
+__all__ = ["Alteration", "changed_tables", "remaining_sections"]
 
-FIXED = ("cursor", "end_time", "initial_scan")
-"""Options by which earlier steps have left out rows."""
 _MASK_KEY = "mask_key"
 _REMEDIES = {
     "source": "create another job",
@@ -66,7 +64,7 @@ class Alteration:
         options, spark = dict(written.get("options", {})), dict(written.get("spark", {}))
         unhashed = False
         if self.add or self.drop:
-            if "query" in written:
+            if written.get("query"):
                 raise ConfigError("the query names the one table of the changefeed; create another job for others")
             remaining = changed_tables(tables, self.add, self.drop)
             changed["tables"] = escaped(remaining)
@@ -132,22 +130,13 @@ def remaining_sections(sections: Mapping[str, Any], before: Sequence[str], now: 
     return {table: section for table, section in sections.items() if stays(table)}
 
 
-def without_option(options: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return *options* without *name*, however it is spelled."""
-    remaining = dict(options)
-    _remove(remaining, name)
-    return remaining
-
-
 def _hashes(sections: Mapping[str, Any]) -> bool:
     """Return whether a mask in *sections* hashes values, which is what the option mask_key is for."""
     return any(Selection.parse(table, section).hashes for table, section in sections.items())
 
 
 def _require_alterable(name: str) -> None:
-    remedy = (
-        "create another job" if name.lower() in FIXED else _REMEDIES.get("table" if name.startswith("table.") else name)
-    )
+    remedy = _REMEDIES.get("table" if name.startswith("table.") else name)
     if remedy is not None:
         raise ConfigError(f"'{name}' cannot be altered; {remedy}")
 

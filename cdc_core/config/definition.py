@@ -33,6 +33,7 @@ __all__ = [
     "require_references",
     "stored_definition",
     "without_literals",
+    "written_of",
 ]
 
 _LABEL = re.compile(r"\A(?i:(Api-?Key|Api-?Token|Basic|Bearer|Splunk|Token) +|[\w.-]+=)(?=\S)")
@@ -117,7 +118,7 @@ def stored_definition(changefeed: Changefeed, resolved: ResolvedChangefeed, host
     A literal secret is masked, and its place listed under `literal_secrets`. Without references, as in a changefeed
     that Python code made, every secret is literal.
     """
-    written = dict(changefeed.written or _written_by_code(changefeed))
+    written = dict(written_of(changefeed))
     letters = resolved.dead_letter
     components: list[Component[Any]] = [resolved.rangefeed, resolved.encoder, resolved.sink]
     declared = _declared(ChangefeedOptions)
@@ -148,7 +149,10 @@ def stored_definition(changefeed: Changefeed, resolved: ResolvedChangefeed, host
     }
 
 
-def _written_by_code(changefeed: Changefeed) -> dict[str, Any]:
+def written_of(changefeed: Changefeed) -> Mapping[str, Any]:
+    """Return *changefeed* as it was written; one that Python code made, as a file would have it."""
+    if changefeed.written:
+        return changefeed.written
     names = [field.name for field in dataclasses.fields(changefeed) if field.name not in ("name", "written")]
     return {name: escaped(getattr(changefeed, name)) for name in names}
 

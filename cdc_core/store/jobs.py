@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 import sqlalchemy as sa
 
-from cdc_core.config.identity import require_same_range, require_same_source
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
 from cdc_core.store.changefeeds import register_changefeed, require_no_job
@@ -19,18 +16,14 @@ from cdc_core.store.events import add_event
 from cdc_core.store.handover import Kept, put
 from cdc_core.store.job_rows import (
     all_jobs,
-    asked_job,
-    change_job,
     found_job,
     known_job,
     of_job,
     record_event,
-    run_again,
 )
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS, DatabaseNow
 from cdc_core.store.job_values import (
     FINISHED,
-    RESTING,
     JobEvent,
     JobRecord,
     JobState,
@@ -39,8 +32,8 @@ from cdc_core.store.job_values import (
     job_event,
 )
 from cdc_core.store.nodes import alive_sessions, require_match
-from cdc_core.store.tables import CHANGEFEEDS, update
-from cdc_core.store.values import dump, timestamp_of
+from cdc_core.store.tables import update
+from cdc_core.store.values import dump
 
 __all__ = ["Jobs", "create_job", "define_job"]
 
@@ -106,42 +99,6 @@ class Jobs(Aggregate):
         of_job = sa.select(JOB_EVENTS).where(JOB_EVENTS.c.name == name).order_by(JOB_EVENTS.c.id)
         with self._database.transaction(reading=True) as connection:
             return [job_event(row) for row in connection.execute(of_job)]
-
-    def configure(self, name: str, wanted: Pending, *, before: Mapping[str, Any]) -> JobRecord:
-        """Give the job another definition: at once, or when its node has finished the running step; then it goes on.
-
-        A job that someone has paused stays so; one that rests for an error runs again, as Kafka Connect has it.
-        *before* is the definition that was changed, the pending one if there was one. What was chosen earlier about
-        scans of the tables that remain holds. Raises: also when *before* is not the last one, or a changefeed that has
-        begun cannot have *wanted*.
-        """
-        with self._database.transaction() as connection:
-            job = asked_job(connection, name, "alter")
-            mine = sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)
-            row = connection.execute(mine).one()
-            last = row.definition if job.pending is None else dump(job.pending.definition)
-            if last != dump(before):
-                raise ConfigError(f"job '{name}' has been changed meanwhile; look at it, and repeat the request")
-            chosen = json.loads(row.initial_scans or "{}") if job.pending is None else job.pending.initial_scans
-            kept = {table: scan for table, scan in chosen.items() if table in wanted.definition["tables"]}
-            wanted = replace(wanted, initial_scans={**kept, **wanted.initial_scans})
-            if job.state in RESTING or job.node is None:
-                if job.state not in RESTING:  # its node is dead, or frozen: fence it
-                    connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
-                    connection.execute(of_job(name).values(node_id=None))
-                connection.execute(of_job(name).values(pending=None))
-                define_job(connection, name, wanted)
-                if job.rests_for_error:
-                    run_again(connection, job, wanted.why)
-                return known_job(connection, name)
-            if row.token is not None:
-                stored = json.loads(row.definition)
-                require_same_source(name, stored, wanted.definition, changes_tables=True)
-                require_same_range(name, stored, wanted.definition, latest=timestamp_of(row.latest))
-            if job.state == "running":
-                change_job(connection, job, "pause-requested", reason=wanted.why, paused_for="restart")
-            connection.execute(of_job(name).values(pending=dump(wanted.to_json())))
-            return known_job(connection, name)
 
 
 def create_job(

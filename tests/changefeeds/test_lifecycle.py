@@ -9,6 +9,7 @@ from typing import Literal
 import pytest
 from cdc_testing.stored import DEFINITION, die, node, progress
 
+from cdc_core.changefeeds.altering import configure
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import ConfigError, FencedError
 from cdc_core.locality import Locality
@@ -112,7 +113,7 @@ def test_a_pause_in_place_of_a_restart_is_told(store: ProgressStore, one: NodeRe
 def test_a_new_definition_of_a_job_that_is_to_pause_fences_a_frozen_node(store: ProgressStore, one: NodeRecord) -> None:
     Changefeeds(store).pause("orders", "maintenance")
     die(store, one)
-    job = store.jobs.configure("orders", wider(), before=DEFINITION)
+    job = configure(store, "orders", wider(), before=DEFINITION)
     assert (job.state, job.epoch, tables(store)) == ("pause-requested", 2, WIDER["tables"])
     with pytest.raises(FencedError):
         store.progress.save("orders", 1, progress(50))
@@ -123,7 +124,7 @@ def test_a_new_definition_of_a_job_that_is_to_pause_fences_a_frozen_node(store: 
 
 
 def test_a_new_definition_waits_for_the_running_step(store: ProgressStore, one: NodeRecord) -> None:
-    job = store.jobs.configure("orders", wider(), before=DEFINITION)
+    job = configure(store, "orders", wider(), before=DEFINITION)
     assert (job.state, tables(store)) == ("pause-requested", DEFINITION["tables"])
     assert job.pending is not None
     assert job.pending.definition == WIDER
@@ -136,10 +137,10 @@ def test_a_new_definition_waits_for_the_running_step(store: ProgressStore, one: 
 @pytest.mark.parametrize("kind", ["pause", "stop"])
 def test_a_new_definition_does_not_undo_a_pause(store: ProgressStore, one: NodeRecord, kind: str) -> None:
     Changefeeds(store).pause("orders", "maintenance", kind)  # type: ignore[arg-type]
-    store.jobs.configure("orders", wider(), before=DEFINITION)
+    configure(store, "orders", wider(), before=DEFINITION)
     assert store.claims.settle("orders", one, "stopped") == "paused"
     assert tables(store) == WIDER["tables"]
-    store.jobs.configure("orders", wider(definition=DEFINITION), before=WIDER)
+    configure(store, "orders", wider(definition=DEFINITION), before=WIDER)
     assert look(store) == ("paused", "stop" if kind == "stop" else None)
     assert tables(store) == DEFINITION["tables"]
 
@@ -160,16 +161,16 @@ def test_a_job_that_rests_for_an_error_runs_again_with_a_new_definition(
     store: ProgressStore, one: NodeRecord, rests: Literal["paused", "failed"]
 ) -> None:
     store.claims.settle("orders", one, rests, "the sink refuses")
-    assert store.jobs.configure("orders", wider(), before=DEFINITION).state == "running"
+    assert configure(store, "orders", wider(), before=DEFINITION).state == "running"
     assert tables(store) == WIDER["tables"]
     assert look(store) == ("running", None)
 
 
 def test_a_definition_that_was_changed_meanwhile_is_not_overwritten(store: ProgressStore, one: NodeRecord) -> None:
-    store.jobs.configure("orders", wider(), before=DEFINITION)
+    configure(store, "orders", wider(), before=DEFINITION)
     with pytest.raises(ConfigError, match="changed meanwhile"):
-        store.jobs.configure("orders", wider(), before=DEFINITION)
-    store.jobs.configure("orders", wider(definition=DEFINITION), before=WIDER)
+        configure(store, "orders", wider(), before=DEFINITION)
+    configure(store, "orders", wider(definition=DEFINITION), before=WIDER)
     assert store.claims.settle("orders", one, "stopped") == "running"
     assert tables(store) == DEFINITION["tables"]
 
@@ -180,7 +181,7 @@ def test_another_source_is_refused_while_the_job_runs_and_nothing_has_changed(
     store.progress.save("orders", 1, progress(50))
     other = DEFINITION | {"source": "postgresql://elsewhere/shop"}
     with pytest.raises(ConfigError, match="source"):
-        store.jobs.configure("orders", wider(definition=other), before=DEFINITION)
+        configure(store, "orders", wider(definition=other), before=DEFINITION)
     job = store.jobs.find("orders")
     assert job is not None
     assert (job.state, job.pending) == ("running", None)
@@ -200,7 +201,7 @@ def test_a_job_that_has_ended_or_is_to_end_takes_no_request(store: ProgressStore
         lambda: Changefeeds(store).pause("orders", ""),
         lambda: Changefeeds(store).resume("orders"),
         lambda: Changefeeds(store).restart("orders", ""),
-        lambda: store.jobs.configure("orders", wider(), before=DEFINITION),
+        lambda: configure(store, "orders", wider(), before=DEFINITION),
     ]
     for request in requests:
         with pytest.raises(ConfigError, match="about to end"):

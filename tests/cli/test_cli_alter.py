@@ -1,19 +1,20 @@
-"""`cdc alter`: the tables of the definition in the store."""
+"""`cdc alter`: what it asks for, and what it says. What the change does is tested with `Changefeeds.alter`."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cdc_testing.components import encoder, host, rangefeed, sink
+from cdc_testing.stored import node
 
-from cdc_core.cli.alter import _with_tables as with_tables
 from cdc_core.cli.main import main
 from cdc_core.cli.run import find_changefeed
 from cdc_core.config.resolve import resolve
 from cdc_core.engine.fencing import RunLock
+from cdc_core.locality import Locality
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 
@@ -28,12 +29,13 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
         sink(options="cdc_testing.scripted:JournalOptions"),
     )
     monkeypatch.setattr(PluginHost, "load", lambda: scripted)
+    monkeypatch.setenv("PAPER_PASSWORD", "hunter2")
+    monkeypatch.setenv("LOGNAME", "ann")
 
 
 @pytest.fixture
-def store(file: Path, monkeypatch: pytest.MonkeyPatch) -> ProgressStore:
+def store(file: Path) -> ProgressStore:
     """A store with a changefeed that was run from its file."""
-    monkeypatch.setenv("PAPER_PASSWORD", "hunter2")
     file.write_text(file.read_text().replace("hunter2", "${PAPER_PASSWORD}"))
     store = ProgressStore(store_url(file.parent / ".cdc"))
     changefeed, _ = find_changefeed(str(file), None)
@@ -42,59 +44,27 @@ def store(file: Path, monkeypatch: pytest.MonkeyPatch) -> ProgressStore:
     return store
 
 
-def definition(store: ProgressStore) -> dict[str, Any]:
+def kept(store: ProgressStore) -> tuple[list[str], Mapping[str, bool]]:
+    """Return the tables that the store has, and what was chosen about their scans."""
     found = store.changefeeds.find("orders")
     assert found is not None
-    return dict(found.definition)
+    return found.definition["tables"], store.rescans.initial_scans("orders")
 
 
-def test_tables_are_added_and_dropped_in_the_store(file: Path, store: ProgressStore, capsys: Capture) -> None:
-    before = definition(store)
-    assert (
-        main(["alter", "--store", store.url, "orders", "--add", "public.a", "--add", "${b", "--no-initial-scan"]) == 0
-    )
-    tables = ["public.counter", "public.a", "${b"]
-    assert capsys.readouterr().out == (
-        "changefeed 'orders' has the tables public.counter, public.a, ${b from its next run on\n"
-    )
-    after = definition(store)
-    assert after["tables"] == tables
-    assert after["written"] == {**before["written"], "tables": ["public.counter", "public.a", "$${b"]}
-    assert "hunter2" not in json.dumps(after)
-    assert store.rescans.initial_scans("orders") == {"public.a": False, "${b": False}
-    arguments = ["--add", "c", "--drop", "public.a", "--initial-scan"]
+def test_tables_are_changed_by_the_name_of_the_changefeed(store: ProgressStore, capsys: Capture) -> None:
+    arguments = ["--add", "public.a", "--add", "${b", "--drop", "public.counter", "--no-initial-scan"]
     assert main(["alter", "--store", store.url, "orders", *arguments]) == 0
-    assert definition(store)["tables"] == ["public.counter", "${b", "c"]
-    assert store.rescans.initial_scans("orders") == {"${b": False, "c": True}
+    assert capsys.readouterr().out == "changefeed 'orders' has the tables public.a, ${b from its next run on\n"
+    assert kept(store) == (["public.a", "${b"], {"public.a": False, "${b": False})
 
 
 def test_a_file_that_lists_other_tables_is_named(file: Path, store: ProgressStore, capsys: Capture) -> None:
     assert main(["alter", str(file), "--add", "public.a"]) == 0
-    assert definition(store)["tables"] == ["public.counter", "public.a"]
-    assert store.rescans.initial_scans("orders") == {}
+    assert kept(store) == (["public.counter", "public.a"], {})
     assert f"{file} lists others: change 'tables' there too" in capsys.readouterr().out
     file.write_text(file.read_text().replace('["public.counter"]', '["public.counter", "public.a", "public.b"]'))
     assert main(["alter", str(file), "--add", "public.b"]) == 0
     assert "lists others" not in capsys.readouterr().out
-
-
-def test_the_last_table_with_a_hash_takes_the_key_with_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MASK_KEY", "a-key-of-many-characters")
-    text = file.read_text().replace('["public.counter"]', '["public.counter", "public.users"]')
-    options = "[changefeed.orders.options]"
-    assert options in text
-    section = '[changefeed.orders.table."public.users"]\nmask = { email = "hash" }\n'
-    file.write_text(text.replace(options, f'{section}{options}\nmask_key = "${{MASK_KEY}}"'))
-    changefeed, _ = find_changefeed(str(file), None)
-    plugins_ = PluginHost.load()
-    before, kept = resolve(changefeed, plugins_).definition(), ["public.counter"]
-    altered = with_tables(changefeed, changefeed.tables, kept)
-    after = resolve(altered, plugins_).definition()
-    assert (before["written"]["options"]["mask_key"], after["tables"]) == ("${MASK_KEY}", kept)
-    assert "mask_key" not in after["written"]["options"]
-    assert "selections" not in after
-    both = resolve(with_tables(changefeed, changefeed.tables, [*changefeed.tables, "c"]), plugins_).definition()
-    assert both["written"]["options"] == before["written"]["options"]
 
 
 @pytest.mark.parametrize(
@@ -105,43 +75,55 @@ def test_the_last_table_with_a_hash_takes_the_key_with_it(file: Path, monkeypatc
         (["--add", "public.counter"], "has the table 'public.counter' already"),
         (["--drop", "public.counter"], "no table would be left; to end the changefeed, use `cdc drop`"),
         (["--drop", "public.counter", "--initial-scan"], "are about added tables; name them with --add"),
+        (["--set", "diff=true"], "are for jobs; the options of other changefeeds are in their files"),
     ],
 )
 def test_what_cannot_be_changed_is_refused(
     file: Path, store: ProgressStore, capsys: Capture, arguments: list[str], told: str
 ) -> None:
-    before = definition(store)
+    before = kept(store)
     assert main(["alter", str(file), *arguments]) == 2
     assert told in capsys.readouterr().err
-    assert definition(store) == before
+    assert kept(store) == before
 
 
 def test_a_running_changefeed_is_not_changed(file: Path, store: ProgressStore, capsys: Capture) -> None:
-    before = definition(store)
     with RunLock(file.parent / ".cdc" / "orders.lock") as lock:
         assert lock.acquire()
         assert main(["alter", str(file), "--add", "public.a"]) == 2
     assert "changefeed 'orders' is running from" in capsys.readouterr().err
-    assert definition(store) == before
+    assert kept(store) == (["public.counter"], {})
 
 
-def test_a_source_that_cannot_change_tables_says_so(
-    file: Path, store: ProgressStore, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+def test_a_job_is_altered_by_its_name(
+    store: ProgressStore, file: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scripted = host(
-        rangefeed(options="cdc_testing.scripted:CounterOptions"),
-        encoder(),
-        sink(options="cdc_testing.scripted:JournalOptions"),
+    monkeypatch.setenv("CDC_STORE", store.url)
+    assert main(["alter", str(file), "--add", "public.a"]) == 0
+    feed = resolve(find_changefeed(str(file), None)[0], PluginHost.load())
+    store.changefeeds.forget("orders")
+    store.jobs.create("orders", feed.definition(), owner="ann", locality=Locality(), paused_for="pause")
+    capsys.readouterr()
+    change = ["--add", "public.b", "--no-initial-scan"]
+    assert main(["alter", str(file), *change]) == 2
+    assert "is a job, whose definition is in the store; name it without its file" in capsys.readouterr().err
+    assert main(["alter", "orders", "a", *change, "--store", store.url]) == 2
+    assert "--store takes one name" in capsys.readouterr().err
+    assert main(["alter", "orders", "--add", "public.b", "--set", "resolved=10s"]) == 0
+    assert capsys.readouterr().out == (
+        "job 'orders' is altered: added public.b; set resolved; continue it with `cdc resume orders`\n"
+        "its tables are public.counter, public.b\n"
     )
-    monkeypatch.setattr(PluginHost, "load", lambda: scripted)
-    assert main(["alter", str(file), "--add", "public.a"]) == 2
-    assert "cannot change the tables of a changefeed that has begun" in capsys.readouterr().err
-
-
-def test_a_table_that_the_source_refuses_changes_nothing(file: Path, store: ProgressStore, capsys: Capture) -> None:
-    before = definition(store)
-    (file.parent / "check").write_text("ConfigError table public.a does not exist")
-    assert main(["alter", str(file), "--add", "public.a"]) == 2
-    assert "table public.a does not exist" in capsys.readouterr().err
-    assert definition(store) == before
-    assert store.rescans.initial_scans("orders") == {}
+    assert main(["alter", "orders", "--set", "execution_locality=region=eu", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["execution_locality"] == "region=eu"
+    assert main(["alter", "orders", "--unset", "execution_locality"]) == 0
+    assert main(["resume", "orders"]) == 0
+    capsys.readouterr()
+    assert main(["alter", "orders", "--unset", "resolved"]) == 0
+    assert capsys.readouterr().out.endswith(
+        "; no node that matches it is alive, and the first one that starts runs it\n"
+    )
+    one = store.nodes.join(node("one"), lease_s=600)
+    assert store.claims.adopt("orders", one) is not None
+    assert main(["alter", "orders", "--drop", "public.b"]) == 0
+    assert "; node one finishes the running step before that\n" in capsys.readouterr().out

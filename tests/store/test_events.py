@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 from cdc_testing.stored import DEFINITION, die, node, progress
 
+from cdc_core.changefeeds.altering import configure
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import ConfigError, FencedError, RetryableError
 from cdc_core.locality import Locality
@@ -91,7 +92,7 @@ def test_a_job_s_states_and_moves_are_told_with_the_nodes(store: ProgressStore) 
     store.claims.settle("orders", one, "stopped")
     altered = {**DEFINITION, "format": "avro"}
     wanted = Pending(definition=altered, locality=Locality(), initial_scans={}, why="format is avro now")
-    store.jobs.configure("orders", wanted, before=DEFINITION)
+    configure(store, "orders", wanted, before=DEFINITION)
     Changefeeds(store).set_owner("orders", "bob")
     Changefeeds(store).resume("orders")
     Changefeeds(store).cancel("orders", "asked for by bob")

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from cdc_testing.engine import eventually
 from cdc_testing.stored import DEFINITION, node
 
+from cdc_core.changefeeds.altering import configure
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
@@ -116,7 +117,7 @@ def test_a_node_that_was_overtaken_does_not_undo_an_alteration(
     def alter(store: ProgressStore) -> None:
         Changefeeds(store).pause("orders", "to alter it")
         wanted = Pending(definition=ALTERED, locality=Locality(), initial_scans={}, why="dropped users")
-        store.jobs.configure("orders", wanted, before=DEFINITION)
+        configure(store, "orders", wanted, before=DEFINITION)
 
     late = threading.Thread(target=start_late, name="frozen")
     late.start()

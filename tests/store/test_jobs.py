@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from cdc_core import Timestamp
+from cdc_core.changefeeds.altering import configure
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import ConfigError, FencedError
 from cdc_core.locality import Locality
@@ -159,7 +160,7 @@ def test_a_job_that_failed_keeps_its_position_and_does_what_people_say(store: Pr
         return
     if goes_on == "alter":
         wanted = Pending(definition=DEFINITION, locality=Locality(), initial_scans={}, why="a new sink")
-        store.jobs.configure("orders", wanted, before=DEFINITION)
+        configure(store, "orders", wanted, before=DEFINITION)
     again = (
         Changefeeds(store).restart("orders", "again") if goes_on == "restart" else Changefeeds(store).resume("orders")
     )

@@ -12,8 +12,8 @@ import pytest
 from cdc_testing.imports import ROOT
 from cdc_testing.rest_rig import serving_rest
 
+from cdc_core.changefeeds import creating
 from cdc_core.plugins.host import PluginHost
-from cdc_core.web.connect import connectors
 
 PAGE = (ROOT / "docs/rest.md").read_text()
 
@@ -31,7 +31,7 @@ def steps() -> Iterator[tuple[str, str]]:
 
 
 def test_the_commands_of_the_page_print_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connectors, "check_new_job", lambda *_args, **_options: None)  # there is no database
+    monkeypatch.setattr(creating, "check_job", lambda *_args, **_options: None)  # there is no database
     with serving_rest(tmp_path, plugins=PluginHost.load(), PGPASSWORD="hunter2") as rest:
         asked = 0
         for command, printed in steps():

@@ -8,13 +8,8 @@ from typing import Any, Literal
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.errors import CdcError, ConfigError, RetryableError
-from cdc_core.jobs.creation import check_job, check_new_job, locality_of
-from cdc_core.jobs.redefinition import require_redefinable, require_same_parts
-from cdc_core.masking import mask
-from cdc_core.store.job_values import FINISHED, Pending
-from cdc_core.store.verbs import UnknownError
+from cdc_core.errors import CdcError, RetryableError
+from cdc_core.store.verbs import RULES, RefusedError, UnknownError
 from cdc_core.web.connect.connector import (
     Connector,
     all_connectors,
@@ -137,22 +132,14 @@ def _create(
     *,
     paused_for: Literal["pause", "stop"] | None,
 ) -> Connector:
-    store = deployment.store
     _require_free(deployment, name)
     feed = validate(deployment, config).require_valid()
-    with _Masked(feed):
-        try:
-            check_new_job(store, feed, connect=flag(request, "check", default=True))
-        except ConfigError:
-            _require_free(deployment, name)  # if not, another request has created it meanwhile
-            raise
+    connect = flag(request, "check", default=True)
     try:
-        store.jobs.create(
-            name, feed.definition(), owner=user_of(request), locality=locality_of(feed), paused_for=paused_for
-        )
-    except ConfigError as error:
-        _require_free(deployment, name)
-        raise Refusal(400, mask(str(error), feed.secrets())) from error
+        deployment.changefeeds.create(feed, owner=user_of(request), connect=connect, paused_for=paused_for)
+    except CdcError as error:
+        _require_free(deployment, name)  # if not, another request has created it meanwhile
+        raise _invalid(error) from error
     return find_connector(deployment, name)
 
 
@@ -173,55 +160,29 @@ def _configure(
     request: Request, deployment: Deployment, connector: Connector, config: Mapping[str, str | None]
 ) -> Connector:
     """Give *connector*, whose configuration *config* was made from, that one, unless it has another one by now."""
-    store, name = deployment.store, connector.name
-    if connector.job.state in FINISHED or connector.job.state == "reverting":
+    found = validate(deployment, with_kept_secrets(config, connector.config))
+    try:
+        deployment.changefeeds.redefine(
+            connector.name,
+            found.require_valid(),
+            before=connector.definition,
+            why=asked_by(request, "a new configuration"),
+            connect=flag(request, "check", default=True),
+        )
+    except RefusedError as error:
+        if error.state in RULES["alter"].does:
+            raise Refusal(409, str(error)) from error
         raise Refusal(
             409,
-            f"Connector {name} has ended ({connector.job.state}) and cannot be configured; delete it and create it"
+            f"Connector {connector.name} has ended ({error.state}) and cannot be configured; delete it and create it"
             " again",
-        )
-    found = validate(deployment, with_kept_secrets(config, connector.config))
-    after = found.require_valid()
-    definition = connector.definition
-    if after.definition() == definition:
-        return connector
-    with _Masked(after):
-        begun = store.progress.load(name) is not None
-        if begun:
-            require_same_parts(name, definition["written"], found.written)
-        if flag(request, "check", default=True):
-            if begun:  # the references of the definition before may stand for nothing any more
-                sink = deployment.plugins.sink_for(definition["sink"]).name
-                require_redefinable(store, connector.report.known, after, sink=sink, tables=definition["tables"])
-            else:
-                check_job(after)
-    wanted = Pending(
-        definition=after.definition(),
-        locality=locality_of(after),
-        initial_scans={},
-        why=asked_by(request, "a new configuration"),
-    )
-    try:
-        store.jobs.configure(name, wanted, before=definition)
-    except ConfigError as error:
-        raise Refusal(409, mask(str(error), after.secrets())) from error
-    return find_connector(deployment, name)
+        ) from error
+    except CdcError as error:
+        raise _invalid(error) from error
+    return find_connector(deployment, connector.name)
 
 
-class _Masked:
-    """Turns an error of a check into a refusal without the secrets of *feed*."""
-
-    def __init__(self, feed: ResolvedChangefeed) -> None:
-        self._secrets = feed.secrets()
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, CdcError):
-            text = mask(str(error), self._secrets)
-            if isinstance(error, RetryableError):
-                raise Refusal(503, text) from error
-            raise Refusal(
-                400, f"Connector configuration is invalid and contains the following 1 error(s):\n{text}"
-            ) from error
+def _invalid(error: CdcError) -> Refusal:
+    if isinstance(error, RetryableError):
+        return Refusal(503, str(error))
+    return Refusal(400, f"Connector configuration is invalid and contains the following 1 error(s):\n{error}")

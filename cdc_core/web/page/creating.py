@@ -8,8 +8,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from cdc_core.errors import CdcError, ConfigError
-from cdc_core.jobs.creation import check_new_job, locality_of
-from cdc_core.masking import mask
 from cdc_core.web.connect.validation import Validated
 from cdc_core.web.page.form_text import text_of, values_in
 from cdc_core.web.page.forms import Finding, form_of, validated
@@ -59,13 +57,15 @@ def read_text(request: Request) -> Response:
 
 def check_new(request: Request) -> Response:
     """Check the form as `cdc check` does: the source and the sink are asked too."""
-    values = _values(request)
-    found = validated(site_of(request).deployment, values)
+    values, deployment = _values(request), site_of(request).deployment
+    found = validated(deployment, values)
     if found.feed is None:
         return _form(request, values, found=found)
-    problem = _problem(request, found)
-    if problem:
-        return _form(request, values, found=found, status=400, findings=[Finding(tone="bad", text=problem)])
+    try:
+        deployment.changefeeds.check_new(found.feed)
+    except CdcError as error:
+        finding = Finding(tone="bad", text=deployment.masked(str(error)))
+        return _form(request, values, found=found, status=400, findings=[finding])
     good = Finding(tone="good", text="The source can be read, and its rows can be delivered. Nothing was created.")
     return _form(request, values, found=found, findings=[good])
 
@@ -76,29 +76,12 @@ def create_new(request: Request) -> Response:
     found = validated(deployment, values)
     if found.feed is None:
         return _form(request, values, found=found, status=400)
-    feed, problem = found.feed, _problem(request, found)
-    if not problem:
-        try:
-            deployment.store.jobs.create(
-                feed.name, feed.definition(), owner=user_of(request), locality=locality_of(feed)
-            )
-        except CdcError as error:
-            problem = mask(str(error), feed.secrets())
-    if problem:
-        return _form(request, values, found=found, status=400, findings=[Finding(tone="bad", text=problem)])
-    return redirect(f"/ui/changefeeds/{feed.name}?done=create")
-
-
-def _problem(request: Request, found: Validated) -> str:
-    """Return why the valid form cannot become a job; empty when it can."""
-    deployment, feed = site_of(request).deployment, found.feed
-    assert feed is not None
-    deployment.add_secrets(feed.secrets())
     try:
-        check_new_job(deployment.store, feed)
+        deployment.changefeeds.create(found.feed, owner=user_of(request))
     except CdcError as error:
-        return mask(str(error), feed.secrets())
-    return ""
+        finding = Finding(tone="bad", text=deployment.masked(str(error)))
+        return _form(request, values, found=found, status=400, findings=[finding])
+    return redirect(f"/ui/changefeeds/{found.feed.name}?done=create")
 
 
 def _form(

@@ -121,8 +121,7 @@ def test_a_job_is_altered_as_by_cdc_alter(store: ProgressStore, create: str, fil
     assert "resolved" in done(capsys, "sql", "ALTER CHANGEFEED orders UNSET diff DROP public.a")
     assert store.rescans.initial_scans("orders") == {"public.b": False}
     for text, told in {
-        "SET cursor = '-1h'": "'cursor' cannot be altered; create another job",
-        "UNSET initial_scan": "'initial_scan' cannot be altered",
+        "SET initial_scan = 'no'": "option 'initial_scan' cannot be altered, as rows were delivered by it",
         "SET sink = 'drawer://desk'": "the type of a sink cannot be altered",
         "ADD public.b": "has the table 'public.b' already",
         "SET resolvd = '1s'": "did you mean 'resolved'?",

@@ -1,4 +1,4 @@
-"""What commands may only do while no run of a changefeed is alive."""
+"""What may only be done while no run of a changefeed is alive."""
 
 from __future__ import annotations
 

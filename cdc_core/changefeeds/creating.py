@@ -1,9 +1,11 @@
-"""What must hold before a changefeed becomes a job."""
+"""Making a changefeed a job, which nodes run."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Literal
 
+from cdc_core.changefeeds.finding import Finder
 from cdc_core.config.definition import require_references
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.checks import (
@@ -18,25 +20,44 @@ from cdc_core.engine.planned_queries import check_query
 from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.locality import Locality
 from cdc_core.remedies import fitting
-from cdc_core.store.job_values import FINISHED, exists_already
+from cdc_core.store.job_values import FINISHED, JobRecord, exists_already
 from cdc_core.store.liveness import is_alive
 from cdc_core.store.progress import ProgressStore
 from cdc_core.telemetry.log_names import logged_as
 
-__all__ = ["check_job", "check_new_job", "locality_of"]
+__all__ = ["Creating", "check_job", "locality_of"]
 
 
-def check_new_job(
-    store: ProgressStore, feed: ResolvedChangefeed, *, connect: bool = True, left: ProgressStore | None = None
-) -> None:
-    """Return when the changefeed can become a job; its source and sink are not asked unless *connect*.
+class Creating(Finder):
+    """The verb create."""
 
-    *left* is another store, whose progress it is to have. Raises: ConfigError. Creates nothing.
-    """
-    require_references(feed.stored, feed.name)
-    _require_free(store, feed.name)
-    if connect:
-        _check(feed, store, left)
+    def check_new(self, feed: ResolvedChangefeed, *, connect: bool = True, left: ProgressStore | None = None) -> None:
+        """Return when the changefeed can become a job; its source and sink are not asked unless *connect*.
+
+        *left* is another store, whose progress it is to have. Raises: ConfigError. Creates nothing.
+        """
+        require_references(feed.stored, feed.name)
+        _require_free(self.store, feed.name)
+        if connect:
+            _check(feed, self.store, left)
+
+    def create(
+        self,
+        feed: ResolvedChangefeed,
+        *,
+        owner: str,
+        connect: bool = True,
+        paused_for: Literal["pause", "stop"] | None = None,
+    ) -> JobRecord:
+        """Make the changefeed a job, after `check_new`; with *paused_for* it is paused from the first moment.
+
+        What an ended job of this name has left in the store is forgotten; a changefeed that a `cdc run` has left is
+        continued. Raises: as `check_new`; ConfigError when no living node matches its locality.
+        """
+        self.check_new(feed, connect=connect)
+        return self.store.jobs.create(
+            feed.name, feed.definition(), owner=owner, locality=locality_of(feed), paused_for=paused_for
+        )
 
 
 def locality_of(feed: ResolvedChangefeed) -> Locality:

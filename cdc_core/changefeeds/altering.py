@@ -1,0 +1,226 @@
+"""Giving a changefeed another definition."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from cdc_core.changefeeds.creating import check_job, locality_of
+from cdc_core.changefeeds.finding import Finder
+from cdc_core.changefeeds.stopped import stopped
+from cdc_core.config.alteration import Alteration
+from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.definition import changefeed_from, changefeed_of, require_references, written_of
+from cdc_core.config.identity import require_same_range, require_same_source
+from cdc_core.config.listed_tables import own_name
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.checks import as_stored
+from cdc_core.errors import ConfigError
+from cdc_core.store.changefeeds import register_changefeed, require_no_job
+from cdc_core.store.job_rows import asked_job, change_job, known_job, of_job, run_again
+from cdc_core.store.job_values import RESTING, JobRecord, Pending
+from cdc_core.store.jobs import define_job
+from cdc_core.store.progress import ProgressStore
+from cdc_core.store.tables import CHANGEFEEDS, update
+from cdc_core.store.values import dump, timestamp_of
+from cdc_core.store.verbs import RefusedError, require
+
+__all__ = ["Altered", "Altering", "configure"]
+
+_FIXED = ("cursor", "end_time", "initial_scan")
+"""Options by which earlier steps have left out rows."""
+_AGAIN = "look at it, and repeat the request"
+_PARTS = ("source", "query", "functions", "table")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Altered:
+    """What an alteration did. `job` is None for a changefeed of `cdc run`. `tables` are all, if they are others now."""
+
+    job: JobRecord | None
+    change: Alteration
+    definition: Mapping[str, Any]
+    tables: Sequence[str]
+
+
+class Altering(Finder):
+    """The verb alter: of a job by its name, and of the tables of a changefeed that `cdc run` has begun."""
+
+    def alter(
+        self, name: str, change: Alteration, *, by: str, scans: bool | Mapping[str, bool] | None = None
+    ) -> Altered:
+        """Change job *name*: see `redefine` for what becomes of one that runs.
+
+        *scans* says of added tables whether their rows are emitted. *by* is who asks, for the history. Raises:
+        ConfigError, which leaves the job as it is; as `redefine`.
+        """
+        job = self.require_job(name)
+        require(job, "alter")
+        last = self._last_definition(job)
+        before = changefeed_from(last, name, origin=self.origin, environ=self._environ)
+        after, change, chosen = self._changed(before, before.tables, change, scans)
+        if chosen and self.store.progress.load(name) is None:
+            raise ConfigError(
+                f"job '{name}' has not begun yet, and its option initial_scan is for all tables; set that"
+            )
+        altered = self.redefine(name, after, before=last, why=f"altered ({by}): {change}", scans=chosen)
+        tables = () if after.tables == before.tables else after.tables
+        return Altered(job=altered, change=change, definition=self._last_definition(altered), tables=tables)
+
+    def redefine(
+        self,
+        name: str,
+        after: ResolvedChangefeed,
+        *,
+        before: Mapping[str, Any],
+        why: str,
+        scans: Mapping[str, bool] | None = None,
+        connect: bool = True,
+    ) -> JobRecord:
+        """Give job *name*, whose last definition is *before*, that of *after*; nothing happens if they are the same.
+
+        One that runs has it after the running step, and continues at its position; one that an error has stopped runs
+        again; one that was paused stays so. Source and sink are not asked unless *connect*. Raises: ConfigError, also
+        for what is fixed once the job has begun; RefusedError, also when *before* is not the last definition any more;
+        what the source and the sink raise.
+        """
+        job = self.require_job(name)
+        require(job, "alter")
+        require_references(after.stored, name)
+        definition = after.definition()
+        if definition == before:
+            return job
+        if self.store.progress.load(name) is not None:
+            self._require_same_parts(name, before, after)
+        if connect:
+            check_job(as_stored(after, self.store))
+        wanted = Pending(definition=definition, locality=locality_of(after), initial_scans=scans or {}, why=why)
+        return configure(self.store, name, wanted, before=before)
+
+    def alter_run(
+        self,
+        changefeed: Changefeed,
+        change: Alteration,
+        *,
+        state_dir: Path,
+        by: str,
+        scans: bool | Mapping[str, bool] | None = None,
+    ) -> Altered:
+        """Change the tables of *changefeed*, which `cdc run` has begun, in the store; no run may be alive.
+
+        The next run with the stored definition has them. Raises: ConfigError, which leaves it as it is; what the source
+        and the sink raise.
+        """
+        name = changefeed.name
+        self.known(name)
+        with stopped(self.store, name, state_dir):
+            known = self.known(name)
+            if self.store.progress.load(name) is None:
+                raise ConfigError(f"changefeed '{name}' has not begun yet; change 'tables' in its file")
+            after, change, chosen = self._changed(changefeed, known.definition["tables"], change, scans)
+            _require_table_changes(after)
+            check_job(as_stored(after, self.store), job=False)
+            definition, why = after.definition(), f"altered ({by}): {change}"
+            with self.store.transaction() as connection:
+                row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
+                if row.definition != dump(known.definition):
+                    raise ConfigError(f"changefeed '{name}' has been changed meanwhile; {_AGAIN}")
+                register_changefeed(connection, name, definition, changes_tables=True, epoch=known.epoch, why=why)
+                require_no_job(connection, name)
+                chosen = {**_remaining(json.loads(row.initial_scans or "{}"), definition), **chosen}
+                connection.execute(update(name).values(initial_scans=dump(chosen) if chosen else None))
+        return Altered(job=None, change=change, definition=definition, tables=after.tables)
+
+    def _last_definition(self, job: JobRecord) -> Mapping[str, Any]:
+        return self.known(job.name).definition if job.pending is None else job.pending.definition
+
+    def _changed(
+        self,
+        before: Changefeed,
+        tables: Sequence[str],
+        change: Alteration,
+        scans: bool | Mapping[str, bool] | None,
+    ) -> tuple[ResolvedChangefeed, Alteration, dict[str, bool]]:
+        """Return *before*, with *tables*, as it is after *change*; the change and what is scanned, by full names."""
+        own = {table: own_name(table, before.sources[0]) for table in (*change.add, *change.drop)}
+        change = replace(change, add=[own[table] for table in change.add], drop=[own[table] for table in change.drop])
+        written = change.applied(written_of(before), tables)
+        after = self.resolved(changefeed_of(before.name, written, origin=self.origin, environ=self._environ))
+        if isinstance(scans, bool):
+            return after, change, dict.fromkeys(change.add, scans)
+        return after, change, {own[table]: wanted for table, wanted in (scans or {}).items()}
+
+    def _require_same_parts(self, name: str, before: Mapping[str, Any], after: ResolvedChangefeed) -> None:
+        """Return when the job, which has begun with the definition *before*, can be *after*. Raises: ConfigError."""
+        sink = self.plugins.sink_for(before["sink"]).name
+        if after.sink.name != sink:
+            raise ConfigError(
+                f"job '{name}' delivers to sink '{sink}', not '{after.sink.name}', and the type of a sink"
+                " cannot be altered; create another job"
+            )
+        was, now = before["written"], after.stored["written"]
+        mine, other = ({key.lower(): text for key, text in each.get("options", {}).items()} for each in (was, now))
+        changed = [f"'{part}'" for part in _PARTS if (was.get(part) or None) != (now.get(part) or None)]
+        changed += [f"option '{option}'" for option in _FIXED if _text(mine.get(option)) != _text(other.get(option))]
+        if changed:
+            raise ConfigError(
+                f"job '{name}': {', '.join(changed)} cannot be altered, as rows were delivered by it; create another"
+                " job"
+            )
+        if set(after.tables) != set(before["tables"]):
+            _require_table_changes(after)
+
+
+def configure(store: ProgressStore, name: str, wanted: Pending, *, before: Mapping[str, Any]) -> JobRecord:
+    """Give the job another definition: at once, or when its node has finished the running step; then it goes on.
+
+    A job that someone has paused stays so; one that rests for an error runs again, as Kafka Connect has it. *before* is
+    the definition that was changed, the pending one if there was one. What was chosen earlier about scans of the tables
+    that remain holds. Raises: RefusedError, also when *before* is not the last one; ConfigError when a changefeed that
+    has begun cannot have *wanted*. Source and sink are not asked.
+    """
+    with store.transaction() as connection:
+        job = asked_job(connection, name, "alter")
+        row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
+        last = row.definition if job.pending is None else dump(job.pending.definition)
+        if last != dump(before):
+            raise RefusedError(f"job '{name}' has been changed meanwhile", state=job.state, remedy=_AGAIN)
+        earlier = json.loads(row.initial_scans or "{}") if job.pending is None else job.pending.initial_scans
+        scans = {**_remaining(earlier, wanted.definition), **wanted.initial_scans}
+        wanted = replace(wanted, initial_scans=scans)
+        if job.state in RESTING or job.node is None:
+            if job.state not in RESTING:  # its node is dead, or frozen: fence it
+                connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
+                connection.execute(of_job(name).values(node_id=None))
+            connection.execute(of_job(name).values(pending=None))
+            define_job(connection, name, wanted)
+            if job.rests_for_error:
+                run_again(connection, job, wanted.why)
+            return known_job(connection, name)
+        if row.token is not None:
+            stored = json.loads(row.definition)
+            require_same_source(name, stored, wanted.definition, changes_tables=True)
+            require_same_range(name, stored, wanted.definition, latest=timestamp_of(row.latest))
+        if job.state == "running":
+            change_job(connection, job, "pause-requested", reason=wanted.why, paused_for="restart")
+        connection.execute(of_job(name).values(pending=dump(wanted.to_json())))
+        return known_job(connection, name)
+
+
+def _remaining(scans: Mapping[str, bool], definition: Mapping[str, Any]) -> dict[str, bool]:
+    """Return what was chosen about scans of tables that *definition* still has."""
+    return {table: scan for table, scan in scans.items() if table in definition["tables"]}
+
+
+def _require_table_changes(feed: ResolvedChangefeed) -> None:
+    if not feed.rangefeed.registration.changes_tables:
+        raise ConfigError(f"{feed.rangefeed.owner} cannot change the tables of a changefeed that has begun")
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value).lower()

@@ -1,0 +1,300 @@
+"""Altering a job, and the tables of a changefeed that `cdc run` has begun."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cdc_testing.components import encoder, host, rangefeed, sink
+from cdc_testing.stored import node, progress
+
+from cdc_core.changefeeds import altering
+from cdc_core.changefeeds.altering import configure
+from cdc_core.changefeeds.creating import check_job
+from cdc_core.changefeeds.service import Changefeeds
+from cdc_core.config.alteration import Alteration
+from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.definition import changefeed_of
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.fencing import RunLock
+from cdc_core.errors import ConfigError, FencedError
+from cdc_core.locality import Locality
+from cdc_core.plugins.host import PluginHost
+from cdc_core.store.job_values import Pending
+from cdc_core.store.progress import Progress, ProgressStore, store_url
+
+ENVIRON = {"PAPER_PASSWORD": "hunter2"}
+
+
+def scripted(*, changes_tables: bool = True) -> PluginHost:
+    return host(
+        rangefeed(options="cdc_testing.scripted:CounterOptions", changes_tables=changes_tables),
+        encoder(),
+        sink(options="cdc_testing.scripted:JournalOptions"),
+        sink("drawer", schemes=("drawer",), options="cdc_testing.scripted:JournalOptions"),
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ProgressStore]:
+    store = ProgressStore(store_url(tmp_path / "store"))
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def feeds(store: ProgressStore) -> Changefeeds:
+    return Changefeeds(store, plugins=scripted(), environ=ENVIRON)
+
+
+def written(directory: Path, **options: str) -> dict[str, Any]:
+    return {
+        "source": "paper://user:${PAPER_PASSWORD}@desk/db",
+        "tables": ["public.counter"],
+        "sink": "shelf://room",
+        "options": {"control": str(directory), **options},
+    }
+
+
+def changefeed(directory: Path, name: str = "orders", **options: str) -> Changefeed:
+    return changefeed_of(name, written(directory, **options), origin="a test", environ=ENVIRON)
+
+
+def definition(store: ProgressStore, name: str = "orders") -> dict[str, Any]:
+    found = store.changefeeds.find(name)
+    assert found is not None
+    return dict(found.definition)
+
+
+def change(*, add: Any = (), drop: Any = (), unset: Any = (), **set_: str) -> Alteration:
+    return Alteration(add=add, drop=drop, set=set_, unset=unset)
+
+
+class TestAJob:
+    @pytest.fixture(autouse=True)
+    def begun(self, store: ProgressStore, feeds: Changefeeds, tmp_path: Path) -> None:
+        """A paused job that has begun."""
+        feeds.create(feeds.resolved(changefeed(tmp_path)), owner="ann")
+        one = store.nodes.join(node("one"), lease_s=600)
+        adopted = store.claims.adopt("orders", one)
+        assert adopted is not None
+        store.progress.save("orders", adopted.epoch, progress())
+        feeds.pause("orders", "maintenance")
+        store.claims.settle("orders", one, "stopped")
+
+    def test_has_other_tables_and_options(self, store: ProgressStore, feeds: Changefeeds) -> None:
+        before, seen = definition(store), feeds.known("orders")
+        altered = feeds.alter(
+            "orders", change(add=["public.a"], resolved="10s", sink="shelf://hall"), by="ann", scans=False
+        )
+        after = definition(store)
+        assert altered.tables == ("public.counter", "public.a")
+        assert (after["tables"], after["sink"]) == ([*altered.tables], "shelf://hall")
+        assert after["written"]["options"] == {**before["written"]["options"], "resolved": "10s"}
+        assert after["written"]["source"] == before["written"]["source"]
+        assert "hunter2" not in json.dumps(after)
+        assert store.rescans.initial_scans("orders") == {"public.a": False}
+        event = store.jobs.events("orders")[-1]
+        assert (event.state, event.reason) == ("paused", "altered (ann): added public.a; set resolved, sink")
+        now = feeds.known("orders")
+        assert (now.feed_id, now.high_water) == (seen.feed_id, seen.high_water)
+        feeds.alter("orders", change(unset=["resolved"], drop=["public.a"]), by="ann")
+        assert "resolved" not in definition(store)["written"]["options"]
+        assert store.rescans.initial_scans("orders") == {}
+
+    def test_has_the_locality_of_its_option(self, feeds: Changefeeds) -> None:
+        altered = feeds.alter("orders", change(execution_locality="region=eu"), by="ann")
+        assert altered.job is not None
+        assert str(altered.job.locality) == "region=eu"
+
+    @pytest.mark.parametrize(
+        ("wanted", "told"),
+        [
+            (change(sink="drawer://desk"), "delivers to sink 'shelf', not 'drawer', and the type of a sink cannot"),
+            (change(resolvd="1s"), "does not know option 'resolvd'; did you mean 'resolved'?"),
+            (change(execution_locality="eu"), "'eu' is not a locality"),
+            (change(format="avro"), "avro"),
+            (
+                change(initial_scan="no"),
+                "option 'initial_scan' cannot be altered, as rows were delivered by it; create another job",
+            ),
+            (change(sink="shelf://user:hunter3@room"), "'sink' has a secret in plain text"),
+            (change(sink="shelf://user:${NOT_SET}@room"), "needs the environment variable 'NOT_SET'"),
+            (change(drop=["public.countr"]), "has no table 'public.countr'; did you mean 'public.counter'?"),
+        ],
+    )
+    def test_stays_as_it_is_when_the_change_is_refused(
+        self, store: ProgressStore, feeds: Changefeeds, wanted: Alteration, told: str
+    ) -> None:
+        before, events = definition(store), len(store.jobs.events("orders"))
+        with pytest.raises(ConfigError) as refused:
+            feeds.alter("orders", wanted, by="ann")
+        assert told in str(refused.value)
+        assert "hunter3" not in str(refused.value)
+        assert definition(store) == before
+        assert len(store.jobs.events("orders")) == events
+
+    def test_is_checked_first(self, store: ProgressStore, feeds: Changefeeds, tmp_path: Path) -> None:
+        before = definition(store)
+        (tmp_path / "check").write_text("ConfigError table public.a does not exist")
+        with pytest.raises(ConfigError, match=r"table public\.a does not exist"):
+            feeds.alter("orders", change(add=["public.a"]), by="ann", scans=True)
+        assert definition(store) == before
+        assert store.rescans.initial_scans("orders") == {}
+
+    def test_keeps_the_first_of_two_changes_at_a_time(
+        self, store: ProgressStore, feeds: Changefeeds, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def check(_feed: ResolvedChangefeed) -> None:
+            other = Pending(
+                definition=definition(store) | {"format": "other"}, locality=Locality(), initial_scans={}, why="another"
+            )
+            configure(store, "orders", other, before=definition(store))
+
+        monkeypatch.setattr(altering, "check_job", check)
+        with pytest.raises(ConfigError, match="job 'orders' has been changed meanwhile"):
+            feeds.alter("orders", change(resolved="1s"), by="ann")
+        assert "resolved" not in definition(store)["written"]["options"]
+
+    def test_that_runs_continues_with_the_changes_after_its_step(
+        self, store: ProgressStore, feeds: Changefeeds
+    ) -> None:
+        [one] = store.nodes.living()
+        feeds.resume("orders")
+        assert store.claims.adopt("orders", one) is not None
+        before = definition(store)
+        for wanted, scans in ((change(add=["public.a"]), False), (change(add=["public.b"]), None)):
+            job = feeds.alter("orders", wanted, by="ann", scans=scans).job
+            assert job is not None
+            assert job.pending is not None
+        feeds.alter("orders", change(resolved="1s"), by="ann")
+        assert definition(store) == before
+        assert store.claims.settle("orders", one, "stopped") == "running"
+        assert definition(store)["tables"] == ["public.counter", "public.a", "public.b"]
+        assert definition(store)["written"]["options"]["resolved"] == "1s"
+        assert store.rescans.initial_scans("orders") == {"public.a": False}
+
+    def test_that_is_so_already_is_not_disturbed(self, store: ProgressStore, feeds: Changefeeds) -> None:
+        [one] = store.nodes.living()
+        feeds.alter("orders", change(resolved="1s"), by="ann")
+        feeds.resume("orders")
+        assert store.claims.adopt("orders", one) is not None
+        events = store.jobs.events("orders")
+        assert feeds.alter("orders", change(resolved="1s"), by="ann").job == feeds.require_job("orders")
+        assert store.jobs.events("orders") == events
+
+    def test_that_an_error_has_stopped_runs_again_with_the_changes(
+        self, store: ProgressStore, feeds: Changefeeds
+    ) -> None:
+        [one] = store.nodes.living()
+        feeds.resume("orders")
+        assert store.claims.adopt("orders", one) is not None
+        store.claims.settle("orders", one, "failed", "the sink is full")
+        job = feeds.alter("orders", change(sink="shelf://hall", execution_locality="region=eu"), by="ann").job
+        assert job is not None
+        assert (job.state, str(job.locality)) == ("running", "region=eu")
+
+    def test_may_be_anything_before_it_begins(self, store: ProgressStore, feeds: Changefeeds, tmp_path: Path) -> None:
+        fixed = Changefeeds(store, plugins=scripted(changes_tables=False), environ=ENVIRON)
+        with pytest.raises(ConfigError, match="cannot change the tables of a changefeed that has begun"):
+            fixed.alter("orders", change(add=["public.a"]), by="ann")
+        fixed.create(fixed.resolved(changefeed(tmp_path, "users")), owner="ann")
+        with pytest.raises(ConfigError, match="'users' has not begun yet, and its option initial_scan is for all"):
+            fixed.alter("users", change(add=["public.a"]), by="ann", scans=False)
+        wanted = change(add=["public.a"], sink="drawer://desk", initial_scan="no")
+        assert fixed.alter("users", wanted, by="ann").tables == ("public.counter", "public.a")
+        assert definition(store, "users")["sink"] == "drawer://desk"
+
+
+class TestARun:
+    @pytest.fixture(autouse=True)
+    def begun(self, store: ProgressStore, feeds: Changefeeds, tmp_path: Path) -> None:
+        store.changefeeds.register("orders", feeds.resolved(changefeed(tmp_path)).definition())
+        store.progress.save("orders", store.changefeeds.begin_attempt("orders"), Progress(token={"n": 7}))
+
+    def test_has_other_tables_in_the_store(self, store: ProgressStore, feeds: Changefeeds, tmp_path: Path) -> None:
+        before = definition(store)
+        wanted = change(add=["public.a", "${b"])
+        altered = feeds.alter_run(changefeed(tmp_path), wanted, state_dir=tmp_path, by="ann", scans=False)
+        assert altered.job is None
+        assert altered.tables == ("public.counter", "public.a", "${b")
+        after = definition(store)
+        assert after["tables"] == [*altered.tables]
+        assert after["written"] == {
+            **before["written"],
+            "tables": ["public.counter", "public.a", "$${b"],
+            "spark": {},
+        }
+        assert "hunter2" not in json.dumps(after)
+        assert store.rescans.initial_scans("orders") == {"public.a": False, "${b": False}
+        assert store.events.read("orders")[-1].message == "altered (ann): added public.a, ${b"
+        feeds.alter_run(
+            changefeed(tmp_path), change(add=["c"], drop=["public.a"]), state_dir=tmp_path, by="ann", scans=True
+        )
+        assert definition(store)["tables"] == ["public.counter", "${b", "c"]
+        assert store.rescans.initial_scans("orders") == {"${b": False, "c": True}
+
+    def test_loses_the_key_of_masks_with_its_last_hash(
+        self, store: ProgressStore, feeds: Changefeeds, tmp_path: Path
+    ) -> None:
+        hashed: dict[str, Any] = {
+            **written(tmp_path, mask_key="${PAPER_PASSWORD}-of-many-characters"),
+            "tables": ["public.counter", "public.users"],
+            "table": {"public.users": {"mask": {"email": "hash"}}},
+        }
+        users = changefeed_of("users", hashed, origin="a test", environ=ENVIRON)
+        store.changefeeds.register("users", feeds.resolved(users).definition())
+        store.progress.save("users", store.changefeeds.begin_attempt("users"), Progress(token={"n": 7}))
+        for made_by_code in (users, replace(users, written=None)):
+            kept = feeds._changed(made_by_code, users.tables, change(add=["c"]), None)[0].definition()
+            assert "mask_key" in kept["written"]["options"]
+        left = feeds._changed(users, users.tables, change(drop=["public.users"]), None)[0].definition()
+        assert (left["tables"], "mask_key" in left["written"]["options"]) == (["public.counter"], False)
+        assert "selections" not in left
+
+    @pytest.mark.parametrize("told", ["running", "no table", "no place", "changes tables", "newer run", "not begun"])
+    def test_stays_as_it_is_when_the_change_is_refused(
+        self,
+        store: ProgressStore,
+        feeds: Changefeeds,
+        tmp_path: Path,
+        told: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        texts: Mapping[str, str] = {
+            "running": "changefeed 'orders' is running from",
+            "no table": r"table public\.a does not exist",
+            "no place": "the room is locked",
+            "changes tables": "cannot change the tables of a changefeed that has begun",
+            "newer run": "a newer attempt took over",
+            "not begun": "has not begun yet; change 'tables' in its file",
+        }
+        file, lock = changefeed(tmp_path), RunLock(tmp_path / "orders.lock")
+        if told == "running":
+            assert lock.acquire()
+        elif told == "no table":
+            (tmp_path / "check").write_text("ConfigError table public.a does not exist")
+        elif told == "no place":
+            (tmp_path / "sink-check").write_text("ConfigError the room is locked")
+        elif told == "changes tables":
+            feeds = Changefeeds(store, plugins=scripted(changes_tables=False), environ=ENVIRON)
+        elif told == "newer run":
+            check = check_job
+
+            def begin(feed: ResolvedChangefeed, **how: Any) -> None:
+                check(feed, **how)
+                store.changefeeds.begin_attempt("orders")
+
+            monkeypatch.setattr(altering, "check_job", begin)
+        else:
+            file = changefeed(tmp_path, "fresh")
+            store.changefeeds.register("fresh", feeds.resolved(file).definition())
+        before = definition(store, file.name)
+        with pytest.raises((ConfigError, FencedError), match=texts[told]):
+            feeds.alter_run(file, change(add=["public.a"]), state_dir=tmp_path, by="ann", scans=True)
+        assert definition(store, file.name) == before
+        assert store.rescans.initial_scans(file.name) == {}
