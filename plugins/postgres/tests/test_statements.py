@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from cdc_core import Op, SchemaChangeRules, TerminalRangefeedError
 PAGE = Path(__file__).parents[3] / "docs" / "schema-changes.md"
 HEADINGS = ("### Columns", "### The table", "### Other statements")
 EFFECTS = {"none", "rows again", "scanned", "deleted", "ends", "waits", "refused"}
+OF_DATABASE = re.compile("SCHEMA|TABLESPACE|PUBLICATION")
+"""Statements about more than a table and what is in its schema."""
 TABLE = (
     "CREATE TABLE t (id int PRIMARY KEY, v int NOT NULL DEFAULT 0, name varchar(20), amount numeric(6,2))",
     "INSERT INTO t VALUES (1, 1, 'one', 1.5), (2, 2, 'two', 2.5), (3, 3, 'three', 3.5)",
@@ -232,16 +235,27 @@ FORMS = {
 }  # fmt: skip
 
 
-def effects() -> Iterator[tuple[str, str, str]]:
-    """Yield each form of the page with its effect under `default` and under `column_changes`."""
+def effects() -> Iterator[tuple[str, str, str, str]]:
+    """Yield each form of the page with its heading, and its effect under `default` and under `column_changes`."""
     for heading in HEADINGS:
         section = re.split(r"\n##", PAGE.read_text().partition(f"\n{heading}\n")[2])[0]
         for line in re.findall(r"^\| (`.*) \|$", section, re.MULTILINE):
-            forms, *found = line.split(" | ")
-            if found[0].strip("`") != "default":
-                assert EFFECTS.issuperset(found), line
+            forms, default, column_changes = line.split(" | ")
+            if default.strip("`") != "default":
+                assert EFFECTS.issuperset((default, column_changes)), line
                 for form in forms.split("; "):
-                    yield form.replace("`", ""), *found
+                    yield form.replace("`", ""), heading.strip("# "), default, column_changes
+
+
+def trials() -> Iterator[Any]:
+    """Yield forms that have the same effects, and can have their tables in one database, and these effects."""
+    together: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for name, heading, default, column_changes in effects():
+        form = FORMS.get(name, run())
+        alone = {default, column_changes} - {"none", "rows again"} or OF_DATABASE.search(" ".join(form.statements))
+        together[name if alone else f"{heading} {default} {column_changes}", default, column_changes].append(name)
+    for (title, *effect), names in together.items():
+        yield pytest.param(names, *effect, id=title)
 
 
 def test_every_form_of_the_page_is_tried() -> None:
@@ -249,96 +263,136 @@ def test_every_form_of_the_page_is_tried() -> None:
     assert sorted(on_page) == sorted(FORMS)
 
 
+@dataclass(frozen=True)
+class Followed:
+    """The table `t` of a form in a schema of its own, and its oid, which stays."""
+
+    form: str
+    schema: str
+    oid: int
+
+    @property
+    def name(self) -> str:
+        """Its first name, which changefeeds keep."""
+        return f"{self.schema}.t"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "default", "column_changes"), list(effects()))
-def test_the_statement_has_the_effect_that_the_page_says(
-    database: str, sql: Sql, name: str, default: str, column_changes: str
+@pytest.mark.parametrize(("forms", "default", "column_changes"), list(trials()))
+def test_the_statements_have_the_effect_that_the_page_says(
+    database: str, sql: Sql, forms: list[str], default: str, column_changes: str
 ) -> None:
-    form = FORMS[name]
-    for statement in (*form.table, *form.before):
-        sql.execute(statement)
-    table: Any = sql.execute("SELECT 't'::regclass::oid::int").fetchone()
     rules = {
         "default": (SchemaChangeRules(), default),
         "stop": (SchemaChangeRules(events="column_changes", policy="stop"), column_changes),
     }
     if column_changes == "rows again":
-        rules["column_changes"] = (SchemaChangeRules(events="column_changes"), column_changes)
-        rules["nobackfill"] = (SchemaChangeRules(events="column_changes", policy="nobackfill"), column_changes)
+        rules["stop"] = (rules["stop"][0], "ends")
+        rules["column_changes"] = (SchemaChangeRules(events="column_changes"), "rows again")
+        rules["nobackfill"] = (SchemaChangeRules(events="column_changes", policy="nobackfill"), "none")
+    ends = [policy for policy, (_, effect) in rules.items() if effect == "ends"]
+    tables = [create(sql, form, "public" if len(forms) == 1 else f"form_{number}") for number, form in enumerate(forms)]
+
+    @contextmanager
+    def following(policies: Iterable[str], tables: Sequence[Followed]) -> Iterator[dict[str, Feed]]:
+        names = [table.name for table in tables]
+        with ExitStack() as stack:
+            feeds = {
+                policy: stack.enter_context(
+                    feed_of(database, *names, changefeed=policy, schema_changes=rules[policy][0])
+                )
+                for policy in policies
+            }
+            for feed in feeds.values():
+                feed.start()
+                feed.catch_up()
+            yield feeds
+
     with ExitStack() as stack:
-        if "elsewhere" in form.statements[0]:
+        if "elsewhere" in FORMS[forms[0]].statements[0]:
             stack.enter_context(another_tablespace(sql))
-        feeds = {
-            policy: stack.enter_context(feed_of(database, "t", changefeed=policy, schema_changes=rules[policy][0]))
-            for policy in rules
-        }
-        for feed in feeds.values():
-            feed.start()
-            feed.catch_up()
-        for statement in form.statements:
-            publications = [f"cdc_{policy}_{feed.context.feed_id}" for policy, feed in feeds.items()]
-            try:
-                for text in dict.fromkeys(statement.format(publication=name) for name in publications):
-                    sql.execute(text)
-            except psycopg.Error:
-                assert default == "refused"
-        following = []
-        for policy, feed in feeds.items():
-            effect = rules[policy][1]
-            if effect == "rows again" and policy in ("nobackfill", "stop"):
-                effect = "none" if policy == "nobackfill" else "ends"
-            if effect == "ends":
-                with pytest.raises(TerminalRangefeedError, match=r"^(table|publication) \S+.{10,}\. [A-Z]"):
-                    feed.steps_until(lambda: False)
-            elif effect == "waits":
+        feeds = stack.enter_context(following(rules.keys() - ends, tables))
+        for table in tables:
+            with following(ends, [table]) as ending:
+                change(sql, table, {**feeds, **ending}, refused=default == "refused")
+                for feed in ending.values():
+                    with pytest.raises(TerminalRangefeedError, match=r"^(table|publication) \S+.{10,}\. [A-Z]"):
+                        feed.steps_until(lambda: False)
+        if default == "waits":
+            for feed in feeds.values():
                 marks = dict(feed.resolved)
                 sql.execute("INSERT INTO t SELECT * FROM t LIMIT 1")
                 assert feed.step()
                 assert feed.resolved == marks
-            else:
-                require(effect, feed, sql, table[0])
-                following.append(feed)
-        if following:
+            return
+        for policy, feed in feeds.items():
+            require(rules[policy][1], feed, sql, tables)
+        for table in tables if feeds else ():
             row: Any = sql.execute(
-                "SELECT attname FROM pg_attribute WHERE attrelid = %s AND attnum = 1", table
+                "SELECT attname FROM pg_attribute WHERE attrelid = %s AND attnum = 1", [table.oid]
             ).fetchone()
-            sql.execute(f"UPDATE {name_of(sql, table[0])} SET {row[0]} = {row[0]} WHERE {row[0]} = 1")
-        for feed in following:
+            sql.execute(f"UPDATE {name_of(sql, table)} SET {row[0]} = {row[0]} WHERE {row[0]} = 1")
+        for feed in feeds.values():
             feed.catch_up()
-            ((key, after),) = [found for found in feed.rows("public.t").items() if found[0][0] == 1]
-            assert after == present(sql, table[0], feed)[key]
+            for table in tables:
+                ((key, after),) = [found for found in feed.rows(table.name).items() if found[0][0] == 1]
+                assert after == present(sql, table, feed)[key], table.form
 
 
-def require(effect: str, feed: Feed, sql: Sql, table: int) -> None:
-    """Fail unless the statement before had *effect* on the changefeed, which continues."""
+def create(sql: Sql, form: str, schema: str) -> Followed:
+    """Create the table of *form* in *schema*, and what has to be there before its statements."""
+    sql.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+    sql.execute(f"SET search_path = {schema}")
+    for statement in (*FORMS[form].table, *FORMS[form].before):
+        sql.execute(statement)
+    row: Any = sql.execute("SELECT 't'::regclass::oid::int").fetchone()
+    return Followed(form, schema, row[0])
+
+
+def change(sql: Sql, table: Followed, feeds: Mapping[str, Feed], *, refused: bool) -> None:
+    """Execute the statements of the table's form. Only those that must be *refused* are."""
+    sql.execute(f"SET search_path = {table.schema}")
+    publications = [f"cdc_{policy}_{feed.context.feed_id}" for policy, feed in feeds.items()]
+    for statement in FORMS[table.form].statements:
+        try:
+            for text in dict.fromkeys(statement.format(publication=name) for name in publications):
+                sql.execute(text)
+        except psycopg.Error:
+            assert refused, table.form
+
+
+def require(effect: str, feed: Feed, sql: Sql, tables: Sequence[Followed]) -> None:
+    """Fail unless the statements before had *effect* on the changefeed, which continues."""
     known = len(feed.changes)
     feed.catch_up()
-    emitted = {change.op for change in feed.changes[known:]}
-    assert emitted == {"rows again": {Op.SCAN}, "scanned": {Op.SCAN}, "deleted": {Op.DELETE}}.get(effect, set())
-    rows = present(sql, table, feed)
-    assert feed.rows("public.t").keys() == rows.keys()
-    if effect in ("rows again", "scanned"):
-        assert feed.rows("public.t") == rows
+    for table in tables:
+        emitted = {change.op for change in feed.changes[known:] if change.table == table.name}
+        wanted = {"rows again": {Op.SCAN}, "scanned": {Op.SCAN}, "deleted": {Op.DELETE}}.get(effect, set())
+        assert emitted == wanted, table.form
+        rows = present(sql, table, feed)
+        assert feed.rows(table.name).keys() == rows.keys(), table.form
+        if effect in ("rows again", "scanned"):
+            assert feed.rows(table.name) == rows, table.form
 
 
-def present(sql: Sql, table: int, feed: Feed) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Return the rows of the table with this oid, in the form in which they arrive, by the key that *feed* has."""
+def present(sql: Sql, table: Followed, feed: Feed) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """Return the rows of the table, in the form in which they arrive, by the key that *feed* has."""
     columns = sql.execute(
         "SELECT quote_ident(attname), typtype, typname = 'numeric' FROM pg_attribute "
         "JOIN pg_type t ON t.oid = atttypid WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped "
         "AND attgenerated <> 'v' ORDER BY attnum",
-        [table],
+        [table.oid],
     ).fetchall()
     shown = [
         f"to_jsonb({name})::text AS {name}" if kind == "c" else f"{name}::text" if kind == "e" or text else name
         for name, kind, text in columns
     ]
     place = name_of(sql, table)
-    partitioned = sql.execute("SELECT FROM pg_partitioned_table WHERE partrelid = %s", [table]).fetchone() is not None
+    partitioned = bool(sql.execute("SELECT 1 FROM pg_partitioned_table WHERE partrelid = %s", [table.oid]).fetchone())
     query = f"SELECT * FROM {place}" if partitioned else f"SELECT {', '.join(shown)} FROM ONLY {place}"
-    return table_of(sql, query, key=len(next(iter(feed.rows("public.t")), (1,))))
+    return table_of(sql, query, key=len(next(iter(feed.rows(table.name)), (1,))))
 
 
-def name_of(sql: Sql, table: int) -> str:
-    row: Any = sql.execute("SELECT %s::oid::regclass::text", [table]).fetchone()
+def name_of(sql: Sql, table: Followed) -> str:
+    row: Any = sql.execute("SELECT %s::oid::regclass::text", [table.oid]).fetchone()
     return str(row[0])
