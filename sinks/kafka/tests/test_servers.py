@@ -21,7 +21,6 @@ from cdc_testing.kafka_fixtures import (
     KAFKA_USER,
     QUICK_RETURN,
     ClusterFactory,
-    Kafka,
     ProxyFactory,
     Registry,
 )
@@ -62,10 +61,6 @@ def send(
     return outcome[0]
 
 
-def test_a_broker_takes_messages(kafka_broker: Kafka, topic_prefix: str) -> None:
-    assert send(kafka_broker.bootstrap_servers, f"{topic_prefix}a") is None
-
-
 def test_a_killed_broker_starts_again_with_its_data(tmp_path: Path) -> None:
     with KafkaBroker(tmp_path, settings={**QUICK_RETURN, "num.partitions": "5"}) as broker:
         assert send(broker.bootstrap_servers, "a") is None
@@ -81,20 +76,22 @@ def test_a_killed_broker_starts_again_with_its_data(tmp_path: Path) -> None:
         assert [message.value for message in read_topics(successor.bootstrap_servers, ["a"])] == [b"x", b"x"]
 
 
-def test_a_paused_broker_does_not_answer_until_it_is_resumed(kafka_cluster: ClusterFactory) -> None:
+def test_a_paused_broker_does_not_answer_until_it_is_resumed_and_a_quota_slows_a_client_down(
+    kafka_cluster: ClusterFactory,
+) -> None:
     (broker,) = kafka_cluster(nodes=1).brokers
     assert send(broker.bootstrap_servers, "a") is None
     broker.pause()
     assert send(broker.bootstrap_servers, "a", limit_s=0.5) is not None
     broker.resume()
     assert send(broker.bootstrap_servers, "a") is None
+    require_quota(broker)
     broker.pause()
     broker.stop()
     assert not broker.running
 
 
-def test_a_quota_slows_a_client_down(kafka_cluster: ClusterFactory) -> None:
-    (broker,) = kafka_cluster(nodes=1).brokers
+def require_quota(broker: KafkaBroker) -> None:
     broker.change_configs("--entity-type", "clients", "--entity-default", "--add-config", "producer_byte_rate=10000")
     waits: list[float] = []
     settings = {
@@ -112,21 +109,6 @@ def test_a_quota_slows_a_client_down(kafka_cluster: ClusterFactory) -> None:
     producer.purge()
     producer.flush(5)
     assert max(waits) > 0
-
-
-def test_a_cluster_works_without_one_broker(kafka_cluster: ClusterFactory) -> None:
-    cluster = kafka_cluster()
-    assert send(cluster.bootstrap_servers, "a") is None
-    cluster.await_in_sync()
-    cluster.elect_preferred_leaders()
-    leader = cluster.leader("a", 0)
-    assert leader is not None
-    leader.kill()
-    cluster.await_leader("a", 0, other_than=leader)
-    assert send(cluster.bootstrap_servers, "a", partition=0) is None
-    leader.start()
-    cluster.await_in_sync()
-    cluster.elect_preferred_leaders()
 
 
 @pytest.mark.parametrize(
