@@ -57,7 +57,8 @@ def check(outside: Outside) -> None:
             outside.run("cdc", "new-plugin", kind, name)
             wheel = outside.built(outside.directory / f"cdc-{kind}-{name}")
             outside.run("python", "-m", "pip", "install", "--quiet", str(wheel))
-            outside.run("python", "-m", "pytest", "-q", f"cdc-{kind}-{name}")
+            said = outside.run("python", "-m", "pytest", "-q", "-rs", f"cdc-{kind}-{name}")
+            expect(kind != "rangefeed" or "SKIPPED" not in said, f"the rangefeed does not keep every promise: {said}")
     with step("cdc run shelf --once, from PostgreSQL"):
         outside.run("python", "-P", str(ROOT / ".ci" / "check_outside_pipeline.py"))
     with step("cdc pack, and a cluster whose worker has no packages"):

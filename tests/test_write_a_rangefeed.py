@@ -39,14 +39,7 @@ def test_the_page_shows_the_files_of_a_new_repository(repository: Path) -> None:
     modules = [path for path in (repository / "src").rglob("*.py") if path.name != "__init__.py"]
     created = {str(path.relative_to(repository)): path.read_text() for path in (*modules, *repository.glob("tests/*"))}
     shown = {path: text.partition("\n")[2] for path, text in PAGE.files().items()}
-    assert shown == created
-
-
-@pytest.mark.slow
-def test_a_new_repository_keeps_every_promise(repository: Path) -> None:
-    done = PAGE.run(repository, "pytest", "-q", "-rs", "-p", "no:cacheprovider", "tests")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "SKIPPED" not in done.stdout, done.stdout
+    assert shown == created  # .ci/check_outside.py runs its suite
 
 
 def test_the_rangefeed_of_the_page_is_found(repository: Path) -> None:
