@@ -37,7 +37,11 @@ for name in ("COLUMNS", "LINES"):  # `import readline` sets them for the process
 settings.register_profile("cdc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("cdc")
 
-_TOGETHER = {"not slow": ("tests/spark/", "tests/end_to_end/"), "slow": ("tests/clusters/",)}
+_OF_A_CLUSTER = ("executors", "kills", "placement", "separate_disks", "wire")
+_TOGETHER = {
+    "not slow": ("tests/spark/", "tests/end_to_end/"),
+    "slow": tuple(f"tests/clusters/test_{name}.py" for name in _OF_A_CLUSTER),
+}
 """By the marker expression of a run, what one process runs, as it keeps a Spark or a cluster whose start is dear.
 
 With slow tests one process would have too much to do with all that keep a Spark.
