@@ -11,7 +11,7 @@ from cdc_conformance.simulated.rangefeed import SimulatedRangefeed
 from cdc_conformance.simulated.source import SimulatedOptions
 
 from cdc_core import ConfigError, RangefeedContext, Token
-from cdc_core.jobs.moving import target_of
+from cdc_core.changefeeds.moving import target_of
 from cdc_core.shards.rangefeed import ShardedRangefeed
 from cdc_core.shards.token import ShardedToken
 from cdc_core.store.progress import ChangefeedRecord
