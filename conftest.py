@@ -116,11 +116,17 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
-@pytest.fixture(autouse=True)
-def nothing_frozen() -> Iterator[None]:
-    """Let the garbage collector have what a worker cache froze in this process, or its files would stay open."""
-    yield
-    gc.unfreeze()
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """Let a collection of garbage traverse only what the test makes, not also all that was collected of other tests.
+
+    Afterwards the collector has everything again, also what a worker cache froze, or its files would stay open.
+    """
+    gc.freeze()
+    try:
+        return (yield)
+    finally:
+        gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)
