@@ -11,6 +11,7 @@ import pytest
 from cdc_schema_registry import Registry
 from cdc_testing.kafka_fixtures import Kafka, ProxyFactory
 from cdc_testing.kafka_fixtures import Registry as Server
+from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.runs import Feed
 
 from cdc_core.cli.main import main
@@ -40,12 +41,13 @@ def feed_of(table: str, tmp_path: Path, kafka_broker: Kafka) -> FeedOf:
 
 
 @pytest.fixture
-def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
+def refused(capsys: pytest.CaptureFixture[str], kept_spark: KeptSpark) -> Refused:
     """Returns the output of `cdc check` or `cdc run`, which must exit with status 2."""
 
     def said(feed: Feed, *, command: str = "check") -> str:
         arguments = [command, str(feed.toml), *(["--state", str(feed.state)] if command == "run" else [])]
-        status = main(arguments)
+        with kept_spark.lent():
+            status = main(arguments)
         out, err = capsys.readouterr()
         assert status == 2, out + err
         assert "Traceback" not in err

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import psycopg
 import pytest
+from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.object_stores import BUCKET, S3_READER_KEY, S3_READER_SECRET, S3_SECRET, SeaweedFS
 from cdc_testing.runs import Feed
 
@@ -18,7 +19,9 @@ Refused = Callable[..., str]
 
 
 @pytest.fixture
-def refused(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], seaweedfs: SeaweedFS) -> Refused:
+def refused(
+    database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], seaweedfs: SeaweedFS, kept_spark: KeptSpark
+) -> Refused:
     """Returns the output of `cdc check` or `cdc run`, which exits with status 2."""
     with psycopg.connect(database) as connection:
         connection.execute("CREATE TABLE orders (id int PRIMARY KEY, note text)")
@@ -26,7 +29,8 @@ def refused(database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], s
     def said(sink: str, *, command: str = "check") -> str:
         feed = Feed(tmp_path, database, ["orders"], sink=sink)
         before = seaweedfs.file_system().find(BUCKET)
-        status = main([command, str(feed.toml), *(["--state", str(feed.state)] if command == "run" else [])])
+        with kept_spark.lent():
+            status = main([command, str(feed.toml), *(["--state", str(feed.state)] if command == "run" else [])])
         out, err = capsys.readouterr()
         assert status == 2, out + err
         assert "Traceback" not in err
