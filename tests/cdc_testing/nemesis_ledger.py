@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cdc_conformance.validators import Row, SeenMark, SeenRow, Validator
-from cdc_conformance.validators.oracle import Commit
+from cdc_conformance.validators.events import Commit
 from cdc_testing.nemesis_events import Write
 
 from cdc_core import Timestamp

@@ -11,7 +11,7 @@ from cdc_conformance.sinks.failures import Failures, Stalls
 from cdc_conformance.sinks.fixtures import SinkFixtures
 from cdc_conformance.sinks.lifecycle import Destination, Leftovers
 from cdc_conformance.sinks.options import Secrecy
-from cdc_conformance.sinks.resolved import Resolved
+from cdc_conformance.sinks.values import Resolved
 
 from cdc_core import MB
 

@@ -12,9 +12,8 @@ from cdc_conformance.rangefeeds.changes import Change
 from cdc_conformance.simulated import SimulatedDatabase
 from cdc_conformance.simulated.errors import StatementError
 from cdc_conformance.simulated.follower import Follower
-from cdc_conformance.simulated.tokens import SimulatedToken
 
-from cdc_core import Op, Rescan, SchemaChangeRules, Span, StepLimit, TerminalRangefeedError, Timestamp
+from cdc_core import Op, Rescan, SchemaChangeRules, Span, TerminalRangefeedError, Timestamp
 
 
 @pytest.fixture
@@ -74,22 +73,6 @@ def test_the_events_decide_what_is_read_again(db: SimulatedDatabase, kind: str, 
     assert len(again(feed, at=since)) == (5 if default or events == "column_changes" else 0)
 
 
-def test_a_backfill_continues_where_a_restart_interrupts_it(db: SimulatedDatabase) -> None:
-    feed = followed(db)
-    since = db.drop_column("t", "note")
-    late = db.put("t", id=2, n=20)
-    db.settle()
-    feed.limit = StepLimit(rows=2, bytes=10**9)
-    while not feed.changes:
-        feed.step()
-    assert SimulatedToken.from_token(feed.token).scan is not None
-    assert feed.frontier.high_water == since.prev()
-    other = Follower(db, resume_from=feed.progress)
-    other.until(db.now)
-    rows = [*feed.changes, *other.changes]
-    assert [(row.id, row.updated) for row in rows] == [*((id_, since) for id_ in range(5)), (2, late)]
-
-
 def test_all_tables_wait_at_a_boundary_for_the_slowest(db: SimulatedDatabase) -> None:
     db.create_table("u")
     feed = followed(db, "t", "u")
@@ -112,16 +95,6 @@ def test_two_changes_in_a_row_are_two_backfills(db: SimulatedDatabase) -> None:
     feed.until(db.now)
     assert [len(again(feed, at=at)) for at in (first, second)] == [5, 5]
     assert "y" not in (again(feed, at=first)[0].after or {})
-
-
-def test_nothing_is_read_again_without_a_backfill(db: SimulatedDatabase) -> None:
-    feed = followed(db, policy="nobackfill")
-    db.add_column("t", "x", default="filled")
-    late = db.put("t", id=1, n=10)
-    feed.until(db.now)
-    assert [(row.updated, row.after) for row in feed.changes] == [
-        (late, {"id": 1, "n": 10, "note": None, "x": "filled"})
-    ]
 
 
 def test_a_changefeed_stops_at_the_boundary_whenever_it_is_resumed(db: SimulatedDatabase) -> None:

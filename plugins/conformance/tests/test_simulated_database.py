@@ -13,7 +13,7 @@ from cdc_conformance.simulated import (
     UnavailableError,
     WriteConflictError,
 )
-from cdc_conformance.simulated.topology import key_of
+from cdc_conformance.simulated.table import key_of
 
 from cdc_core import Span, Timestamp
 

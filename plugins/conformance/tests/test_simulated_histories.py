@@ -14,40 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cdc_conformance.simulated import SimulatedDatabase, Snapshot
+from cdc_conformance.simulated import SimulatedDatabase, Snapshot, steps
 from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.follower import Follower
 from cdc_conformance.simulated.scan import point
 from cdc_conformance.simulated.script import PAUSE, RESUME, Marker, Step, play
 from cdc_conformance.simulated.session import Session
-from cdc_conformance.simulated.shapes import Shape
-from cdc_conformance.simulated.steps import (
-    Abort,
-    AddColumn,
-    Begin,
-    ChangeType,
-    CollectGarbage,
-    Commit,
-    Crash,
-    Delete,
-    DropColumn,
-    Merge,
-    MoveReplicas,
-    Push,
-    Put,
-    Read,
-    Remove,
-    RenameColumn,
-    Restart,
-    Rollback,
-    SetLag,
-    SetSkew,
-    Split,
-    Tick,
-    TransferLease,
-    Write,
-)
-from cdc_conformance.simulated.topology import key_of
+from cdc_conformance.simulated.table import Shape, key_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -67,56 +40,74 @@ Items = list[Step | Marker]
 
 
 def written(name: str, table: str, id_: int, n: int) -> Items:
-    return [Write(name, table, id_, n=n)]
+    return [steps.Write(name, table, id_, n=n)]
 
 
 def begun(name: str, node: int | None, table: str, id_: int, n: int) -> Items:
-    return [Begin(name, node), *written(name, table, id_, n)]
+    return [steps.Begin(name, node), *written(name, table, id_, n)]
 
 
 def whole(name: str, node: int, rows: list[tuple[str, int]], ticks: int, end: Step) -> Items:
     """Return a transaction that stays open for a while."""
-    writes = [Write(name, table, id_, n=ticks) for table, id_ in rows]
-    return [Begin(name, node), writes[0], Tick(ticks), PAUSE, *writes[1:], Tick(ticks), PAUSE, end, PAUSE]
+    writes = [steps.Write(name, table, id_, n=ticks) for table, id_ in rows]
+    return [
+        steps.Begin(name, node),
+        writes[0],
+        steps.Tick(ticks),
+        PAUSE,
+        *writes[1:],
+        steps.Tick(ticks),
+        PAUSE,
+        end,
+        PAUSE,
+    ]
 
 
 def endings(name: str) -> st.SearchStrategy[Step]:
-    return st.sampled_from([Commit(name), Commit(name), Commit(name, True), Rollback(name)])
+    return st.sampled_from([steps.Commit(name), steps.Commit(name), steps.Commit(name, True), steps.Rollback(name)])
 
 
 def alone(items: st.SearchStrategy[Any]) -> st.SearchStrategy[Items]:
     return items.map(lambda item: [item])
 
 
-RESTARTS: st.SearchStrategy[Items] = st.just([Restart(node) for node in (1, 2, 3)])
+RESTARTS: st.SearchStrategy[Items] = st.just([steps.Restart(node) for node in (1, 2, 3)])
 PARTS: st.SearchStrategy[Items] = st.one_of(
     alone(
-        st.builds(lambda table, id_, n, node: Put(table, id_, n=n, node=node), TABLES, IDS, VALUES, st.none() | NODES)
+        st.builds(
+            lambda table, id_, n, node: steps.Put(table, id_, n=n, node=node), TABLES, IDS, VALUES, st.none() | NODES
+        )
     ),
-    alone(st.builds(Delete, TABLES, IDS, st.none() | NODES)),
+    alone(st.builds(steps.Delete, TABLES, IDS, st.none() | NODES)),
     st.builds(begun, NAMES, st.none() | NODES, TABLES, IDS, VALUES),
     st.builds(whole, st.just("d"), NODES, ROWS, st.integers(0, 5), endings("d")),
     st.builds(whole, st.just("e"), NODES, ROWS, st.integers(0, 5), endings("e")),
     st.builds(written, NAMES, TABLES, IDS, VALUES),
-    alone(st.builds(Remove, NAMES, TABLES, IDS)),
-    alone(st.builds(Commit, NAMES, st.booleans())),
-    alone(st.one_of(*(st.builds(end, NAMES) for end in (Commit, Abort, Push)), st.builds(Read))),
-    st.builds(lambda times: [Tick(times), PAUSE], st.integers(1, 8)),
-    st.builds(lambda times: [Tick(times), PAUSE], st.integers(1, 8)),
-    alone(st.one_of(st.builds(Split, TABLES, IDS), st.builds(Merge, TABLES, IDS))),
-    alone(st.one_of(st.builds(TransferLease, TABLES, IDS, NODES), st.builds(MoveReplicas, TABLES, IDS, REPLICAS))),
-    alone(st.one_of(st.builds(SetLag, TABLES, IDS, MS, st.none() | NODES), st.builds(SetSkew, NODES, MS))),
-    st.one_of(alone(st.builds(Crash, NODES)), RESTARTS, RESTARTS),
+    alone(st.builds(steps.Remove, NAMES, TABLES, IDS)),
+    alone(st.builds(steps.Commit, NAMES, st.booleans())),
+    alone(
+        st.one_of(*(st.builds(end, NAMES) for end in (steps.Commit, steps.Abort, steps.Push)), st.builds(steps.Read))
+    ),
+    st.builds(lambda times: [steps.Tick(times), PAUSE], st.integers(1, 8)),
+    st.builds(lambda times: [steps.Tick(times), PAUSE], st.integers(1, 8)),
+    alone(st.one_of(st.builds(steps.Split, TABLES, IDS), st.builds(steps.Merge, TABLES, IDS))),
     alone(
         st.one_of(
-            st.builds(AddColumn, TABLES, COLUMNS),
-            st.builds(AddColumn, TABLES, COLUMNS, st.just("int"), VALUES),
-            st.builds(DropColumn, TABLES, COLUMNS),
-            st.builds(RenameColumn, TABLES, COLUMNS, COLUMNS),
-            st.builds(ChangeType, TABLES, COLUMNS, st.sampled_from(["float", "string"])),
+            st.builds(steps.TransferLease, TABLES, IDS, NODES), st.builds(steps.MoveReplicas, TABLES, IDS, REPLICAS)
         )
     ),
-    alone(st.builds(CollectGarbage)),
+    alone(st.one_of(st.builds(steps.SetLag, TABLES, IDS, MS, st.none() | NODES), st.builds(steps.SetSkew, NODES, MS))),
+    st.one_of(alone(st.builds(steps.Crash, NODES)), RESTARTS, RESTARTS),
+    alone(
+        st.one_of(
+            st.builds(steps.AddColumn, TABLES, COLUMNS),
+            st.builds(steps.AddColumn, TABLES, COLUMNS, st.just("int"), VALUES),
+            st.builds(steps.DropColumn, TABLES, COLUMNS),
+            st.builds(steps.RenameColumn, TABLES, COLUMNS, COLUMNS),
+            st.builds(steps.ChangeType, TABLES, COLUMNS, st.sampled_from(["float", "string"])),
+        )
+    ),
+    alone(st.builds(steps.CollectGarbage)),
     alone(st.sampled_from([PAUSE, PAUSE, RESUME])),
 )
 SCRIPTS = st.lists(PARTS, min_size=30, max_size=50).map(lambda parts: [item for part in parts for item in part])
@@ -268,8 +259,8 @@ def test_nothing_is_written_at_or_below_a_resolved_timestamp(script: list[Step |
 
 def interspersed(script: Items) -> Items:
     """Return the steps of *script* with PAUSE after each, without garbage collections."""
-    steps = [item for item in script if not isinstance(item, Marker | CollectGarbage)]
-    return [item for step in steps for item in (step, PAUSE)]
+    left = [item for item in script if not isinstance(item, Marker | steps.CollectGarbage)]
+    return [item for step in left for item in (step, PAUSE)]
 
 
 @RANDOM

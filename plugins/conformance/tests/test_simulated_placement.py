@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cdc_conformance.simulated import SimulatedDatabase, StatementError
 from cdc_conformance.simulated.follower import Follower
-from cdc_conformance.simulated.topology import key_of
+from cdc_conformance.simulated.table import key_of
 
 from cdc_core import Locality, PlacementRules
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cdc_conformance.reference.disturbance import DirectoryDisturbance
-from cdc_conformance.reference.partitions import Line, Partitions
+from cdc_conformance.reference.partitions import DirectoryDisturbance, Line, Partitions
 from cdc_conformance.sabotage import histories, sinks
 from cdc_conformance.sabotage.broken_sinks.tampering import is_locked
 

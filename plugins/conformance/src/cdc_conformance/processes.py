@@ -8,14 +8,23 @@ import pickle
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import ParamSpec, TypeVar
 
-__all__ = ["Peer", "imported_by", "serve"]
+from cdc_conformance.components import listed
+from cdc_core.plugins.entry_points import PLUGINS
+from cdc_core.plugins.host import PluginHost
+from cdc_core.registrations import Registration
+
+__all__ = ["Peer", "assert_light", "assert_works_alone", "serve"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_COMMAND_LINE = ("cdc_core", "cdc_core.cli.main", "cdc_core.config.resolve")
+_UNWELCOME = {"pytest", "_pytest", "pyspark"}
 
 
 class Peer:
@@ -79,12 +88,32 @@ def serve() -> None:
         answers.flush()
 
 
-def imported_by(*modules: str, beside: Sequence[str] = ()) -> set[str]:
-    """Return the top-level modules that a new process loads for *modules* in addition to those for *beside*.
+def assert_light(kind: str, registration: Registration) -> None:
+    """Require that the modules of hooks and options import only each other, the standard library and the core."""
+    __tracebackhide__ = True
+    modules = [registration.options.partition(":")[0]]
+    origin = listed(kind, registration, PluginHost.load())
+    modules += [each.module for each in entry_points(group=PLUGINS) if origin and _named(each) == origin.distribution]
+    own = {"cdc_core", *(name.partition(".")[0] for name in modules)}
+    foreign = _imported_by(*modules) - own - set(sys.stdlib_module_names)
+    assert not foreign, f"importing {' and '.join(modules)} also imports {sorted(foreign)}"
 
-    Raises: AssertionError when one of *modules* cannot be imported.
-    """
-    return {name.partition(".")[0] for name in _loaded(*modules) - _loaded(*beside)}
+
+def assert_works_alone(*targets: str) -> None:
+    """Require that the modules of *targets*, such as `module:Class`, import no test framework and no Spark."""
+    __tracebackhide__ = True
+    modules = [target.partition(":")[0] for target in targets if target]
+    unwelcome = _imported_by(*modules) & _UNWELCOME
+    assert not unwelcome, f"importing {' and '.join(modules)} also imports {sorted(unwelcome)}"
+
+
+def _named(entry: EntryPoint) -> str | None:
+    return entry.dist.name if entry.dist else None
+
+
+def _imported_by(*modules: str) -> set[str]:
+    """Return the top-level modules that a new process loads for *modules* in addition to those of a command."""
+    return {name.partition(".")[0] for name in _loaded(*modules) - _loaded(*_COMMAND_LINE)}
 
 
 @cache

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from cdc_conformance.components import registration_of
-from cdc_conformance.hosting import SOURCE, UNOPENED_SOURCE, plugin_of, unopened_sink
+from cdc_conformance.components import SOURCE, UNOPENED_SOURCE, plugin_of, registration_of, unopened_sink
 from cdc_conformance.promises import Condition
 from cdc_core import Changefeed, Encoder, EncoderContext, EncoderRegistration, Envelope, RowPlace
 from cdc_core.config.resolve import resolve

@@ -5,39 +5,32 @@ from __future__ import annotations
 import dataclasses
 import gc
 import pickle
-import sys
 import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from cdc_conformance.components import listed
 from cdc_conformance.encoders.form import FILES, Form
 from cdc_conformance.encoders.messages import history, written
 from cdc_conformance.encoders.rig import EncoderRig
 from cdc_conformance.encoders.samples import Sample
-from cdc_conformance.processes import imported_by
+from cdc_conformance.processes import assert_light, assert_works_alone
 from cdc_conformance.promises import applies_if, does_not_apply
 from cdc_conformance.rows import INT8, TEXT, Change, rows, table
 from cdc_conformance.side_effects import Resources as Opened
 from cdc_conformance.side_effects import watched
-from cdc_core import CdcError, Decoder, Encoder, EncoderContext, EncoderRegistration, OptionError, RowBatch
+from cdc_core import CdcError, Decoder, Encoder, EncoderContext, OptionError, RowBatch
 from cdc_core.options import describe
 from cdc_core.plugins.classes import load_class
-from cdc_core.plugins.entry_points import PLUGINS
-from cdc_core.plugins.host import PluginHost
 
 __all__ = ["Packaging", "Resources"]
 
 _ORDERS = table("orders", {"id": INT8, "note": TEXT})
 _SECRET = "sesame"
-_COMMAND_LINE = ("cdc_core", "cdc_core.cli.main", "cdc_core.config.resolve")
-_UNWELCOME = {"pyspark", "pytest", "_pytest"}
 
 
 class Packaging:
@@ -176,34 +169,16 @@ class Packaging:
         Every `cdc` command and every driver loads their modules, with any encoder. Import libraries in the modules of
         the encoder and the decoder.
         """
-        registration = rig.registration
-        modules = [registration.options.partition(":")[0], *_plugin_modules(registration)]
-        own = {"cdc_core", *(name.partition(".")[0] for name in modules)}
-        foreign = imported_by(*modules, beside=_COMMAND_LINE) - own - set(sys.stdlib_module_names)
-        assert not foreign, f"importing {' and '.join(modules)} also imports {sorted(foreign)}"
+        assert_light("encoder", rig.registration)
 
     def test_the_encoder_imports_neither_pytest_nor_pyspark(self, rig: EncoderRig) -> None:
         """Encoder and decoder can be imported without a test framework and without Spark."""
-        registration = rig.registration
-        targets = (registration.encoder, registration.decoder)
-        modules = [module for module in (target.partition(":")[0] for target in targets) if module]
-        unwelcome = imported_by(*modules, beside=_COMMAND_LINE) & _UNWELCOME
-        assert not unwelcome, f"importing {' and '.join(modules)} also imports {sorted(unwelcome)}"
+        assert_works_alone(rig.registration.encoder, rig.registration.decoder)
 
 
 def _options_class(rig: EncoderRig) -> type[Any]:
     (form, *_) = rig.some()
     return rig.feed(form).encoder.load_options()
-
-
-def _plugin_modules(registration: EncoderRegistration) -> list[str]:
-    """Return the modules of the plugins that the distribution of *registration* publishes."""
-    origin = listed("encoder", registration, PluginHost.load())
-    if origin is None:
-        return []
-    return [
-        entry.module for entry in entry_points(group=PLUGINS) if entry.dist and entry.dist.name == origin.distribution
-    ]
 
 
 _MULTIPLE, _SLACK_BYTES = 16, 48 * 1024 * 1024

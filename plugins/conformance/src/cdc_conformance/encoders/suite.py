@@ -9,13 +9,12 @@ from typing import Any, ClassVar
 import pytest
 
 from cdc_conformance.encoders.bad_rows import BadRows, Services
-from cdc_conformance.encoders.envelopes import Envelopes
+from cdc_conformance.encoders.envelopes import Envelopes, Resolved, Scans
 from cdc_conformance.encoders.files import Files
 from cdc_conformance.encoders.form import registered
 from cdc_conformance.encoders.keys import Keys
 from cdc_conformance.encoders.messages import Messages
 from cdc_conformance.encoders.packaging import Packaging, Resources
-from cdc_conformance.encoders.resolved import Resolved, Scans
 from cdc_conformance.encoders.rig import EncoderRig
 from cdc_conformance.encoders.samples import SAMPLES, Sample
 from cdc_conformance.encoders.values import Schemas, Values

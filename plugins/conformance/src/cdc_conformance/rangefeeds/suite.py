@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Protocol, cast
 
 import pytest
 
-from cdc_conformance.components import registration_of
-from cdc_conformance.hosting import UNOPENED_ENCODER, plugin_of, unopened_sink
+from cdc_conformance.components import UNOPENED_ENCODER, plugin_of, registration_of, unopened_sink
 from cdc_conformance.promises import Conformance
 from cdc_conformance.rangefeeds.driver import Feed
 from cdc_conformance.workload import Workload

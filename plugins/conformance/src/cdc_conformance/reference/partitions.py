@@ -13,9 +13,10 @@ import base64
 import fcntl
 import json
 import os
+import shutil
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from urllib.parse import quote
 
 from cdc_core import MB, ByteSize, ConfigError, Duration, RetryableSinkError, SinkContext, option
 
-__all__ = ["Line", "Partitions", "ReferenceOptions"]
+__all__ = ["DirectoryDisturbance", "Line", "Partitions", "ReferenceOptions"]
 
 _POLL_S = 0.005
 _SAFE = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
@@ -166,3 +167,41 @@ def _base64(value: bytes | None) -> str | None:
 
 def _bytes(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text)
+
+
+class DirectoryDisturbance:
+    """Moves the directory away, holds its lock, or makes it refuse keys, until the block ends."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._away = root.with_name(f"{root.name}.away")
+
+    @contextmanager
+    def broken(self) -> Iterator[None]:
+        """The directory is missing. It returns with the same contents in other files, as from a backup."""
+        self._root.mkdir(parents=True, exist_ok=True)
+        self._root.rename(self._away)
+        self._root.touch()
+        try:
+            yield
+        finally:
+            self._root.unlink()
+            shutil.copytree(self._away, self._root)
+            shutil.rmtree(self._away)
+
+    @contextmanager
+    def stalled(self) -> Iterator[None]:
+        """Every write waits."""
+        with (self._root / ".lock").open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    @contextmanager
+    def refusing(self, keys: Collection[bytes]) -> Iterator[None]:
+        """The destination refuses messages with these keys."""
+        refused = self._root / ".refused"
+        refused.write_text("\n".join(base64.b64encode(key).decode() for key in keys))
+        try:
+            yield
+        finally:
+            refused.unlink()

@@ -9,7 +9,7 @@ import pytest
 from cdc_conformance.encoders.suite import EncoderConformance
 from cdc_conformance.reference.encoder import REFERENCE_ENCODER
 from cdc_conformance.sabotage.breaking import broken
-from cdc_conformance.sabotage.broken_encoders import files, imports, messages, packaging, values
+from cdc_conformance.sabotage.broken_encoders import imports, messages, packaging, values
 
 __all__ = ["SABOTEURS", "SUITE", "ReferenceEncoderSuite"]
 
@@ -26,4 +26,4 @@ class ReferenceEncoderSuite(EncoderConformance):
 
 
 SUITE = ReferenceEncoderSuite
-SABOTEURS = broken(REFERENCE_ENCODER, values, messages, files, packaging, imports)
+SABOTEURS = broken(REFERENCE_ENCODER, values, messages, packaging, imports)

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from cdc_conformance.promises import promises_of
-from cdc_conformance.reference.disturbance import DirectoryDisturbance
+from cdc_conformance.reference.partitions import DirectoryDisturbance
 from cdc_conformance.reference.sink import REFERENCE_SINK
 from cdc_conformance.sabotage.breaking import broken
-from cdc_conformance.sabotage.broken_sinks import contents, imports, lifecycle, marks, refusals, surroundings
+from cdc_conformance.sabotage.broken_sinks import contents, imports, lifecycle, marks, refusals
+from cdc_conformance.sinks import SINK_CAPABILITIES, SinkConformance
 from cdc_conformance.sinks.exactly_once import ExactlyOnce
-from cdc_conformance.sinks.suite import SINK_CAPABILITIES, SinkConformance
 from cdc_core import MB
 
 __all__ = ["ELSEWHERE", "SABOTEURS", "SUITE"]
@@ -61,5 +61,5 @@ class ReferenceSinkSuite(SinkConformance):
 SUITE = ReferenceSinkSuite
 ELSEWHERE = frozenset(promises_of(ExactlyOnce))
 """Promises of sinks with a history: `cdc_conformance.sabotage.histories` breaks them."""
-SABOTEURS = broken(REFERENCE_SINK, lifecycle, contents, marks, refusals, surroundings, imports)
+SABOTEURS = broken(REFERENCE_SINK, lifecycle, contents, marks, refusals, imports)
 """The name of each promise's test -> the sink that breaks this promise."""

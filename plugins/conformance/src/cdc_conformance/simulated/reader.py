@@ -2,134 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from itertools import groupby, islice
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-
+from cdc_conformance.rows import Change, rows
 from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.placing import Served, record_served, serving_nodes
 from cdc_conformance.simulated.scan import parse, point
-from cdc_conformance.simulated.shapes import KEY, Shape
 from cdc_conformance.simulated.source import SimulatedOptions, Source
+from cdc_conformance.simulated.table import KEY, key_of
 from cdc_conformance.simulated.tokens import LogSlice, Piece, ScanSlice
-from cdc_conformance.simulated.topology import key_of
-from cdc_core import Op, RangefeedContext, RowBatch, Slice, SliceReader, Span, SpanMark, Timestamp, executor_locality
+from cdc_core import (
+    Op,
+    RangefeedContext,
+    RowBatch,
+    Slice,
+    SliceReader,
+    Span,
+    SpanMark,
+    TableSchema,
+    Timestamp,
+    executor_locality,
+)
 from cdc_core.engine.host_requirements import this_executor
 
-__all__ = ["BatchLayout", "SimulatedReader", "changed_rows", "scanned_rows"]
+__all__ = ["SimulatedReader"]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchLayout:
-    """The optional columns of a batch, and how many rows it may have."""
-
-    diff: bool
-    mvcc: bool
-    rows: int
-
-
-def changed_rows(cluster: Cluster, piece: Piece, layout: BatchLayout) -> Iterator[RowBatch]:
-    """Yield the new versions of the piece's rows in the order of their timestamps."""
-    table = cluster.tables[piece.span.table]
-    rows = _Rows(layout)
-    for timestamp, id_ in table.changes(piece.span, after=piece.after, upto=piece.upto):
-        shape = table.shape_at(timestamp)
-        if rows.are_full or rows.shape is not shape:
-            yield from rows.take(shape)
-        version, older = table.at(id_, timestamp), table.at(id_, timestamp.prev())
-        assert version is not None
-        before = None if older is None or older.cells is None else shape.row(older.cells)
-        after = None if version.cells is None else shape.row(version.cells)
-        if before is not None and after is not None and shape.key(before) != shape.key(after):
-            rows.add(shape.key(before), op=Op.DELETE, updated=timestamp, mvcc=timestamp, after=None, before=before)
-            before = None
-        key = shape.key(after or before or {KEY: id_})
-        op = Op.DELETE if after is None else Op.INSERT if before is None else Op.UPDATE
-        rows.add(key, op=op, updated=timestamp, mvcc=timestamp, after=after, before=before)
-    yield from rows.take(None)
-
-
-def scanned_rows(
-    cluster: Cluster, span: Span, at: Timestamp, layout: BatchLayout, *, where: Sequence[str] = ()
-) -> Iterator[RowBatch]:
-    """Yield the rows of *span* as of *at*; with *where*, those that one of the predicates selects."""
-    selects = [parse(text)[1] for text in where]
-    table = cluster.tables[span.table]
-    shape = table.shape_at(at)
-    rows = _Rows(layout)
-    rows.shape = shape
-    for id_, version in cluster.rows(table, at):
-        if span.overlap(point(span.table, key_of(id_))) is None:
-            continue
-        assert version.cells is not None
-        after = shape.row(version.cells)
-        if selects and not any(holds({**after, "id": id_}) for holds in selects):
-            continue
-        if rows.are_full:
-            yield from rows.take(shape)
-        rows.add(shape.key(after), op=Op.SCAN, updated=at, mvcc=version.timestamp, after=after, before=None)
-    yield from rows.take(None)
-
-
-@dataclass(slots=True)
-class _Rows:
-    """Collects rows of one shape for a batch."""
-
-    layout: BatchLayout
-    shape: Shape | None = None
-    _op: list[int] = field(default_factory=list)
-    _key: list[dict[str, Any]] = field(default_factory=list)
-    _updated: list[Timestamp] = field(default_factory=list)
-    _mvcc: list[Timestamp] = field(default_factory=list)
-    _after: list[dict[str, Any] | None] = field(default_factory=list)
-    _before: list[dict[str, Any] | None] = field(default_factory=list)
-
-    @property
-    def are_full(self) -> bool:
-        return len(self._op) >= self.layout.rows
-
-    def add(
-        self,
-        key: dict[str, Any],
-        *,
-        op: Op,
-        updated: Timestamp,
-        mvcc: Timestamp,
-        after: dict[str, Any] | None,
-        before: dict[str, Any] | None,
-    ) -> None:
-        self._op.append(op)
-        self._key.append(key)
-        self._updated.append(updated)
-        self._mvcc.append(mvcc)
-        self._after.append(after)
-        self._before.append(before)
-
-    def take(self, following: Shape | None) -> Iterator[RowBatch]:
-        """Yield the collected rows, if any, as a batch; the next rows have the shape *following*."""
-        if self._op:
-            assert self.shape is not None
-            schema = self.shape.schema
-            yield RowBatch.of(
-                schema,
-                op=pa.array(self._op, pa.uint8()),
-                updated=_timestamps(self._updated),
-                mvcc=_timestamps(self._mvcc) if self.layout.mvcc else None,
-                key=pa.array(self._key, schema.key_type),
-                after=pa.array(self._after, schema.after_type),
-                before=pa.array(self._before, schema.after_type) if self.layout.diff else None,
-            )
-        self.shape = following
-        for rows in (self._op, self._key, self._updated, self._mvcc, self._after, self._before):
-            rows.clear()
-
-
-def _timestamps(values: list[Timestamp]) -> pa.StructArray:
-    wall = pa.array([value.wall for value in values], pa.int64())
-    return RowBatch.timestamps(wall, pa.array([value.logical for value in values], pa.int32()))
+Found = tuple[TableSchema, Change]
+"""A row, and its table at the time of the change."""
 
 
 class SimulatedReader(SliceReader):
@@ -147,20 +48,26 @@ class SimulatedReader(SliceReader):
         return self.source.database.directory
 
     def read(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
-        layout = BatchLayout(diff=self.context.diff, mvcc=self.context.mvcc, rows=self._options.batch_rows)
         cluster = self.source.cluster
         payload: LogSlice | ScanSlice = slice_.payload
         if isinstance(payload, ScanSlice):
             self.source.require_history(cluster, payload.at)
             self._note_served(slice_, payload.span, None, payload.at)
-            yield from scanned_rows(cluster, payload.span, payload.at, layout, where=payload.where or ())
+            yield from self._batches(_scanned(cluster, payload))
             yield SpanMark(span=payload.span, timestamp=payload.at, resolved=payload.resolved)
             return
         for piece in payload.pieces:
             self.source.require_history(cluster, piece.after)
             self._note_served(slice_, piece.span, piece.after, piece.upto)
-            yield from changed_rows(cluster, piece, layout)
+            yield from self._batches(_changed(cluster, piece))
             yield SpanMark(span=piece.span, timestamp=piece.upto, resolved=payload.resolved)
+
+    def _batches(self, found: Iterator[Found]) -> Iterator[RowBatch]:
+        """Yield the rows in batches. Each has one shape and at most `batch_rows` rows."""
+        for _, run in groupby(found, key=lambda each: each[0].version):
+            while several := list(islice(run, self._options.batch_rows)):
+                changes = [change for _, change in several]
+                yield rows(several[0][0], changes, before=self.context.diff, mvcc=self.context.mvcc)
 
     def _note_served(self, slice_: Slice, span: Span, after: Timestamp | None, upto: Timestamp) -> None:
         cluster, here, executor = self.source.cluster, executor_locality(), this_executor()
@@ -181,3 +88,33 @@ class SimulatedReader(SliceReader):
 
     def close(self) -> None:
         self.source.close()
+
+
+def _changed(cluster: Cluster, piece: Piece) -> Iterator[Found]:
+    """Yield the new versions of the piece's rows in the order of their timestamps."""
+    table = cluster.tables[piece.span.table]
+    for at, id_ in table.changes(piece.span, after=piece.after, upto=piece.upto):
+        shape = table.shape_at(at)
+        version, older = table.at(id_, at), table.at(id_, at.prev())
+        assert version is not None
+        before = None if older is None or older.cells is None else shape.row(older.cells)
+        after = None if version.cells is None else shape.row(version.cells)
+        if before is not None and after is not None and shape.key(before) != shape.key(after):
+            yield shape.schema, Change(before, op=Op.DELETE, updated=at, before=before)
+            before = None
+        op = Op.DELETE if after is None else Op.INSERT if before is None else Op.UPDATE
+        yield shape.schema, Change(after or before or {KEY: id_}, op=op, updated=at, before=before)
+
+
+def _scanned(cluster: Cluster, slice_: ScanSlice) -> Iterator[Found]:
+    """Yield the rows of the slice as of its time: all, or those that one of the predicates selects."""
+    selects = [parse(text)[1] for text in slice_.where or ()]
+    table = cluster.tables[slice_.span.table]
+    shape = table.shape_at(slice_.at)
+    for id_, version in cluster.rows(table, slice_.at):
+        if slice_.span.overlap(point(slice_.span.table, key_of(id_))) is None:
+            continue
+        assert version.cells is not None
+        after = shape.row(version.cells)
+        if not selects or any(holds({**after, "id": id_}) for holds in selects):
+            yield shape.schema, Change(after, op=Op.SCAN, updated=slice_.at, mvcc=version.timestamp)

@@ -12,8 +12,8 @@ from cdc_conformance.simulated.errors import (
     UnavailableError,
     WriteConflictError,
 )
-from cdc_conformance.simulated.table import Table, Version
-from cdc_conformance.simulated.topology import Intent, Node, Range, Row, Status, Transaction, key_of
+from cdc_conformance.simulated.table import Table, Version, key_of
+from cdc_conformance.simulated.topology import Intent, Node, Range, Row, Status, Transaction
 from cdc_core import Frontier, TableName, Timestamp
 
 __all__ = ["LEASE_NS", "State", "Writes", "table_name"]

@@ -6,19 +6,10 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from cdc_conformance.simulated.shapes import Cells
+from cdc_conformance.simulated.table import END_KEY, Cells
 from cdc_core import Locality, Span, Timestamp
 
-__all__ = ["END_KEY", "Intent", "Node", "Range", "Row", "Status", "Transaction", "key_of"]
-
-_OFFSET = 2**63
-END_KEY = b"\xff" * 9
-"""Greater than the key of every row."""
-
-
-def key_of(id_: int) -> bytes:
-    """Return the key of the row with this `id`. Raises: OverflowError beyond 64 bits."""
-    return (id_ + _OFFSET).to_bytes(8, "big")
+__all__ = ["Intent", "Node", "Range", "Row", "Status", "Transaction"]
 
 
 @dataclass(slots=True, kw_only=True)

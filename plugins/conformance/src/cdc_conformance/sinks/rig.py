@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote, urlencode
 
 import pyarrow as pa
 
-from cdc_conformance.hosting import SOURCE, UNOPENED_SOURCE, installed_and
+from cdc_conformance.components import SOURCE, UNOPENED_SOURCE, installed_and
 from cdc_conformance.rows import INT8, TEXT, Change, rows, table
 from cdc_conformance.sinks.crashing import Call, make_calls, run_and_die
 from cdc_conformance.sinks.seen import Matcher, Row, Seen, rows_of

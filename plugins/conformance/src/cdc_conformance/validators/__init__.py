@@ -5,12 +5,23 @@ return the contents of the source. `validate` feeds validators from a sink's rea
 """
 
 from cdc_conformance.validators.before_after import BeforeAfterValidator
-from cdc_conformance.validators.completeness import CompletenessValidator, VersionValidator
-from cdc_conformance.validators.count import CountValidator
-from cdc_conformance.validators.events import All, Key, Row, SeenMark, SeenRow, Validator
+from cdc_conformance.validators.completeness import CompletenessValidator, CountValidator, VersionValidator
+from cdc_conformance.validators.events import (
+    All,
+    AsOf,
+    Change,
+    Commit,
+    Key,
+    Row,
+    SeenMark,
+    SeenRow,
+    State,
+    StateAt,
+    Validator,
+    retried,
+)
 from cdc_conformance.validators.feeding import Arrived, events, validate
 from cdc_conformance.validators.fields import KeyInValueValidator, MvccValidator, TopicValidator
-from cdc_conformance.validators.oracle import AsOf, Change, Commit, State, StateAt, retried
 from cdc_conformance.validators.order import OrderValidator, ResolvedValidator
 from cdc_conformance.validators.states import CutValidator, FingerprintValidator, PrefixValidator
 

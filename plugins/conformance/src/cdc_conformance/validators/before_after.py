@@ -5,8 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 
-from cdc_conformance.validators.events import Checked, Key, Marks, Row, SeenMark, SeenRow, row_text, same
-from cdc_conformance.validators.oracle import AsOf
+from cdc_conformance.validators.events import AsOf, Checked, Key, Marks, Row, SeenMark, SeenRow, row_text, same
 from cdc_core import Timestamp
 
 __all__ = ["BeforeAfterValidator"]

@@ -5,8 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from cdc_conformance.validators.events import Key, Row, SeenMark, SeenRow, key_text, row_text, same
-from cdc_conformance.validators.oracle import Commit, State, StateAt, differences
+from cdc_conformance.validators.events import (
+    Commit,
+    Key,
+    Row,
+    SeenMark,
+    SeenRow,
+    State,
+    StateAt,
+    differences,
+    key_text,
+    row_text,
+    same,
+)
 from cdc_conformance.validators.replay import Moment, Replay
 from cdc_core import Endpoint, Timestamp
 

@@ -6,8 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
-import pyarrow as pa
-
+from cdc_conformance.rows import Change, rows
 from cdc_conformance.sabotage.breaking import breaks, mistakes
 from cdc_conformance.sabotage.broken_rangefeeds.parts import (
     BrokenReader,
@@ -21,7 +20,7 @@ from cdc_conformance.sabotage.broken_rangefeeds.parts import (
 )
 from cdc_conformance.simulated.tokens import LogSlice
 from cdc_conformance.simulated.topology import Status
-from cdc_core import Op, RangefeedContext, RowBatch, Slice, Span, SpanMark, TableSchema, Timestamp
+from cdc_core import Op, RangefeedContext, RowBatch, Slice, Span, SpanMark, Timestamp
 
 
 @mistakes
@@ -137,10 +136,11 @@ class Log(BrokenReader):
         upto = {piece.span.table: piece.upto for piece in reversed(self.slice_.payload.pieces)}
         dirty: Items = []
         for transaction in cluster.transactions.values():
-            for (name, id_), intent in transaction.intents.items():
+            for (name, _), intent in transaction.intents.items():
                 if transaction.status is Status.OPEN and name in upto and intent.cells is not None:
                     shape = cluster.tables[name].newest_shape
-                    dirty.append(_one_row(shape.schema, id_=id_, after=shape.row(intent.cells), at=upto[name]))
+                    change = Change(shape.row(intent.cells), op=Op.UPDATE, updated=upto[name])
+                    dirty.append(rows(shape.schema, [change]))
         return [*dirty, *items]
 
     @breaks("test_a_long_transaction_arrives_after_its_commit", "log_rows")
@@ -283,17 +283,6 @@ class Contents(BrokenReader):
             else:
                 joined.append(item)
         return joined
-
-
-def _one_row(schema: TableSchema, *, id_: int, after: Row, at: Timestamp) -> RowBatch:
-    """Return a batch with one updated row."""
-    return RowBatch.of(
-        schema,
-        op=pa.array([int(Op.UPDATE)], pa.uint8()),
-        updated=RowBatch.timestamps(pa.array([at.wall], pa.int64()), pa.array([at.logical], pa.int32())),
-        key=pa.array([{"id": id_}], schema.key_type),
-        after=pa.array([after], schema.after_type),
-    )
 
 
 def _key(rows: RowBatch, row: Row) -> tuple[str, int]:
