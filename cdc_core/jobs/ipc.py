@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import IO, Any
 
 from cdc_core.engine.error_text import one_line
 from cdc_core.engine.supervisor import Outcome
@@ -25,11 +25,11 @@ from cdc_core.timestamp import Timestamp
 
 __all__ = [
     "POLL_INTERVAL_S",
-    "Lines",
     "lease_clock",
     "line",
     "outcome_of",
     "outcome_values",
+    "read_lines",
     "status_of",
     "status_values",
 ]
@@ -52,16 +52,11 @@ def line(**values: Any) -> bytes:
     return json.dumps(values).encode() + b"\n"
 
 
-class Lines:
-    """Finds the lines in what comes out of a pipe, piece by piece."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def add(self, piece: bytes) -> Iterator[dict[str, Any]]:
-        """Yield the lines that *piece* completes."""
-        *whole, self._rest = (self._rest + piece).split(b"\n")
-        yield from map(json.loads, whole)
+def read_lines(pipe: IO[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield what the lines of *pipe* say until its end, each as soon as it is whole."""
+    for text in pipe:
+        if text.endswith(b"\n"):
+            yield json.loads(text)
 
 
 def status_values(status: Status) -> dict[str, Any]:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import logging
 import os
-import select
 import signal
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.supervisor import Outcome, Supervisor
-from cdc_core.jobs.ipc import POLL_INTERVAL_S, Lines, lease_clock, line, outcome_values, status_values
+from cdc_core.jobs.ipc import POLL_INTERVAL_S, lease_clock, line, outcome_values, read_lines, status_values
 from cdc_core.jobs.process_session import kill_session
 from cdc_core.masking import MaskingFilter, secret_forms, uri_secrets
 from cdc_core.store.progress import ProgressStore
@@ -25,7 +25,6 @@ from cdc_core.telemetry.json_log import details_of, event_of
 __all__ = ["main"]
 
 _STATUS_S = 1.0
-_READ_BYTES = 65536
 
 
 class _Node:
@@ -34,7 +33,6 @@ class _Node:
     def __init__(self, orders: int, reports: int) -> None:
         self._orders = orders
         self._reports = reports
-        self._lines = Lines()
         self._sending = threading.Lock()
         self._job = threading.Event()
         self.job: dict[str, Any] = {}
@@ -42,7 +40,8 @@ class _Node:
         self.abandon = threading.Event()
         self._until = float("inf")
         self._over = False
-        threading.Thread(target=self._listen, name="orders of the node", daemon=True).start()
+        for work in (self._listen, self._watch_lease):
+            threading.Thread(target=work, name="orders of the node", daemon=True).start()
         self._job.wait()
 
     def say(self, **values: Any) -> None:
@@ -61,18 +60,17 @@ class _Node:
                 return
 
     def _listen(self) -> None:
-        waiting = select.poll()
-        waiting.register(self._orders, select.POLLIN)
-        while True:
-            left_s = self._until - lease_clock()
-            if left_s <= 0:
-                self._die()
-            if waiting.poll(min(left_s, POLL_INTERVAL_S) * 1000):
-                piece = os.read(self._orders, _READ_BYTES)
-                if not piece:
-                    self._die()
-                for values in self._lines.add(piece):
+        try:
+            with open(self._orders, "rb") as orders:
+                for values in read_lines(orders):
                     self._obey(values)
+        finally:
+            self._die()
+
+    def _watch_lease(self) -> None:
+        while (left_s := self._until - lease_clock()) > 0:
+            time.sleep(min(left_s, POLL_INTERVAL_S))
+        self._die()
 
     def _die(self) -> NoReturn:
         """End this process and all that it has started, at once: nothing of them may emit any more."""

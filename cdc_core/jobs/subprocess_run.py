@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import logging
-import os
-import selectors
+import queue
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.supervisor import Outcome
 from cdc_core.errors import RetryableError
-from cdc_core.jobs.ipc import POLL_INTERVAL_S, Lines, lease_clock, line, outcome_of, status_of
+from cdc_core.jobs.ipc import POLL_INTERVAL_S, lease_clock, line, outcome_of, read_lines, status_of
 from cdc_core.jobs.process_session import kill_session
 from cdc_core.spark.log_file import open_log
 from cdc_core.telemetry.log_names import logged_as
@@ -23,7 +24,6 @@ from cdc_core.telemetry.status import Status
 
 __all__ = ["SubprocessLostError", "SubprocessRun"]
 
-_READ_BYTES = 65536
 _ABANDON_LIMIT_S = 60.0
 
 
@@ -64,11 +64,12 @@ class SubprocessRun:
         self._abandon_until = float("inf")
         level = logging.getLogger("cdc_core").getEffectiveLevel()
         job = {"feed": feed.to_json(), "store": store, "state_dir": str(state_dir.absolute()), "level": level}
-        self._to_send = line(until=until, job={**job, "run": run})
+        self._to_send: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._to_send.put(line(until=until, job={**job, "run": run}))
+        self._said: queue.SimpleQueue[Outcome | Exception | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._reason = ""
         self._process: subprocess.Popen[bytes] | None = None
-        self._woken, self._wake = os.pipe()
         self._outcome: Outcome | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"process of changefeed {feed.name}", daemon=True)
@@ -81,16 +82,16 @@ class SubprocessRun:
         """Let the child run until that moment. Called after each renewal of the node's session; returns at once."""
         if until != self._until:
             self._until = until
-            self._send(line(until=until))
+            self._to_send.put(line(until=until))
 
     def stop(self) -> None:
         """Have the running step end and be saved, then end the run. Return at once; do nothing after the end."""
-        self._send(line(order="stop"))
+        self._to_send.put(line(order="stop"))
 
     def abandon(self) -> None:
         """End the run without waiting for the running step, which the next run repeats. Return at once."""
         self._abandon_until = min(self._abandon_until, lease_clock() + _ABANDON_LIMIT_S)
-        self._send(line(order="abandon"))
+        self._to_send.put(line(order="abandon"))
 
     def kill(self) -> None:
         """Kill the process and everything that it has started. Return when they have ended; do nothing after that."""
@@ -123,12 +124,6 @@ class SubprocessRun:
             self._ended.wait(timeout_s)
         return self._outcome
 
-    def _send(self, content: bytes) -> None:
-        with self._lock:
-            if self._outcome is None:
-                self._to_send += content
-                os.write(self._wake, b".")
-
     def _work(self) -> None:
         said: Outcome | None = None
         status: int | None = None
@@ -142,8 +137,7 @@ class SubprocessRun:
             status = self._reap()
         with self._lock:
             self._outcome = said or Outcome("failed", self._lost(status))
-            os.close(self._wake)
-            os.close(self._woken)
+        self._to_send.put(b"")  # ends `_write`
         self._ended.set()
         self._on_end()
 
@@ -156,55 +150,43 @@ class SubprocessRun:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                bufsize=0,
                 start_new_session=True,  # a Ctrl-C at a terminal is for the node; and see `kill_session`
             )
 
     def _follow(self) -> Outcome | None:
         """Pass lines on until the child has told its outcome, and return that; None when it ended before."""
-        process, lines = self._process, Lines()
+        process = self._process
         if process is None:  # killed before it was started
             return None
-        assert process.stdin is not None
-        assert process.stdout is not None
-        os.set_blocking(process.stdin.fileno(), False)
-        with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ)
-            selector.register(self._woken, selectors.EVENT_READ)
-            selector.register(process.stdin, selectors.EVENT_WRITE)
-            while True:
-                left_s = min(self._until, self._abandon_until) - lease_clock()
-                if left_s <= 0:
-                    late = self._abandon_until < self._until
-                    self._kill("did not abandon its step in time" if late else "had no lease of its node any more")
-                    return None
-                ready = {key.fd for key, _ in selector.select(min(left_s, POLL_INTERVAL_S))}
-                if self._woken in ready:
-                    os.read(self._woken, _READ_BYTES)
-                    if process.stdin not in selector.get_map():
-                        selector.register(process.stdin, selectors.EVENT_WRITE)
-                if process.stdin.fileno() in ready and not self._write(process.stdin.fileno()):
-                    selector.unregister(process.stdin)
-                if process.stdout.fileno() in ready:
-                    piece = os.read(process.stdout.fileno(), _READ_BYTES)
-                    if not piece:
-                        return None
-                    for values in lines.add(piece):
-                        said = self._take(values)
-                        if said is not None:
-                            return said
+        for work in (self._write, self._read):
+            threading.Thread(target=copy_context().run, args=[work, process], daemon=True).start()
+        while True:
+            left_s = min(self._until, self._abandon_until) - lease_clock()
+            if left_s <= 0:
+                late = self._abandon_until < self._until
+                self._kill("did not abandon its step in time" if late else "had no lease of its node any more")
+                return None
+            with suppress(queue.Empty):
+                said = self._said.get(timeout=min(left_s, POLL_INTERVAL_S))
+                if isinstance(said, Exception):
+                    raise said
+                return said
 
-    def _write(self, file: int) -> bool:
-        """Send what there is to send, as far as the pipe takes it; return whether something is left."""
-        with self._lock:
-            try:
-                sent = os.write(file, self._to_send) if self._to_send else 0
-            except BlockingIOError:
-                return True
-            except BrokenPipeError:  # it has ended, as its other pipe will say
-                sent = len(self._to_send)
-            self._to_send = self._to_send[sent:]
-            return bool(self._to_send)
+    def _write(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        with suppress(BrokenPipeError, ValueError):  # it has ended, as its other pipe will say
+            for content in iter(self._to_send.get, b""):
+                process.stdin.write(content)
+                process.stdin.flush()
+
+    def _read(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        said: Outcome | Exception | None = None
+        try:
+            said = next(filter(None, map(self._take, read_lines(process.stdout))), None)
+        except Exception as error:
+            said = error
+        self._said.put(said)
 
     def _take(self, values: dict[str, Any]) -> Outcome | None:
         if "log" in values:
@@ -230,7 +212,8 @@ class SubprocessRun:
             kill_session(process.pid)  # before it is reaped: its number cannot be another's yet
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
-                    pipe.close()
+                    with suppress(BrokenPipeError):
+                        pipe.close()
             return process.wait()
 
     def _lost(self, status: int | None) -> SubprocessLostError:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime
 
 import pytest
 
 from cdc_core.engine.supervisor import Outcome
 from cdc_core.errors import ConfigError, RetryableSinkError
-from cdc_core.jobs.ipc import Lines, line, outcome_of, outcome_values, status_of, status_values
+from cdc_core.jobs.ipc import line, outcome_of, outcome_values, read_lines, status_of, status_values
 from cdc_core.scan_progress import ScanProgress
 from cdc_core.telemetry.retrying import Retrying
 from cdc_core.telemetry.status import Status
@@ -56,8 +57,12 @@ def test_an_error_outside_the_tree_keeps_its_text() -> None:
     assert outcome_of(outcome_values(Outcome("stopped"), frozenset())) == Outcome("stopped")
 
 
-def test_lines_may_come_in_pieces() -> None:
-    sent = line(order="stop") + line(until=1.5)
-    lines = Lines()
-    found = [values for at in range(len(sent)) for values in lines.add(sent[at : at + 1])]
-    assert found == [{"order": "stop"}, {"until": 1.5}]
+def test_a_line_arrives_when_it_is_whole_and_never_in_part() -> None:
+    reading, writing = os.pipe()
+    with open(reading, "rb") as pipe:
+        lines = read_lines(pipe)
+        os.write(writing, line(order="stop") + b'{"until"')
+        assert next(lines) == {"order": "stop"}
+        os.write(writing, b": 1.5}\n{}")
+        os.close(writing)
+        assert list(lines) == [{"until": 1.5}]

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
-import selectors
+import queue
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import TerminalError
-from cdc_core.jobs.ipc import Lines, line, outcome_of
+from cdc_core.jobs.ipc import line, outcome_of, read_lines
 from cdc_core.jobs.process_session import kill_session
 from cdc_core.watching.preview import Previewed
 
@@ -27,7 +29,6 @@ MAX_BYTES = 16 * 2**20
 """How large all messages of one preview may be."""
 _LIMIT_S = 120.0
 _POLL_INTERVAL_S = 0.2
-_READ_BYTES = 65536
 
 
 def preview_apart(feed: ResolvedChangefeed, *, rows: int, is_gone: Callable[[], bool]) -> list[Previewed]:
@@ -45,7 +46,7 @@ def preview_apart(feed: ResolvedChangefeed, *, rows: int, is_gone: Callable[[], 
         with _started(scratch, log_path) as process:
             job = line(feed=feed.to_json(), rows=rows, scratch=scratch)
             output = _exchange(process, job, is_gone=is_gone)
-        *messages, end = list(Lines().add(output)) or [{}]  # without a line that it has not finished
+        *messages, end = list(read_lines(BytesIO(output))) or [{}]  # without a line that it has not finished
         if "outcome" not in end:
             last = log_path.read_text(errors="replace").strip().rpartition("\n")[2]
             log.warning("a preview of '%s' ended with status %s: %s", feed.name, process.returncode, last)
@@ -65,7 +66,6 @@ def _started(scratch: str, log_path: Path) -> Iterator[subprocess.Popen[bytes]]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=printed,
-            bufsize=0,
             env={**os.environ, "TMPDIR": scratch},
             start_new_session=True,  # see `kill_session`
         )
@@ -75,43 +75,35 @@ def _started(scratch: str, log_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         kill_session(process.pid)
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                pipe.close()
+                with suppress(BrokenPipeError):
+                    pipe.close()
         process.wait()
 
 
 def _exchange(process: subprocess.Popen[bytes], job: bytes, *, is_gone: Callable[[], bool]) -> bytes:
     """Send *job*, and return all that the process has sent until its end. Raises: TerminalError."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    os.set_blocking(process.stdin.fileno(), False)
+    stdin, stdout = process.stdin, process.stdout
+    assert stdin is not None
+    assert stdout is not None
+    found: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def send() -> None:
+        with suppress(BrokenPipeError):  # it has ended, as its other pipe will say
+            stdin.write(job)
+            stdin.flush()  # the pipe stays open: its end would end the process
+
+    def read() -> None:
+        found.put(stdout.read(MAX_BYTES + 1))
+
+    for work in (send, read):  # both end with the process
+        threading.Thread(target=work, daemon=True).start()
     until = time.monotonic() + _LIMIT_S
-    output = bytearray()
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        selector.register(process.stdin, selectors.EVENT_WRITE)
-        while (left_s := until - time.monotonic()) > 0:
-            if is_gone():
-                raise TerminalError("the client does not wait any more")
-            for key, _ in selector.select(min(left_s, _POLL_INTERVAL_S)):
-                if key.fileobj is process.stdout:
-                    piece = os.read(key.fd, _READ_BYTES)
-                    if not piece:
-                        return bytes(output)
-                    output += piece
-                    if len(output) > MAX_BYTES:
-                        raise TerminalError(f"its messages have more than {MAX_BYTES >> 20} MiB; ask for fewer rows")
-                else:
-                    job = _unsent(key.fd, job)
-                    if not job:  # the pipe stays open: its end would end the process
-                        selector.unregister(process.stdin)
+    while (left_s := until - time.monotonic()) > 0:
+        if is_gone():
+            raise TerminalError("the client does not wait any more")
+        with suppress(queue.Empty):
+            output = found.get(timeout=min(left_s, _POLL_INTERVAL_S))
+            if len(output) > MAX_BYTES:
+                raise TerminalError(f"its messages have more than {MAX_BYTES >> 20} MiB; ask for fewer rows")
+            return output
     raise TerminalError(f"it took longer than {_LIMIT_S:g} s; use `cdc preview`, which has no limit")
-
-
-def _unsent(pipe: int, content: bytes) -> bytes:
-    """Write *content*, as far as *pipe* takes it, and return the rest."""
-    try:
-        return content[os.write(pipe, content) :]
-    except BlockingIOError:
-        return content
-    except BrokenPipeError:  # it has ended, as its other pipe will say
-        return b""
