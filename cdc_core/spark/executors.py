@@ -22,7 +22,6 @@ from cdc_core.engine.host_checks import Answer, answer
 from cdc_core.engine.query_host import QueryHostError
 from cdc_core.errors import ConfigError, FencedError, RetryableError, from_wire
 from cdc_core.options import counted, format_duration
-from cdc_core.spark.cluster_resources import offered, requested
 from cdc_core.spark.session import is_alive
 
 __all__ = ["Presence", "await_executors", "check_executors", "require_executors"]
@@ -36,6 +35,8 @@ _ROUNDS = 20
 _ROUND_S = 0.5
 _POLL_INTERVAL_S = 5.0
 _MAX_SHOWN = 3
+_GAVE_NONE = "gave none; its web page and its log show what it has"
+_RESOURCE = re.compile(r"spark\.executor\.resource\.(.+)\.amount")
 _LOST_TASK = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor (\S+)\)")
 _NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
 _NO_MODULE = re.compile(r"No module named '?([\w.]+)")
@@ -47,7 +48,7 @@ def await_executors(session: SparkSession, wait_s: float, *, stopped: Callable[[
 
     Where the settings say how many executors there will be, it waits for all of them, but not longer than *wait_s*.
 
-    Raises: QueryHostError when there is none after *wait_s*. It says what was asked for and what the master has.
+    Raises: QueryHostError when there is none after *wait_s*. It says what was asked for.
     """
     with _demand(session):
         known = _awaited(session, wait_s, stopped=stopped)
@@ -75,8 +76,8 @@ def _awaited(session: SparkSession, wait_s: float, *, stopped: Callable[[], bool
             break
         if late and not known:
             raise QueryHostError(
-                f"no executor began within {format_duration(wait_s)} (executor_wait): each needs {requested(session)},"
-                f" and the master {context.master} {offered(session)}",
+                f"no executor began within {format_duration(wait_s)} (executor_wait): each needs {_requested(session)},"
+                f" and the master {context.master} {_GAVE_NONE}",
                 outage=True,
             )
         pause.wait(_POLL_S)
@@ -105,7 +106,7 @@ def require_executors(session: SparkSession, wait_s: float, presence: Presence) 
     if now - presence.seen_at >= wait_s:
         raise QueryHostError(
             f"no executor has been there for {format_duration(wait_s)} (executor_wait): the master"
-            f" {session.sparkContext.master} {offered(session)}",
+            f" {session.sparkContext.master} {_GAVE_NONE}",
             outage=True,
         )
 
@@ -183,6 +184,18 @@ def _is_dynamic(session: SparkSession) -> bool:
 
 def _answers(option: str, _: Iterator[int]) -> Iterator[Answer]:
     yield answer(option)
+
+
+def _requested(session: SparkSession) -> str:
+    """Return what each executor of the application needs, such as `1 core, 1g of memory`."""
+    conf = session.sparkContext.getConf()
+    cores = conf.get("spark.executor.cores")
+    words = ["every core of a worker" if cores is None else counted(int(cores), "core")]
+    words.append(f"{conf.get('spark.executor.memory', '1g')} of memory")
+    for key, value in sorted(conf.getAll()):
+        if resource := _RESOURCE.fullmatch(key):
+            words.append(f"{value} of resource {resource[1]}")
+    return ", ".join(words)
 
 
 def _executors(session: SparkSession) -> set[str]:

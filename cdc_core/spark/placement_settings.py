@@ -21,9 +21,8 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
 
-__all__ = ["RESOURCE_PREFIX", "pin", "pinned", "resource_name", "worker_resources"]
+__all__ = ["pin", "pinned", "resource_name", "worker_resources"]
 
-RESOURCE_PREFIX = "cdc_"
 _WELL_KNOWN = {"region": "topology.kubernetes.io/region", "zone": "topology.kubernetes.io/zone"}
 _YARN_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
@@ -65,7 +64,7 @@ def pinned(spark: Mapping[str, str], wanted: str | None, *, here: Locality) -> M
 
 def resource_name(tier: str, value: str) -> str:
     """Return the name of the resource by which workers of a standalone cluster say that they are in a tier."""
-    return f"{RESOURCE_PREFIX}{tier}_{value}".replace(".", "_")
+    return f"cdc_{tier}_{value}".replace(".", "_")
 
 
 def worker_resources(locality: Locality, path: str, *, executors: int) -> tuple[str, str]:

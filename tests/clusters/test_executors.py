@@ -16,7 +16,6 @@ from cdc_testing.runs import Feed
 from cdc_testing.spark_cluster import SparkCluster
 
 import cdc_core
-from cdc_core.spark.cluster_resources import offered
 
 pytestmark = pytest.mark.slow
 
@@ -67,12 +66,6 @@ def test_a_host_without_the_python_is_refused(
     without(Path(sys.executable).parent)
     error = feed(db, out).refusal(spark)
     assert re.search(rf"on host 127\.0\.0\.[23] has no Python at {sys.executable}; install", error), error
-
-
-def test_of_two_masters_the_one_that_is_up_says_what_there_is(spark: KeptSpark) -> None:
-    """docs/localities.md has a run that gets no executor and says so."""
-    found = offered(spark.session())
-    assert found.startswith("has 2 workers (127.0.0.2: 1 core, 1024 MB; 127.0.0.3: 1 core, 1024 MB)")
 
 
 def test_a_master_that_is_not_there_ends_the_run(make_db: Callable[[Path], SimulatedDatabase], tmp_path: Path) -> None:

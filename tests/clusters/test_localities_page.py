@@ -56,12 +56,4 @@ def test_a_pinned_changefeed_runs_in_its_region_only(database: str, tmp_path: Pa
     assert list((tmp_path / "us").glob("app-*")), "executors run in their worker's directory"
     assert not list((tmp_path / "eu").glob("app-*"))
     needs = "every core of a worker, 512m of memory, 1 of resource cdc_cloud_gcp, 1 of resource cdc_region_eu-west-1"
-    assert f"no executor began within 3s (executor_wait): each needs {needs}, and the master" in done.stderr
-    assert "has 2 workers (127.0.0.2: 1 core, 1024 MB, cdc_" in done.stderr
-    assert (
-        "no worker has cdc_cloud_gcp and cdc_region_eu-west-1, as execution_locality asks; the tiers that"
-        in done.stderr
-    )
-    assert (
-        "exist are cdc_cloud_aws, cdc_region_eu-west-1, cdc_region_us-east-2. Change execution_locality" in done.stderr
-    )
+    assert f"no executor began within 3s (executor_wait): each needs {needs}, and the master spark://" in done.stderr
