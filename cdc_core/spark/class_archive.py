@@ -16,14 +16,13 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import pyspark
-from py4j.java_gateway import JavaGateway
-from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from cdc_core.private_files import others_may_write
+from cdc_core.spark.private_api import Py4JError, count_jobs, dump_classes
 
 __all__ = ["VARIABLE", "ClassArchive", "find_java", "link_spark"]
 
@@ -92,17 +91,17 @@ class ClassArchive:
     @classmethod
     def due(cls, context: SparkContext) -> Self | None:
         """Return the archive that the JVM of *context* should write now; None when there is one or it cannot be."""
-        if _RECORD not in context._conf.get("spark.driver.extraJavaOptions", ""):
+        if _RECORD not in context.getConf().get("spark.driver.extraJavaOptions", ""):
             return None
         try:
-            if context._jsc.sc().dagScheduler().numTotalJobs() < _JOBS:
+            if count_jobs(context) < _JOBS:
                 return None
         except Py4JError:
             return None
         archive = cls.find()
         return None if archive is None or archive.file.exists() else archive
 
-    def write(self, gateway: JavaGateway) -> None:
+    def write(self) -> None:
         """Have the JVM write the archive, which takes some seconds. No failure is raised; one of Java is not repeated.
 
         The session must be closed already: a JVM that cannot write the file may end.
@@ -112,7 +111,7 @@ class ClassArchive:
             if shutil.disk_usage(self.directory).free < _SPACE:
                 return
             log.info("saving Spark's classes in %s: the next start will be faster", self.directory)
-            _dump(gateway, fresh)
+            dump_classes(fresh)
             if not fresh.exists():
                 self._failed.touch()
                 return
@@ -184,24 +183,3 @@ def _cache() -> Path | None:
         return Path(base).expanduser().absolute() / "cdc"
     except RuntimeError:  # this user has no home
         return None
-
-
-def _dump(gateway: JavaGateway, path: Path) -> None:
-    """Call what `jcmd PID VM.cds dynamic_dump PATH` calls; a Java without development tools has no jcmd."""
-    jvm = gateway.jvm
-    text, thing, class_ = jvm.java.lang.String, jvm.java.lang.Object, jvm.java.lang.Class
-
-    def array(kind: Any, *values: Any) -> Any:
-        made = gateway.new_array(kind, len(values))
-        for number, value in enumerate(values):
-            made[number] = value
-        return made
-
-    names = ("javax.management.ObjectName", text._fqn, f"[L{thing._fqn};", f"[L{text._fqn};")
-    invoke = class_.forName("javax.management.MBeanServer").getMethod(
-        "invoke", array(class_, *(class_.forName(name) for name in names))
-    )
-    commands = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
-    arguments = array(thing, array(text, "dynamic_dump", str(path)))
-    server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
-    invoke.invoke(server, array(thing, commands, "vmCds", arguments, array(text, names[3])))

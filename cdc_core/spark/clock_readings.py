@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
-from py4j.java_gateway import JavaObject
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from cdc_core.queries.clock_words import TIME_OF_DAY, no_date
+from cdc_core.spark.private_api import JavaObject, Py4JError, items
 from cdc_core.spark.query_refusals import typed_columns
 
-__all__ = ["clock_reading", "items"]
+__all__ = ["clock_reading"]
 
 _TIME_TYPES = ("date", "timestamp", "timestamp_ntz")
 _CLOCK_WORD = re.compile(r"(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
@@ -46,11 +45,6 @@ def clock_reading(expression: JavaObject, times: Collection[str], *, only_time: 
     only_time = _shows_only_the_time(expression)
     found_below = (clock_reading(child, times, only_time=only_time) for child in items(expression.children()))
     return next(filter(None, found_below), "")
-
-
-def items(sequence: JavaObject) -> Iterator[JavaObject]:
-    """Yield what is in *sequence*, of Scala."""
-    return (sequence.apply(index) for index in range(sequence.size()))
 
 
 def _shows_only_the_time(expression: JavaObject) -> bool:

@@ -7,6 +7,7 @@ import sys
 
 import cdc_core.spark.query_layout
 import cdc_core.store.progress  # noqa: F401
+from cdc_core.spark.private_api import run_daemon
 
 __all__ = ["leave_out_jars"]
 
@@ -23,9 +24,7 @@ def leave_out_jars() -> None:
 
 
 if __name__ == "__main__":
-    from pyspark.daemon import manager  # looks at the command line when it is imported
-
     leave_out_jars()
     gc.collect()
     gc.freeze()  # a collection in a child would write to every page of it
-    manager()
+    run_daemon()

@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 from threading import Lock
 
 import pyarrow as pa
-from pyspark import SparkContext
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.packing import ROWS, Arriving
@@ -23,6 +22,7 @@ from cdc_core.schema import TableSchema
 from cdc_core.spark.columns import columns_schema, noted, packed_columns, query_for
 from cdc_core.spark.evaluated_rows import opened
 from cdc_core.spark.host import SparkHost
+from cdc_core.spark.private_api import active_context
 
 __all__ = ["SparkEvaluation"]
 
@@ -52,7 +52,7 @@ class _SharedHost:
         """Open the session for *user* unless it is open. Raises: ConfigError when the process has another one."""
         with self._lock:
             assert self._host is not None
-            active = SparkContext._active_spark_context
+            active = active_context()
             if active is not None and not self._host.owns(active):
                 raise ConfigError(
                     "this process has a Spark session already, which would end with this query; stop that session, or"

@@ -13,7 +13,6 @@ from functools import partial
 from threading import Event
 from uuid import uuid4
 
-from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -22,6 +21,7 @@ from cdc_core.engine.host_checks import Answer, answer
 from cdc_core.engine.query_host import QueryHostError
 from cdc_core.errors import ConfigError, FencedError, RetryableError, from_wire
 from cdc_core.options import counted, format_duration
+from cdc_core.spark.private_api import Py4JError, Py4JJavaError, executor_ids
 from cdc_core.spark.session import is_alive
 
 __all__ = ["Presence", "await_executors", "check_executors", "require_executors"]
@@ -69,7 +69,7 @@ def _awaited(session: SparkSession, wait_s: float, *, stopped: Callable[[], bool
                 f"the master {context.master} ended the application; see Spark's log for the reason", outage=True
             )
         now = time.monotonic()
-        if (found := _executors(session)) != known:
+        if (found := executor_ids(session)) != known:
             known, changed = found, now
         late = now - began >= wait_s
         if known and (late or len(known) >= wanted) and now - changed >= _SETTLED_S:
@@ -100,7 +100,7 @@ def require_executors(session: SparkSession, wait_s: float, presence: Presence) 
     now = time.monotonic()
     if now - presence.looked_at < _POLL_INTERVAL_S:
         return
-    if now - presence.looked_at > 2 * _POLL_INTERVAL_S or _executors(session) or _is_dynamic(session):
+    if now - presence.looked_at > 2 * _POLL_INTERVAL_S or executor_ids(session) or _is_dynamic(session):
         presence.seen_at = now
     presence.looked_at = now
     if now - presence.seen_at >= wait_s:
@@ -119,7 +119,7 @@ def check_executors(session: SparkSession, config: AttemptConfig, *, stopped: Ca
     """
     option = config.to_option()
     answers: dict[str, Answer] = {}
-    missing = _executors(session)
+    missing = executor_ids(session)
     pause = Event()
     for count in range(_ROUNDS):
         if stopped() or not missing:
@@ -132,7 +132,7 @@ def check_executors(session: SparkSession, config: AttemptConfig, *, stopped: Ca
             raise _problem(str(error)) from None
         answers |= {each.executor: each for each in found}
         _refuse(list(answers.values()))
-        missing = _executors(session) - answers.keys()
+        missing = executor_ids(session) - answers.keys()
     log.info("executor %s is busy, and will be checked when it gets a task of this changefeed", min(missing))
 
 
@@ -196,12 +196,6 @@ def _requested(session: SparkSession) -> str:
         if resource := _RESOURCE.fullmatch(key):
             words.append(f"{value} of resource {resource[1]}")
     return ", ".join(words)
-
-
-def _executors(session: SparkSession) -> set[str]:
-    """Return the ids of the executors that are registered now."""
-    ids = session.sparkContext._jsc.sc().getExecutorIds().mkString(",")
-    return {each for each in str(ids).split(",") if each}
 
 
 def _refuse(answers: list[Answer]) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from threading import Lock
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -22,13 +21,13 @@ from cdc_core.spark.encryption import require_encryption, warn_of_open_masters
 from cdc_core.spark.executors import Presence, await_executors, check_executors, require_executors
 from cdc_core.spark.log_file import keep_newest, last_words
 from cdc_core.spark.preload import preload
+from cdc_core.spark.private_api import Py4JError, make_active
 from cdc_core.spark.query import RunningQuery, start_query, warm_up
 from cdc_core.spark.query_planning import evaluated, explain_query, plan_query, query_session
 from cdc_core.spark.session import (
     end_jvm,
     is_alive,
     is_local,
-    make_active,
     memory_settings,
     open_session,
     require_java,

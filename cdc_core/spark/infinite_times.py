@@ -11,14 +11,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from operator import and_, or_
-from typing import Any
 
-from py4j.java_gateway import JavaObject
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType, TimestampNTZType, TimestampType
 
-from cdc_core.spark.clock_readings import items
+from cdc_core.spark.private_api import (
+    JavaObject,
+    analyzed,
+    column_of,
+    expression_of,
+    items,
+    literal,
+    with_children,
+    written_out,
+)
 
 __all__ = ["as_json", "with_infinities"]
 
@@ -61,12 +68,10 @@ _DEFINITIONS = ("CommonExpressionDef", "LambdaFunction")
 
 def with_infinities(rows: DataFrame, value: Column) -> Column:
     """Return *value*, an expression over *rows* that Spark accepts, with infinities as PostgreSQL has them."""
-    jvm: Any = rows.sparkSession._jvm
-    plan = rows.select(value.alias("value"))._jdf.queryExecution().analyzed()
-    written_out = jvm.org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions.apply(plan)
-    given = written_out.expressions().apply(0).child()
-    found = _Rewriting(jvm).of(given)
-    return value if found is given else _column(jvm, found)
+    plan = written_out(analyzed(rows.select(value.alias("value"))))
+    given = plan.expressions().apply(0).child()
+    found = _rewritten(given)
+    return value if found is given else column_of(found)
 
 
 def as_json(value: Column, type_: DataType) -> Column:
@@ -93,62 +98,54 @@ def _with_texts(value: Column, type_: DataType) -> Column:
     return value
 
 
-class _Rewriting:
-    def __init__(self, jvm: Any) -> None:
-        self._jvm = jvm
-
-    def of(self, expression: JavaObject) -> JavaObject:
-        """Return *expression* of Catalyst, the same object if it does not calculate with dates or timestamps."""
-        old = list(items(expression.children()))
-        if not old:
-            return expression
-        new = [self.of(child) for child in old]
-        name, wanted = expression.nodeName(), expression.dataType()
-        times = {
-            place: child.dataType()
-            for place, child in enumerate(old)
-            if child.nodeName() not in _DEFINITIONS and child.dataType().typeName() in _LIMITS
-        }
-        if any(one is not other for one, other in zip(new, old, strict=True)):
-            expression = expression.withNewChildren(self._jvm.PythonUtils.toSeq(new))
-        if name in _UNCHANGED or not times:
-            return expression
-        found = self._guarded(name, _column(self._jvm, expression), wanted, new, times)
-        return self._jvm.org.apache.spark.sql.classic.ExpressionUtils.expression(found._jc)
-
-    def _guarded(
-        self, name: str, value: Column, wanted: JavaObject, children: Sequence[JavaObject], times: dict[int, JavaObject]
-    ) -> Column:
-        """Return *value*, the expression *name* of the type *wanted*, with what it is where one of *times* is infinite.
-
-        *children* are its operands, and *times* the types of those that are dates or timestamps, by place.
-        """
-        operands = [_column(self._jvm, child) for child in children]
-        if name in ("DateAdd", "DateSub"):
-            days = f.unix_date(operands[0])
-            value = f.date_from_unix_date(days + operands[1] if name == "DateAdd" else days - operands[1])
-        elif name == "DateDiff":
-            value = f.unix_date(operands[0]) - f.unix_date(operands[1])
-        kind = wanted.typeName()
-        infinite = [operands[place] == limit for place, type_ in times.items() for limit in self._limits(type_)]
-        if len(times) == 1 and (kind in _LIMITS or (name == "Cast" and kind == "string")):
-            known = [
-                operand.isNotNull()
-                for place, (operand, child) in enumerate(zip(operands, children, strict=True))
-                if place not in times
-            ]
-            results = self._limits(wanted) if kind in _LIMITS else [f.lit(text) for text in _TEXTS]
-            for which, result in zip(infinite, results, strict=True):
-                value = f.when(reduce(and_, known, which), result).otherwise(value)
-            return value
-        return f.when(reduce(or_, infinite), f.raise_error(f.lit("infinite"))).otherwise(value)
-
-    def _limits(self, type_: JavaObject) -> list[Column]:
-        """Return infinity and -infinity of *type_*."""
-        limit = _LIMITS[type_.typeName()]
-        literal = self._jvm.org.apache.spark.sql.catalyst.expressions.Literal
-        return [_column(self._jvm, literal(number, type_)) for number in (limit, -limit - 1)]
+def _rewritten(expression: JavaObject) -> JavaObject:
+    """Return *expression* of Catalyst, the same object if it does not calculate with dates or timestamps."""
+    old = list(items(expression.children()))
+    if not old:
+        return expression
+    new = [_rewritten(child) for child in old]
+    name, wanted = expression.nodeName(), expression.dataType()
+    times = {
+        place: child.dataType()
+        for place, child in enumerate(old)
+        if child.nodeName() not in _DEFINITIONS and child.dataType().typeName() in _LIMITS
+    }
+    if any(one is not other for one, other in zip(new, old, strict=True)):
+        expression = with_children(expression, new)
+    if name in _UNCHANGED or not times:
+        return expression
+    return expression_of(_guarded(name, column_of(expression), wanted, new, times))
 
 
-def _column(jvm: Any, expression: JavaObject) -> Column:
-    return type(f.lit(0))(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
+def _guarded(
+    name: str, value: Column, wanted: JavaObject, children: Sequence[JavaObject], times: dict[int, JavaObject]
+) -> Column:
+    """Return *value*, the expression *name* of the type *wanted*, with what it is where one of *times* is infinite.
+
+    *children* are its operands, and *times* the types of those that are dates or timestamps, by place.
+    """
+    operands = [column_of(child) for child in children]
+    if name in ("DateAdd", "DateSub"):
+        days = f.unix_date(operands[0])
+        value = f.date_from_unix_date(days + operands[1] if name == "DateAdd" else days - operands[1])
+    elif name == "DateDiff":
+        value = f.unix_date(operands[0]) - f.unix_date(operands[1])
+    kind = wanted.typeName()
+    infinite = [operands[place] == limit for place, type_ in times.items() for limit in _limits(type_)]
+    if len(times) == 1 and (kind in _LIMITS or (name == "Cast" and kind == "string")):
+        known = [
+            operand.isNotNull()
+            for place, (operand, child) in enumerate(zip(operands, children, strict=True))
+            if place not in times
+        ]
+        results = _limits(wanted) if kind in _LIMITS else [f.lit(text) for text in _TEXTS]
+        for which, result in zip(infinite, results, strict=True):
+            value = f.when(reduce(and_, known, which), result).otherwise(value)
+        return value
+    return f.when(reduce(or_, infinite), f.raise_error(f.lit("infinite"))).otherwise(value)
+
+
+def _limits(type_: JavaObject) -> list[Column]:
+    """Return infinity and -infinity of *type_*."""
+    limit = _LIMITS[type_.typeName()]
+    return [literal(number, type_) for number in (limit, -limit - 1)]

@@ -6,29 +6,22 @@ import os
 import shlex
 import subprocess
 import tempfile
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pyspark
-from py4j.java_gateway import JavaGateway
-from py4j.protocol import Py4JError
-from pyspark import SparkContext
-from pyspark.find_spark_home import _find_spark_home
-from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
 
 from cdc_core.engine.run_control import Stopped
 from cdc_core.errors import TerminalError
 from cdc_core.spark.forked_python import ForkedPython
 from cdc_core.spark.log_file import open_log
+from cdc_core.spark.private_api import connect, disconnect, jvm_process, spark_home
 
 __all__ = ["LOOPBACK", "forget_jvm", "forked_python", "start_jvm"]
 
 LOOPBACK = "127.0.0.1"
 _POLL_S = 0.02
-_CONNECTING = threading.Lock()
 _NO_PYTHON = "none-of-cdc"
 """A program that is nowhere. Spark would ask its Python, in two processes, for data sources to load by itself."""
 
@@ -55,15 +48,15 @@ def start_jvm(
 
     Raises: TerminalError when the JVM ends before it is ready; Stopped when it is no longer *wanted* before.
     """
-    spark_home = str(home or os.environ.get("SPARK_HOME") or _find_spark_home())
+    place = str(home or os.environ.get("SPARK_HOME") or spark_home())
     # Ctrl-C at a terminal is for this process, which ends the running step first.
-    command = ["/bin/sh", "-c", 'trap "" INT; exec "$0" "$@"', str(Path(spark_home, "bin", "spark-submit"))]
+    command = ["/bin/sh", "-c", 'trap "" INT; exec "$0" "$@"', str(Path(place, "bin", "spark-submit"))]
     for key, value in settings.items():
         command += ["--conf", f"{key}={value}"]
     command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     with tempfile.TemporaryDirectory(prefix="cdc-") as directory, open_log(log_path) as log:
         connection = Path(directory) / "connection"
-        own = {"SPARK_HOME": spark_home, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection)}
+        own = {"SPARK_HOME": place, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection)}
         own["PYTHONSAFEPATH"] = "1"  # others may be able to put modules into the working directory
         if settings.get("spark.master", "").startswith("local"):
             own["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", LOOPBACK)  # where Spark's pages listen
@@ -71,7 +64,7 @@ def start_jvm(
             own["PYTHONPATH"] = os.pathsep.join(python_path)
         if scratch is not None:
             own["PYSPARK_DRIVER_PYTHON"] = _NO_PYTHON
-            if Path(spark_home, "jars").resolve() == Path(pyspark.__file__).resolve().parent / "jars":
+            if Path(place, "jars").resolve() == Path(pyspark.__file__).resolve().parent / "jars":
                 with suppress(OSError):
                     _forked.append(ForkedPython(settings, modules, scratch=scratch, log_path=log_path))
         # The JVM ends when its standard input does, so also when this process is killed.
@@ -89,13 +82,11 @@ def start_jvm(
                     raise TerminalError(
                         f"Spark's JVM ended with status {status} before it was ready; see {log_path} for the reason"
                     )
-            SparkContext._gateway = _connected(connection)
+            connect(connection, jvm)
         except BaseException:
             _end(jvm, grace_s=0.0)
             _end_forked()
             raise
-        SparkContext._gateway.proc = jvm
-        SparkContext._jvm = SparkContext._gateway.jvm
 
 
 def forked_python() -> str | None:
@@ -103,36 +94,12 @@ def forked_python() -> str | None:
     return _forked[0].program if _forked else None
 
 
-def _connected(connection: Path) -> JavaGateway:
-    """Return pyspark's gateway to the JVM that wrote the file *connection*."""
-    content = connection.read_bytes()  # port, length of the secret, secret
-    own = {
-        "PYSPARK_GATEWAY_PORT": str(int.from_bytes(content[:4], "big")),
-        "PYSPARK_GATEWAY_SECRET": content[8:].decode(),
-    }
-    with _CONNECTING:
-        os.environ.update(own)
-        try:
-            return launch_gateway()  # type: ignore[no-untyped-call]
-        finally:
-            for name in own:
-                os.environ.pop(name, None)
-
-
 def forget_jvm(*, grace_s: float) -> None:
-    """End the JVM, if there is one, so that the next session starts another. Pyspark has no public way to do so."""
-    context, gateway = SparkContext._active_spark_context, SparkContext._gateway
-    SparkContext._active_spark_context = None
-    SparkContext._gateway = SparkContext._jvm = None
-    SparkSession._instantiatedSession = SparkSession._activeSession = None
-    server = getattr(context, "_accumulatorServer", None)
-    if server is not None:
-        server.shutdown()
-    if gateway is not None:
-        with suppress(Py4JError, OSError):
-            gateway.shutdown()
-        if gateway.proc is not None:
-            _end(gateway.proc, grace_s=grace_s)
+    """End the JVM, if there is one, so that the next session starts another."""
+    jvm = jvm_process()
+    disconnect()
+    if jvm is not None:
+        _end(jvm, grace_s=grace_s)
     _end_forked()
 
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 from pyspark.sql.types import StructField
 
@@ -46,7 +45,7 @@ def called(rows: DataFrame, call: PythonCall, *, number: int, arguments: Sequenc
     def evaluate(asked: pa.Array, *given: pa.Array) -> pa.Array:  # Spark wants a function with types
         return evaluation(asked, *given)
 
-    udf = arrow_udf(evaluate, result)  # type: ignore[call-overload]
+    udf = f.arrow_udf(evaluate, result)  # type: ignore[attr-defined]
     return rows.withColumn(call.column, udf(f.col("plan") == number, *arguments))
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from typing import Any
 
-from py4j.java_gateway import JavaObject
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -44,9 +42,10 @@ from cdc_core.queries.event_names import TOPIC_COLUMN
 from cdc_core.queries.outputs import output_schema
 from cdc_core.queries.refusals import refusal
 from cdc_core.schema import ColumnType, Kind
-from cdc_core.spark.clock_readings import clock_reading, items
+from cdc_core.spark.clock_readings import clock_reading
 from cdc_core.spark.columns import BATCH_ROWS, spark_schema
 from cdc_core.spark.infinite_times import as_json, with_infinities
+from cdc_core.spark.private_api import JavaObject, analyzed, can_up_cast, items, optimized, tried, written_out
 from cdc_core.spark.python_functions import call_fields, called
 from cdc_core.spark.query_refusals import named, reason_of
 
@@ -154,9 +153,7 @@ def _accepts(rows: DataFrame, wanted: DataType, given: DataType) -> bool:
     """Return whether each value of the type *given* is one of *wanted*."""
     if isinstance(wanted, StringType) or isinstance(given, StringType):
         return isinstance(wanted, StringType) and isinstance(given, StringType)
-    session: Any = rows.sparkSession
-    parsed = [session._jsparkSession.parseDataType(type_.json()) for type_ in (given, wanted)]
-    return bool(session._jvm.org.apache.spark.sql.catalyst.expressions.Cast.canUpCast(*parsed))
+    return can_up_cast(rows.sparkSession, given, wanted)
 
 
 def explain_query(session: SparkSession, query: BoundQuery) -> str:
@@ -164,13 +161,13 @@ def explain_query(session: SparkSession, query: BoundQuery) -> str:
     rows = _empty(session, query, passed=True)
     if query.condition is not None:
         rows = rows.where(f.expr(_on_one_line(query.condition_sql)))
-    items = [
+    selected = [
         (f.col("passed").getField(output.column) if output.column else f.expr(_on_one_line(output.sql))).alias(
             output.name
         )
         for output in (*query.outputs, *([] if query.topic is None else [query.topic]))
     ]
-    lines = rows.select(*items)._jdf.queryExecution().optimizedPlan().toString().rstrip().splitlines()
+    lines = optimized(rows.select(*selected)).toString().rstrip().splitlines()
     text = "\n".join([*lines[:-1], re.sub(r"LogicalRDD.*", f"changes of {query.schema.name}", lines[-1])])
     for pattern, name in _PLAN_NAMES:
         text = pattern.sub(name, text)
@@ -237,13 +234,7 @@ def _value(rows: DataFrame, output: Output, plan: QueryPlan) -> Column:
 
 def _tried(rows: DataFrame, value: Column) -> Column:
     """Return a struct with the *value* of an expression, or null where evaluating it fails."""
-    jvm: Any = rows.sparkSession._jvm
-    utils, expressions = jvm.org.apache.spark.sql.classic.ExpressionUtils, jvm.org.apache.spark.sql.catalyst.expressions
-    value = with_infinities(rows, value)
-    # Arrow refuses nulls of a struct that has a field without nulls.
-    nullable = type(value)(utils.column(expressions.KnownNullable(utils.expression(value._jc))))
-    tried = expressions.TryEval(utils.expression(f.struct(nullable.alias("value"))._jc))
-    return type(value)(utils.column(tried))
+    return tried(with_infinities(rows, value))
 
 
 def _on_one_line(sql: str) -> str:
@@ -281,15 +272,13 @@ def _selected(rows: DataFrame, query: BoundQuery, output: Output) -> DataFrame:
         selected = rows.select(f.expr(_on_one_line(output.sql)).alias("value"))
     except PySparkException as error:
         raise refusal(query.text, output.at, reason_of(error, query, output)) from None
-    plan = selected._jdf.queryExecution().analyzed()
+    plan = analyzed(selected)
     under = list(items(plan.children()))
     if plan.nodeName() != "Project" or list(items(under[0].children())):
         found = next((each for each in (plan.nodeName(), under[0].nodeName()) if each in _MANY_ROWS), "Aggregate")
         raise refusal(query.text, output.at, f"a query cannot use {output.text}: {_MANY_ROWS[found]}")
-    jvm: Any = rows.sparkSession._jvm
-    written_out = jvm.org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions.apply(plan)  # to_date has a cast in it
     times = {column.name for column in query.schema.columns if column.type.kind in (Kind.TIME, Kind.TIMETZ)}
-    reason = next(filter(None, (clock_reading(each, times) for each in items(written_out.expressions()))), "")
+    reason = next(filter(None, (clock_reading(each, times) for each in items(written_out(plan).expressions()))), "")
     if reason:
         raise refusal(query.text, output.at, f"{output.text}: {reason}")
     for expression in items(plan.expressions()):
@@ -317,8 +306,8 @@ def _check_condition(rows: DataFrame, query: BoundQuery, condition: Output) -> N
         raise refusal(query.text, condition.at, f"the condition has the type {type_.simpleString()}, not boolean")
     holds = f.expr(_on_one_line(condition.sql)).cast("boolean")
     try:
-        optimized = rows.where(holds)._jdf.queryExecution().optimizedPlan()
+        plan = optimized(rows.where(holds))
     except PySparkException as error:  # what it can compute beforehand fails
         raise refusal(query.text, condition.at, reason_of(error, query, condition)) from None
-    if any(leaf.nodeName() == "LocalRelation" for leaf in items(optimized.collectLeaves())):
+    if any(leaf.nodeName() == "LocalRelation" for leaf in items(plan.collectLeaves())):
         raise refusal(query.text, condition.at, "the condition does not match any rows")

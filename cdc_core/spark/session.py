@@ -12,8 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from sysconfig import get_path
 
-from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -24,6 +22,15 @@ from cdc_core.spark.class_archive import ClassArchive, find_java, link_spark
 from cdc_core.spark.encryption import encryption_settings
 from cdc_core.spark.jvm import LOOPBACK, forget_jvm, forked_python, start_jvm
 from cdc_core.spark.log_file import keep_newest, open_log
+from cdc_core.spark.private_api import (
+    Py4JError,
+    Py4JJavaError,
+    is_closed,
+    is_connected,
+    is_stopped,
+    jvm_process,
+    silence_accumulators,
+)
 
 __all__ = [
     "DEFAULT_MASTER",
@@ -31,7 +38,6 @@ __all__ = [
     "end_jvm",
     "is_alive",
     "is_local",
-    "make_active",
     "memory_settings",
     "open_session",
     "require_java",
@@ -151,7 +157,7 @@ def open_session(
     keep_newest(log_path)
     open_log(log_path).close()  # messages name it, also when the JVM of an earlier session prints elsewhere
     try:
-        if SparkContext._gateway is None:
+        if not is_connected():
             # Every user of this host can read the command line. The session gets all settings.
             shown = {key: value for key, value in settings.items() if not is_secret_name(key)}
             start_jvm(
@@ -165,8 +171,7 @@ def open_session(
             )
         session = _builder(settings).getOrCreate()
         session.sparkContext.pythonExec = forked_python() or session.sparkContext.pythonExec
-        # Pyspark would print a traceback on standard error when the JVM dies; the run reports it in a sentence.
-        session.sparkContext._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]
+        silence_accumulators(session.sparkContext)
     except (Py4JJavaError, PySparkException) as error:
         reason = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)  # the JVM tells it
         forget_jvm(grace_s=0.0)
@@ -224,7 +229,7 @@ def _emptied(scratch: Path) -> Path:
 
     The JVM and Python load code from it. Raises: ConfigError when others may put files there.
     """
-    if SparkContext._gateway is None:
+    if not is_connected():
         shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
     if others_may_write(scratch):
@@ -251,7 +256,7 @@ def memory_settings(spark: Mapping[str, str]) -> str:
 def is_alive(session: SparkSession) -> bool:
     """Return whether *session* can run queries: its JVM is there and its context was not stopped."""
     try:
-        return not session.sparkContext._jsc.sc().isStopped()
+        return not is_stopped(session)
     except (Py4JError, OSError, AttributeError):
         return False
 
@@ -261,31 +266,21 @@ def close_session(session: SparkSession) -> None:
 
     After the first run of an installation this takes some seconds longer, for the archive of Spark's classes.
     """
-    if session.sparkContext._jsc is None:  # closed already
+    if is_closed(session):
         return
     if is_alive(session):
         with suppress(Py4JError, OSError):
-            archive, gateway = ClassArchive.due(session.sparkContext), SparkContext._gateway
+            archive, jvm = ClassArchive.due(session.sparkContext), jvm_process()
             session.stop()
-            if archive is None or gateway is None:
+            if archive is None:
                 return
-            archive.write(gateway)
-            if gateway.proc is not None and gateway.proc.poll() is None:
+            archive.write()
+            if jvm is not None and jvm.poll() is None:
                 return
     forget_jvm(grace_s=0.0)
-
-
-def make_active(session: SparkSession) -> None:
-    """Make *session* the active one of this thread: Spark looks for data sources there alone, even to register one."""
-    assert session._jvm is not None
-    SparkSession._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
 
 
 def end_jvm(session: SparkSession) -> None:
     """Stop *session* and release the memory that Spark holds. `open_session` can start another one."""
     close_session(session)
     forget_jvm(grace_s=_JVM_END_S)
-
-
-def _say_nothing(request: object, client_address: object) -> None:
-    """For a server's `handle_error`."""

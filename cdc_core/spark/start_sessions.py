@@ -9,8 +9,8 @@ from threading import Lock
 from pyspark.sql import SparkSession
 
 from cdc_core.spark.data_sources import ChangefeedSink, RangefeedSource
+from cdc_core.spark.private_api import make_active
 from cdc_core.spark.query_planning import query_session
-from cdc_core.spark.session import make_active
 
 __all__ = ["StartSessions"]
 

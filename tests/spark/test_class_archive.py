@@ -12,10 +12,10 @@ import pyspark
 import pytest
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.strangers import NOBODY
-from pyspark import SparkContext
 
 from cdc_core.spark import class_archive
 from cdc_core.spark.class_archive import VARIABLE, ClassArchive
+from cdc_core.spark.private_api import jvm_process
 from cdc_core.spark.session import end_jvm
 
 if TYPE_CHECKING:
@@ -134,19 +134,19 @@ def test_another_java_has_another_archive(cache: Path, monkeypatch: pytest.Monke
 
 def test_a_java_that_cannot_write_one_is_asked_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = found()
-    monkeypatch.setattr(class_archive, "_dump", lambda *_: None)
-    archive.write(None)  # type: ignore[arg-type]
+    monkeypatch.setattr(class_archive, "dump_classes", lambda _: None)
+    archive.write()
     assert archive.java_options() == ""
 
 
 def test_a_jvm_that_dies_while_it_writes_leaves_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def dies(_: object, path: Path) -> None:
+    def dies(path: Path) -> None:
         path.write_text("half of it")
         raise ConnectionResetError("the JVM is gone")
 
     archive = found()
-    monkeypatch.setattr(class_archive, "_dump", dies)
-    archive.write(None)  # type: ignore[arg-type]
+    monkeypatch.setattr(class_archive, "dump_classes", dies)
+    archive.write()
     assert {path.name for path in archive.directory.iterdir()} == {"home"}
     assert "+RecordDynamicDumpInfo" in archive.java_options()
 
@@ -159,8 +159,8 @@ def test_an_archive_that_nobody_used_for_a_month_goes_when_one_is_written(
     for other in (old, used):
         other.mkdir()
     os.utime(old, (0, 0))
-    monkeypatch.setattr(class_archive, "_dump", lambda _, path: path.touch())
-    archive.write(None)  # type: ignore[arg-type]
+    monkeypatch.setattr(class_archive, "dump_classes", lambda path: path.touch())
+    archive.write()
     assert archive.file.exists()
     assert set(cache.joinpath("spark").iterdir()) == {archive.directory, used}
 
@@ -177,6 +177,7 @@ def test_the_first_run_leaves_the_archive_and_the_next_one_maps_it(
 
     end_jvm(kept_spark.session())  # the first run's JVM had no archive
     kept_spark.session()
-    assert SparkContext._gateway is not None
-    assert str(archive.file) in Path(f"/proc/{SparkContext._gateway.proc.pid}/maps").read_text()
+    jvm = jvm_process()
+    assert jvm is not None
+    assert str(archive.file) in Path(f"/proc/{jvm.pid}/maps").read_text()
     end_jvm(kept_spark.session())

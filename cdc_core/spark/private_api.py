@@ -1,0 +1,236 @@
+"""All that the package uses of pyspark, py4j and Spark's JVM without a public way: no other module does.
+
+tests/spark/test_private_api.py has a test for each function, which says what would replace it and fails when Spark
+changes what it uses.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import DataType
+
+__all__ = [
+    "JavaObject",
+    "Py4JError",
+    "Py4JJavaError",
+    "active_context",
+    "analyzed",
+    "can_up_cast",
+    "column_of",
+    "connect",
+    "count_jobs",
+    "disconnect",
+    "dump_classes",
+    "executor_ids",
+    "expression_of",
+    "is_closed",
+    "is_connected",
+    "is_stopped",
+    "items",
+    "jvm_process",
+    "literal",
+    "make_active",
+    "optimized",
+    "run_daemon",
+    "silence_accumulators",
+    "spark_home",
+    "tried",
+    "with_children",
+    "written_out",
+]
+
+_CONNECTING = Lock()
+
+
+def spark_home() -> str:
+    """Return where the Spark is that pyspark would start."""
+    return str(_find_spark_home())
+
+
+def connect(connection: Path, process: subprocess.Popen[bytes]) -> None:
+    """Give pyspark the JVM *process*, which wrote the file *connection*. Pyspark would start one, and none in time."""
+    content = connection.read_bytes()  # port, length of the secret, secret
+    own = {
+        "PYSPARK_GATEWAY_PORT": str(int.from_bytes(content[:4], "big")),
+        "PYSPARK_GATEWAY_SECRET": content[8:].decode(),
+    }
+    with _CONNECTING:
+        os.environ.update(own)
+        try:
+            gateway = launch_gateway()  # type: ignore[no-untyped-call]
+        finally:
+            for name in own:
+                os.environ.pop(name, None)
+    gateway.proc = process
+    SparkContext._gateway, SparkContext._jvm = gateway, gateway.jvm
+
+
+def is_connected() -> bool:
+    """Return whether pyspark has a JVM. Any public question would start one."""
+    return SparkContext._gateway is not None
+
+
+def jvm_process() -> subprocess.Popen[bytes] | None:
+    """Return the JVM that pyspark has, if this process started it."""
+    return getattr(SparkContext._gateway, "proc", None)
+
+
+def disconnect() -> None:
+    """Have pyspark forget its JVM, which may be dead, and all that it keeps of it: it has no way to start another."""
+    context, gateway = SparkContext._active_spark_context, SparkContext._gateway
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        server.shutdown()
+    if gateway is not None:
+        with suppress(Py4JError, OSError):
+            gateway.shutdown()
+
+
+def active_context() -> SparkContext | None:
+    """Return the context of this process. The public way makes one where there is none."""
+    return SparkContext._active_spark_context
+
+
+def silence_accumulators(context: SparkContext) -> None:
+    """Have pyspark print no traceback when the JVM dies: a run reports that in a sentence."""
+    context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+
+
+def is_closed(session: SparkSession) -> bool:
+    """Return whether *session* was stopped by this process. Pyspark has no public word for it."""
+    return session.sparkContext._jsc is None
+
+
+def is_stopped(session: SparkSession) -> bool:
+    """Return whether the context of *session* was stopped by whomever. Raises: Py4JError, OSError, AttributeError."""
+    return bool(session.sparkContext._jsc.sc().isStopped())
+
+
+def make_active(session: SparkSession) -> None:
+    """Make *session* the active one of this thread: Spark looks for data sources there alone, even to register one."""
+    assert session._jvm is not None
+    SparkSession._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
+
+
+def count_jobs(context: SparkContext) -> int:
+    """Return how many Spark jobs there were. The public status tracker knows those of a group. Raises: Py4JError."""
+    return int(context._jsc.sc().dagScheduler().numTotalJobs())
+
+
+def executor_ids(session: SparkSession) -> set[str]:
+    """Return the ids of the executors that are registered now. Python's status tracker has no executors."""
+    ids = session.sparkContext._jsc.sc().getExecutorIds().mkString(",")
+    return {each for each in str(ids).split(",") if each}
+
+
+def run_daemon() -> None:
+    """Be the process that Spark forks its Python workers from. It has no hook to load something before them."""
+    from pyspark.daemon import manager  # looks at the command line when it is imported
+
+    manager()
+
+
+def dump_classes(path: Path) -> None:
+    """Have the JVM write the classes that it has loaded to *path*, as `jcmd PID VM.cds dynamic_dump` does.
+
+    A Java without development tools has no jcmd, and an option of Java that writes them at the end would do so for
+    each JVM. The JVM may end by it. Raises: Py4JError, OSError.
+    """
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    jvm: Any = gateway.jvm
+    text, thing, class_ = jvm.java.lang.String, jvm.java.lang.Object, jvm.java.lang.Class
+
+    def array(kind: Any, *values: Any) -> Any:
+        made = gateway.new_array(kind, len(values))
+        for number, value in enumerate(values):
+            made[number] = value
+        return made
+
+    names = ("javax.management.ObjectName", text._fqn, f"[L{thing._fqn};", f"[L{text._fqn};")
+    invoke = class_.forName("javax.management.MBeanServer").getMethod(
+        "invoke", array(class_, *(class_.forName(name) for name in names))
+    )
+    commands = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
+    arguments = array(thing, array(text, "dynamic_dump", str(path)))
+    server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
+    invoke.invoke(server, array(thing, commands, "vmCds", arguments, array(text, names[3])))
+
+
+def analyzed(rows: DataFrame) -> JavaObject:
+    """Return the plan of *rows* with all names and types found."""
+    return rows._jdf.queryExecution().analyzed()
+
+
+def optimized(rows: DataFrame) -> JavaObject:
+    """Return the plan of *rows* as Catalyst would run it. The public `explain` only prints."""
+    return rows._jdf.queryExecution().optimizedPlan()
+
+
+def written_out(plan: JavaObject) -> JavaObject:
+    """Return *plan* with what stands for other expressions replaced by them: `to_date` has a cast in it."""
+    return _jvm().org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions.apply(plan)
+
+
+def items(sequence: JavaObject) -> Iterator[JavaObject]:
+    """Yield what is in *sequence*, of Scala."""
+    return (sequence.apply(index) for index in range(sequence.size()))
+
+
+def expression_of(column: Column) -> JavaObject:
+    """Return what Catalyst has for *column*."""
+    return _jvm().org.apache.spark.sql.classic.ExpressionUtils.expression(column._jc)
+
+
+def column_of(expression: JavaObject) -> Column:
+    """Return *expression* of Catalyst as a column."""
+    return type(f.lit(0))(_jvm().org.apache.spark.sql.classic.ExpressionUtils.column(expression))  # of classic Spark
+
+
+def with_children(expression: JavaObject, children: Sequence[JavaObject]) -> JavaObject:
+    """Return *expression* over other operands."""
+    return expression.withNewChildren(_jvm().PythonUtils.toSeq(children))
+
+
+def literal(value: int, type_: JavaObject) -> Column:
+    """Return *value*, as Spark holds it inside, as a constant of *type_*, a type of Catalyst."""
+    return column_of(_jvm().org.apache.spark.sql.catalyst.expressions.Literal(value, type_))
+
+
+def tried(value: Column) -> Column:
+    """Return a struct with the *value* of an expression, or null where evaluating it fails.
+
+    SQL has `try_` functions for a few operators, and none for any expression.
+    """
+    expressions = _jvm().org.apache.spark.sql.catalyst.expressions
+    # Arrow refuses nulls of a struct that has a field without nulls.
+    nullable = column_of(expressions.KnownNullable(expression_of(value)))
+    return column_of(expressions.TryEval(expression_of(f.struct(nullable.alias("value")))))
+
+
+def can_up_cast(session: SparkSession, given: DataType, wanted: DataType) -> bool:
+    """Return whether each value of the type *given* is one of *wanted*."""
+    parsed = [session._jsparkSession.parseDataType(type_.json()) for type_ in (given, wanted)]
+    return bool(_jvm().org.apache.spark.sql.catalyst.expressions.Cast.canUpCast(*parsed))
+
+
+def _jvm() -> Any:
+    assert SparkContext._jvm is not None
+    return SparkContext._jvm
