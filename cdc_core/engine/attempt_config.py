@@ -20,7 +20,7 @@ from cdc_core.engine.host_requirements import HostRequirements
 from cdc_core.engine.topic_admission import TopicAdmission
 from cdc_core.errors import CdcError, RetryableError, is_outage, to_wire
 from cdc_core.masking import MaskingFilter, mask
-from cdc_core.queries.binding import QueryPlan
+from cdc_core.queries.bound_query import QueryPlan
 from cdc_core.rangefeed import Token
 from cdc_core.sink import Sink
 from cdc_core.slice_reader import SliceReader

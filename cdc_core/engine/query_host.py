@@ -7,7 +7,7 @@ from typing import Protocol
 
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.errors import RetryableError
-from cdc_core.queries.binding import BoundQuery, QueryPlan
+from cdc_core.queries.bound_query import BoundQuery, QueryPlan
 
 __all__ = ["Query", "QueryHost", "QueryHostError"]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from cdc_core.queries.binding import BoundQuery
+from cdc_core.queries.bound_query import BoundQuery
 from cdc_core.rows import RowBatch
 from cdc_core.schema import Column, ColumnType, TableSchema
 from cdc_core.unavailable import unavailable_by_column, unavailable_column

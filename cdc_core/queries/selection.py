@@ -18,7 +18,8 @@ from typing import Any, Self
 from cdc_core.errors import ConfigError, OptionError
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.options import did_you_mean
-from cdc_core.queries.binding import BoundQuery, bind
+from cdc_core.queries.binding import bind
+from cdc_core.queries.bound_query import BoundQuery
 from cdc_core.queries.masks import Mask
 from cdc_core.queries.parser import parse_query
 from cdc_core.queries.query import Query

@@ -36,7 +36,7 @@ from pyspark.sql.types import StructType
 from cdc_core.engine.oversized_rows import refusal_for
 from cdc_core.engine.packing import BESIDE, REFUSED, divided, note, pack, pack_whole
 from cdc_core.errors import UnplannedSchemaError
-from cdc_core.queries.binding import BoundQuery
+from cdc_core.queries.bound_query import BoundQuery
 from cdc_core.queries.outputs import delivered_rows
 from cdc_core.rows import RowBatch
 from cdc_core.schema import ColumnType, Kind, TableName, TableSchema

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.engine.packing import BESIDE, PIECES, REFUSED, ROWS, Arriving, unpack
 from cdc_core.errors import ContractError
-from cdc_core.queries.binding import BoundQuery, QueryPlan
+from cdc_core.queries.bound_query import BoundQuery, QueryPlan
 from cdc_core.rows import Op, RowBatch
 from cdc_core.schema import Column, TableSchema
 from cdc_core.spark.columns import FILLER, NO_PLAN, images

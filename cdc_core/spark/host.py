@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.query_host import Query, QueryHostError
 from cdc_core.errors import TerminalError, from_wire
-from cdc_core.queries.binding import BoundQuery, QueryPlan
+from cdc_core.queries.bound_query import BoundQuery, QueryPlan
 from cdc_core.spark.columns import spark_schema
 from cdc_core.spark.encryption import require_encryption, warn_of_open_masters
 from cdc_core.spark.executors import Presence, await_executors, check_executors, require_executors

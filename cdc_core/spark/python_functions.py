@@ -21,7 +21,7 @@ from pyspark.sql.types import StructField
 from cdc_core.delivery.called_function import CalledFunction
 from cdc_core.errors import CdcError, to_wire
 from cdc_core.function_registration import FunctionRegistration
-from cdc_core.queries.binding import BoundQuery, PythonCall
+from cdc_core.queries.bound_query import BoundQuery, PythonCall
 
 __all__ = ["call_fields", "called"]
 

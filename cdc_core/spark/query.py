@@ -14,7 +14,7 @@ from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.packing import SPARK_SCHEMA
 from cdc_core.engine.query_host import QueryHostError
 from cdc_core.errors import from_wire
-from cdc_core.queries.binding import BoundQuery
+from cdc_core.queries.bound_query import BoundQuery
 from cdc_core.spark.columns import spark_schema
 from cdc_core.spark.data_sources import OPTION, SINK, SOURCE
 from cdc_core.spark.query_planning import evaluated

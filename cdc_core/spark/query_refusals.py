@@ -7,7 +7,7 @@ import re
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from cdc_core.options import did_you_mean
-from cdc_core.queries.binding import BoundQuery, Output
+from cdc_core.queries.bound_query import BoundQuery, Output
 from cdc_core.queries.builtin_functions import BUILTIN_FUNCTIONS
 from cdc_core.queries.dialect import tokens_of
 from cdc_core.schema import Kind

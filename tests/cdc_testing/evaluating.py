@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 from cdc_core import FunctionRegistration, RowBatch, TableSchema
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.engine.packing import END, note, unpack
-from cdc_core.queries.binding import QueryPlan, bind
+from cdc_core.queries.binding import bind
+from cdc_core.queries.bound_query import QueryPlan
 from cdc_core.queries.statement import parse_query
 from cdc_core.spark.columns import columns_schema, noted, packed_columns, spark_schema
 from cdc_core.spark.evaluated_rows import opened

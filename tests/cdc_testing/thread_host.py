@@ -19,7 +19,7 @@ from cdc_testing.local_engine import Steps
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.query_host import QueryHostError
 from cdc_core.errors import from_wire
-from cdc_core.queries.binding import BoundQuery, QueryPlan
+from cdc_core.queries.bound_query import BoundQuery, QueryPlan
 
 __all__ = ["ThreadEngine", "ThreadHost"]
 

@@ -8,7 +8,8 @@ import pytest
 
 from cdc_core import Column, ColumnType, Kind, TableName, TableSchema
 from cdc_core.errors import ConfigError, OptionError
-from cdc_core.queries.binding import BoundQuery, bind
+from cdc_core.queries.binding import bind
+from cdc_core.queries.bound_query import BoundQuery
 from cdc_core.queries.statement import parse_query
 
 TEXT = ColumnType(kind=Kind.STRING, source="text")

@@ -13,7 +13,8 @@ from cdc_core.config.resolve import resolve
 from cdc_core.config.toml_file import read_changefeed
 from cdc_core.errors import ConfigError, OptionError
 from cdc_core.plugins.host import PluginHost
-from cdc_core.queries.binding import BoundQuery, bind
+from cdc_core.queries.binding import bind
+from cdc_core.queries.bound_query import BoundQuery
 from cdc_core.queries.restricting import restriction_of
 from cdc_core.queries.statement import parse_query
 

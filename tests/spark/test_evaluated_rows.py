@@ -10,7 +10,8 @@ import pyarrow as pa
 from cdc_testing.scripted import TABLE
 
 from cdc_core import Column, ColumnType, Kind, Op, RowBatch
-from cdc_core.queries.binding import QueryPlan, bind
+from cdc_core.queries.binding import bind
+from cdc_core.queries.bound_query import QueryPlan
 from cdc_core.queries.statement import parse_query
 from cdc_core.spark.columns import columns_schema, packed_columns
 from cdc_core.spark.evaluated_rows import opened

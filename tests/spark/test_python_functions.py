@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.errors import ContractError, OptionError, PluginLoadError, from_wire
-from cdc_core.queries.binding import QueryPlan
+from cdc_core.queries.bound_query import QueryPlan
 from cdc_core.queries.table_queries import TableQueries
 from cdc_core.spark.query_planning import explain_query, plan_query, query_session
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema, Timestamp, unavailable_column
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.errors import OptionError, UnplannedSchemaError
-from cdc_core.queries.binding import QueryPlan
+from cdc_core.queries.bound_query import QueryPlan
 from cdc_core.queries.builtin_functions import BUILTIN_FUNCTIONS
 from cdc_core.queries.functions import refused_name
 from cdc_core.queries.selection import Selection

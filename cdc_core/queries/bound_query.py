@@ -1,0 +1,192 @@
+"""A query bound to one version of its table: which columns it needs of each change, and the SQL over them.
+
+The SQL is Spark's, over the columns layout (`cdc_core.spark.columns`): the version's column `vN` has the fields `typed`
+and `previous`, rows of the columns in Spark's types, with decimals as their texts. The columns `op`, `wall`, `logical`,
+`mvcc_wall` and `mvcc_logical` are beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from cdc_core.function_registration import FunctionRegistration
+from cdc_core.queries.masks import Mask
+from cdc_core.rows import Op
+from cdc_core.schema import TableSchema
+
+__all__ = ["BoundQuery", "Output", "PythonCall", "QueryPlan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """A column of the rows that a query gives: `column` of the table as it is, or the value of `sql`.
+
+    `at` is the offset in the query, and `text` what is written there. `calls` are the columns of the Python functions'
+    calls that the value is made of. With `row`, the value is the JSON of the row before the change.
+    """
+
+    name: str
+    column: str = ""
+    sql: str = ""
+    text: str = ""
+    at: int = 0
+    calls: tuple[str, ...] = ()
+    row: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        names = ("name", "column", "sql", "text", "at", "row")
+        return {**{name: getattr(self, name) for name in names}, "calls": list(self.calls)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        return cls(**{**value, "calls": tuple(value["calls"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonCall:
+    """A call of a Python function: the struct `column` has its `value` and its `error`.
+
+    `arguments` are SQL, in which columns of calls before this one may stand. `text` is the call, written at offset `at`
+    of the query, or the call there of a function of the changefeed that makes it.
+    """
+
+    column: str
+    function: FunctionRegistration
+    arguments: tuple[str, ...]
+    text: str
+    at: int
+
+    def to_json(self) -> dict[str, Any]:
+        function, arguments = self.function.to_json(), list(self.arguments)
+        return {"column": self.column, "function": function, "arguments": arguments, "text": self.text, "at": self.at}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        function = FunctionRegistration.from_json(value["function"])
+        return cls(**{**value, "function": function, "arguments": tuple(value["arguments"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundQuery:
+    """A query over version `schema` of its table, the *number*-th of the versions that its attempt knows.
+
+    `typed` and `previous` are the columns that expressions use, of the row after and before the change. `calls` are
+    those of Python functions, each after those in its arguments. `topic` gives the row's topic, and is no output.
+    """
+
+    number: int
+    text: str
+    schema: TableSchema
+    outputs: tuple[Output, ...]
+    typed: tuple[str, ...]
+    previous: tuple[str, ...]
+    condition: Output | None
+    calls: tuple[PythonCall, ...] = ()
+    topic: Output | None = None
+    section: bool = False
+    """Whether it is the section of a table: all outputs are columns under their own names."""
+    diff: bool = False
+    """Whether its rows have `before`, of the same columns."""
+    masks: tuple[tuple[str, Mask], ...] = ()
+    deletes_pass: bool = False
+    """Whether the condition is not for deleted rows."""
+    functions: tuple[str, ...] = ()
+    """The names of the functions that it could call beside those of Spark."""
+
+    @property
+    def by_spark(self) -> bool:
+        """Whether rows travel in the columns layout, for Spark to evaluate something."""
+        return not self.section or self.condition is not None
+
+    @property
+    def condition_sql(self) -> str:
+        """The SQL of the condition as it is evaluated. There must be one."""
+        assert self.condition is not None
+        if not self.deletes_pass:
+            return self.condition.sql
+        return f"(CASE WHEN `op` = {Op.DELETE:d} THEN true ELSE (\n{self.condition.sql}\n) END)"
+
+    @property
+    def masked(self) -> TableSchema:
+        """The table's version, with the types of masked values."""
+        masks = dict(self.masks)
+        if not masks:
+            return self.schema
+        columns = (masks[each.name].column(each) if each.name in masks else each for each in self.schema.columns)
+        return replace(self.schema, columns=tuple(columns))
+
+    @property
+    def raw(self) -> tuple[str, ...]:
+        """The columns that are passed on as they are."""
+        return tuple(dict.fromkeys(output.column for output in self.outputs if output.column))
+
+    @property
+    def passing(self) -> BoundQuery:
+        """The section that delivers the columns which are passed on, and at least one: itself for a section."""
+        if self.section:
+            return self
+        known = (column.name for column in self.schema.columns)
+        names = self.raw or (min(known, key=lambda name: name not in self.schema.primary_key),)  # a key is small
+        return replace(self, outputs=tuple(Output(name=name, column=name) for name in names))
+
+    @property
+    def previous_row(self) -> bool:
+        return any(output.row for output in self.outputs)
+
+    @property
+    def computed(self) -> tuple[Output, ...]:
+        return tuple(output for output in self.outputs if not output.column)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "number": self.number,
+            "text": self.text,
+            "schema": self.schema.to_json(),
+            "outputs": [output.to_json() for output in self.outputs],
+            "typed": list(self.typed),
+            "previous": list(self.previous),
+            "condition": None if self.condition is None else self.condition.to_json(),
+            "calls": [call.to_json() for call in self.calls],
+            "section": self.section,
+            "diff": self.diff,
+            "masks": [[name, mask.to_json()] for name, mask in self.masks],
+            "deletes_pass": self.deletes_pass,
+            "topic": None if self.topic is None else self.topic.to_json(),
+            "functions": list(self.functions),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        return cls(
+            number=value["number"],
+            text=value["text"],
+            schema=TableSchema.from_json(value["schema"]),
+            outputs=tuple(map(Output.from_json, value["outputs"])),
+            typed=tuple(value["typed"]),
+            previous=tuple(value["previous"]),
+            condition=None if value["condition"] is None else Output.from_json(value["condition"]),
+            calls=tuple(map(PythonCall.from_json, value["calls"])),
+            section=value["section"],
+            diff=value["diff"],
+            masks=tuple((name, Mask.parse(mask)) for name, mask in value["masks"]),
+            deletes_pass=value["deletes_pass"],
+            topic=None if value["topic"] is None else Output.from_json(value["topic"]),
+            functions=tuple(value["functions"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryPlan:
+    """A bound query that Spark has planned. `schema` has the columns of the rows that it gives."""
+
+    query: BoundQuery
+    schema: TableSchema
+
+    def to_json(self) -> dict[str, Any]:
+        return {"query": self.query.to_json(), "schema": self.schema.to_json()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        return cls(query=BoundQuery.from_json(value["query"]), schema=TableSchema.from_json(value["schema"]))
