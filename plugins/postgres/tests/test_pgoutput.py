@@ -95,7 +95,7 @@ def test_alternating_tables_have_one_batch_each() -> None:
 
 def test_batches_have_about_the_requested_size() -> None:
     rows = [insert(T, str(number), "x" * 1000) for number in range(1000)]
-    batches = list(decoder_of(target_bytes=100_000).decode(log(*transaction(RELATION, *rows))))
+    batches = list(decoder_of().decode(log(*transaction(RELATION, *rows)), target_bytes=100_000))
     assert 9 <= len(batches) <= 12
     assert sum(map(len, batches)) == 1000
     assert all(batch.nbytes < 150_000 for batch in batches)

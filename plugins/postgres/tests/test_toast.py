@@ -153,9 +153,9 @@ def test_values_are_looked_up_in_pieces_that_are_taken_one_by_one(sizes: list[in
     for number in range(len(sizes)):
         messages += transaction(update(T, str(number), UNCHANGED), insert(T, str(number + 200), "between"))
     table = _Table({number: "x" * size for number, size in enumerate(sizes)})
-    decoder = decoder_of(lookup=table, target_bytes=100)
+    decoder = decoder_of(lookup=table)
     # One batch from the log, so that its pieces are those of the lookup alone.
-    (rows,) = decoder_of(target_bytes=1 << 20).decode(log(*messages))
+    (rows,) = decoder_of().decode(log(*messages), target_bytes=1 << 20)
     pieces = completed(rows, PLAIN, wanted=np.ones(len(rows), np.bool_), lookup=table, target_bytes=100)
     taken = []
     for count, piece in enumerate(pieces, 1):
@@ -165,7 +165,7 @@ def test_values_are_looked_up_in_pieces_that_are_taken_one_by_one(sizes: list[in
     ids = [row["id"] for piece in taken for row in piece.column("key").to_pylist()]
     assert ids == rows.column("key").field("id").to_pylist()
     assert unavailable_in(taken) == [None] * len(rows)
-    looked_up = rows_of(decoder.decode(log(*messages)))
+    looked_up = rows_of(decoder.decode(log(*messages), target_bytes=100))
     assert [row[2] for row in looked_up if row[1] < 100] == [(n, "x" * size) for n, size in enumerate(sizes)]
 
 

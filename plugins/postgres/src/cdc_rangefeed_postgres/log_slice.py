@@ -85,7 +85,6 @@ def decoder_of(slice_: LogSlice, context: RangefeedContext, lookup: Lookup) -> L
         mvcc=context.mvcc,
         lookup=lookup,
         lookup_in=None if options.unchanged_toast == "lookup" else slice_.lacking,
-        target_bytes=options.fetch_size,
         truncate=options.truncate,
     )
 
@@ -104,7 +103,7 @@ def read_log(
         ):
             fetches = (batch.column(0) for batch in batches)
             for messages in whole_transactions(fetches, largest=options.fetch_size, start=slice_.start):
-                yield from decoder.decode(messages)
+                yield from decoder.decode(messages, target_bytes=options.fetch_size)
     timestamp = decoder.latest if slice_.mark is None else slice_.mark
     for table in slice_.tables:
         yield SpanMark(span=Span(table), timestamp=timestamp, resolved=slice_.resolved)

@@ -53,7 +53,6 @@ class LogDecoder:
         mvcc: bool = False,
         lookup: Lookup | None = None,
         lookup_in: Container[str] | None = None,
-        target_bytes: int = 2 << 20,
         truncate: Truncate = "stop",
     ) -> None:
         self._clock = clock
@@ -62,7 +61,6 @@ class LogDecoder:
         self._mvcc = mvcc
         self._lookup = lookup
         self._lookup_in = lookup_in
-        self._target_bytes = target_bytes
         self._truncate: Truncate = truncate
 
     @property
@@ -74,10 +72,10 @@ class LogDecoder:
         """Return the LSN of the commit of rows with *updated*, of the last call of `decode`; None if unknown."""
         return self._clock.lsn_of(updated)
 
-    def decode(self, messages: pa.Array) -> Iterator[RowBatch]:
+    def decode(self, messages: pa.Array, *, target_bytes: int = 2 << 20) -> Iterator[RowBatch]:
         """Yield the rows of *messages*, a binary array of whole pgoutput messages that follow those of the last call.
 
-        The rows of one table and version come together, in batches of about `target_bytes`. The rows of a key come in
+        The rows of one table and version come together, in batches of about *target_bytes*. The rows of a key come in
         order. The caller takes all batches before the next call. Values are looked up for each batch when it is taken.
         """
         log = Messages(messages)
@@ -100,15 +98,13 @@ class LogDecoder:
             elif not has_key_texts(whole.schema):
                 wanted = np.zeros(len(whole), np.bool_)
             start = 0
-            for batch in self._slices(whole):
+            for batch in _slices(whole, target_bytes):
                 here = wanted[start : start + len(batch)]
                 start += len(batch)
                 if self._lookup is None or not here.any():
                     yield batch
                 else:
-                    yield from completed(
-                        batch, version, wanted=here, lookup=self._lookup, target_bytes=self._target_bytes
-                    )
+                    yield from completed(batch, version, wanted=here, lookup=self._lookup, target_bytes=target_bytes)
 
     def _batch(self, changes: Changes, folded: Folded, stamps: Stamps) -> RowBatch:
         rows, ops = folded.rows, folded.ops
@@ -130,19 +126,20 @@ class LogDecoder:
             unavailable=unavailable_of(changes, rows),
         )
 
-    def _slices(self, batch: RowBatch) -> Iterator[RowBatch]:
-        if len(batch):
-            count = max(1, round(batch.nbytes / self._target_bytes))
-            step = -(-len(batch) // count)
-            for offset in range(0, len(batch), step):
-                yield batch.slice(offset, step)
-
     def _note_truncated(self, log: Messages, indices: Ints) -> None:
         for index in indices.tolist():
             (count,) = struct.unpack_from(">I", message := log.message(index), 1)
             relids = struct.unpack_from(f">{count}I", message, 6)
             if names := [self._tracker.name(relid) for relid in relids if self._tracker.watches(relid)]:
                 note_tables(names, self._truncate)
+
+
+def _slices(batch: RowBatch, target_bytes: int) -> Iterator[RowBatch]:
+    if len(batch):
+        count = max(1, round(batch.nbytes / target_bytes))
+        step = -(-len(batch) // count)
+        for offset in range(0, len(batch), step):
+            yield batch.slice(offset, step)
 
 
 def _images(schema: TableSchema, tuples: Tuples, which: Ints) -> pa.StructArray:
