@@ -31,9 +31,6 @@ _CURES = {SOURCE: "raise max_row_bytes", QUERY: "change the row, or run a change
 class SliceBadRows(BadRows):
     """The bad rows of one slice. They are durable when `flush` has returned."""
 
-    owners: Mapping[str, str]
-    """How messages name the encoder and the sink, by stage."""
-
     @abstractmethod
     def begin(self, slice_: SliceInfo, blocked: Sequence[Sequence[str]]) -> None:
         """Note that the rows which follow belong to *slice_*, and that rows of the keys *blocked* must wait."""
@@ -44,10 +41,10 @@ class SliceBadRows(BadRows):
 
 
 class StopAtBadRow(SliceBadRows):
-    """on_error = 'fail' or 'pause': the first bad row ends the slice."""
+    """on_error = 'fail' or 'pause': the first bad row ends the slice. *owners* are who refuses rows, by stage."""
 
     def __init__(self, owners: Mapping[str, str]) -> None:
-        self.owners = owners
+        self._owners = owners
 
     def begin(self, slice_: SliceInfo, blocked: Sequence[Sequence[str]]) -> None:
         pass
@@ -55,7 +52,7 @@ class StopAtBadRow(SliceBadRows):
     def add(self, bad: BadRow) -> None:
         cure = _CURES.get(bad.stage, "change the row or what refuses it")
         raise BadRowError(
-            f"{bad} was refused by {self.owners[bad.stage]} (stage {bad.stage}): {bad.shown_reason}; {cure}, or set"
+            f"{bad} was refused by {self._owners[bad.stage]} (stage {bad.stage}): {bad.shown_reason}; {cure}, or set"
             " on_error='dead_letter' to write such rows to the dead letters and deliver the others"
         )
 
@@ -75,7 +72,6 @@ class DeadLetterRows(SliceBadRows):
 
     def __init__(self, feed: ResolvedChangefeed, *, open_sink: Callable[[], Sink]) -> None:
         assert feed.dead_letter is not None
-        self.owners = _owners(feed)
         self._feed = feed
         self._dead_letter = feed.dead_letter
         self._secrets = feed.secrets()
@@ -140,7 +136,7 @@ class _Undeliverable(StopAtBadRow):
         letter = bad.row.column("after")[0]
         raise BadRowError(
             f"the row of table {letter['table']} with key {letter['key']}, updated {letter['updated']}, was refused"
-            f" ({letter['error']}), and {self.owners[bad.stage]} of the dead letters refuses it too:"
+            f" ({letter['error']}), and {self._owners[bad.stage]} of the dead letters refuses it too:"
             f" {bad.shown_reason}; choose another dead_letter"
         )
 

@@ -53,7 +53,7 @@ class Delivery:
         self, sink: Sink, bad_rows: BadRows, *, owner: str, refuses_rows: bool, tally: Tally | None = None
     ) -> None:
         self._sink = sink
-        self._tally = Tally() if tally is None else tally
+        self.tally = Tally() if tally is None else tally
         self._bad_rows = bad_rows
         self._owner = owner
         self._refuses_rows = refuses_rows
@@ -108,7 +108,7 @@ class Delivery:
     def _flush(self) -> None:
         begun = time.monotonic()
         flushed = self._sink.flush()
-        self._tally.observe(FLUSH_SECONDS, time.monotonic() - begun)
+        self.tally.observe(FLUSH_SECONDS, time.monotonic() - begun)
         self._flushed.append(flushed)
         given = self._taken_back()
         if flushed.refused:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from cdc_core.delivery.bad_rows import SliceBadRows, StopAtBadRow
+from cdc_core.delivery.bad_rows import SliceBadRows
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.delivery.delivery import Delivery
 from cdc_core.delivery.routing import Routing
@@ -36,12 +36,10 @@ from cdc_core.errors import ContractError, RetryableError, to_wire
 from cdc_core.options import counted
 from cdc_core.rows import RowBatch
 from cdc_core.schema import TableName
-from cdc_core.sink import Sink
 from cdc_core.slice_reader import SliceReader, SpanMark
 from cdc_core.store.traced_change import TracedChange
 from cdc_core.telemetry.measuring import CommitLatency
-from cdc_core.telemetry.stages import ENCODE, QUERY, SINK, SOURCE, Stages, waited_for
-from cdc_core.telemetry.tally import Tally
+from cdc_core.telemetry.stages import SOURCE, Stages, waited_for
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["ReaderDiedError", "read_slice", "write_slice"]
@@ -118,11 +116,10 @@ def read_slice(
 
 
 def write_slice(
-    sink: Sink,
+    delivery: Delivery,
+    bad_rows: SliceBadRows,
     batches: Iterable[Arriving],
     *,
-    refuses_rows: bool = True,
-    bad_rows: SliceBadRows | None = None,
     stages: Stages | None = None,
     task_attempt: int = 0,
     routing: Routing | None = None,
@@ -130,21 +127,17 @@ def write_slice(
 ) -> SliceReport | None:
     """Emit a slice's rows, flush, and return the report; None where there was no slice. *stages* are the task's.
 
-    *refuses_rows* is what the sink's registration says; *task_attempt* counts from 0 how often the task was begun.
-    *routing* puts rows apart that have topics; without it there are none. *write_traced* gets what is known of traced
-    changes before the slice is durable.
+    *delivery* passes refused rows to *bad_rows*. *task_attempt* counts from 0 how often the task was begun. *routing*
+    puts rows apart that have topics; without it there are none. *write_traced* gets what is known of traced changes
+    before the slice is durable.
 
     A reader that dies makes *batches* end normally. Therefore nothing counts before the slice's `end` row was seen;
-    without it the slice is abandoned. Dead letters in *bad_rows* are durable before the report; without *bad_rows* the
-    first bad row ends the slice. Raises: ReaderDiedError for a slice without its end; MaskedError when the reader says
-    that it failed; BadRowError; whatever the sink raises about anything but rows.
+    without it the slice is abandoned. Dead letters in *bad_rows* are durable before the report.
+
+    Raises: ReaderDiedError for a slice without its end; MaskedError when the reader says that it failed; BadRowError;
+    whatever the sink raises about anything but rows.
     """
-    if bad_rows is None:
-        owners = {SOURCE: "the rangefeed", QUERY: "the query", ENCODE: "the encoder"}
-        bad_rows = StopAtBadRow({**owners, SINK: f"sink {type(sink).__name__}"})
-    tally = Tally() if stages is None else stages.tally
-    delivery = Delivery(sink, bad_rows, owner=bad_rows.owners[SINK], refuses_rows=refuses_rows, tally=tally)
-    latency = CommitLatency(tally)
+    latency = CommitLatency(delivery.tally)
     started = time.monotonic()
     planned: PlannedSlice | None = None
     marks: Sequence[SpanMark] | None = None
@@ -204,7 +197,7 @@ def write_slice(
         dead_letters=dead_letters,
         seconds=time.monotonic() - started,
         stages={} if stages is None else stages.seconds,
-        counted=tally.saved(),
+        counted=delivery.tally.saved(),
         traced=() if followed is None else followed.flushed(dead_letters),
     )
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from cdc_core.delivery.bad_rows import bad_rows_of
+from cdc_core.delivery.delivery import Delivery
 from cdc_core.delivery.routing import Routing
 from cdc_core.engine.aggregator import ReaderDiedError, read_slice, write_slice
 from cdc_core.engine.attempt_channel import COORDINATOR, PLANNER, SLICE
@@ -172,11 +173,12 @@ class Attempt:
                 if config.feed.routes:
                     admission = opened.enter_context(_admissions.use(config.key, config.open_topic_admission))
                     routing = Routing(partial(admission.admit, sink=sink, fenced=fenced))
+                bad_rows, target = bad_rows_of(config.feed, open_sink=open_dead_letter_sink), config.feed.sink
+                refuses_rows = target.registration.refuses_rows
                 report = write_slice(
-                    fenced,
+                    Delivery(fenced, bad_rows, owner=target.owner, refuses_rows=refuses_rows, tally=stages.tally),
+                    bad_rows,
                     batches,
-                    refuses_rows=config.feed.sink.registration.refuses_rows,
-                    bad_rows=bad_rows_of(config.feed, open_sink=open_dead_letter_sink),
                     stages=stages,
                     task_attempt=task_attempt,
                     routing=routing,

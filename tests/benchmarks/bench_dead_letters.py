@@ -26,6 +26,7 @@ from benchmarks.kafka_feed import KafkaFeed
 from benchmarks.report import Figure, Target
 from benchmarks.rows import SCHEMA, row_batch
 from benchmarks.workload import TABLE, connect, create_table, update_rows
+from cdc_testing.written import written
 
 from cdc_core import (
     Changefeed,
@@ -43,7 +44,6 @@ from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.bad_rows import DeadLetterRows
 from cdc_core.delivery.row_json import key_json
-from cdc_core.engine.aggregator import write_slice
 from cdc_core.engine.packing import BEGIN, END, note, pack
 from cdc_core.engine.slices import PlannedSlice
 from cdc_core.file_body import joined_values
@@ -170,7 +170,7 @@ def _take_turns(work: Mapping[str, Callable[[], object]], rows: int) -> tuple[Ro
 def _write(sink: Sink, slice_: Sequence[pa.RecordBatch], feed: ResolvedChangefeed, *, bad: int) -> None:
     assert feed.dead_letter is not None
     letters = feed.dead_letter.open_sink()
-    report = write_slice(sink, slice_, bad_rows=DeadLetterRows(feed, open_sink=lambda: letters))
+    report = written(sink, slice_, bad_rows=DeadLetterRows(feed, open_sink=lambda: letters))
     letters.close()
     assert report is not None
     assert len(report.dead_letters) == bad

@@ -36,7 +36,7 @@ from cdc_core.engine.step_machine import StepMachine
 from cdc_core.frontier import Frontier
 from cdc_core.rangefeed import Rangefeed, Token
 from cdc_core.rows import RowBatch
-from cdc_core.sink import Flushed, Sink, SliceInfo
+from cdc_core.sink import Flushed, SliceInfo
 from cdc_core.slice_reader import SpanMark
 from cdc_core.span import Span
 from cdc_core.step_planner import StepPlanner
@@ -109,9 +109,9 @@ class _LateFlush:
 
 
 def _report_before_flush(patch: Patch) -> None:
-    def write_slice(sink: Any, batches: Iterable[pa.RecordBatch], **engine: Any) -> SliceReport | None:
-        late: Any = _LateFlush(sink)
-        return honest_write(late, batches, **{**engine, "refuses_rows": False})
+    def write_slice(delivery: Any, *rows: Any, **engine: Any) -> SliceReport | None:
+        delivery._sink, delivery._refuses_rows = _LateFlush(delivery._sink), False
+        return honest_write(delivery, *rows, **engine)
 
     patch(calls, "write_slice", write_slice)
 
@@ -188,9 +188,9 @@ def _saved_without_all_slices(patch: Patch) -> None:
 
 
 def _unread_slice_counts(patch: Patch) -> None:
-    def write_slice(sink: Sink, batches: Iterable[pa.RecordBatch], **engine: Any) -> SliceReport | None:
+    def write_slice(*rows: Any, **engine: Any) -> SliceReport | None:
         try:
-            return honest_write(sink, batches, **engine)
+            return honest_write(*rows, **engine)
         except MaskedError:
             return None
 

@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.scripted import Script
+from cdc_testing.written import written
 
 from cdc_core import ContractError, RowBatch, Sink, Slice, SliceInfo, SliceReader, SpanMark, Timestamp
-from cdc_core.engine.aggregator import ReaderDiedError, read_slice, write_slice
+from cdc_core.engine.aggregator import ReaderDiedError, read_slice
 from cdc_core.engine.attempt_config import MaskedError
 from cdc_core.engine.packing import FAILED, note
 from cdc_core.engine.slices import PlannedSlice
@@ -43,7 +44,7 @@ def packed(reader: SliceReader, *, last: int = 100) -> Iterator[pa.RecordBatch]:
 
 
 def test_a_slice_is_flushed_whole_and_reported_with_its_marks(reader: SliceReader, sink: Sink, script: Script) -> None:
-    report = write_slice(sink, packed(reader))
+    report = written(sink, packed(reader))
     info = report.planned.info
     assert (info.step, info.index, report.planned.slices, report.planned.end) == (4, 1, 2, {"n": 100})
     assert (report.rows, report.flushed.messages) == (50, 50)
@@ -54,7 +55,7 @@ def test_a_slice_is_flushed_whole_and_reported_with_its_marks(reader: SliceReade
 
 
 def test_batches_flushes_and_the_latency_of_rows_are_counted(reader: SliceReader, sink: Sink) -> None:
-    report = write_slice(sink, packed(reader))
+    report = written(sink, packed(reader))
     assert report is not None
     counted = Tally(report.counted)
     [batches], [flushes], [latency] = (
@@ -71,13 +72,13 @@ def test_the_rows_of_a_slice_that_was_begun_before_are_counted(
     reader: SliceReader, sink: Sink, task_attempt: int, again: bool, repeated: int
 ) -> None:
     batches = read_slice(reader, planned(0, 100, again=again))
-    report = write_slice(sink, batches, task_attempt=task_attempt)
+    report = written(sink, batches, task_attempt=task_attempt)
     assert report is not None
     assert (report.rows, report.repeated) == (50, repeated)
 
 
 def test_a_slice_without_rows_still_carries_its_marks(reader: SliceReader, sink: Sink) -> None:
-    report = write_slice(sink, packed(reader, last=0))
+    report = written(sink, packed(reader, last=0))
     assert report.rows == 0
     assert [mark.timestamp for mark in report.marks] == [Timestamp(0)]
 
@@ -87,7 +88,7 @@ def test_nothing_is_flushed_of_a_slice_whose_reader_died(
     kept: int, reader: SliceReader, sink: Sink, script: Script
 ) -> None:
     with pytest.raises(ReaderDiedError) as raised:
-        write_slice(sink, list(packed(reader))[:kept])
+        written(sink, list(packed(reader))[:kept])
     assert not Journal(script.directory).of("rows")
     told = str(from_wire(str(raised.value)))
     assert ("the last of table" if kept == 3 else "died before its first row") in told
@@ -97,20 +98,20 @@ def test_nothing_is_flushed_of_a_slice_whose_reader_died(
 def test_nothing_is_flushed_of_a_slice_whose_reader_failed(reader: SliceReader, sink: Sink, script: Script) -> None:
     batches = [*list(packed(reader))[:3], note(FAILED, {"error": "out of reach"})]
     with pytest.raises(MaskedError, match="out of reach"):
-        write_slice(sink, batches)
+        written(sink, batches)
     assert not Journal(script.directory).of("rows")
 
 
 def test_no_report_without_a_flush(reader: SliceReader, sink: Sink, script: Script) -> None:
     script.order("flush", "RetryableSinkError busy")
     with pytest.raises(RetryableSinkError, match="busy"):
-        write_slice(sink, packed(reader))
+        written(sink, packed(reader))
 
 
 def test_rows_after_the_end_are_refused(reader: SliceReader, sink: Sink) -> None:
     batches = list(packed(reader))
     with pytest.raises(ContractError, match="outside of a slice"):
-        write_slice(sink, [*batches, batches[1]])
+        written(sink, [*batches, batches[1]])
 
 
 def test_a_rangefeed_that_yields_no_mark_is_named(reader: SliceReader, monkeypatch: pytest.MonkeyPatch) -> None:

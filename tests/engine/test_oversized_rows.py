@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.scripted import TABLE, Script
+from cdc_testing.written import written
 
 from cdc_core import Column, ColumnType, Kind, Op, RowBatch, Slice, SliceInfo, SliceReader, Span, SpanMark, Timestamp
 from cdc_core.delivery.bad_rows import StopAtBadRow
 from cdc_core.delivery.dead_letters import BadRow
-from cdc_core.engine.aggregator import read_slice, write_slice
+from cdc_core.engine.aggregator import read_slice
 from cdc_core.engine.oversized_rows import refusal_of, refused_row
 from cdc_core.engine.slices import PlannedSlice
 from cdc_core.errors import BadRowError
@@ -73,7 +74,7 @@ def packed(batch: RowBatch, limit: int) -> Iterator[pa.RecordBatch]:
 def test_a_row_above_the_limit_ends_the_slice_with_its_key_and_size(script: Script) -> None:
     sink = counter_feed(script.directory).open_sink()
     with pytest.raises(BadRowError) as raised:
-        write_slice(sink, packed(rows([10, 50_000, 10]), 20_000))
+        written(sink, packed(rows([10, 50_000, 10]), 20_000))
     said = str(raised.value)
     assert "the row of table shop.public.items with key {'id': 1}" in said or "with key {'id': 1}" in said
     assert "it has 50," in said
@@ -83,7 +84,7 @@ def test_a_row_above_the_limit_ends_the_slice_with_its_key_and_size(script: Scri
 def test_only_the_rows_above_the_limit_are_refused_and_the_others_come_in_order(script: Script) -> None:
     sink = counter_feed(script.directory).open_sink()
     bad_rows = Collected()
-    report = write_slice(sink, packed(rows([10, 30_000, 10, 15_000, 30_000, 10]), 20_000), bad_rows=bad_rows)
+    report = written(sink, packed(rows([10, 30_000, 10, 15_000, 30_000, 10]), 20_000), bad_rows=bad_rows)
     assert report is not None
     assert report.rows == 6
     assert [bad.row.shown_key(0) for bad in bad_rows.bad] == [{"id": 1}, {"id": 4}]
@@ -105,7 +106,7 @@ def test_rows_with_texts_that_are_not_utf_8_are_refused_and_the_others_come_in_o
     reader = Unchecked(RowBatch.of(WIDE, **columns | images))
     bad_rows = Collected()
     sink = counter_feed(script.directory).open_sink()
-    report = write_slice(sink, read_slice(reader, PLANNED), bad_rows=bad_rows)
+    report = written(sink, read_slice(reader, PLANNED), bad_rows=bad_rows)
     assert report is not None
     assert [(bad.row.shown_key(0), bad.stage) for bad in bad_rows.bad] == [({"id": 1}, "source"), ({"id": 3}, "source")]
     assert [bad.reason.partition(";")[0] for bad in bad_rows.bad] == [
