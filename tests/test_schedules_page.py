@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from cdc_testing.stored import dropped
 
 from cdc_core.cli.main import main
 from cdc_core.jobs.schedules import Schedules
@@ -44,7 +45,7 @@ def test_the_page_shows_what_the_commands_print(
                     connection.execute(sa.update(SCHEDULES).values(next_run=DatabaseNow() - 1))
                 assert len(Schedules(store).tick()) == 1
             if "resume" in command:  # its run has ended by then
-                store.changefeeds.forget(str(store.schedules.find("nightly").last_job))
+                dropped(store, str(store.schedules.find("nightly").last_job))
                 Schedules(store).tick()
             if "pause" in command:
                 assert main(["schedule", "list", "--json"]) == 0

@@ -10,13 +10,14 @@ from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.definition import changefeed_from
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import did_you_mean
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.job_rows import known_job
 from cdc_core.store.job_values import JobRecord
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
-from cdc_core.store.verbs import UnknownError
+from cdc_core.store.verbs import UnknownError, Verb, require
 
 __all__ = ["Finder"]
 
@@ -60,9 +61,21 @@ class Finder:
             raise UnknownError(f"changefeed '{name}' is not in the progress store {self.store.shown}{near}")
         return found
 
-    def find_job(self, name: str) -> JobRecord | None:
-        """Return the job; None when the changefeed is not one, or unknown."""
-        return self.store.jobs.find(name)
+    def find_job(self, name: str, *, verb: Verb | None = None, by_file: bool = False) -> JobRecord | None:
+        """Return the job; None when the changefeed is not one, or unknown.
+
+        Raises: RefusedError when its state refuses *verb*; ConfigError when it was named *by_file*, as a job has its
+        definition in the store alone.
+        """
+        job = self.store.jobs.find(name)
+        if job is not None and by_file:
+            raise ConfigError(
+                f"changefeed '{name}' is a job, whose definition is in the store; name it without its file: --store"
+                f" DIR|URL {name}"
+            )
+        if job is not None and verb is not None:
+            require(job, verb)
+        return job
 
     def require_job(self, name: str) -> JobRecord:
         """Return the job. Raises: UnknownError."""

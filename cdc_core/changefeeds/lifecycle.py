@@ -11,13 +11,23 @@ import sqlalchemy as sa
 from cdc_core.changefeeds.finding import Finder
 from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.store.changefeeds import resume_run
-from cdc_core.store.deletion import forget
+from cdc_core.store.deletion import drop
 from cdc_core.store.events import add_event
 from cdc_core.store.job_rows import asked_job, change_job, found_job, known_job, of_job, record_event, run_again
-from cdc_core.store.job_values import FINISHED, FOLLOWING, RESTING, REVERTED, JobRecord, JobState
+from cdc_core.store.job_tables import NODES, DatabaseNow
+from cdc_core.store.job_values import (
+    FINISHED,
+    FOLLOWING,
+    RESTING,
+    REVERTED,
+    JobRecord,
+    JobState,
+    NodeRecord,
+    node_record,
+)
 from cdc_core.store.nodes import alive_sessions, require_match
 from cdc_core.store.tables import CHANGEFEEDS, update
-from cdc_core.store.verbs import RULES, Verb
+from cdc_core.store.verbs import RULES, UnknownError, Verb
 
 __all__ = ["Lifecycle"]
 
@@ -100,8 +110,7 @@ class Lifecycle(Finder):
         with self.store.transaction() as connection:
             job = known_job(connection, name, locked=True)
             if job.state in REVERTED and not job.is_leaving:
-                forget(connection, name)
-                add_event(connection, "drop_changefeed", name)
+                drop(connection, name)
             else:
                 _cancel(connection, name, reason)
 
@@ -113,6 +122,19 @@ class Lifecycle(Finder):
             record_event(connection, name, job.state, f"the owner is {owner} now, and was {job.owner}", None)
             add_event(connection, "alter_owner", name, owner=owner, before=job.owner)
             return known_job(connection, name)
+
+    def drain(self, node: str) -> NodeRecord:
+        """Have the living node of this name hand over its jobs and end. Raises: UnknownError when there is none."""
+        mine = sa.update(NODES).where(NODES.c.name == node, NODES.c.expires > DatabaseNow())
+        with self.store.transaction() as connection:
+            row = connection.execute(mine.values(draining=True).returning(*NODES.c)).one_or_none()
+            if row is None:
+                known = ", ".join(sorted(each.name for each in alive_sessions(connection))) or "none"
+                raise UnknownError(
+                    f"there is no living node '{node}' in the store {self.store.shown}; living nodes: {known}"
+                )
+            add_event(connection, "node_draining", node=node)
+            return node_record(row)
 
     def wait(self, name: str, verb: Verb) -> JobRecord:
         """Return the job when nodes have done what *verb*, one of pause, resume and cancel, asks for.
@@ -129,6 +151,20 @@ class Lifecycle(Finder):
             if job.state in FINISHED | RESTING:
                 reason = f": {job.reason}" if job.reason else ""
                 raise TerminalError(f"{instead}: job '{name}' is {job.state}{reason}")
+            time.sleep(_POLL_INTERVAL_S)
+
+    def wait_for_end(self, node: NodeRecord) -> None:
+        """Return when the node, which drains, has ended. Raises: TerminalError when it has died."""
+        while True:
+            now, sessions = self.store.nodes.all()
+            mine = [each for each in sessions if each.node_id == node.node_id]
+            if not mine:
+                return
+            if mine[0].expires <= now:
+                raise TerminalError(
+                    f"node '{node.name}' has died while it drained; others adopt its jobs, which repeat their last"
+                    " steps"
+                )
             time.sleep(_POLL_INTERVAL_S)
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from cdc_core.changefeeds.altering import Altering
 from cdc_core.changefeeds.continuing import Continuing
+from cdc_core.changefeeds.dropping import Dropping
 from cdc_core.changefeeds.lifecycle import Lifecycle
 from cdc_core.changefeeds.moving import Moving
+from cdc_core.changefeeds.reading import Reading
 from cdc_core.changefeeds.scheduling import Scheduling
 
 __all__ = ["Changefeeds"]
 
 
-class Changefeeds(Continuing, Altering, Lifecycle, Moving, Scheduling):
+class Changefeeds(Altering, Continuing, Dropping, Lifecycle, Moving, Reading, Scheduling):
     """The changefeeds of one store and every verb on them, for all doors. Each group of verbs has its module.
 
     A verb is one transaction: it has happened when the call returns, and not at all when it raises. What is so already

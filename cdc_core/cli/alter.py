@@ -10,7 +10,7 @@ import click
 from cdc_core.changefeeds.altering import Altered
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.completion import complete_name
-from cdc_core.cli.job_commands import adoption_text, by_user, changefeeds_at, echo_job, find_job, json_option
+from cdc_core.cli.job_commands import adoption_text, by_user, changefeeds_at, echo_job, json_option
 from cdc_core.cli.run import located
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import require_known, require_one_name, state_option, store_option, store_or_environment
@@ -95,8 +95,8 @@ def alter(
     session.add_secrets(secret_forms(uri_secrets(url)))
     with closing(ProgressStore(url)) as progress:
         require_known(progress, changefeed.name, option="--state" if store is None else "--store")
-        find_job(progress, changefeed.name, by_store=False)
         feeds = Changefeeds(progress, keep_secrets=session.add_secrets)
+        feeds.find_job(changefeed.name, by_file=True)
         tables = feeds.alter_run(changefeed, change, state_dir=state_dir, by=by_user(), scans=scan).tables
     click.echo(f"changefeed '{changefeed.name}' has the tables {', '.join(tables)} from its next run on")
     if store is None and set(changefeed.tables) != set(tables):

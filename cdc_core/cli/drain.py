@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import click
 
-from cdc_core.cli.job_commands import job_store, job_store_option, json_option, poll, wait_option
+from cdc_core.cli.job_commands import changefeeds_at, job_store_option, json_option, wait_option
 from cdc_core.cli.session import CliSession, debug_option
-from cdc_core.errors import TerminalError
-from cdc_core.store.node_reports import node_values
 
 __all__ = ["drain"]
 
@@ -24,24 +22,12 @@ def drain(session: CliSession, node: str, wait: bool, store: str | None, as_json
 
     Other nodes adopt the jobs. SIGTERM has the same effect.
     """
-    with job_store(session, store) as opened:
-        found = opened.nodes.drain(node)
-
-        def is_over() -> bool | None:
-            """Return whether its session has expired, once it is over."""
-            now, sessions = opened.nodes.all()
-            mine = [each for each in sessions if each.node_id == found.node_id]
-            if mine and mine[0].expires > now:
-                return None
-            return bool(mine)
-
-        if wait and poll(is_over):
-            raise TerminalError(
-                f"node '{node}' has died while it drained; others adopt its jobs, which repeat their last steps"
-            )
+    with changefeeds_at(session, store) as changefeeds:
+        found = changefeeds.drain(node)
+        if wait:
+            changefeeds.wait_for_end(found)
         if as_json:
-            now, _ = opened.nodes.all()
-            session.echo_json(node_values(found, opened.jobs.all(), now=now))
+            session.echo_json(changefeeds.node(found))
         else:
             click.echo(f"node '{node}' has ended" if wait else f"node '{node}' drains and ends")
     return 0

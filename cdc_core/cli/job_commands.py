@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import getpass
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
 
 import click
 
@@ -34,15 +32,11 @@ __all__ = [
     "job_store",
     "job_store_option",
     "json_option",
-    "poll",
     "require_owner",
     "user_name",
     "wait_option",
 ]
 
-T = TypeVar("T")
-
-_POLL_S = 0.2
 _MAX_OWNER_LENGTH = 64
 
 job_store_option = click.option(
@@ -109,13 +103,6 @@ def adoption_text(store: ProgressStore, job: JobRecord) -> str:
     if any(not node.draining and node.locality.matches(job.locality) for node in store.nodes.living()):
         return "a node will adopt it"
     return "no node that matches it is alive, and the first one that starts runs it"
-
-
-def poll(look: Callable[[], T | None]) -> T:
-    """Return the first value of *look* that is not None, however long that takes."""
-    while (found := look()) is None:
-        time.sleep(_POLL_S)
-    return found
 
 
 def user_name() -> str:

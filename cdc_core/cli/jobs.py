@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import click
 
-from cdc_core.cli.job_commands import job_store, job_store_option
+from cdc_core.changefeeds.reading import recent
+from cdc_core.cli.job_commands import changefeeds_at, job_store_option
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.tables import echo_table, marked
-from cdc_core.store.job_reports import JobReport, job_reports
+from cdc_core.store.job_reports import JobReport
 from cdc_core.store.job_values import moment
 from cdc_core.telemetry.status import behind_text, shown_moment, size_text
 
 __all__ = ["jobs"]
 
-_RECENT = timedelta(hours=12)
 _HEADING = ("name", "state", "node", "owner", "behind", "retained", "status")
 
 
@@ -30,9 +28,9 @@ def jobs(session: CliSession, everything: bool, as_json: bool, store: str | None
 
     `cdc show NAME` tells all that is known of one.
     """
-    with job_store(session, store) as opened:
-        found = job_reports(opened)
-        shown = [each for each in found if everything or not _is_old(each)]
+    with changefeeds_at(session, store) as changefeeds:
+        found = changefeeds.job_reports()
+        shown = found if everything else recent(found)
         if as_json:
             for each in shown:
                 session.echo_json(each.to_json())
@@ -40,13 +38,8 @@ def jobs(session: CliSession, everything: bool, as_json: bool, store: str | None
             echo_table(session, [_HEADING, *map(_row, shown)])
         else:
             older = f"; {len(found)} finished earlier, see --all" if found else ""
-            click.echo(f"there are no jobs in the store {opened.shown}{older}")
+            click.echo(f"there are no jobs in the store {changefeeds.store.shown}{older}")
     return 0
-
-
-def _is_old(report: JobReport) -> bool:
-    finished = moment(report.job.finished)
-    return finished is not None and report.now - finished > _RECENT
 
 
 def _row(report: JobReport) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.changefeeds.stopped import stopped
 from cdc_core.cli.completion import complete_name
 from cdc_core.cli.confirm import agreed
-from cdc_core.cli.job_commands import by_user, find_job
+from cdc_core.cli.job_commands import by_user
 from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import require_known, state_option, store_option, store_or_environment
@@ -63,7 +63,7 @@ def move(
     with closing(ProgressStore(url)) as progress:
         changefeeds = Changefeeds(progress)
         require_known(progress, feed.name, option="--state" if store is None else "--store")
-        find_job(progress, feed.name, by_store=store is not None, verb="move")
+        changefeeds.find_job(feed.name, by_file=store is None, verb="move")
         with stopped(progress, feed.name, state_dir):
             known = require_known(progress, feed.name)
             target: str | Token = written_target(to)

@@ -6,10 +6,9 @@ from typing import Any
 
 import click
 
-from cdc_core.cli.job_commands import job_store, job_store_option
+from cdc_core.cli.job_commands import changefeeds_at, job_store_option
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.tables import echo_table, marked
-from cdc_core.store.node_reports import node_values
 
 __all__ = ["nodes"]
 
@@ -26,16 +25,14 @@ def nodes(session: CliSession, as_json: bool, store: str | None) -> int:
 
     A node whose session has expired is listed for a day as dead.
     """
-    with job_store(session, store) as opened:
-        jobs = opened.jobs.all()
-        now, found = opened.nodes.all()
-        listed = [node_values(node, jobs, now=now) for node in found]
+    with changefeeds_at(session, store) as changefeeds:
+        listed = changefeeds.nodes()
         if as_json:
             for each in listed:
                 session.echo_json(each)
             return 0
         if not listed:
-            click.echo(f"no node has joined the store {opened.shown}; start one with `cdc node`")
+            click.echo(f"no node has joined the store {changefeeds.store.shown}; start one with `cdc node`")
             return 0
         echo_table(session, [_HEADING, *map(_row, listed)])
         for each in listed:

@@ -68,7 +68,7 @@ def execute(session: CliSession, target: SqlTarget, statement: Statement) -> Res
     with changefeeds_at(session, target.store) as changefeeds:
         store = changefeeds.store
         if isinstance(statement, ShowJobs):
-            return show_jobs(store, statement)
+            return show_jobs(changefeeds, statement)
         if isinstance(statement, ShowSchedules):
             return show_schedules(store, statement)
         if isinstance(statement, ControlSchedules):

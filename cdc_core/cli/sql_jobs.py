@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
+from cdc_core.changefeeds.reading import recent
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.sql_results import Result, shown_time
 from cdc_core.config.listed_tables import database_of, named_tables
 from cdc_core.config.topics import topics_of
@@ -15,13 +16,11 @@ from cdc_core.schema import TableName
 from cdc_core.sql_names import listed
 from cdc_core.statements.rendering import statement_text
 from cdc_core.statements.values import ShowJobs
-from cdc_core.store.job_reports import JobReport, job_reports
-from cdc_core.store.job_values import moment
+from cdc_core.store.job_reports import JobReport
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 
 __all__ = ["show_jobs"]
 
-_RECENT = timedelta(hours=12)
 _COMMON = ("status", "running_status", "created", "started", "finished", "modified")
 _JOBS = ("job_id", "job_type", "description", "user_name", *_COMMON, "error", "coordinator_id")
 _CHANGEFEEDS = (
@@ -39,27 +38,22 @@ _CHANGEFEEDS = (
 )
 
 
-def show_jobs(store: ProgressStore, statement: ShowJobs) -> Result:
+def show_jobs(changefeeds: Changefeeds, statement: ShowJobs) -> Result:
     """Return the jobs that *statement* is about: all but those that finished more than 12 hours ago, or one.
 
     Raises: ConfigError when the one is unknown.
     """
-    found = job_reports(store)
+    found = changefeeds.job_reports()
     if statement.job is None:
-        found = [each for each in found if not _is_old(each)]
+        found = recent(found)
     else:
         known = [each.job.name for each in found]
         found = [each for each in found if each.job.name == statement.job]
         if not found:
             raise ConfigError(f"there is no job '{statement.job}'{did_you_mean(statement.job, known)}")
     columns = _CHANGEFEEDS if statement.changefeeds else _JOBS
-    rows = [_values(store, each) for each in found]
+    rows = [_values(changefeeds.store, each) for each in found]
     return Result(columns=columns, rows=[[row[column] for column in columns] for row in rows])
-
-
-def _is_old(report: JobReport) -> bool:
-    finished = moment(report.job.finished)
-    return finished is not None and report.now - finished > _RECENT
 
 
 def _values(store: ProgressStore, report: JobReport) -> dict[str, str | None]:

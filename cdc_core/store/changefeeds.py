@@ -12,7 +12,6 @@ import sqlalchemy as sa
 from cdc_core.config.identity import require_same_range, require_same_source, same_destination
 from cdc_core.errors import ConfigError
 from cdc_core.store.database import Aggregate, overtaken
-from cdc_core.store.deletion import forget
 from cdc_core.store.events import add_event
 from cdc_core.store.job_rows import found_job
 from cdc_core.store.job_values import FINISHED
@@ -93,12 +92,6 @@ class Changefeeds(Aggregate):
         """Resume the changefeed; return whether it was paused."""
         with self._database.transaction() as connection:
             return bool(resume_run(connection, name))
-
-    def forget(self, name: str) -> None:
-        """Delete the changefeed; do nothing when it is unknown. Its events are kept, and one more says this."""
-        with self._database.transaction() as connection:
-            if forget(connection, name):
-                add_event(connection, "drop_changefeed", name)
 
     def _registered(
         self, name: str, definition: Mapping[str, Any], *, changes_tables: bool, epoch: int | None

@@ -99,23 +99,6 @@ class Nodes(Aggregate):
         with self._database.transaction(reading=True) as connection:
             return alive_sessions(connection)
 
-    def drain(self, name: str) -> NodeRecord:
-        """Have the living node *name* hand over its jobs and end; return it. Raises: ConfigError when there is none."""
-        with self._database.transaction() as connection:
-            row = connection.execute(
-                sa.update(NODES)
-                .where(NODES.c.name == name, NODES.c.expires > DatabaseNow())
-                .values(draining=True)
-                .returning(*NODES.c)
-            ).one_or_none()
-            if row is None:
-                known = ", ".join(sorted(node.name for node in alive_sessions(connection))) or "none"
-                raise ConfigError(
-                    f"there is no living node '{name}' in the store {self._database.shown}; living nodes: {known}"
-                )
-            add_event(connection, "node_draining", node=name)
-        return node_record(row)
-
 
 def alive_sessions(connection: sa.Connection) -> list[NodeRecord]:
     """Return the sessions that have not expired."""

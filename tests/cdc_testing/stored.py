@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from cdc_core import Frontier, Span, Timestamp
 from cdc_core.locality import Locality
+from cdc_core.store.deletion import drop
 from cdc_core.store.job_tables import NODES, DatabaseNow
 from cdc_core.store.job_values import NodeRecord
 from cdc_core.store.progress import Progress, ProgressStore
@@ -55,3 +56,9 @@ def die(store: ProgressStore, session: NodeRecord) -> None:
         connection.execute(
             sa.update(NODES).where(NODES.c.node_id == session.node_id).values(expires=DatabaseNow() - 0.001)
         )
+
+
+def dropped(store: ProgressStore, name: str = "orders") -> None:
+    """Have the store forget a changefeed."""
+    with store.transaction() as connection:
+        drop(connection, name)

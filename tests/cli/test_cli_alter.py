@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cdc_testing.components import encoder, host, rangefeed, sink
-from cdc_testing.stored import node
+from cdc_testing.stored import dropped, node
 
 from cdc_core.cli.main import main
 from cdc_core.cli.run import find_changefeed
@@ -101,7 +101,7 @@ def test_a_job_is_altered_by_its_name(
     monkeypatch.setenv("CDC_STORE", store.url)
     assert main(["alter", str(file), "--add", "public.a"]) == 0
     feed = resolve(find_changefeed(str(file), None)[0], PluginHost.load())
-    store.changefeeds.forget("orders")
+    dropped(store, "orders")
     store.jobs.create("orders", feed.definition(), owner="ann", locality=Locality(), paused_for="pause")
     capsys.readouterr()
     change = ["--add", "public.b", "--no-initial-scan"]

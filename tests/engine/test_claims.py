@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from cdc_testing.engine import counter_feed
-from cdc_testing.stored import DEFINITION
+from cdc_testing.stored import DEFINITION, dropped
 
 from cdc_core import Locality, Slice, SliceInfo, Timestamp
 from cdc_core.engine.attempt_config import AttemptConfig
@@ -94,7 +94,7 @@ def test_claims_of_other_steps_and_attempts_do_not_count_and_are_forgotten(
     assert claim(store, config, 1, first[1], US).info.index == 1, "it was forgotten"
     assert claim(store, newer, 1, second[1], US).info.index == 0, "it was not"
     store.changefeeds.register(NAME, DEFINITION)
-    store.changefeeds.forget(NAME)
+    dropped(store, NAME)
     assert claim(store, newer, 1, second[1], US).info.index == 1
 
 

@@ -203,7 +203,7 @@ def test_a_node_whose_changefeed_hangs_ends(store: ProgressStore, tmp_path: Path
     create(store, "a")
     with process(store, tmp_path / "one", drain_limit="1s") as (node, child):
         if way == "drain":
-            store.nodes.drain("one")
+            Changefeeds(store).drain("one")
         else:
             die(store, store.nodes.living()[0])
         _, said = node.communicate(timeout=60)

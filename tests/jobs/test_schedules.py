@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from cdc_testing.stored import DEFINITION
+from cdc_testing.stored import DEFINITION, dropped
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -193,7 +193,7 @@ def test_a_cancelled_run_has_not_failed(store: ProgressStore) -> None:
 def test_a_run_that_is_forgotten_has_ended(store: ProgressStore) -> None:
     schedules = create(store)
     [name] = schedules.tick()
-    store.changefeeds.forget(name)
+    dropped(store, name)
     make_due(store)
     assert len(schedules.tick()) == 1
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
-from cdc_testing.stored import DEFINITION, die, node, progress
+from cdc_testing.stored import DEFINITION, die, dropped, node, progress
 
 from cdc_core.changefeeds.altering import configure
 from cdc_core.changefeeds.service import Changefeeds
@@ -44,8 +44,8 @@ def test_the_life_of_a_run_s_changefeed_is_told(store: ProgressStore) -> None:
     assert not store.changefeeds.resume("orders")
     store.rescans.ask("orders", table="public.orders", where="id > 7")
     store.dead_letters.mark_replayed("orders", epoch, [1, 2])
-    store.changefeeds.forget("orders")
-    store.changefeeds.forget("orders")
+    dropped(store, "orders")
+    dropped(store, "orders")
     found = store.events.read("orders")
     assert [event.kind for event in found] == [
         "create_changefeed",
@@ -127,9 +127,9 @@ def test_a_job_s_states_and_moves_are_told_with_the_nodes(store: ProgressStore) 
 
 def test_a_node_that_is_to_drain_is_told_and_one_that_is_not_there_is_not(store: ProgressStore) -> None:
     store.nodes.join(node("one", "region=eu"), lease_s=60)
-    store.nodes.drain("one")
+    Changefeeds(store).drain("one")
     with pytest.raises(ConfigError):
-        store.nodes.drain("two")
+        Changefeeds(store).drain("two")
     assert [(event.kind, event.node) for event in store.events.read()] == [
         ("node_joined", "one"),
         ("node_draining", "one"),

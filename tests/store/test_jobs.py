@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from cdc_testing.stored import DEFINITION, die, node, progress
+from cdc_testing.stored import DEFINITION, die, dropped, node, progress
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -287,8 +287,8 @@ def test_two_nodes_of_a_name_do_not_live_together(store: ProgressStore) -> None:
     with pytest.raises(ConfigError, match=r"a node 'one' is alive on here"):
         store.nodes.join(node("one"), lease_s=60, former=one.node_id)
     with pytest.raises(ConfigError, match=r"there is no living node 'two'.*; living nodes: one"):
-        store.nodes.drain("two")
-    assert store.nodes.drain("one").draining
+        Changefeeds(store).drain("two")
+    assert Changefeeds(store).drain("one").draining
     create(store)
     assert store.claims.adopt("orders", again) is None
 
@@ -303,7 +303,7 @@ class _Nodes(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         for name in ("orders", "users"):
-            self.store.changefeeds.forget(name)
+            dropped(self.store, name)
         for session in self.store.nodes.living():
             self.store.nodes.leave(session.node_id)
         self.sessions = [self.store.nodes.join(node(f"n{number}"), lease_s=600) for number in range(3)]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from cdc_testing.runs import eventually
-from cdc_testing.stored import DEFINITION, progress
+from cdc_testing.stored import DEFINITION, dropped, progress
 from cdc_testing.strangers import NOBODY
 from cdc_testing.tcp_proxy import TcpProxy
 
@@ -236,7 +236,7 @@ def test_postgresql_keeps_the_same_promises(database: str) -> None:
     assert loaded is not None
     assert (loaded.token, loaded.frontier, loaded.latest) == ({"lsn": 1}, progress().frontier, Timestamp(6))
     assert [row.high_water for row in store.changefeeds.all()] == [Timestamp(1, 3)]
-    store.changefeeds.forget("orders")
+    dropped(store, "orders")
     assert store.changefeeds.all() == []
     store.close()
 

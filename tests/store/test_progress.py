@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from cdc_testing.stored import DEFINITION, paused, progress
+from cdc_testing.stored import DEFINITION, dropped, paused, progress
 
 from cdc_core import Timestamp
 from cdc_core.errors import ConfigError, FencedError
@@ -87,8 +87,8 @@ def test_an_intent_comes_back_as_the_token_and_keeps_the_rest(store: ProgressSto
 def test_a_forgotten_changefeed_is_gone_and_fences_its_run(store: ProgressStore) -> None:
     feed = store.changefeeds.register("orders", DEFINITION)
     epoch = store.changefeeds.begin_attempt("orders")
-    store.changefeeds.forget("orders")
-    store.changefeeds.forget("orders")
+    dropped(store, "orders")
+    dropped(store, "orders")
     assert store.progress.load("orders") is None
     assert store.changefeeds.all() == []
     with pytest.raises(FencedError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cdc_testing.stored import DEFINITION, progress
+from cdc_testing.stored import DEFINITION, dropped, progress
 
 from cdc_core import Timestamp
 from cdc_core.errors import FencedError
@@ -63,5 +63,5 @@ def test_choices_of_initial_scans_are_kept_until_they_are_replaced(store: Progre
 def test_a_forgotten_changefeed_has_no_rescans(store: ProgressStore) -> None:
     store.changefeeds.register("orders", DEFINITION)
     store.rescans.ask("orders", table=None)
-    store.changefeeds.forget("orders")
+    dropped(store, "orders")
     assert store.rescans.of("orders") == []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from cdc_testing.stored import DEFINITION, progress
+from cdc_testing.stored import DEFINITION, dropped, progress
 
 from cdc_core.engine import status_record
 from cdc_core.engine.status_record import StatusRecord
@@ -45,7 +45,7 @@ def test_a_run_that_was_overtaken_saves_no_status(store: ProgressStore) -> None:
 def test_the_status_of_a_forgotten_changefeed_is_gone(store: ProgressStore) -> None:
     store.changefeeds.register("orders", DEFINITION)
     store.statuses.save("orders", store.changefeeds.begin_attempt("orders"), {"state": "running"})
-    store.changefeeds.forget("orders")
+    dropped(store, "orders")
     assert store.statuses.load("orders") is None
 
 
@@ -68,7 +68,7 @@ def test_a_moment_is_kept_with_a_status_once_a_minute_and_for_a_day(store: Progr
     assert last.rows == 10
     assert last.lag_s is not None
     assert abs(time.time() - last.at) < 600
-    store.changefeeds.forget("orders")
+    dropped(store, "orders")
     assert store.moments.of("orders") == []
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cdc_testing.stored import DEFINITION
+from cdc_testing.stored import DEFINITION, dropped
 
 from cdc_core.errors import FencedError, TerminalError
 from cdc_core.store.progress import ProgressStore
@@ -44,5 +44,5 @@ def test_an_attempt_that_was_overtaken_adds_no_topic(store: ProgressStore) -> No
 def test_the_topics_of_a_changefeed_are_forgotten_with_it(store: ProgressStore) -> None:
     store.changefeeds.register("orders", DEFINITION)
     store.topics.add("orders", store.changefeeds.begin_attempt("orders"), "a", most=9)
-    store.changefeeds.forget("orders")
+    dropped(store, "orders")
     assert store.topics.of("orders") == []

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
+from cdc_testing.stored import dropped
 
 from cdc_core.errors import ConfigError
 from cdc_core.store.progress import ProgressStore
@@ -108,7 +109,7 @@ def test_a_changefeed_has_few_traces_and_is_forgotten_with_them(store: ProgressS
     with pytest.raises(ConfigError, match="wait until one of them is over"):
         asked(store)
     assert "[1]" not in repr(store.events.read("feed", kinds=["trace_requested"]))
-    store.changefeeds.forget("feed")
+    dropped(store, "feed")
     assert found(store, numbers[0]) is None
 
 

@@ -282,7 +282,7 @@ def test_the_stream_of_a_changefeed_that_is_dropped_says_so_and_goes_on(browser:
     def is_complete(sent: str) -> bool:
         nonlocal dropped
         if not dropped and "event: point" in sent:
-            store.changefeeds.forget("old")
+            dropped(store, "old")
             dropped = True
         return "the store knows no changefeed" in sent
 

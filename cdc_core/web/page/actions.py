@@ -59,7 +59,7 @@ def ask_to_drain(request: Request) -> Response:
 def drain(request: Request) -> Response:
     deployment, node = site_of(request).deployment, name_of(request, "node")
     try:
-        deployment.store.nodes.drain(node)
+        deployment.changefeeds.drain(node)
     except ConfigError as error:
         question = _about_drain(node, error=deployment.masked(str(error)))
         return page(request, "confirm.html", status=409, question=question)

@@ -8,11 +8,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
 from cdc_core.store.event_values import KINDS
-from cdc_core.store.node_reports import node_values
 from cdc_core.store.reports import Report, report, reports
+from cdc_core.store.verbs import UnknownError
 from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Refusal
 from cdc_core.web.requests import asked_by, json_object, name_of, number
@@ -56,7 +55,7 @@ def cancel(request: Request) -> Response:
 
 def nodes(request: Request) -> Response:
     """Return every node, those that died within a day too."""
-    return JSONResponse(_nodes(deployment_of(request)))
+    return JSONResponse(deployment_of(request).changefeeds.nodes())
 
 
 def node(request: Request) -> Response:
@@ -68,9 +67,9 @@ def drain(request: Request) -> Response:
     deployment, name = deployment_of(request), name_of(request)
     _node(deployment, name)
     try:
-        deployment.store.nodes.drain(name)
-    except ConfigError as error:
-        raise Refusal(409, deployment.masked(str(error))) from error
+        deployment.changefeeds.drain(name)
+    except UnknownError as error:
+        raise Refusal(409, str(error)) from error  # it is dead, or has ended meanwhile
     return JSONResponse(_node(deployment, name), status_code=202)
 
 
@@ -82,14 +81,8 @@ def _report(deployment: Deployment, name: str) -> Report:
     return found
 
 
-def _nodes(deployment: Deployment) -> list[dict[str, Any]]:
-    jobs = deployment.store.jobs.all()
-    now, found = deployment.store.nodes.all()
-    return [node_values(each, jobs, now=now) for each in found]
-
-
 def _node(deployment: Deployment, name: str) -> dict[str, Any]:
-    found = [each for each in _nodes(deployment) if each["name"] == name]
+    found = [each for each in deployment.changefeeds.nodes() if each["name"] == name]
     if not found:
         raise Refusal(404, f"there is no node '{name}'")
     return found[-1]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from cdc_testing.job_commands import as_json, created, done, ended, refused
 from cdc_testing.scripted import read_journal
-from cdc_testing.stored import node, progress
+from cdc_testing.stored import dropped, node, progress
 
 from cdc_core import RetryableError, Timestamp
 from cdc_core.cli import run as run_module
@@ -98,7 +98,7 @@ def test_a_changefeed_that_cdc_run_left_is_continued_when_its_run_has_ended(
     assert done(capsys, "create", str(file))
     whole = store.changefeeds.find("orders")
     assert whole is not None
-    store.changefeeds.forget("orders")
+    dropped(store, "orders")
     first = store.changefeeds.register("orders", whole.definition)
     epoch = store.changefeeds.begin_attempt("orders")
     store.progress.save("orders", epoch, progress())
@@ -123,7 +123,7 @@ def test_a_changefeed_that_cdc_run_left_in_another_store_is_refused(
         own.open()
         own.changefeeds.register("orders", resolve(read_changefeed(file, None), PluginHost.load()).definition())
         assert done(capsys, "create", str(file), *more)  # its run never began
-        store.changefeeds.forget("orders")
+        dropped(store, "orders")
         own.progress.save("orders", own.changefeeds.begin_attempt("orders"), progress())
         assert refused(capsys, "create", str(file), *more) == (
             f"changefeed 'orders' has progress in {own.shown}, which a job in {store.shown} would not continue; run"

@@ -1,0 +1,48 @@
+"""What people see of jobs and nodes. Nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+from cdc_core.changefeeds.finding import Finder
+from cdc_core.store.job_reports import JobReport, job_reports
+from cdc_core.store.job_values import JobRecord, NodeRecord, moment
+from cdc_core.store.node_reports import node_values
+
+__all__ = ["Reading", "recent"]
+
+_RECENT = timedelta(hours=12)
+
+
+class Reading(Finder):
+    """The lists of jobs and nodes."""
+
+    def job_reports(self) -> list[JobReport]:
+        """Return a report of every job, by name, of finished ones too."""
+        return job_reports(self.store)
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """Return every node as JSON values, those that died within a day too."""
+        now, found = self.store.nodes.all()
+        return self._shown(found, now)
+
+    def node(self, record: NodeRecord) -> dict[str, Any]:
+        """Return the node, which may have ended since, as JSON values."""
+        now, _ = self.store.nodes.all()
+        return self._shown([record], now)[0]
+
+    def _shown(self, nodes: list[NodeRecord], now: float) -> list[dict[str, Any]]:
+        jobs = self.store.jobs.all()
+        return [node_values(each, jobs, now=now) for each in nodes]
+
+    def may_be_adopted(self, job: JobRecord) -> bool:
+        """Return whether a living node that matches the job would take it."""
+        living = self.store.nodes.living()
+        return any(not node.draining and node.locality.matches(job.locality) for node in living)
+
+
+def recent(found: Iterable[JobReport]) -> list[JobReport]:
+    """Return all jobs but those that finished more than 12 hours ago."""
+    return [each for each in found if (at := moment(each.job.finished)) is None or each.now - at <= _RECENT]
