@@ -8,7 +8,7 @@ and `previous`, rows of the columns in Spark's types, with decimals as their tex
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from cdc_core.function_registration import FunctionRegistration
@@ -35,10 +35,6 @@ class Output:
     calls: tuple[str, ...] = ()
     row: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        names = ("name", "column", "sql", "text", "at", "row")
-        return {**{name: getattr(self, name) for name in names}, "calls": list(self.calls)}
-
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         return cls(**{**value, "calls": tuple(value["calls"])})
@@ -59,8 +55,7 @@ class PythonCall:
     at: int
 
     def to_json(self) -> dict[str, Any]:
-        function, arguments = self.function.to_json(), list(self.arguments)
-        return {"column": self.column, "function": function, "arguments": arguments, "text": self.text, "at": self.at}
+        return asdict(self) | {"function": self.function.to_json()}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
@@ -140,41 +135,20 @@ class BoundQuery:
         return tuple(output for output in self.outputs if not output.column)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "number": self.number,
-            "text": self.text,
-            "schema": self.schema.to_json(),
-            "outputs": [output.to_json() for output in self.outputs],
-            "typed": list(self.typed),
-            "previous": list(self.previous),
-            "condition": None if self.condition is None else self.condition.to_json(),
-            "calls": [call.to_json() for call in self.calls],
-            "section": self.section,
-            "diff": self.diff,
-            "masks": [[name, mask.to_json()] for name, mask in self.masks],
-            "deletes_pass": self.deletes_pass,
-            "topic": None if self.topic is None else self.topic.to_json(),
-            "functions": list(self.functions),
-        }
+        calls, masks = [call.to_json() for call in self.calls], [(name, mask.to_json()) for name, mask in self.masks]
+        return asdict(self) | {"schema": self.schema.to_json(), "calls": calls, "masks": masks}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        return cls(
-            number=value["number"],
-            text=value["text"],
-            schema=TableSchema.from_json(value["schema"]),
-            outputs=tuple(map(Output.from_json, value["outputs"])),
-            typed=tuple(value["typed"]),
-            previous=tuple(value["previous"]),
-            condition=None if value["condition"] is None else Output.from_json(value["condition"]),
-            calls=tuple(map(PythonCall.from_json, value["calls"])),
-            section=value["section"],
-            diff=value["diff"],
-            masks=tuple((name, Mask.parse(mask)) for name, mask in value["masks"]),
-            deletes_pass=value["deletes_pass"],
-            topic=None if value["topic"] is None else Output.from_json(value["topic"]),
-            functions=tuple(value["functions"]),
-        )
+        outputs = {name: value[name] and Output.from_json(value[name]) for name in ("condition", "topic")}
+        lists = {name: tuple(value[name]) for name in ("typed", "previous", "functions")}
+        parts = {
+            "schema": TableSchema.from_json(value["schema"]),
+            "outputs": tuple(map(Output.from_json, value["outputs"])),
+            "calls": tuple(map(PythonCall.from_json, value["calls"])),
+            "masks": tuple((name, Mask.parse(mask)) for name, mask in value["masks"]),
+        }
+        return cls(**{**value, **outputs, **lists, **parts})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
