@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from cdc_sink_kafka.demo.certificates import Certificates, make_certificates
 from cdc_testing.clock import Clock
+from cdc_testing.runs import eventually
 from cdc_testing.web_rig import LOOPBACK, TOKENS, Web, serving, write_tokens
 
 from cdc_core.errors import ConfigError, OptionError
@@ -256,6 +257,17 @@ def test_old_versions_of_tls_and_plain_text_are_refused(mutual: Web, certificate
 def test_a_handshake_that_does_not_end_is_cut_off(tmp_path: Path, certificates: Certificates) -> None:
     with serving(tmp_path, request_timeout=0.3, **tls_options(certificates)) as web, web.connect() as connection:
         assert connection.recv(1) == b""
+
+
+def test_connections_count_before_their_handshake_ends(tmp_path: Path, certificates: Certificates) -> None:
+    with serving(tmp_path, max_connections=4, **tls_options(certificates)) as web:
+        with web.connect(), web.connect(), pytest.raises((ssl.SSLError, ConnectionResetError)):
+            web.ask("/open", tls=client(certificates))
+        eventually("the end of the connections", lambda: not web.server.connections)
+        assert web.ask("/open", tls=client(certificates)).status == 200
+        with web.connect():
+            web.server.close()
+            assert not web.server._thread.is_alive()
 
 
 def test_a_renewed_certificate_is_used_without_a_restart(
