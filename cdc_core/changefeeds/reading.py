@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cdc_core.changefeeds.finding import Finder
-from cdc_core.store.job_reports import JobReport, job_reports
+from cdc_core.store.job_reports import JobReport, job_report, job_reports
 from cdc_core.store.job_values import JobRecord, NodeRecord, moment
 from cdc_core.store.node_reports import node_values
+from cdc_core.store.reports import Report, report
 
 __all__ = ["Reading", "recent"]
 
@@ -22,6 +23,14 @@ class Reading(Finder):
     def job_reports(self) -> list[JobReport]:
         """Return a report of every job, by name, of finished ones too."""
         return job_reports(self.store)
+
+    def job_report(self, job: JobRecord) -> JobReport:
+        """Return a report of the job. Raises: UnknownError when it was forgotten meanwhile."""
+        return job_report(self.store, job, self.known(job.name), now=datetime.now(UTC))
+
+    def report(self, name: str) -> Report:
+        """Return what is known of a changefeed. Raises: UnknownError."""
+        return report(self.store, self.known(name), now=datetime.now(UTC))
 
     def nodes(self) -> list[dict[str, Any]]:
         """Return every node as JSON values, those that died within a day too."""

@@ -86,8 +86,8 @@ def alter(
             if changefeeds.find_job(file) is not None:
                 altered = changefeeds.alter(file, change, by=by_user(), scans=scan)
                 assert altered.job is not None
-                text = altered_text(changefeeds.store, altered)
-                echo_job(session, changefeeds.store, altered.job, text, as_json=as_json)
+                text = altered_text(changefeeds, altered)
+                echo_job(session, changefeeds, altered.job, text, as_json=as_json)
                 return 0
     if assignments or unset or as_json:
         raise ConfigError("--set, --unset and --json are for jobs; the options of other changefeeds are in their files")
@@ -104,7 +104,7 @@ def alter(
     return 0
 
 
-def altered_text(store: ProgressStore, altered: Altered) -> str:
+def altered_text(changefeeds: Changefeeds, altered: Altered) -> str:
     """Return what was done to a job, and what becomes of it."""
     job = altered.job
     assert job is not None
@@ -113,6 +113,6 @@ def altered_text(store: ProgressStore, altered: Altered) -> str:
     elif job.state in RESTING:
         continues = f"continue it with `cdc resume {job.name}`"
     else:
-        continues = adoption_text(store, job)
+        continues = adoption_text(changefeeds, job)
     tables = f"\nits tables are {', '.join(altered.tables)}" if altered.tables else ""
     return f"job '{job.name}' is altered: {altered.change}; {continues}{tables}"

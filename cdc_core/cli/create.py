@@ -7,6 +7,7 @@ from shlex import join
 import click
 from click.core import ParameterSource
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.completion import complete_name
 from cdc_core.cli.job_commands import (
     adoption_text,
@@ -94,13 +95,11 @@ def create(
                 job = service.create(feed, owner=owner, connect=False)
             else:
                 job, created = service.continue_run(feed, giver, run, again=again[feed.name], owner=owner)
-            text = (
-                created_text(service.store, job) if created else f"job '{job.name}' has the progress of its run already"
-            )
-            echo_job(session, service.store, job, text, as_json=as_json)
+            text = created_text(service, job) if created else f"job '{job.name}' has the progress of its run already"
+            echo_job(session, service, job, text, as_json=as_json)
     return 0
 
 
-def created_text(store: ProgressStore, job: JobRecord) -> str:
+def created_text(changefeeds: Changefeeds, job: JobRecord) -> str:
     """Return who owns the new job, and who runs it."""
-    return f"job '{job.name}' is created, its owner is {job.owner}; {adoption_text(store, job)}"
+    return f"job '{job.name}' is created, its owner is {job.owner}; {adoption_text(changefeeds, job)}"

@@ -6,7 +6,6 @@ import getpass
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -14,10 +13,9 @@ import click
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.run import state_of
 from cdc_core.cli.session import CliSession, json_option
-from cdc_core.cli.stored import STORE_VARIABLE, require_known, require_store
+from cdc_core.cli.stored import STORE_VARIABLE, require_store
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
-from cdc_core.store.job_reports import job_report
 from cdc_core.store.job_values import JobRecord
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.verbs import Verb, require
@@ -96,11 +94,11 @@ def await_job(changefeeds: Changefeeds, name: str, verb: Verb) -> JobRecord:
     return changefeeds.wait(name, verb)
 
 
-def adoption_text(store: ProgressStore, job: JobRecord) -> str:
+def adoption_text(changefeeds: Changefeeds, job: JobRecord) -> str:
     """Return who runs *job*, for whoever let it run."""
     if job.node is not None:
         return f"node {job.node} runs it"
-    if any(not node.draining and node.locality.matches(job.locality) for node in store.nodes.living()):
+    if changefeeds.may_be_adopted(job):
         return "a node will adopt it"
     return "no node that matches it is alive, and the first one that starts runs it"
 
@@ -128,10 +126,9 @@ def by_user() -> str:
         return f"asked for by user {os.getuid()}"
 
 
-def echo_job(session: CliSession, store: ProgressStore, job: JobRecord, text: str, *, as_json: bool) -> None:
+def echo_job(session: CliSession, changefeeds: Changefeeds, job: JobRecord, text: str, *, as_json: bool) -> None:
     """Print what was done: *text*, or the job as `cdc jobs --json` does."""
     if as_json:
-        known = require_known(store, job.name, option="--store")
-        session.echo_json(job_report(store, job, known, now=datetime.now(UTC)).to_json())
+        session.echo_json(changefeeds.job_report(job).to_json())
     else:
         click.echo(session.masked(text))

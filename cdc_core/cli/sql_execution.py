@@ -9,11 +9,9 @@ from pathlib import Path
 
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.alter import altered_text
-from cdc_core.cli.cancel import cancel_text
 from cdc_core.cli.create import created_text
 from cdc_core.cli.job_commands import by_user, changefeeds_at, require_owner, user_name
-from cdc_core.cli.pause import pause_text
-from cdc_core.cli.resume import resume_text
+from cdc_core.cli.lifecycle import cancel_text, pause_text, resume_text
 from cdc_core.cli.schedule import new_schedule
 from cdc_core.cli.session import CliSession
 from cdc_core.cli.sql_jobs import show_jobs
@@ -99,7 +97,7 @@ def _create(session: CliSession, target: SqlTarget, statement: CreateChangefeed)
             statement, name, sources=target.sources, directory=target.directory, environ=os.environ
         )
         job = changefeeds.create(changefeeds.resolved(changefeed), owner=owner)
-        return Result(columns=["job_id"], rows=[[job.name]], notices=[created_text(changefeeds.store, job)])
+        return Result(columns=["job_id"], rows=[[job.name]], notices=[created_text(changefeeds, job)])
 
 
 def _create_schedule(session: CliSession, target: SqlTarget, statement: CreateSchedule) -> Result:
@@ -138,12 +136,12 @@ def _alter(changefeeds: Changefeeds, statement: AlterChangefeed) -> Result:
     altered = changefeeds.alter(name, change, by=by_user(), scans=scans)
     description = statement_text(altered.definition)
     return Result(
-        columns=["job_id", "job_description"], rows=[[name, description]], notices=[altered_text(store, altered)]
+        columns=["job_id", "job_description"], rows=[[name, description]], notices=[altered_text(changefeeds, altered)]
     )
 
 
 def _control(changefeeds: Changefeeds, statement: ControlJobs) -> list[tuple[JobRecord, str]]:
-    reason, store = statement.reason or by_user(), changefeeds.store
+    reason = statement.reason or by_user()
 
     def resume(name: str) -> JobRecord:
         changefeeds.require_job(name)
@@ -152,12 +150,12 @@ def _control(changefeeds: Changefeeds, statement: ControlJobs) -> list[tuple[Job
 
     verbs: dict[Verb, Callable[[str], tuple[JobRecord, str]]] = {
         "PAUSE": lambda name: (job := changefeeds.pause(name, reason), pause_text(job)),
-        "RESUME": lambda name: (job := resume(name), resume_text(store, job)),
+        "RESUME": lambda name: (job := resume(name), resume_text(changefeeds, job)),
         "CANCEL": lambda name: (job := changefeeds.cancel(name, reason), cancel_text(job)),
     }
     names = statement.jobs
     if names is None:
-        names = tuple(job.name for job in store.jobs.all() if job.state in _RULES[statement.verb].does)
+        names = tuple(job.name for job in changefeeds.store.jobs.all() if job.state in _RULES[statement.verb].does)
     return [verbs[statement.verb](name) for name in names]
 
 

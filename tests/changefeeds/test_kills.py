@@ -14,11 +14,12 @@ import sqlalchemy as sa
 from cdc_testing.engine import counter_feed
 from cdc_testing.stored import DEFINITION, node, progress
 
+from cdc_core.changefeeds.altering import configure
 from cdc_core.changefeeds.moving import PlannedMove
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.locality import Locality
 from cdc_core.move import Move
-from cdc_core.store.job_values import JobState
+from cdc_core.store.job_values import JobState, Pending
 from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.schedule_values import ScheduleRecord
@@ -106,7 +107,21 @@ def forget(changefeeds: Changefeeds) -> None:
         planned.carry_out()
 
 
+def create(changefeeds: Changefeeds) -> None:
+    feed = replace(counter_feed(Path("unused")), name="carts", stored={"literal_secrets": []})
+    changefeeds.create(feed, owner="ann", connect=False)
+
+
+def alter(changefeeds: Changefeeds) -> None:
+    wider = DEFINITION | {"tables": [*DEFINITION["tables"], "public.more"]}
+    wanted = Pending(definition=wider, locality=Locality(), initial_scans={"public.more": False}, why="altered")
+    configure(changefeeds.store, "orders", wanted, before=DEFINITION)
+
+
 VERBS: dict[str, tuple[JobState | None, Callable[[Changefeeds], object]]] = {
+    "create": ("running", create),
+    "alter what runs": ("running", alter),
+    "alter what rests": ("paused", alter),
     "pause": ("running", lambda on: on.pause("orders", "lunch")),
     "stop": ("paused", lambda on: on.pause("orders", "lunch", "stop")),
     "resume": ("paused", lambda on: on.resume("orders")),

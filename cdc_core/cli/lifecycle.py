@@ -1,0 +1,193 @@
+"""`cdc pause`, `cdc resume`, `cdc cancel`, `cdc owner` and `cdc drain`."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from cdc_core.changefeeds.service import Changefeeds
+from cdc_core.cli.completion import complete_name
+from cdc_core.cli.confirm import agreed
+from cdc_core.cli.job_commands import (
+    adoption_text,
+    await_job,
+    by_user,
+    changefeeds_at,
+    echo_job,
+    job_store_option,
+    json_option,
+    require_owner,
+    wait_option,
+)
+from cdc_core.cli.run import name_in, state_of
+from cdc_core.cli.session import FILE, CliSession, debug_option
+from cdc_core.cli.stored import require_known, require_one_name, state_option, store_option, store_or_environment
+from cdc_core.errors import ConfigError
+from cdc_core.masking import secret_forms, uri_secrets
+from cdc_core.store.job_values import RESTING, JobRecord
+from cdc_core.store.progress import ProgressStore
+
+__all__ = ["cancel", "cancel_text", "drain", "owner", "pause", "pause_text", "resume", "resume_text"]
+
+_reason_option = click.option("--reason", metavar="TEXT", help="Why, for `cdc show` and the history of the job.")
+
+
+@click.command
+@click.argument("name", metavar="NAME", shell_complete=complete_name)
+@_reason_option
+@wait_option
+@job_store_option
+@json_option
+@debug_option
+@click.pass_obj
+def pause(session: CliSession, name: str, reason: str | None, wait: bool, store: str | None, as_json: bool) -> int:
+    """Pause the job NAME: its node finishes the running step, and no node runs it until `cdc resume`.
+
+    While a job is paused, its source retains the history that the job has not delivered, and may run out of space.
+    """
+    with changefeeds_at(session, store) as changefeeds:
+        job = changefeeds.pause(name, reason or by_user())
+        if wait and job.state not in RESTING:
+            job = await_job(changefeeds, name, "pause")
+        echo_job(session, changefeeds, job, pause_text(job), as_json=as_json)
+    return 0
+
+
+def pause_text(job: JobRecord) -> str:
+    """Return what becomes of *job*, which is to be paused."""
+    if job.state in RESTING:
+        return f"job '{job.name}' {'has failed, and is not running' if job.state == 'failed' else 'is paused'}"
+    return f"job '{job.name}': node {job.node or 'that adopts it next'} will pause it"
+
+
+@click.command
+@click.argument("file", metavar="FILE", type=FILE)
+@click.argument("name", required=False, shell_complete=complete_name)
+@state_option
+@wait_option
+@store_option
+@json_option
+@debug_option
+@click.pass_obj
+def resume(
+    session: CliSession,
+    file: str,
+    name: str | None,
+    state: str | None,
+    wait: bool,
+    store: str | None,
+    as_json: bool,
+) -> int:
+    """Resume the changefeed NAME in FILE, which an error has paused, or a job, from where it stopped.
+
+    Fix the cause first: otherwise the same error pauses it again. A run that waits notices within two seconds. Without
+    one, the next `cdc run` continues. Only the name is read from FILE: passwords and plugins are not needed.
+
+    A job has only a name: FILE is the name then, in the store that --store or the environment variable CDC_STORE names.
+    """
+    store = store_or_environment(file, state, store)
+    if store is None:
+        name, beside = name_in(file, name)
+    else:
+        require_one_name(name, state)
+        name, beside, state = file, Path(), store
+    url = state_of(beside, state)[1]
+    session.add_secrets(secret_forms(uri_secrets(url)))
+    with closing(ProgressStore(url)) as opened:
+        changefeeds = Changefeeds(opened)
+        known = require_known(opened, name, option="--state" if store is None else "--store")
+        if wait and changefeeds.find_job(name) is None:
+            raise ConfigError(f"changefeed '{name}' is not a job, and no node adopts it; remove --wait")
+        job = changefeeds.resume(name)
+        if job is not None:
+            job = await_job(changefeeds, name, "resume") if wait else job
+            echo_job(session, changefeeds, job, resume_text(changefeeds, job), as_json=as_json)
+        elif as_json:
+            session.echo_json(changefeeds.report(name).to_json())
+        elif known.paused is None:
+            click.echo(f"changefeed '{name}' is not paused")
+        else:
+            remedy = "a waiting run continues now; otherwise start one with `cdc run`"
+            click.echo(f"changefeed '{name}' is resumed: {remedy}")
+    return 0
+
+
+def resume_text(changefeeds: Changefeeds, job: JobRecord) -> str:
+    """Return what becomes of *job*, which was resumed."""
+    return f"job '{job.name}' is resumed; {adoption_text(changefeeds, job)}"
+
+
+@click.command
+@click.argument("name", metavar="NAME", shell_complete=complete_name)
+@_reason_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@wait_option
+@job_store_option
+@json_option
+@debug_option
+@click.pass_obj
+def cancel(
+    session: CliSession, name: str, reason: str | None, yes: bool, wait: bool, store: str | None, as_json: bool
+) -> int:
+    """End the job NAME for good: a node drops what it created at its source, such as PostgreSQL's slot and publication.
+
+    It cannot be resumed. What was delivered stays at the sink. Of a job that could not be reverted, this tries again.
+    When no living node can drop it, the job ends as revert-failed, and its reason says what is left and why.
+    """
+    with changefeeds_at(session, store) as changefeeds:
+        if not agreed(f"Cancel job '{name}' for good?", yes=yes):
+            return 1
+        job = changefeeds.cancel(name, reason or by_user())
+        if wait:
+            job = await_job(changefeeds, name, "cancel")
+        echo_job(session, changefeeds, job, cancel_text(job), as_json=as_json)
+    return 0
+
+
+def cancel_text(job: JobRecord) -> str:
+    """Return what becomes of *job*, which is to be canceled."""
+    if job.state == "canceled":
+        return f"job '{job.name}' is canceled"
+    if job.node is not None:
+        return f"job '{job.name}': node {job.node} will cancel it"
+    return f"job '{job.name}' will be canceled by the next node that adopts it"
+
+
+@click.command
+@click.argument("name", metavar="NAME", shell_complete=complete_name)
+@click.argument("user", metavar="USER")
+@job_store_option
+@json_option
+@debug_option
+@click.pass_obj
+def owner(session: CliSession, name: str, user: str, store: str | None, as_json: bool) -> int:
+    """Make USER the owner of the job NAME. A node may run only the jobs of some owners."""
+    with changefeeds_at(session, store) as changefeeds:
+        job = changefeeds.set_owner(name, require_owner(user))
+        echo_job(session, changefeeds, job, f"job '{name}' belongs to {user}", as_json=as_json)
+    return 0
+
+
+@click.command
+@click.argument("node", metavar="NODE")
+@wait_option
+@job_store_option
+@json_option
+@debug_option
+@click.pass_obj
+def drain(session: CliSession, node: str, wait: bool, store: str | None, as_json: bool) -> int:
+    """Have NODE, a name that `cdc nodes` lists, finish the running steps of its jobs, hand them over, and end.
+
+    Other nodes adopt the jobs. SIGTERM has the same effect.
+    """
+    with changefeeds_at(session, store) as changefeeds:
+        found = changefeeds.drain(node)
+        if wait:
+            changefeeds.wait_for_end(found)
+        if as_json:
+            session.echo_json(changefeeds.node(found))
+        else:
+            click.echo(f"node '{node}' has ended" if wait else f"node '{node}' drains and ends")
+    return 0
