@@ -75,88 +75,55 @@ def a_test(*marks: Any) -> Callable[..., None]:
     return test_flush_is_a_barrier
 
 
-@pytest.mark.parametrize(
-    ("bases", "members", "said"),
-    [
-        (
-            (),
-            {"test_flush_is_a_barrier": a_test()},
-            "TestShelf.test_flush_is_a_barrier overrides a promise of PaperConformance; delete it, or " + REMEDY,
-        ),
-        (
-            (),
-            {"test_flush_is_a_barrier": None},
-            "TestShelf.test_flush_is_a_barrier = None removes a promise of PaperConformance; delete the line, or write "
-            "a test instead: " + REMEDY,
-        ),
-        (
-            (),
-            {"test_flush_is_a_barrier": a_test(pytest.mark.xfail)},
-            "TestShelf.test_flush_is_a_barrier overrides a promise of PaperConformance and is marked xfail without a "
-            "reason; write @pytest.mark.xfail(reason='…')",
-        ),
-        (
-            (),
-            {"test_flush_is_a_barrier": a_test(pytest.mark.skip(reason=" "))},
-            "TestShelf.test_flush_is_a_barrier overrides a promise of PaperConformance and is marked skip without a "
-            "reason; write @pytest.mark.skip(reason='…')",
-        ),
-        (
-            (),
-            {"test_flush_is_a_barrier": a_test(pytest.mark.parametrize("n", [1]))},
-            "TestShelf.test_flush_is_a_barrier overrides a promise of PaperConformance; delete it, or " + REMEDY,
-        ),
-        (
-            (),
-            {"pytestmark": pytest.mark.skip},
-            "TestShelf is marked skip without a reason; write @pytest.mark.skip(reason='…')",
-        ),
-        (
-            (Lenient,),
-            {},
-            "Lenient.test_flush_is_a_barrier overrides a promise of PaperConformance; delete it, or " + REMEDY,
-        ),
-        ((), {"sink": 7}, "TestShelf.sink is 7, which is neither the name of an installed sink nor a SinkRegistration"),
-        (
-            (),
-            {"kind": "sink", "test_flush_is_a_barrier": a_test()},
-            "TestShelf.test_flush_is_a_barrier overrides a promise of PaperConformance; delete it, or " + REMEDY,
-        ),
-        (
-            (),
-            {"rig": pytest.fixture(lambda _: None)},
-            "TestShelf.rig overrides a reserved fixture of PaperConformance; give it another name",
-        ),
-        (
-            (),
-            {"ours": pytest.fixture(name="rig")(lambda _: None)},
-            "TestShelf.rig overrides a reserved fixture of PaperConformance; give it another name",
-        ),
-        (
-            (),
-            {"capabilities": {"stal"}},
-            "TestShelf declares the capability 'stal', which no sink has; did you mean 'stall'?",
-        ),
-        (
-            (),
-            {"capabilities": pytest.fixture(lambda _: {"stall"})},
-            "TestShelf.capabilities is a fixture; make it a class attribute: capabilities = {'…'}",
-        ),
-        ((), {"capabilities": {"stall"}}, None),
-        ((), {"place": None, "test_of_its_own": a_test(pytest.mark.skip)}, None),
-        ((), {"test_flush_is_a_barrier": a_test(pytest.mark.xfail(reason="they bend"))}, None),
-        ((), {"test_flush_is_a_barrier": a_test(pytest.mark.skip("they bend"))}, None),
-        ((), {"pytestmark": [pytest.mark.xfail(reason="they bend")]}, None),
-    ],
-    ids=[
-        *("overridden", "deleted", "no-reason", "empty-reason", "unfit-mark", "class-without-a-reason", "by-a-base"),
-        *("not-a-name", "a-suite-of-its-own", "reserved", "reserved-by-name", "unknown-capability"),
-        *("capabilities-as-a-fixture", "capability", "fixtures-and-own-tests", "xfail", "skip", "class-with-a-reason"),
-    ],
+BARRIER = "test_flush_is_a_barrier"
+OVERRIDES = "{0}.test_flush_is_a_barrier overrides a promise of PaperConformance; delete it, or " + REMEDY
+MARKED = (
+    "TestShelf.test_flush_is_a_barrier overrides a promise of PaperConformance and is marked {0} without a reason; "
+    "write @pytest.mark.{0}(reason='…')"
 )
-def test_the_rules_of_test_classes(bases: tuple[type, ...], members: dict[str, Any], said: str | None) -> None:
-    cls = type("TestShelf", (*bases, PaperConformance), {"sink": SHELF, **members})
-    assert complaint(cls) == said
+RESERVED = "TestShelf.rig overrides a reserved fixture of PaperConformance; give it another name"
+RULES: dict[str, tuple[dict[str, Any], str | None]] = {
+    "overridden": ({BARRIER: a_test()}, OVERRIDES.format("TestShelf")),
+    "deleted": (
+        {BARRIER: None},
+        "TestShelf.test_flush_is_a_barrier = None removes a promise of PaperConformance; delete the line, or write a "
+        "test instead: " + REMEDY,
+    ),
+    "no-reason": ({BARRIER: a_test(pytest.mark.xfail)}, MARKED.format("xfail")),
+    "empty-reason": ({BARRIER: a_test(pytest.mark.skip(reason=" "))}, MARKED.format("skip")),
+    "unfit-mark": ({BARRIER: a_test(pytest.mark.parametrize("n", [1]))}, OVERRIDES.format("TestShelf")),
+    "class-without-a-reason": (
+        {"pytestmark": pytest.mark.skip},
+        "TestShelf is marked skip without a reason; write @pytest.mark.skip(reason='…')",
+    ),
+    "by-a-base": ({"base": Lenient}, OVERRIDES.format("Lenient")),
+    "not-a-name": (
+        {"sink": 7},
+        "TestShelf.sink is 7, which is neither the name of an installed sink nor a SinkRegistration",
+    ),
+    "a-suite-of-its-own": ({"kind": "sink", BARRIER: a_test()}, OVERRIDES.format("TestShelf")),
+    "reserved": ({"rig": pytest.fixture(lambda _: None)}, RESERVED),
+    "reserved-by-name": ({"ours": pytest.fixture(name="rig")(lambda _: None)}, RESERVED),
+    "unknown-capability": (
+        {"capabilities": {"stal"}},
+        "TestShelf declares the capability 'stal', which no sink has; did you mean 'stall'?",
+    ),
+    "capabilities-as-a-fixture": (
+        {"capabilities": pytest.fixture(lambda _: {"stall"})},
+        "TestShelf.capabilities is a fixture; make it a class attribute: capabilities = {'…'}",
+    ),
+    "capability": ({"capabilities": {"stall"}}, None),
+    "fixtures-and-own-tests": ({"place": None, "test_of_its_own": a_test(pytest.mark.skip)}, None),
+    "xfail": ({BARRIER: a_test(pytest.mark.xfail(reason="they bend"))}, None),
+    "skip": ({BARRIER: a_test(pytest.mark.skip("they bend"))}, None),
+    "class-with-a-reason": ({"pytestmark": [pytest.mark.xfail(reason="they bend")]}, None),
+}
+
+
+@pytest.mark.parametrize(("members", "said"), RULES.values(), ids=RULES)
+def test_the_rules_of_test_classes(members: dict[str, Any], said: str | None) -> None:
+    bases = [members[name] for name in members if name == "base"]
+    assert complaint(type("TestShelf", (*bases, PaperConformance), {"sink": SHELF, **members})) == said
 
 
 def test_a_broken_rule_is_a_collection_error(pytester: pytest.Pytester) -> None:

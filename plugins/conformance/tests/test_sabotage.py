@@ -11,8 +11,7 @@ import pytest
 from cdc_conformance.components import registration_of
 from cdc_conformance.reference.sink import REFERENCE_SINK, ReferenceSink
 from cdc_conformance.sabotage.breaking import breaks, broken, mistakes
-from cdc_conformance.sabotage.cases import HOMES, Case, Kind, Result, chosen, kinds, lines, rows, verdict
-from cdc_conformance.sabotage.running import run
+from cdc_conformance.sabotage.cases import HOMES, Case, Kind, Result, chosen, kinds, lines, rows, run, verdict
 
 from cdc_core import Flushed
 from cdc_core.plugins.classes import load_class, load_function

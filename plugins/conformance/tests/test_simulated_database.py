@@ -180,37 +180,6 @@ def test_a_commit_survives_the_death_of_its_coordinator(db: SimulatedDatabase) -
     assert not db.cluster.transactions
 
 
-def slow_clock(db: SimulatedDatabase) -> None:
-    db.set_skew(1, -10_000)
-
-
-def merged(db: SimulatedDatabase) -> None:
-    db.merge("t", at=5)
-
-
-def split(db: SimulatedDatabase) -> None:
-    db.split("t", at=7)
-
-
-def moved(db: SimulatedDatabase) -> None:
-    db.transfer_lease("t", at=5, to=next(node for node in (1, 2, 3) if node != leaseholder(db, 5)))
-
-
-@pytest.mark.parametrize("change", [merged, split, moved, slow_clock])
-def test_range_changes_never_allow_writes_below_a_closed_timestamp(
-    db: SimulatedDatabase, change: Callable[[SimulatedDatabase], None]
-) -> None:
-    db.split("t", at=5)
-    db.set_lag("t", at=0, ms=60_000)
-    db.set_lag("t", at=5, ms=0)
-    db.tick(times=5)
-    slow_clock(db)
-    before = resolved(db, 8)
-    change(db)
-    assert db.put("t", id=8, n=1, node=1) > before
-    assert resolved(db, 8) >= before
-
-
 def test_history_can_be_read_as_of_any_timestamp_until_it_is_collected(db: SimulatedDatabase) -> None:
     committed = [db.put("t", id=1, n=n) for n in range(4)]
     deleted = db.delete("t", 1)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from cdc_conformance.cli import _coloured
-from cdc_conformance.promises import words
 from cdc_testing.distributions import install
 
 from cdc_core.cli.main import main
@@ -140,19 +139,8 @@ def test_a_promise_that_takes_too_long_fails(verify: Verify, shelf: str) -> None
         ({"uri": "{scheme}:///dev/null/{unique}"}, "/dev/null/"),
     ],
     ids=[
-        "name",
-        "unique",
-        "scheme",
-        "password",
-        "option",
-        "value",
-        "no-value",
-        "capability",
-        "fixture",
-        "format",
-        "nothing",
-        "report",
-        "place",
+        *("name", "unique", "scheme", "password", "option", "value", "no-value", "capability", "fixture", "format"),
+        *("nothing", "report", "place"),
     ],
 )
 def test_wrong_arguments_are_reported_in_one_line(
@@ -270,7 +258,3 @@ def test_results_are_coloured_unless_no_color_is_set(monkeypatch: pytest.MonkeyP
     assert _coloured("  FAIL order per key") == "  \x1b[31mFAIL\x1b[0m order per key"
     monkeypatch.setenv("NO_COLOR", "1")
     assert _coloured("  FAIL order per key") == "  FAIL order per key"
-
-
-def test_every_promise_reads_as_words() -> None:
-    assert words("test_flush_is_a_barrier") == "flush is a barrier"

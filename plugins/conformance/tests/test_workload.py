@@ -3,78 +3,40 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cdc_conformance.simulated.session import Journal
+from cdc_conformance.simulated.writer import SimulatedWriter
 from cdc_conformance.workload import Workload, same_row
 
-from cdc_core import SourceTransaction, SourceWriter, SourceWriterContext
-
-Rows = dict[tuple[str, int], dict[str, Any]]
+from cdc_core import SourceWriterContext
 
 
-class Memory(SourceWriter):
-    """Tables in memory. A transaction writes its rows when it commits."""
-
-    def __init__(self) -> None:
-        super().__init__(SourceWriterContext(uri="memory://", options=None))
-        self.held: Rows = {}
-        self.events: list[tuple[Any, ...]] = []
-
-    def create_table(self, table: str) -> None: ...
-
-    def drop_table(self, table: str) -> None: ...
-
-    def begin(self) -> MemoryTransaction:
-        return MemoryTransaction(self)
-
-    def rows(self, table: str) -> Mapping[int, Mapping[str, Any]]:
-        return {id_: row for (name, id_), row in self.held.items() if name == table}
-
-    def add_column(self, table: str, column: str) -> None: ...
-
-    def drop_column(self, table: str, column: str) -> None:
-        for (name, _), row in self.held.items():
-            if name == table:
-                row.pop(column, None)
-
-    def close(self) -> None: ...
+def writer_in(directory: Path) -> SimulatedWriter:
+    """Return a writer of a new database with the tables a and b."""
+    writer = SimulatedWriter(SourceWriterContext(uri=f"simulated://{directory}", options=None))
+    for table in ("a", "b"):
+        writer.create_table(table)
+    return writer
 
 
-class MemoryTransaction(SourceTransaction):
-    def __init__(self, memory: Memory) -> None:
-        self.memory = memory
-        self.writes: list[tuple[tuple[str, int], Mapping[str, Any] | None]] = []
-
-    def put(self, table: str, row: Mapping[str, Any]) -> None:
-        self.writes.append(((table, row["id"]), row))
-
-    def delete(self, table: str, id_: int) -> None:
-        self.writes.append(((table, id_), None))
-
-    def commit(self) -> None:
-        for key, row in self.writes:
-            if row is None:
-                self.memory.held.pop(key, None)
-            else:
-                self.memory.held[key] = {**self.memory.held.get(key, {}), **row}
-        self.memory.events.append(tuple(self.writes))
-
-    def rollback(self) -> None:
-        self.memory.events.append(("rolled back", len(self.writes)))
+def events(writer: SimulatedWriter) -> list[dict[str, Any]]:
+    """Return what was done to the database, in order."""
+    return list(Journal(writer.database.directory).unread())
 
 
 @pytest.fixture
-def memory() -> Memory:
-    return Memory()
+def writer(tmp_path: Path) -> SimulatedWriter:
+    return writer_in(tmp_path / "db")
 
 
-def test_the_history_replays_to_the_contents_of_the_tables(memory: Memory) -> None:
-    workload = Workload(memory, ("a", "b"), seed=1)
+def test_the_history_replays_to_the_contents_of_the_tables(writer: SimulatedWriter) -> None:
+    workload = Workload(writer, ("a", "b"), seed=1)
     for commits in (10, 100):
         workload.run(commits)
-        held = memory.held
+        held = {(table, id_): row for table in ("a", "b") for id_, row in writer.rows(table).items()}
         rows: dict[Any, Any] = {}
         for write in workload.history.writes():
             rows[write.key] = write.after
@@ -83,8 +45,8 @@ def test_the_history_replays_to_the_contents_of_the_tables(memory: Memory) -> No
         assert all(same_row(held[key], workload.rows[key]) for key in held)
 
 
-def test_every_version_of_a_key_is_one_above_the_one_before(memory: Memory) -> None:
-    workload = Workload(memory, ("a", "b"), seed=2)
+def test_every_version_of_a_key_is_one_above_the_one_before(writer: SimulatedWriter) -> None:
+    workload = Workload(writer, ("a", "b"), seed=2)
     workload.run(200)
     for versions in workload.history.versions().values():
         numbers = [version["n"] for version in versions if version is not None]
@@ -92,8 +54,8 @@ def test_every_version_of_a_key_is_one_above_the_one_before(memory: Memory) -> N
         assert not any(one is two is None for one, two in itertools.pairwise(versions))
 
 
-def test_each_write_has_the_row_before_its_transaction(memory: Memory) -> None:
-    workload = Workload(memory, ("a",), seed=3)
+def test_each_write_has_the_row_before_its_transaction(writer: SimulatedWriter) -> None:
+    workload = Workload(writer, ("a",), seed=3)
     workload.run(100)
     rows: dict[Any, Any] = {}
     for commit in workload.history.commits:
@@ -102,28 +64,29 @@ def test_each_write_has_the_row_before_its_transaction(memory: Memory) -> None:
         rows.update({write.key: write.after for write in commit})
 
 
-def test_all_kinds_of_transactions_occur(memory: Memory) -> None:
-    workload = Workload(memory, ("a", "b"), seed=4)
+def test_all_kinds_of_transactions_occur(writer: SimulatedWriter) -> None:
+    workload = Workload(writer, ("a", "b"), seed=4)
     workload.run(300)
     writes = list(workload.history.writes())
     assert any(write.before is None for write in writes)
     assert any(write.after is None for write in writes)
     assert any(write.before and write.after for write in writes)
     assert any(len({write.table for write in commit}) == 2 for commit in workload.history.commits)
-    assert any(event[:1] == ("rolled back",) and event[1] > 0 for event in memory.events)
+    written = {event["txn"] for event in events(writer) if event["op"] == "write"}
+    assert any(event["op"] == "rollback" and event["txn"] in written for event in events(writer))
     again = [key for key, versions in workload.history.versions().items() if None in versions[:-1]]
     assert again, "no row was inserted again"
 
 
-def test_the_same_seed_gives_the_same_events() -> None:
-    one, two, other = Memory(), Memory(), Memory()
-    for memory, seed in ((one, 5), (two, 5), (other, 6)):
-        Workload(memory, ("a", "b"), seed=seed).run(50)
-    assert one.events == two.events != other.events
+def test_the_same_seed_gives_the_same_events(tmp_path: Path) -> None:
+    one, two, other = (writer_in(tmp_path / name) for name in ("one", "two", "other"))
+    for writer, seed in ((one, 5), (two, 5), (other, 6)):
+        Workload(writer, ("a", "b"), seed=seed).run(50)
+    assert events(one) == events(two) != events(other)
 
 
-def test_only_one_open_transaction_writes_a_row(memory: Memory) -> None:
-    workload = Workload(memory, ("a",), seed=7, keys=2)
+def test_only_one_open_transaction_writes_a_row(writer: SimulatedWriter) -> None:
+    workload = Workload(writer, ("a",), seed=7, keys=2)
     held = workload.begin()
     held.put("a", 1, note="held")
     workload.run(20)
@@ -135,8 +98,8 @@ def test_only_one_open_transaction_writes_a_row(memory: Memory) -> None:
     assert [write.key for write in workload.history.commits[-1]] == [("a", 1)]
 
 
-def test_open_transactions_can_be_committed_or_rolled_back(memory: Memory) -> None:
-    workload = Workload(memory, ("a",), seed=8)
+def test_open_transactions_can_be_committed_or_rolled_back(writer: SimulatedWriter) -> None:
+    workload = Workload(writer, ("a",), seed=8)
     while "2 open" not in repr(workload):
         workload.step()
     workload.settle()
@@ -148,15 +111,15 @@ def test_open_transactions_can_be_committed_or_rolled_back(memory: Memory) -> No
     assert len(workload.history) == commits
 
 
-def test_a_transaction_without_changes_is_not_in_the_history(memory: Memory) -> None:
-    workload = Workload(memory, ("a",), seed=9)
+def test_a_transaction_without_changes_is_not_in_the_history(writer: SimulatedWriter) -> None:
+    workload = Workload(writer, ("a",), seed=9)
     workload.delete("a", 1)
     workload.begin().commit()
     assert len(workload.history) == 0
 
 
-def test_columns_can_be_added_and_dropped(memory: Memory) -> None:
-    workload = Workload(memory, ("a",), seed=10)
+def test_columns_can_be_added_and_dropped(writer: SimulatedWriter) -> None:
+    workload = Workload(writer, ("a",), seed=10)
     workload.put("a", 1)
     workload.add_column("a", "extra")
     workload.put("a", 1, extra="x")

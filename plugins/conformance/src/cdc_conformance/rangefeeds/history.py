@@ -95,10 +95,7 @@ class History(RangefeedSuite):
         feed = _scanned(workload, open_feed)
         feed.catch_up()
         begun, old = len(workload.history), feed.progress
-        for _ in range(3):
-            workload.run(4, settle=True)
-            feed.catch_up()
-            forget()
+        _go_on(feed, workload, forget)
         arrived = len(feed.changes)
         try:
             feed.restart(old)
@@ -119,10 +116,7 @@ class History(RangefeedSuite):
         feed = _scanned(workload, open_feed)
         feed.catch_up()
         begun, old = len(workload.history), feed.progress
-        for _ in range(3):
-            workload.run(4, settle=True)
-            feed.catch_up()
-        forget()
+        _go_on(feed, workload, forget)
         arrived = len(feed.changes)
         try:
             feed.restart(old)
@@ -146,16 +140,12 @@ class History(RangefeedSuite):
         try:
             ahead.start()
         except ConfigError:
-            ahead = open_feed()
-            ahead.start()
+            ahead = open_feed(start=True)
         for feed in (behind, ahead):
             feed.scan()
             feed.catch_up()
         begun, arrived = len(workload.history), len(behind.changes)
-        for _ in range(3):
-            workload.run(4, settle=True)
-            ahead.catch_up()
-            forget()
+        _go_on(ahead, workload, forget)
         ahead.close()
         ahead.drop()
         forget()
@@ -168,13 +158,12 @@ class History(RangefeedSuite):
 
     @requires("cursors", "the changefeed starts in the past")
     def test_a_cursor_yields_the_changes_after_it(
-        self, workload: Workload, cursor: Cursor, make_changefeed: MakeChangefeed, open_feed: OpenFeed
+        self, workload: Workload, cursor: Cursor, make_changefeed: MakeChangefeed, open_feed: OpenFeed, table: str
     ) -> None:
         """A feed that starts at a cursor yields every commit after it, in order, and no scan unless it is wanted.
 
         If the cursor is a timestamp, earlier changes are left out by the engine.
         """
-        table = workload.tables[0]
         workload.fill(table, 5)
         workload.put(table, 2)
         options = cursor()
@@ -183,8 +172,7 @@ class History(RangefeedSuite):
         workload.delete(table, 3)
         workload.fill(table, 2, first=8)
         changefeed = make_changefeed(initial_scan=False, **options)
-        feed = open_feed(changefeed=changefeed)
-        feed.start()
+        feed = open_feed(changefeed=changefeed, start=True)
         feed.catch_up()
         after = changefeed.options.after or Timestamp()
         found = versions(change for change in feed.changes if change.updated > after)
@@ -216,6 +204,13 @@ class History(RangefeedSuite):
 def _scanned(workload: Workload, open_feed: OpenFeed) -> Feed:
     workload.put(workload.tables[1], 91)
     return open_feed().scan()
+
+
+def _go_on(feed: Feed, workload: Workload, forget: Forget) -> None:
+    for _ in range(3):
+        workload.run(4, settle=True)
+        feed.catch_up()
+        forget()
 
 
 def _assert_versions(feed: Feed, workload: Workload, *, since: int, arrived: int) -> None:

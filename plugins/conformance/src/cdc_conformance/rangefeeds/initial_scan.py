@@ -53,8 +53,7 @@ class InitialScan(RangefeedSuite):
         """
         table = workload.tables[0]
         workload.fill(table, 5)
-        feed = open_feed(initial_scan=False)
-        feed.start()
+        feed = open_feed(initial_scan=False, start=True)
         workload.put(table, 2, note="later")
         feed.catch_up()
         found = versions(feed.changes)
@@ -102,8 +101,7 @@ class InitialScan(RangefeedSuite):
         table = workload.tables[0]
         for first in range(1, 121, 20):
             workload.fill(table, 20, first=first, note="x" * 200)
-        feed = open_feed(table, bytes_=16_000)
-        feed.start()
+        feed = open_feed(table, bytes_=16_000, start=True)
         for turn, _ in enumerate(feed.patiently("the initial scan is not complete")):
             if not feed.scanning:
                 break

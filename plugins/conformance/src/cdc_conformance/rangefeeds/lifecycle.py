@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 
@@ -12,10 +12,11 @@ import pytest
 
 from cdc_conformance.promises import does_not_apply, requires
 from cdc_conformance.rangefeeds.driver import Feed, Part
-from cdc_conformance.rangefeeds.suite import MakeChangefeed, OpenFeed, RangefeedSuite
+from cdc_conformance.rangefeeds.suite import Created, MakeChangefeed, OpenFeed, RangefeedSuite
 from cdc_conformance.side_effects import Resources
 from cdc_conformance.workload import Workload
 from cdc_core import ConfigError, Kind, RangefeedRegistration
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.options import describe
 from cdc_core.plugins.classes import load_class
 
@@ -32,13 +33,7 @@ class Startup(RangefeedSuite):
         closed.
         """
         changefeed = make_changefeed()
-        openers: Mapping[str, Callable[[], Part]] = {
-            "rangefeed": changefeed.open_rangefeed,
-            "planner": changefeed.open_planner,
-            "reader": changefeed.open_reader,
-            "history": changefeed.open_history,
-        }
-        for part, open_ in openers.items():
+        for part, open_ in _openers(changefeed).items():
             open_().close()  # import all modules first
             before = Resources.now()
             instances = [open_() for _ in range(3)]
@@ -48,9 +43,7 @@ class Startup(RangefeedSuite):
             assert not more, f"the constructor of the {part} left open: {more}"
 
     @requires("inspection", "the test must see what was created")
-    def test_check_changes_nothing(
-        self, workload: Workload, open_feed: OpenFeed, created: Callable[[], object]
-    ) -> None:
+    def test_check_changes_nothing(self, workload: Workload, open_feed: OpenFeed, created: Created) -> None:
         """`check` accepts a source that is set up correctly, and leaves it unchanged.
 
         Users run `cdc check` to look, not to change anything.
@@ -140,8 +133,7 @@ class Startup(RangefeedSuite):
 
         They are displayed, added to those of other changefeeds and saved with the progress.
         """
-        feed = open_feed()
-        feed.start()
+        feed = open_feed(start=True)
         for _ in range(3):
             workload.run(3, settle=True)
             feed.catch_up()
@@ -149,6 +141,10 @@ class Startup(RangefeedSuite):
                 assert isinstance(name, str), f"the name of a metric is {name!r}"
                 number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
                 assert number, f"metric '{name}' is not a finite number: {value!r}"
+
+
+def _openers(changefeed: ResolvedChangefeed) -> dict[str, Callable[[], Part]]:
+    return {part: getattr(changefeed, f"open_{part}") for part in ("rangefeed", "planner", "reader", "history")}
 
 
 def _assert_sentence(error: ConfigError) -> None:
@@ -165,17 +161,11 @@ class Closing(RangefeedSuite):
     ) -> None:
         """`close` of each part may be called twice, and on an instance that was never used."""
         changefeed = make_changefeed()
-        for open_ in (
-            changefeed.open_rangefeed,
-            changefeed.open_planner,
-            changefeed.open_reader,
-            changefeed.open_history,
-        ):
+        for open_ in _openers(changefeed).values():
             unused = open_()
             unused.close()
             unused.close()
-        feed = open_feed()
-        feed.start()
+        feed = open_feed(start=True)
         workload.run(3, settle=True)
         feed.catch_up()
         feed.close()
@@ -212,8 +202,7 @@ class Closing(RangefeedSuite):
         """
         never = open_feed()
         never.drop()
-        feed = open_feed()
-        feed.start()
+        feed = open_feed(start=True)
         workload.run(3, settle=True)
         feed.catch_up()
         feed.close()
@@ -221,16 +210,13 @@ class Closing(RangefeedSuite):
         feed.drop()
 
     @requires("inspection", "the test must see what was created")
-    def test_drop_removes_everything_created(
-        self, workload: Workload, open_feed: OpenFeed, created: Callable[[], object]
-    ) -> None:
+    def test_drop_removes_everything_created(self, workload: Workload, open_feed: OpenFeed, created: Created) -> None:
         """After `drop` the source is as it was before the changefeed's first start.
 
         A forgotten object keeps history and fills the disk of the database.
         """
         before = created()
-        feed = open_feed()
-        feed.start()
+        feed = open_feed(start=True)
         feed.step()
         workload.run(3)
         feed.step()
@@ -246,7 +232,7 @@ class Closing(RangefeedSuite):
         workload: Workload,
         open_feed: OpenFeed,
         make_changefeed: MakeChangefeed,
-        created: Callable[[], object],
+        created: Created,
     ) -> None:
         """With `temporary` in the context, the source is as before when the parts are closed, and no row is missing.
 
@@ -275,8 +261,7 @@ class Closing(RangefeedSuite):
             before = stranger.created()
             if before is None:
                 does_not_apply("the rangefeed does not list what changefeeds have created")
-            feed = open_feed()
-            feed.start()
+            open_feed(start=True)
             workload.run(3)
             listed = stranger.created() or ()
             more = {entry.name for entry in listed} - {entry.name for entry in before}

@@ -146,8 +146,7 @@ class Marks(RangefeedSuite):
         Sinks name files by it: a consumer that has read up to a resolved timestamp skips files with smaller names.
         """
         workload.fill(workload.tables[0], 20)
-        feed = open_feed(rows=10)
-        feed.start()
+        feed = open_feed(rows=10, start=True)
         quiet = True
         for _ in feed.patiently("20 rows and 10 commits did not arrive"):
             written = len(workload.history) > 10
@@ -201,8 +200,7 @@ class Marks(RangefeedSuite):
         first, second = workload.tables
         workload.fill(first, 3)
         workload.fill(second, many_rows // 2, note="x" * 200)
-        feed = open_feed(bytes_=16_000)
-        feed.start()
+        feed = open_feed(bytes_=16_000, start=True)
         for _ in feed.patiently("the initial scan is not complete"):
             if not feed.scanning:
                 break

@@ -50,13 +50,12 @@ class Rescans(RangefeedSuite):
 
     @requires("rescans", _NEEDED)
     def test_a_rescan_with_a_predicate_yields_the_rows_that_it_selects(
-        self, workload: Workload, open_feed: OpenFeed
+        self, workload: Workload, open_feed: OpenFeed, table: str
     ) -> None:
         """With the predicate `id < 4`, only the rows with these keys arrive again.
 
         Who repairs a part of a large table does not want all of it.
         """
-        table = workload.tables[0]
         workload.fill(table, 10)
         feed = open_feed(table).scan()
         known = len(feed.changes)
@@ -93,13 +92,12 @@ class Moves(RangefeedSuite):
 
     @requires("moves", _STOPPED)
     def test_a_move_to_now_leaves_out_what_was_committed_before_and_nothing_else(
-        self, workload: Workload, open_feed: OpenFeed
+        self, workload: Workload, open_feed: OpenFeed, table: str
     ) -> None:
         """After a move to `now`, no earlier commit arrives, every later one does, and marks go on.
 
         People move a changefeed because of rows that must not arrive, and rely on all others.
         """
-        table = workload.tables[0]
         workload.fill(table, 5)
         feed = open_feed(table).scan()
         feed.catch_up()
@@ -118,12 +116,11 @@ class Moves(RangefeedSuite):
         assert sorted(set(map(str, arrived))) == ["3", "8"], f"rows 3 and 8 must arrive after the move, not {arrived}"
 
     @requires("moves", _STOPPED)
-    def test_a_move_into_the_future_is_refused(self, workload: Workload, open_feed: OpenFeed) -> None:
+    def test_a_move_into_the_future_is_refused(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
         """A time that is later than the source's clock, and a text that is no position, raise ConfigError.
 
         Changes up to a position in the future would be left out before they exist.
         """
-        table = workload.tables[0]
         workload.fill(table, 3)
         feed = open_feed(table).scan()
         feed.catch_up()

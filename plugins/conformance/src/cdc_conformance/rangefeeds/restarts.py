@@ -10,7 +10,7 @@ import pytest
 
 from cdc_conformance.promises import requires
 from cdc_conformance.rangefeeds.changes import assert_all_there
-from cdc_conformance.rangefeeds.suite import Disturbance, OpenFeed, RangefeedSuite
+from cdc_conformance.rangefeeds.suite import Created, Disturbance, OpenFeed, RangefeedSuite
 from cdc_conformance.workload import Workload
 from cdc_core import RetryableError, Token
 
@@ -34,8 +34,7 @@ class Restarts(RangefeedSuite):
         workload.fill(small, 3)
         size = many_rows // 3
         workload.fill(large, size, note="x" * 200)
-        feed = open_feed(bytes_=16_000)
-        feed.start()
+        feed = open_feed(bytes_=16_000, start=True)
         for attempt in range(60):
             if not feed.scanning and attempt > 8:
                 break
@@ -49,17 +48,15 @@ class Restarts(RangefeedSuite):
         feed.catch_up()
         assert_all_there(feed.changes, workload.rows)
 
-    def test_restarts_keep_the_order_of_keys(self, workload: Workload, open_feed: OpenFeed) -> None:
+    def test_restarts_keep_the_order_of_keys(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
         """Attempts are killed before their rows are saved; no version of a key arrives first after a newer one.
 
         More is written between the attempts. After a restart versions may repeat, but a version that never arrived
         before must be newer than all others of its key.
         """
-        table = workload.tables[0]
         for first in range(1, 121, 20):
             workload.fill(table, 20, first=first, note="x" * 200)
-        feed = open_feed(table, bytes_=16_000)
-        feed.start()
+        feed = open_feed(table, bytes_=16_000, start=True)
         for attempt in range(60):
             if not feed.scanning and attempt > 6:
                 break
@@ -80,16 +77,14 @@ class Restarts(RangefeedSuite):
             )
             known.add(change.n)
 
-    def test_a_step_can_be_planned_again(self, workload: Workload, open_feed: OpenFeed) -> None:
+    def test_a_step_can_be_planned_again(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
         """A planner that planned a step gets the same start again, and plans the step again without missing a row.
 
         The engine decides where a step begins. A planner that continues where its last plan ended skips rows that were
         never read.
         """
-        table = workload.tables[0]
         workload.fill(table, 30)
-        feed = open_feed(rows=10)
-        feed.start()
+        feed = open_feed(rows=10, start=True)
         feed.next_plan()
         feed.next_plan()
         feed.scan()
@@ -130,9 +125,7 @@ class Restarts(RangefeedSuite):
         assert_all_there(feed.changes, workload.rows)
 
     @requires("inspection", "the test must see what was created")
-    def test_nothing_is_created_before_the_intent_is_saved(
-        self, open_feed: OpenFeed, created: Callable[[], object]
-    ) -> None:
+    def test_nothing_is_created_before_the_intent_is_saved(self, open_feed: OpenFeed, created: Created) -> None:
         """If the intent cannot be saved, `start` has created nothing on the source.
 
         Otherwise nobody can clean up: a forgotten replication slot fills the disk of the database.

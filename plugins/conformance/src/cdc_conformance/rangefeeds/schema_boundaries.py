@@ -25,14 +25,13 @@ class SchemaBoundaries(RangefeedSuite):
 
     @requires("schema_changes", _NEEDED)
     def test_no_resolved_mark_passes_a_schema_change_before_its_backfill(
-        self, workload: Workload, open_feed: OpenFeed
+        self, workload: Workload, open_feed: OpenFeed, table: str
     ) -> None:
         """At every resolved mark, the rows that arrived are those that the table held at some moment, column by column.
 
         A column with a default gives every row another value without a change of the row. A mark that passes such a
         change before all rows have followed makes consumers trust a state that never was.
         """
-        table = workload.tables[0]
         workload.fill(table, 12)
         feed = open_feed(table, rows=4).scan()
         states = [dict(workload.rows)]
@@ -75,14 +74,13 @@ class SchemaBoundaries(RangefeedSuite):
 
     @requires("schema_changes", _NEEDED)
     def test_a_backfill_is_complete_whatever_was_killed(
-        self, workload: Workload, open_feed: OpenFeed, many_rows: int
+        self, workload: Workload, open_feed: OpenFeed, many_rows: int, table: str
     ) -> None:
         """Attempts are killed in the middle of a backfill, half of them before a step is saved; no row is missing.
 
         When the change is resolved, every row has its new value. If this fails, check that the token holds the rest of
         the backfill: everything that is not in the token is lost.
         """
-        table = workload.tables[0]
         size = many_rows // 3
         workload.fill(table, size, note="x" * 200)
         feed = open_feed(table, rows=max(8, many_rows // 40), bytes_=16_000).scan()
@@ -112,12 +110,11 @@ class SchemaBoundaries(RangefeedSuite):
         _place(feed, states, 0)
 
     @requires("schema_changes", _NEEDED)
-    def test_a_backfill_yields_every_row_that_exists(self, workload: Workload, open_feed: OpenFeed) -> None:
+    def test_a_backfill_yields_every_row_that_exists(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
         """After a column with a default was added, every row arrives with its new value, whenever it was inserted.
 
         If this fails, look at rows that were inserted after the initial scan.
         """
-        table = workload.tables[0]
         workload.fill(table, 10)
         feed = open_feed(table).scan()
         workload.fill(table, 20, first=101)
@@ -159,12 +156,11 @@ class SchemaBoundaries(RangefeedSuite):
         )
 
     @requires("schema_changes", _NEEDED)
-    def test_all_rows_follow_under_a_changed_key(self, workload: Workload, open_feed: OpenFeed) -> None:
+    def test_all_rows_follow_under_a_changed_key(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
         """After a table got another key, all its rows have arrived under it before anything later is resolved.
 
         Rows under the old key remain at the destination, so a consumer keeps those with the new key alone.
         """
-        table = workload.tables[0]
         workload.fill(table, 12)
         _fill_column(workload, table)
         feed = open_feed(table).scan()
@@ -223,12 +219,11 @@ class SchemaBoundaries(RangefeedSuite):
         assert found == [(1, 2)], f"after the change only version 2 of row 1 may arrive, not these (id, n): {found}"
 
     @requires("schema_changes", _NEEDED)
-    def test_schema_change_events_select_the_changes(self, workload: Workload, open_feed: OpenFeed) -> None:
+    def test_schema_change_events_select_the_changes(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
         """A new column that is null in every row causes a backfill only if `schema_change_events` says so.
 
         The values are "default" and "column_changes". A new column with a default causes one in any case.
         """
-        table = workload.tables[0]
         workload.fill(table, 5)
         feeds = {events: open_feed(table, schema_change_events=events) for events in ("default", "column_changes")}
         for feed in feeds.values():

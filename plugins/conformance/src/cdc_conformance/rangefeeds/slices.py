@@ -43,9 +43,8 @@ class Limits(RangefeedSuite):
         assert sum(sizes) >= many_rows, f"{many_rows} rows were written, but {sum(sizes)} arrived"
         assert max(sizes) <= most, f"a step may hold about {limit} rows, but one held {max(sizes)}: {sizes}"
 
-    def test_log_steps_obey_the_byte_limit(self, workload: Workload, open_feed: OpenFeed) -> None:
+    def test_log_steps_obey_the_byte_limit(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
         """A backlog of many more bytes than `StepLimit.bytes` is read in many steps, even if it has few rows."""
-        table = workload.tables[0]
         workload.put(workload.tables[1], 1)
         feed = open_feed(bytes_=40_000).scan()
         feed.catch_up()
@@ -94,12 +93,11 @@ class Limits(RangefeedSuite):
             assert sum(sizes) >= large_slice_bytes, f"the {kind} must hold {large_slice_bytes} bytes: {sizes}"
             assert max(sizes) <= sum(sizes) * 0.6, f"more than half of the {kind} came in one batch: {sizes}"
 
-    def test_slices_are_small(self, workload: Workload, open_feed: OpenFeed, many_rows: int) -> None:
+    def test_slices_are_small(self, workload: Workload, open_feed: OpenFeed, many_rows: int, table: str) -> None:
         """A pickled slice has less than 100 kB, whatever its number of rows.
 
         Spark's scheduler sends it with every task. A slice says where rows are; it does not hold them.
         """
-        table = workload.tables[0]
         workload.fill(table, many_rows, note="x" * 200)
         feed = open_feed(parallelism=1).scan()
         workload.fill(table, many_rows, note="y" * 200)
@@ -114,16 +112,14 @@ _EXECUTOR = Peer()
 class Slices(RangefeedSuite):
     """Reading slices: repeatedly, in another process, and after an abandoned read."""
 
-    def test_reading_a_slice_is_repeatable(self, workload: Workload, open_feed: OpenFeed) -> None:
+    def test_reading_a_slice_is_repeatable(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
         """Another reader, after more commits, yields the same rows of a slice in the same order, and the same marks.
 
         After a failure a step is repeated, and must match what consumers have of it already. A slice ends where its
         step ends, whatever was written since.
         """
-        table = workload.tables[0]
         workload.fill(table, 10)
-        feed = open_feed()
-        feed.start()
+        feed = open_feed(start=True)
         for plan in _scan_and_log(feed, workload):
             for slice_ in plan.slices:
                 once = feed.read(slice_).items
@@ -140,8 +136,7 @@ class Slices(RangefeedSuite):
         """
         workload.fill(workload.tables[0], 10)
         changefeed = make_changefeed()
-        feed = open_feed(changefeed=changefeed)
-        feed.start()
+        feed = open_feed(changefeed=changefeed, start=True)
         for plan in _scan_and_log(feed, workload):
             for slice_, pickled in zip(plan.slices, plan.pickled, strict=True):
                 there = _EXECUTOR.call(_read_pickled, changefeed, pickled)
@@ -153,8 +148,7 @@ class Slices(RangefeedSuite):
         Tasks are killed and repeated in the same process. The first read must leave nothing behind.
         """
         workload.fill(workload.tables[0], 10)
-        feed = open_feed()
-        feed.start()
+        feed = open_feed(start=True)
         for plan in _scan_and_log(feed, workload):
             for slice_ in plan.slices:
                 with closing(feed.parts.open_reader()) as reader:

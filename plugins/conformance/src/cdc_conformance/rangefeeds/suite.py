@@ -19,7 +19,8 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.plugins.host import PluginHost
 
 __all__ = [
-    *("CAPABILITIES", "FIXTURES", "Disturbance", "MakeChangefeed", "OpenFeed", "RangefeedSuite", "resolved_changefeed"),
+    *("CAPABILITIES", "FIXTURES", "Created", "Disturbance", "MakeChangefeed", "OpenFeed", "RangefeedSuite"),
+    "resolved_changefeed",
 ]
 
 _SINK = unopened_sink("cdc-none", output="messages")
@@ -86,6 +87,8 @@ MakeChangefeed = Callable[..., ResolvedChangefeed]
 """The fixture `make_changefeed`."""
 OpenFeed = Callable[..., Feed]
 """The fixture `open_feed`."""
+Created = Callable[[], object]
+"""The fixture `created`."""
 
 
 class RangefeedSuite(Conformance):
@@ -116,6 +119,11 @@ class RangefeedSuite(Conformance):
         return f"cdc_first_{word}", f"cdc_second_{word}"
 
     @pytest.fixture
+    def table(self, tables: tuple[str, str]) -> str:
+        """The first of them."""
+        return tables[0]
+
+    @pytest.fixture
     def missing_table(self) -> str:
         """The name of a table that does not exist."""
         return f"cdc_missing_{secrets.token_hex(4)}"
@@ -139,7 +147,7 @@ class RangefeedSuite(Conformance):
         writer.close()
 
     @pytest.fixture
-    def created(self) -> Callable[[], object]:
+    def created(self) -> Created:
         """Returns what changefeeds have created on the source, as a value that can be compared."""
         pytest.fail("the capability 'inspection' needs the fixture created: a function that returns what was created")
 
@@ -247,7 +255,7 @@ class RangefeedSuite(Conformance):
         make_changefeed: MakeChangefeed,
         patience_s: float,
     ) -> Iterator[OpenFeed]:
-        """Opens a feed that is not started yet. What is not its limit goes to `make_changefeed`."""
+        """Opens a feed, and starts it on request. What is not its limit goes to `make_changefeed`."""
         feeds: list[Feed] = []
 
         def open_(
@@ -255,11 +263,14 @@ class RangefeedSuite(Conformance):
             rows: int = _ROWS,
             bytes_: int = _BYTES,
             changefeed: ResolvedChangefeed | None = None,
+            start: bool = False,
             **of: Any,
         ) -> Feed:
             made = changefeed or make_changefeed(*watched, **of)
             feed = Feed(made, limit=StepLimit(rows=rows, bytes=bytes_), tables=made.tables, patience_s=patience_s)
             feeds.append(feed)
+            if start:
+                feed.start()
             return feed
 
         yield open_

@@ -23,8 +23,7 @@ class Transactions(RangefeedSuite):
         Otherwise consumers that keep a history have gaps. If one transaction writes a row several times, only the last
         write is a version.
         """
-        feed = open_feed()
-        feed.start()
+        feed = open_feed(start=True)
         hot = workload.tables[0], 99
         for _ in range(40):
             workload.put(*hot)
@@ -41,8 +40,7 @@ class Transactions(RangefeedSuite):
 
         If an older version follows a newer one, a consumer's state stays wrong.
         """
-        feed = open_feed()
-        feed.start()
+        feed = open_feed(start=True)
         for _ in range(4):
             workload.run(12, settle=True)
             feed.step()
@@ -87,8 +85,7 @@ class Transactions(RangefeedSuite):
         Its rows may be in the log long before its commit. A feed that has released that part of the log loses them.
         """
         first, second = workload.tables
-        feed = open_feed()
-        feed.start()
+        feed = open_feed(start=True)
         long = workload.begin()
         long.put(first, 50, note="long")
         for id_ in range(1, 8):
@@ -110,8 +107,7 @@ class Transactions(RangefeedSuite):
         the logical counter.
         """
         first, second = workload.tables
-        feed = open_feed()
-        feed.start()
+        feed = open_feed(start=True)
         for number in range(3):
             transaction = workload.begin()
             for id_ in range(1, 6):
@@ -129,14 +125,12 @@ class Transactions(RangefeedSuite):
                 f"the rows of one transaction ({note}) have {len(several)} timestamps: {sorted(several)}"
             )
 
-    def test_ops_are_correct(self, workload: Workload, open_feed: OpenFeed) -> None:
+    def test_ops_are_correct(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
         """The op is INSERT if there was no row before, UPDATE if there was one, DELETE if there is none afterwards.
 
         It describes the transaction as a whole: a row that is deleted and inserted in one transaction is updated.
         """
-        table = workload.tables[0]
-        feed = open_feed()
-        feed.start()
+        feed = open_feed(start=True)
         workload.put(table, 1)
         workload.put(table, 1)
         workload.delete(table, 1)

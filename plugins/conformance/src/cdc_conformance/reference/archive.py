@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from cdc_conformance.reference.sink import Closable
 from cdc_core import (
     ConfigError,
     Covered,
@@ -36,7 +37,6 @@ from cdc_core import (
     StoredHistory,
     TableName,
     TableSchema,
-    TerminalSinkError,
     Timestamp,
     option,
 )
@@ -88,7 +88,7 @@ class ArchiveDestination(Destination):
             (root / name).mkdir(exist_ok=True)
 
 
-class ArchiveSink(Sink):
+class ArchiveSink(Closable, Sink):
     """Writes each batch to a new file at once. A file counts when `ArchiveResolvedSink.record` has listed it."""
 
     def __init__(self, context: SinkContext) -> None:
@@ -98,7 +98,6 @@ class ArchiveSink(Sink):
         self.entries: list[Mapping[str, Any]] = []
         self.prefix = ""
         self.count = 0
-        self._closed = False
 
     def begin(self, slice_: SliceInfo) -> None:
         self.prefix = f"{slice_.lower}-{self.epoch_of(slice_):08x}-{slice_.step:08x}-{slice_.index:04x}"
@@ -125,9 +124,6 @@ class ArchiveSink(Sink):
             files=len(entries),
             delivered=tuple(entries),
         )
-
-    def close(self) -> None:
-        self._closed = True
 
     def epoch_of(self, slice_: SliceInfo) -> int:
         """Return the epoch that names the files of a slice: that of the attempt which planned it."""
@@ -160,18 +156,13 @@ class ArchiveSink(Sink):
         self.directory.write(path, json.dumps(content).encode())
         return path
 
-    def require_open(self) -> None:
-        if self._closed:
-            raise TerminalSinkError("the archive is closed; open another one")
 
-
-class ArchiveResolvedSink(ResolvedSink):
+class ArchiveResolvedSink(Closable, ResolvedSink):
     """Writes two files for each mark: the list of what it covers, and the mark itself."""
 
     def __init__(self, context: SinkContext) -> None:
         super().__init__(context)
         self.directory = ArchiveDirectory(context.uri)
-        self._closed = False
 
     def record(self, covered: Covered) -> None:
         self.require_open()
@@ -182,13 +173,6 @@ class ArchiveResolvedSink(ResolvedSink):
     def emit_resolved(self, timestamp: Timestamp) -> None:
         self.require_open()
         self.directory.write(f"marks/{timestamp}.resolved", self.context.encoder.encode_resolved("", timestamp))
-
-    def close(self) -> None:
-        self._closed = True
-
-    def require_open(self) -> None:
-        if self._closed:
-            raise TerminalSinkError("the archive is closed; open another one")
 
 
 class ArchiveHistory(StoredHistory):

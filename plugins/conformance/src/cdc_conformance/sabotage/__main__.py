@@ -8,8 +8,7 @@ import time
 
 import click
 
-from cdc_conformance.sabotage.cases import HOMES, chosen, kinds, lines, rows
-from cdc_conformance.sabotage.running import run
+from cdc_conformance.sabotage.cases import HOMES, chosen, kinds, lines, rows, run
 
 __all__ = ["main"]
 

@@ -8,8 +8,8 @@ from itertools import groupby
 
 from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.placing import placed
+from cdc_conformance.simulated.source import Piece
 from cdc_conformance.simulated.table import Table
-from cdc_conformance.simulated.tokens import Piece
 from cdc_core import Frontier, PlacementRules, SchemaChange, Span, StepLimit, Timestamp
 
 __all__ = ["Boundary", "advanced", "grouped", "next_boundary", "pieces", "reached_boundary"]

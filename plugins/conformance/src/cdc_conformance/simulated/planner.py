@@ -11,8 +11,7 @@ from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.log_steps import reached_boundary
 from cdc_conformance.simulated.placing import placed
 from cdc_conformance.simulated.scan import parse
-from cdc_conformance.simulated.source import SimulatedOptions, Source
-from cdc_conformance.simulated.tokens import Again, LogSlice, Scan, ScanSlice, SimulatedToken
+from cdc_conformance.simulated.source import Again, LogSlice, Scan, ScanSlice, SimulatedOptions, SimulatedToken, Source
 from cdc_core import (
     ConfigError,
     Frontier,

@@ -8,9 +8,8 @@ from dataclasses import replace
 from cdc_conformance.simulated import scan
 from cdc_conformance.simulated.errors import StatementError
 from cdc_conformance.simulated.log_steps import next_boundary
-from cdc_conformance.simulated.source import Source, lost_history
+from cdc_conformance.simulated.source import INTENT, SimulatedToken, Source, is_intent, lost_history
 from cdc_conformance.simulated.state import table_name
-from cdc_conformance.simulated.tokens import INTENT, SimulatedToken, is_intent
 from cdc_core import (
     ConfigError,
     Frontier,

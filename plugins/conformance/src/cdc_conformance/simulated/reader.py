@@ -10,9 +10,8 @@ from cdc_conformance.rows import Change, rows
 from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.placing import Served, record_served, serving_nodes
 from cdc_conformance.simulated.scan import parse, point
-from cdc_conformance.simulated.source import SimulatedOptions, Source
+from cdc_conformance.simulated.source import LogSlice, Piece, ScanSlice, SimulatedOptions, Source
 from cdc_conformance.simulated.table import KEY, key_of
-from cdc_conformance.simulated.tokens import LogSlice, Piece, ScanSlice
 from cdc_core import (
     Op,
     RangefeedContext,

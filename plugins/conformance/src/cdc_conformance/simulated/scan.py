@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from cdc_conformance.simulated.cluster import Cluster
+from cdc_conformance.simulated.source import Scan
 from cdc_conformance.simulated.table import key_of
-from cdc_conformance.simulated.tokens import Scan
 from cdc_core import ConfigError, Span, Timestamp
 
 __all__ = ["Predicate", "begin", "chunks", "parse", "taken", "without"]

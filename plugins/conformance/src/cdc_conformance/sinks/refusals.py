@@ -117,11 +117,7 @@ class Refusals:
         With these the engine finds the row. With a RetryableError it would try the row for ever, with a
         TerminalSinkError the changefeed would end without naming it, and without an error the row would be lost.
         """
-        rig.start(ORDERS)
-        sink, batch = rig.open_sink(), poison.batch([1, _ONE, 2])
-        rig.begin(sink, batch)
-        with poison.active():
-            outcome = emit_and_flush(sink, batch)
+        _, outcome = _tried(rig, poison, poison.batch([1, _ONE, 2]))
         assert outcome.error is None, (
             f"a row that the destination never accepts must be reported as refused, not with {outcome.error!r}"
         )
@@ -195,12 +191,9 @@ class Refusals:
         Later versions must follow, so that consumers end with the right values. Look for rows after the bad one that
         are sent first, while the rows before it wait.
         """
-        readable.start(ORDERS)
         batches = [large.batch([7], at=number, bad=[7] if number == 3 else []) for number in range(1, 6)]
         good = [batch for number, batch in enumerate(batches, start=1) if number != 3]
-        sink = readable.open_sink()
-        readable.begin(sink, *batches)
-        outcome = emit_and_flush(sink, *batches)
+        sink, outcome = _tried(readable, large, *batches)
         if not outcome.refused:
             return
         if outcome.forgotten is not None:
@@ -213,11 +206,7 @@ class Refusals:
 
         For such a sink the engine keeps no rows to emit again, and could not find the bad ones.
         """
-        rig.start(ORDERS)
-        sink, batch = rig.open_sink(), poison.batch([1, _ONE])
-        rig.begin(sink, batch)
-        with poison.active():
-            refused = emit_and_flush(sink, batch).refused
+        refused = _tried(rig, poison, poison.batch([1, _ONE]))[1].refused
         assert rig.registration.refuses_rows or not refused, (
             f"sink '{rig.registration.name}' is registered with refuses_rows=False, but it refused rows; remove that"
         )
@@ -225,11 +214,7 @@ class Refusals:
     @requires("partial_failure", "the sink must be able to tell which rows are refused")
     def test_flush_lists_exactly_the_refused_rows(self, rig: SinkRig, refusing: Poison) -> None:
         """`Flushed.refused` has the index of each refused row, counted from 0, and no other."""
-        rig.start(ORDERS)
-        sink, batch = rig.open_sink(), refusing.batch([0, _ONE, 2, 3, _OTHER, 5])
-        rig.begin(sink, batch)
-        with refusing.active():
-            outcome = emit_and_flush(sink, batch)
+        _, outcome = _tried(rig, refusing, refusing.batch([0, _ONE, 2, 3, _OTHER, 5]))
         assert outcome.forgotten is None, (
             "the sink declares 'partial_failure', so flush must list rows that are refused for their keys, not raise"
             f" {outcome.forgotten!r}"
@@ -240,11 +225,7 @@ class Refusals:
     @requires("partial_failure", "the sink must be able to tell which rows are refused")
     def test_rows_beside_refused_ones_are_counted(self, rig: SinkRig, refusing: Poison) -> None:
         """`Flushed.messages` counts the rows that were delivered, and not those that were refused."""
-        rig.start(ORDERS)
-        sink, batch = rig.open_sink(), refusing.batch([0, _ONE, 2])
-        rig.begin(sink, batch)
-        with refusing.active():
-            outcome = emit_and_flush(sink, batch)
+        _, outcome = _tried(rig, refusing, refusing.batch([0, _ONE, 2]))
         if outcome.refused and outcome.flushed is not None:
             messages = outcome.flushed.messages
             assert messages == 2, f"one of three rows was refused, but flush counted {messages} messages"
@@ -252,23 +233,15 @@ class Refusals:
     @requires("partial_failure", "the sink must be able to tell which rows are refused")
     def test_a_refused_row_is_listed_once(self, rig: SinkRig, refusing: Poison) -> None:
         """A flush lists each refused row once, however often the destination was asked: it becomes one dead letter."""
-        rig.start(ORDERS)
-        sink, first, second = rig.open_sink(), refusing.batch([_ONE, 1]), refusing.batch([2, _OTHER], at=100)
-        rig.begin(sink, first, second)
-        with refusing.active():
-            listed = emit_and_flush(sink, first, second).indices
+        listed = _tried(rig, refusing, refusing.batch([_ONE, 1]), refusing.batch([2, _OTHER], at=100))[1].indices
         assert len(listed) == len(set(listed)), f"flush must list a refused row once, but it lists {listed}"
 
     @requires("partial_failure", "the sink must be able to tell which rows are refused")
     def test_refused_rows_are_numbered_across_batches(self, rig: SinkRig, refusing: Poison) -> None:
         """The index counts all rows since the last flush, refused rows too, and does not restart with each batch."""
-        rig.start(ORDERS)
-        sink = rig.open_sink()
         keys = [1, _ONE, 2], [3, 4], [5, _OTHER, 6]
         batches = [refusing.batch(some, at=100 * number) for number, some in enumerate(keys)]
-        rig.begin(sink, *batches)
-        with refusing.active():
-            listed = _listed(sink, *batches)
+        listed = _listed(_tried(rig, refusing, *batches)[1])
         assert max(listed) - min(listed) == 5, (
             f"of three batches, a row and the fifth row after it were refused, but flush lists {listed}"
         )
@@ -281,17 +254,26 @@ class Refusals:
         sink = rig.open_sink()
         rig.begin(sink, batch, quiet)
         with refusing.active():
-            first = _listed(sink, batch)
+            first = _listed(emit_and_flush(sink, batch))
             emit_and_flush(sink, quiet)
-            then = [_listed(sink, refusing.batch([1, _ONE], at=at)) for at in (200, 300)]
+            then = [_listed(emit_and_flush(sink, refusing.batch([1, _ONE], at=at))) for at in (200, 300)]
         assert then == [first, first], (
             f"the second row after a flush was refused three times, but the flushes list {first} and then {then}"
         )
 
 
-def _listed(sink: Sink, *batches: RowBatch) -> list[int]:
+def _tried(rig: SinkRig, poison: Poison, *batches: RowBatch) -> tuple[Sink, Outcome]:
+    """Emit and flush *batches* in one slice, while the destination refuses bad rows. Return the sink, still open."""
+    rig.start(ORDERS)
+    sink = rig.open_sink()
+    rig.begin(sink, *batches)
+    with poison.active():
+        return sink, emit_and_flush(sink, *batches)
+
+
+def _listed(outcome: Outcome) -> list[int]:
     """Return the indices that flush lists; made-up ones if none, because that breaks another promise."""
-    return sorted(set(emit_and_flush(sink, *batches).indices)) or [0, 5]
+    return sorted(set(outcome.indices)) or [0, 5]
 
 
 def _assert_accepted(sink: Sink, batch: RowBatch) -> None:

@@ -35,8 +35,6 @@ from cdc_core import (
 
 @mistakes
 class Messages(ReferenceEncoder):
-    """Returns wrong messages."""
-
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)
         self.schemas: dict[str, list[TableSchema]] = {}
@@ -177,8 +175,6 @@ class CompressedBody(Body):
 
 @mistakes
 class Files(ReferenceEncoder):
-    """Writes wrong files or marks."""
-
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)
         self.pending = bytearray()
@@ -246,8 +242,6 @@ class OmitsTheDot(ReferenceEncoder):
 
 @mistakes
 class Reading(ReferenceDecoder):
-    """Reads wrongly."""
-
     @breaks("test_a_resolved_mark_differs_from_every_row", "resolved")
     def finds_marks_in_rows(self, value: bytes | None) -> Timestamp | None:
         """Has a decoder that recognises a mark by a word that rows may contain."""

@@ -28,8 +28,6 @@ Tables = Sequence[tuple[TableSchema, str]]
 
 @mistakes
 class Packaging(ReferenceEncoder):
-    """Is wrong before the first row, or about what it uses."""
-
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)
         self.numbers: dict[str, int] = {}

@@ -38,8 +38,6 @@ class ChangingEncoder(ReferenceEncoder):
 
 @mistakes
 class Values(ChangingEncoder):
-    """Writes wrong values."""
-
     @breaks("test_numbers_come_back_exactly", "changed")
     def converts_integers_to_doubles(self, kind: Kind, value: Any) -> Any:
         """Converts integers to doubles, like JavaScript and many JSON parsers."""
@@ -102,8 +100,6 @@ class Values(ChangingEncoder):
 
 @mistakes
 class Keys(ReferenceEncoder):
-    """Writes wrong keys, or rows with the columns of another version of their table."""
-
     def __init__(self, context: EncoderContext) -> None:
         super().__init__(context)
         self.columns: dict[str, list[str]] = {}
@@ -145,8 +141,6 @@ class Keys(ReferenceEncoder):
 
 @mistakes
 class Envelopes(ReferenceEncoder):
-    """Writes wrong metadata, or deleted rows wrongly."""
-
     @breaks("test_a_delete_names_the_deleted_row", "value")
     def writes_no_tombstones(self, rows: RowBatch, index: int, topic: str, key: list[Any]) -> Image:
         """Writes a deleted row in `key_only` like any other, as CockroachDB does."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from cdc_conformance.sabotage.breaking import breaks, mistakes
 from cdc_conformance.sabotage.broken_rangefeeds.parts import BrokenHistory, BrokenRangefeed, BrokenReader, SharedSource
-from cdc_conformance.simulated.source import SimulatedOptions
-from cdc_conformance.simulated.tokens import SimulatedToken, is_intent
+from cdc_conformance.simulated.source import SimulatedOptions, SimulatedToken, is_intent
 from cdc_core import (
     ConfigError,
     Frontier,
@@ -37,8 +36,6 @@ _cut_off: set[str] = set()
 
 @mistakes
 class Rangefeeds(BrokenRangefeed):
-    """Checks or describes the source wrongly, or begins or ends wrongly."""
-
     @breaks("test_check_changes_nothing", "check")
     def prepares_in_check(self) -> None:
         """Prepares the source while it checks it."""
@@ -207,8 +204,6 @@ class Rangefeeds(BrokenRangefeed):
 
 @mistakes
 class Histories(BrokenHistory):
-    """Releases or measures history wrongly."""
-
     last = Timestamp()
 
     @breaks("test_metrics_are_finite_numbers", "metrics")
@@ -252,8 +247,6 @@ class CommonSlot(SharedSource):
 
 @mistakes
 class Readers(BrokenReader):
-    """Reads wrongly when the source cannot be reached."""
-
     @breaks("test_an_outage_loses_no_rows", "read")
     def skips_ahead_after_an_outage_reader(self, slice_: Slice) -> Iterator[RowBatch | SpanMark]:
         """The reader of `SkipsAheadAfterAnOutage`."""

@@ -15,8 +15,7 @@ from cdc_conformance.simulated import SimulatedDatabase
 from cdc_conformance.simulated.planner import SimulatedPlanner
 from cdc_conformance.simulated.rangefeed import SimulatedHistory, SimulatedRangefeed
 from cdc_conformance.simulated.reader import SimulatedReader
-from cdc_conformance.simulated.source import Source, directory_of
-from cdc_conformance.simulated.tokens import LogSlice, ScanSlice, SimulatedToken
+from cdc_conformance.simulated.source import LogSlice, ScanSlice, SimulatedToken, Source, directory_of
 from cdc_core import Op, RangefeedContext, RowBatch, Slice, SpanMark, TableSchema, Timestamp, Token
 
 Row = dict[str, Any]

@@ -27,7 +27,7 @@ from cdc_conformance.simulated import log_steps
 from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.log_steps import reached_boundary
 from cdc_conformance.simulated.reader import SimulatedReader
-from cdc_conformance.simulated.tokens import LogSlice, Piece, ScanSlice, SimulatedToken
+from cdc_conformance.simulated.source import LogSlice, Piece, ScanSlice, SimulatedToken
 from cdc_core import (
     RangefeedContext,
     Rescan,
@@ -48,8 +48,6 @@ _cursors: dict[str, Iterator[RowBatch | SpanMark]] = {}
 
 @mistakes
 class Steps(BrokenPlanner):
-    """Ends steps wrongly."""
-
     found: TerminalRangefeedError | None = None
     idle = (Timestamp(), 0)
     closed = False
@@ -184,8 +182,6 @@ class Steps(BrokenPlanner):
 
 @mistakes
 class Slices(BrokenPlanner):
-    """Divides steps wrongly."""
-
     planned = False
 
     @breaks("test_rows_are_above_the_marks_of_earlier_steps", "slices")
@@ -247,8 +243,6 @@ class Slices(BrokenPlanner):
 
 @mistakes
 class Reading(BrokenReader):
-    """Reads slices wrongly, or as their planner wants it."""
-
     @breaks("test_rows_are_above_the_marks_of_earlier_steps", "log")
     def includes_the_last_steps_end_reader(self, items: Items) -> Items:
         """The reader of `IncludesTheLastStepsEnd`."""

@@ -18,15 +18,13 @@ from cdc_conformance.sabotage.broken_rangefeeds.parts import (
     stamp,
     updated_of,
 )
-from cdc_conformance.simulated.tokens import LogSlice
+from cdc_conformance.simulated.source import LogSlice
 from cdc_conformance.simulated.topology import Status
 from cdc_core import Op, RangefeedContext, RowBatch, Slice, Span, SpanMark, Timestamp
 
 
 @mistakes
 class Scans(BrokenReader):
-    """Scans wrongly, at the start, for a backfill or again."""
-
     @breaks("test_initial_scan_yields_every_row_once", "scan_rows")
     def reads_chunk_ends_twice(self, rows: list[Row]) -> list[Row]:
         """Includes the key at which two chunks meet in both."""
@@ -87,8 +85,6 @@ class Scans(BrokenReader):
 
 @mistakes
 class Log(BrokenReader):
-    """Reads the log wrongly."""
-
     @breaks("test_no_row_is_missed_between_scan_and_log", "log_rows")
     def skips_transactions_open_at_the_start(self, rows: list[Row]) -> list[Row]:
         """Compares the snapshot with the time when a transaction began, not with its commit time."""
@@ -201,8 +197,6 @@ class Log(BrokenReader):
 
 @mistakes
 class Contents(BrokenReader):
-    """Yields rows with wrong contents or schemas."""
-
     @breaks("test_ops_are_correct", "row")
     def reports_updates_as_inserts(self, row: Row) -> Row:
         """Does not look whether there was a row before."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_conformance.reference.partitions import Line
+from cdc_conformance.reference.sink import Line
 from cdc_conformance.sabotage.breaking import breaks, mistakes
 from cdc_conformance.sabotage.broken_sinks.tampering import WatchedSink, cut, sizes
 from cdc_core import DeleteForm, Flushed, Op, RowBatch, SliceInfo, TableSchema
@@ -20,8 +20,6 @@ _REQUEST = 500
 
 @mistakes
 class Contents(WatchedSink):
-    """Delivers other rows than it gets."""
-
     @breaks("test_every_value_arrives_unchanged", "emit")
     def loses_digits(self, rows: RowBatch) -> None:
         """Converts integers to floats and back."""

@@ -17,8 +17,6 @@ _LIST = "listed"
 
 @mistakes
 class Archives(ArchiveSink):
-    """Writes or lists files wrongly."""
-
     @breaks("test_recorded_rows_are_read_exactly_once", "flush")
     def returns_the_last_table(self) -> Flushed:
         """Returns the entries of one table, because its author tested with one."""
@@ -79,8 +77,6 @@ class ReturnsEntriesAgain(ArchiveSink):
 
 @mistakes
 class Records(ArchiveResolvedSink):
-    """Records more than what is covered, or less often."""
-
     @breaks("test_an_unfinished_slice_is_not_read", "record")
     def records_files_of_close(self, covered: Covered) -> None:
         """The records of `ListsFilesInClose`."""
@@ -106,8 +102,6 @@ class Records(ArchiveResolvedSink):
 
 @mistakes
 class Histories(ArchiveHistory):
-    """Reads wrongly."""
-
     @breaks("test_no_row_after_a_mark_is_read", "files")
     def lists_all_marks(self, *, upto: Timestamp, after: Timestamp = Timestamp()) -> Iterator[StoredFile]:  # noqa: ARG002
         """Lists the files of later marks too."""

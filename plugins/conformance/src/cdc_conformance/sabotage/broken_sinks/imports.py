@@ -5,8 +5,7 @@ from __future__ import annotations
 import psutil
 import pytest
 
-from cdc_conformance.reference.partitions import ReferenceOptions
-from cdc_conformance.reference.sink import ReferenceSink
+from cdc_conformance.reference.sink import ReferenceOptions, ReferenceSink
 from cdc_conformance.sabotage.breaking import breaks
 
 

@@ -12,8 +12,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from cdc_conformance.reference.partitions import ReferenceOptions
-from cdc_conformance.reference.sink import ReferenceDestination, ReferenceSink
+from cdc_conformance.reference.sink import ReferenceDestination, ReferenceOptions, ReferenceSink
 from cdc_conformance.sabotage.breaking import breaks, mistakes
 from cdc_conformance.sabotage.broken_sinks.tampering import WatchedSink, cut, probe
 from cdc_core import ConfigError, Flushed, RetryableSinkError, RowBatch, SinkContext, SliceInfo, TableName, option
@@ -21,8 +20,6 @@ from cdc_core import ConfigError, Flushed, RetryableSinkError, RowBatch, SinkCon
 
 @mistakes
 class Lifecycle(WatchedSink):
-    """Begins or ends wrongly."""
-
     @breaks("test_constructors_have_no_side_effects", "__init__")
     def creates_in_constructor(self, context: SinkContext) -> None:
         """Creates its directory in the constructor."""
@@ -80,8 +77,6 @@ class Lifecycle(WatchedSink):
 
 @mistakes
 class Destinations(ReferenceDestination):
-    """Checks, prepares or names wrongly."""
-
     @breaks("test_check_accepts_a_usable_destination", "check")
     def requires_directory(self) -> None:
         """Refuses in `check` a directory that `prepare` would create."""
@@ -189,8 +184,6 @@ class PutsSecretsIntoErrors(ReferenceDestination):
 
 @mistakes
 class Surroundings(ReferenceSink):
-    """Shows secrets, or leaves something behind."""
-
     @breaks("test_secrets_do_not_show_in_repr", "__repr__")
     def shows_secrets(self) -> str:
         """Shows its password in `repr`."""

@@ -8,8 +8,7 @@ import traceback
 from pathlib import Path
 from typing import IO, ClassVar
 
-from cdc_conformance.reference.partitions import Line
-from cdc_conformance.reference.sink import ReferenceResolvedSink, ReferenceSink
+from cdc_conformance.reference.sink import Line, ReferenceResolvedSink, ReferenceSink
 from cdc_conformance.sabotage.breaking import breaks, mistakes
 from cdc_conformance.sabotage.broken_sinks.tampering import (
     Buffered,
@@ -33,8 +32,6 @@ from cdc_core import (
 
 @mistakes
 class Delivery(LateSink):
-    """Loses, repeats or delays rows."""
-
     @breaks("test_a_flushed_but_unreported_slice_can_be_repeated", "begin")
     def undoes_the_unresolved(self, slice_: SliceInfo) -> None:
         """Removes in a later attempt whatever no resolved mark covers, as if all of it were repeated."""
@@ -232,8 +229,6 @@ class BuffersWithoutLimit(ReferenceSink):
 
 @mistakes
 class Marks(ReferenceResolvedSink):
-    """Writes wrong marks."""
-
     @breaks("test_a_resolved_mark_follows_its_rows", "emit_resolved")
     def puts_marks_first(self, timestamp: Timestamp) -> None:
         """Writes the mark at the start of a partition, where it is found fastest."""

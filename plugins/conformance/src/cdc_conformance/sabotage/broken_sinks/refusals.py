@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 
-from cdc_conformance.reference.partitions import Line
-from cdc_conformance.reference.sink import ReferenceSink
+from cdc_conformance.reference.sink import Line, ReferenceSink
 from cdc_conformance.sabotage.breaking import breaks, mistakes
 from cdc_conformance.sabotage.broken_sinks.tampering import LateSink, WatchedSink, cut, sizes, value_bytes
 from cdc_core import (
@@ -23,8 +22,6 @@ from cdc_core import (
 
 @mistakes
 class Refusals(WatchedSink):
-    """Does not expect bad rows, or a second flush."""
-
     @breaks("test_emit_passes_on_encode_errors", "emit")
     def skips_unencodable_batches(self, rows: RowBatch) -> None:
         """Skips a batch that the encoder cannot encode."""

@@ -1,25 +1,54 @@
-"""The reference sink and the archive together keep every promise of sinks."""
+"""The reference components keep every promise, so that each of their saboteurs breaks its own promise only."""
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import pytest
-from cdc_conformance.reference.partitions import DirectoryDisturbance, Line, Partitions
-from cdc_conformance.sabotage import histories, sinks
+from cdc_conformance.functions import FunctionConformance
+from cdc_conformance.promises import promises_of
+from cdc_conformance.reference.sink import DirectoryDisturbance, Line, Partitions
+from cdc_conformance.sabotage import encoders, functions, histories, rangefeeds, sinks
 from cdc_conformance.sabotage.broken_sinks.tampering import is_locked
+from cdc_testing.query_functions import FUNCTIONS
 
 from cdc_core import RetryableSinkError
 
 LINE = Line(key=b"\n", value=b"\x00\n", updated="1.0000000000")
 
 
-class TestReference(sinks.SUITE):
+class TestSink(sinks.SUITE):
     """Every promise except those of a history."""
 
 
 class TestArchive(histories.SUITE):
     """Every promise of a history."""
+
+
+class TestEncoder(encoders.SUITE):
+    pass
+
+
+class TestRangefeed(rangefeeds.SUITE):
+    pass
+
+
+def test_every_promise_of_a_rangefeed_is_explained() -> None:
+    for name in promises_of(rangefeeds.SUITE):
+        assert len(inspect.getdoc(getattr(rangefeeds.SUITE, name)) or "") > 60, name
+
+
+class TestFunction(functions.SUITE):
+    pass
+
+
+class TestTextsAndNumbers(FunctionConformance):
+    function = next(function for function in FUNCTIONS if function.name == "joined")
+
+
+class TestRowsThatFail(FunctionConformance):
+    function = next(function for function in FUNCTIONS if function.name == "whole_number")
 
 
 def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
