@@ -7,13 +7,19 @@ from cdc_core.changefeeds.continuing import Continuing
 from cdc_core.changefeeds.dropping import Dropping
 from cdc_core.changefeeds.lifecycle import Lifecycle
 from cdc_core.changefeeds.moving import Moving
+from cdc_core.changefeeds.previewing import Previewing
 from cdc_core.changefeeds.reading import Reading
+from cdc_core.changefeeds.replaying import Replaying
+from cdc_core.changefeeds.rescanning import Rescanning
 from cdc_core.changefeeds.scheduling import Scheduling
+from cdc_core.changefeeds.tracing import Tracing
 
 __all__ = ["Changefeeds"]
 
 
-class Changefeeds(Altering, Continuing, Dropping, Lifecycle, Moving, Reading, Scheduling):
+class Changefeeds(
+    Altering, Continuing, Dropping, Lifecycle, Moving, Previewing, Reading, Replaying, Rescanning, Scheduling, Tracing
+):
     """The changefeeds of one store and every verb on them, for all doors. Each group of verbs has its module.
 
     A verb is one transaction: it has happened when the call returns, and not at all when it raises. What is so already

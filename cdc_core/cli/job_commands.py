@@ -18,7 +18,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.store.job_values import JobRecord
 from cdc_core.store.progress import ProgressStore
-from cdc_core.store.verbs import Verb, require
+from cdc_core.store.verbs import Verb
 
 __all__ = [
     "adoption_text",
@@ -26,7 +26,6 @@ __all__ = [
     "by_user",
     "changefeeds_at",
     "echo_job",
-    "find_job",
     "job_store",
     "job_store_option",
     "json_option",
@@ -66,25 +65,6 @@ def changefeeds_at(session: CliSession, store: str | None, *, create: bool = Fal
     """Open the store of the jobs, as `job_store` does, for verbs."""
     with job_store(session, store, create=create) as opened:
         yield Changefeeds(opened, keep_secrets=session.add_secrets)
-
-
-def find_job(store: ProgressStore, name: str, *, by_store: bool, verb: Verb | None = None) -> JobRecord | None:
-    """Return the job, None when the changefeed is not one.
-
-    A job has its definition in the store alone: raises ConfigError unless *by_store*; also when its state refuses
-    *verb*.
-    """
-    job = store.jobs.find(name)
-    if job is None:
-        return None
-    if not by_store:
-        raise ConfigError(
-            f"changefeed '{name}' is a job, whose definition is in the store; name it without its file: --store DIR|URL"
-            f" {name}"
-        )
-    if verb is not None:
-        require(job, verb)
-    return job
 
 
 def await_job(changefeeds: Changefeeds, name: str, verb: Verb) -> JobRecord:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from contextlib import closing
 
 import click
 
+from cdc_core.changefeeds.replaying import Replayed
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.completion import complete_name
-from cdc_core.cli.job_commands import find_job
 from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import require_known, state_option, store_option, store_or_environment
 from cdc_core.cli.tables import echo_table
-from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.delivery.replay import Replay, waiting_rows
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import counted
-from cdc_core.private_files import make_state_directory
 from cdc_core.store.progress import DeadLetter, ProgressStore
 
 __all__ = ["replay_dead_letters"]
@@ -63,40 +61,29 @@ def replay_dead_letters(
     session.start_logging()
     feed = resolved(session, changefeed)
     session.add_secrets(secret_forms(uri_secrets(url)))
-    progress = ProgressStore(url)
-    try:
+    with closing(ProgressStore(url)) as progress:
         require_known(progress, feed.name)
-        by_store = only_list or store is not None
-        job = find_job(progress, feed.name, by_store=by_store, verb=None if only_list else "replay")
-        waiting = progress.dead_letters.of(feed.name)
-        if only_list or not (waiting or given_up):
-            if waiting:
-                echo_table(session, [*_rows(waiting)])
-            else:
-                click.echo(f"changefeed '{feed.name}' has no dead letters")
+        changefeeds = Changefeeds(progress, keep_secrets=session.add_secrets)
+        changefeeds.find_job(feed.name, by_file=not only_list and store is None)
+        waiting = changefeeds.dead_letters(feed.name)
+        if waiting and only_list:
+            echo_table(session, [*_rows(waiting)])
             return 0
-        from cdc_core.engine.replay import replay
-
-        make_state_directory(state_dir)
-        result, missing = replay(
-            feed,
-            store=progress,
-            state_dir=state_dir,
-            find=partial(waiting_rows, feed),
-            give_up=given_up,
-            job_epoch=None if job is None else job.epoch,
-        )
-    finally:
-        progress.close()
-    for line in _told(feed, result, missing, len(set(given_up))):
-        click.echo(session.masked(line))
-    return 1 if result.kept or missing else 0
+        replayed = Replayed()
+        if not only_list:
+            replayed = changefeeds.replay(feed.name, feed=feed, state_dir=state_dir, give_up=given_up)
+    if waiting or given_up:
+        for line in _told(feed.name, replayed):
+            click.echo(session.masked(line))
+    else:
+        click.echo(f"changefeed '{feed.name}' has no dead letters")
+    return 1 if replayed.kept or replayed.missing else 0
 
 
-def _told(feed: ResolvedChangefeed, result: Replay, missing: int, given_up: int) -> Iterator[str]:
-    up = f", {given_up} discarded" if given_up else ""
-    sent, kept = counted(len(result.sent), "row"), counted(len(result.kept), "dead letter")
-    yield f"changefeed '{feed.name}': {sent} replayed, {kept} remaining{up}"
+def _told(name: str, result: Replayed) -> Iterator[str]:
+    up = f", {result.given_up} discarded" if result.given_up else ""
+    sent, kept, missing = counted(result.sent, "row"), counted(len(result.kept), "dead letter"), result.missing
+    yield f"changefeed '{name}': {sent} replayed, {kept} remaining{up}"
     for bad in result.kept[:_MAX_SHOWN]:
         yield f"  {bad} (stage {bad.stage}): {bad.shown_reason}"
     if len(result.kept) > _MAX_SHOWN:

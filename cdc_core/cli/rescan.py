@@ -7,19 +7,12 @@ from contextlib import closing
 
 import click
 
-from cdc_core.changefeeds.stopped import stopped
-from cdc_core.cli.job_commands import find_job
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import require_known, state_option, store_option, store_or_environment
-from cdc_core.engine.checks import check_source, with_saved
 from cdc_core.errors import ConfigError
-from cdc_core.jobs.rescanning import require_rescannable
 from cdc_core.masking import secret_forms, uri_secrets
-from cdc_core.options import did_you_mean
-from cdc_core.schema import TableSchema
-from cdc_core.sql_names import meant_tables
-from cdc_core.step_planner import Rescan
 from cdc_core.store.progress import ProgressStore
 
 __all__ = ["rescan"]
@@ -69,24 +62,18 @@ def rescan(
     feed = resolved(session, changefeed)
     session.add_secrets(secret_forms(uri_secrets(url)))
     with closing(ProgressStore(url)) as progress:
-        known = require_known(progress, feed.name, option="--state" if store is None else "--store")
-        find_job(progress, feed.name, by_store=store is not None, verb="move" if new_slot else "rescan")
-        feed = require_rescannable(progress, feed, known)
+        require_known(progress, feed.name, option="--state" if store is None else "--store")
+        changefeeds = Changefeeds(progress, keep_secrets=session.add_secrets)
+        changefeeds.find_job(feed.name, by_file=store is None)
         if new_slot:
-            with stopped(progress, feed.name, state_dir):
-                check_source(feed)
-                progress.rescans.ask(feed.name, table=None, new_slot=True)
+            changefeeds.begin_anew(feed, state_dir=state_dir)
             click.echo(
                 f"changefeed '{feed.name}': the next run begins a new history at the source and emits all rows of all"
                 f" tables again. Rows that were deleted meanwhile are not emitted: `cdc show` then tells the timestamp"
                 " below which rows no longer exist"
             )
             return 0
-        feed = with_saved(feed, progress)
-        wanted = Rescan(table=None if table is None else _found(check_source(feed), table), where=where)
-        with closing(feed.open_planner()) as planner:
-            planner.check_rescan(wanted)
-        progress.rescans.ask(feed.name, table=wanted.table, where=where)
+        wanted = changefeeds.rescan(feed, table=table, where=where)
     what = "all tables" if wanted.table is None else f"table {wanted.table}"
     selected = "" if where is None else f" where {where}"
     click.echo(
@@ -104,14 +91,3 @@ def _name_and_table(words: Sequence[str], *, everything: bool, named: bool) -> t
         raise ConfigError(f"write `cdc rescan {form} TABLE`, or `cdc rescan {form} --all`")
     names, table = (list(words), None) if everything else (list(words[:-1]), words[-1])
     return (names[0] if names else None), table
-
-
-def _found(schemas: Sequence[TableSchema], text: str) -> str:
-    """Return the full name of the watched table that *text* names. Raises: ConfigError."""
-    found = meant_tables(text, (schema.name for schema in schemas))
-    if not found:
-        watched = [schema.name.qualified if "." in text else schema.name.table for schema in schemas]
-        raise ConfigError(f"the changefeed has no table '{text}'{did_you_mean(text, watched)}")
-    if len(found) > 1:
-        raise ConfigError(f"table '{text}' may be {' or '.join(map(str, found))}; write one of these names")
-    return found[0].full

@@ -7,24 +7,21 @@ from collections.abc import Iterator
 
 import click
 
+from cdc_core.changefeeds.service import Changefeeds
+from cdc_core.changefeeds.tracing import MAX_CHANGES, MAX_TRACE_S, ROWS, TIMEOUT, Trace, shown_change, standing_text
 from cdc_core.cli.completion import complete_name
 from cdc_core.cli.run import name_in
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.store_to_read import store_to_read
 from cdc_core.cli.stored import require_known, state_option, store_option
-from cdc_core.errors import ConfigError
-from cdc_core.option_values import read_duration
 from cdc_core.options import format_duration
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.traced_change import TracedChange
 from cdc_core.telemetry.status import shown_moment
-from cdc_core.watching.trace import MAX_CHANGES, MAX_TRACE_S, Trace, shown_change, standing_text
 from cdc_core.watching.trace_keys import checked_key
 
 __all__ = ["change_lines", "trace"]
 
-_CHANGES = 10
-_TIMEOUT = "2m"
 _POLL_S = 0.2
 _STANDING_S = 5.0
 """How often it is said where the changefeed stands, while nothing arrives."""
@@ -39,14 +36,14 @@ _STANDING_S = 5.0
     "--rows",
     metavar="N",
     type=click.IntRange(1, MAX_CHANGES),
-    default=_CHANGES,
+    default=ROWS,
     show_default=True,
     help=f"End after so many changes; at most {MAX_CHANGES}.",
 )
 @click.option(
     "--timeout",
     metavar="DURATION",
-    default=_TIMEOUT,
+    default=TIMEOUT,
     show_default=True,
     help=f"End after this time; at most {format_duration(MAX_TRACE_S)}.",
 )
@@ -76,11 +73,12 @@ def trace(
     FILE, NAME, --state and --store are as in `cdc show`. The exit status is 0 if a change was delivered completely,
     otherwise 1.
     """
-    seconds = _seconds(timeout)
     wanted = None if key is None else checked_key(key)
     with store_to_read(session, file, name, state, store) as (progress, found):
         known = require_known(progress, name_in(file, name)[0] if found is None else found)
-        with Trace(progress, known, table=table, key=wanted, most=rows, seconds=seconds) as traced:
+        changefeeds = Changefeeds(progress)
+        asked = changefeeds.ask_trace(known.name, table=table, key=wanted, rows=rows, timeout=timeout)
+        with Trace(progress, asked) as traced:
             return _follow(session, progress, traced, known.name, as_json=as_json)
 
 
@@ -142,13 +140,3 @@ def change_lines(change: TracedChange) -> Iterator[str]:
 
 def _place(change: TracedChange) -> str:
     return ", ".join(f"{name} {value}" for name, value in change.place.items())
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(read_duration(text))
-    except ValueError as error:
-        raise ConfigError(f"--timeout: '{text}' {error}") from None
-    if not 0 < seconds <= MAX_TRACE_S:
-        raise ConfigError(f"--timeout: '{text}' must be more than 0s and at most {format_duration(MAX_TRACE_S)}")
-    return seconds

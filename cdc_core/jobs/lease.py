@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
+from cdc_core.engine.ipc import lease_clock
 from cdc_core.errors import CdcError, RetryableError
-from cdc_core.jobs.ipc import lease_clock
 from cdc_core.store.job_values import NodeRecord
 from cdc_core.store.progress import ProgressStore
 

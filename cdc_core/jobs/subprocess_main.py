@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.ipc import POLL_INTERVAL_S, lease_clock, line, outcome_values, read_lines, status_values
+from cdc_core.engine.process_session import kill_session
 from cdc_core.engine.supervisor import Outcome, Supervisor
-from cdc_core.jobs.ipc import POLL_INTERVAL_S, lease_clock, line, outcome_values, read_lines, status_values
-from cdc_core.jobs.process_session import kill_session
 from cdc_core.masking import MaskingFilter, secret_forms, uri_secrets
 from cdc_core.store.progress import ProgressStore
 from cdc_core.telemetry.json_log import details_of, event_of

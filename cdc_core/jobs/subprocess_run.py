@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.ipc import POLL_INTERVAL_S, lease_clock, line, outcome_of, read_lines, status_of
+from cdc_core.engine.process_session import kill_session
 from cdc_core.engine.supervisor import Outcome
 from cdc_core.errors import RetryableError
-from cdc_core.jobs.ipc import POLL_INTERVAL_S, lease_clock, line, outcome_of, read_lines, status_of
-from cdc_core.jobs.process_session import kill_session
 from cdc_core.spark.log_file import open_log
 from cdc_core.telemetry.log_names import logged_as
 from cdc_core.telemetry.status import Status

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import NoReturn
 
-from cdc_core.jobs.process_session import kill_descendants
+from cdc_core.engine.process_session import kill_descendants
 
 __all__ = ["TimeLimit", "end_process"]
 

@@ -13,7 +13,7 @@ from cdc_core.store.tables import CHANGEFEEDS, RESCANS
 from cdc_core.store.values import RescanRecord, dump, frontier_of, now_text, rescan_record
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Rescans"]
+__all__ = ["Rescans", "ask_rescan"]
 
 
 class Rescans(Aggregate):
@@ -25,13 +25,7 @@ class Rescans(Aggregate):
     def ask(self, name: str, *, table: str | None, where: str | None = None, new_slot: bool = False) -> None:
         """Save that *table*, or all tables when it is None, is to be read again. Forgets rescans that are complete."""
         with self._database.transaction() as connection:
-            high_water = frontier_of(_column(connection, CHANGEFEEDS.c.frontier, name)).high_water
-            begun = sa.select(RESCANS).where(RESCANS.c.name == name, RESCANS.c.began.is_not(None))
-            complete = [row.id for row in connection.execute(begun) if Timestamp.parse(row.began) < high_water]
-            connection.execute(sa.delete(RESCANS).where(RESCANS.c.id.in_(complete)))
-            values = {"table_name": table, "predicate": where, "new_slot": new_slot, "asked_at": now_text()}
-            connection.execute(sa.insert(RESCANS).values(name=name, **values))
-            add_event(connection, "rescan_requested", name, table=table, where=where, new_slot=new_slot)
+            ask_rescan(connection, name, table=table, where=where, new_slot=new_slot)
 
     def of(self, name: str) -> list[RescanRecord]:
         """Return what is known of rescans, in the order in which they were asked for."""
@@ -77,6 +71,17 @@ class Rescans(Aggregate):
         with self._database.transaction(reading=True) as connection:
             rows = connection.execute(sa.select(RESCANS).where(*conditions).order_by(RESCANS.c.id))
             return [rescan_record(row) for row in rows]
+
+
+def ask_rescan(connection: sa.Connection, name: str, *, table: str | None, where: str | None, new_slot: bool) -> None:
+    """Do what `Rescans.ask` does, in the transaction of *connection*."""
+    high_water = frontier_of(_column(connection, CHANGEFEEDS.c.frontier, name)).high_water
+    begun = sa.select(RESCANS).where(RESCANS.c.name == name, RESCANS.c.began.is_not(None))
+    complete = [row.id for row in connection.execute(begun) if Timestamp.parse(row.began) < high_water]
+    connection.execute(sa.delete(RESCANS).where(RESCANS.c.id.in_(complete)))
+    values = {"table_name": table, "predicate": where, "new_slot": new_slot, "asked_at": now_text()}
+    connection.execute(sa.insert(RESCANS).values(name=name, **values))
+    add_event(connection, "rescan_requested", name, table=table, where=where, new_slot=new_slot)
 
 
 def _column(connection: sa.Connection, column: sa.Column[str], name: str) -> str | None:

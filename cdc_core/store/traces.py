@@ -10,12 +10,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from cdc_core.errors import ConfigError
 from cdc_core.store.database import Aggregate
 from cdc_core.store.events import add_event
 from cdc_core.store.tables import TRACES
 from cdc_core.store.traced_change import TracedChange
 from cdc_core.store.values import dump
+from cdc_core.store.verbs import BusyError
 
 __all__ = ["MAX_TRACES", "TraceRecord", "Traces"]
 
@@ -56,7 +56,7 @@ class Traces(Aggregate):
         """Have at most *most* changes traced for so many *seconds*, and return the number of the trace.
 
         Of the key *key*, as `key_json` gives it, in *table*, of any of that table's, or of any table's. Forgets traces
-        that have been over for long. Raises: ConfigError when there are too many.
+        that have been over for long. Raises: BusyError when there are too many.
         """
         values = {"name": name, "table_name": table, "key": key, "most": most, "found": "{}"}
         now = time.time()
@@ -64,7 +64,7 @@ class Traces(Aggregate):
             connection.execute(sa.delete(TRACES).where(TRACES.c.expires < now - _KEPT_S))
             active = sa.select(sa.func.count()).where(TRACES.c.name == name, TRACES.c.expires > now)
             if connection.execute(active).scalar_one() >= MAX_TRACES:
-                raise ConfigError(
+                raise BusyError(
                     f"changefeed '{name}' has {MAX_TRACES} traces already; wait until one of them is over, or end one"
                 )
             added = connection.execute(sa.insert(TRACES).values(**values, expires=now + seconds))

@@ -9,7 +9,7 @@ from typing import Literal
 from cdc_core.errors import ConfigError
 from cdc_core.store.job_values import FINISHED, FOLLOWING, RESTING, REVERTED, JobRecord, JobState
 
-__all__ = ["GRANTED", "RULES", "RefusedError", "Rule", "UnknownError", "Verb", "require"]
+__all__ = ["GRANTED", "RULES", "BusyError", "RefusedError", "Rule", "UnknownError", "Verb", "require"]
 
 Verb = Literal[
     "pause", "stop", "resume", "restart", "alter", "cancel", "drop", "forget", "rescan", "move", "replay", "own"
@@ -21,6 +21,10 @@ something may be left at the source. To `move` a job is also to have it begin a 
 
 class UnknownError(ConfigError):
     """The store knows no changefeed, job, schedule or node of this name."""
+
+
+class BusyError(ConfigError):
+    """There are enough of these now. The same may be asked for again later; nothing was changed."""
 
 
 class RefusedError(ConfigError):

@@ -9,9 +9,10 @@ from typing import Any
 from anyio import from_thread
 from starlette.requests import Request
 
+from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Refusal
 
-__all__ = ["asked_by", "flag", "json_object", "name_of", "number", "user_of", "watch_client"]
+__all__ = ["asked_by", "flag", "job_of", "json_object", "name_of", "number", "user_of", "watch_client"]
 
 
 def json_object(request: Request, *, empty: bool = False) -> dict[str, Any]:
@@ -41,6 +42,14 @@ def json_object(request: Request, *, empty: bool = False) -> dict[str, Any]:
 def name_of(request: Request) -> str:
     """Return the parameter `name` of the path."""
     return str(request.path_params["name"])
+
+
+def job_of(request: Request) -> str:
+    """Return the parameter `name` of the path, which is the name of a job. Raises: Refusal."""
+    name = name_of(request)
+    if deployment_of(request).changefeeds.find_job(name) is None:
+        raise Refusal(404, f"there is no job '{name}'")
+    return name
 
 
 def flag(request: Request, name: str, *, default: bool = False) -> bool:

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from cdc_core.errors import CdcError, ConfigError, RetryableError
-from cdc_core.store.verbs import RefusedError, UnknownError
+from cdc_core.store.verbs import BusyError, RefusedError, UnknownError
 from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Endpoint, Refusal
 
@@ -116,5 +116,5 @@ def status_of(error: CdcError | Refusal) -> int:
     if isinstance(error, UnknownError):
         return 404
     if isinstance(error, ConfigError):
-        return 409 if isinstance(error, RefusedError) else 400
+        return 409 if isinstance(error, RefusedError | BusyError) else 400
     return 503 if isinstance(error, RetryableError) else 500

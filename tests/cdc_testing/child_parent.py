@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.jobs.ipc import lease_clock
+from cdc_core.engine.ipc import lease_clock
 from cdc_core.jobs.subprocess_run import SubprocessRun
 from cdc_core.store.progress import store_url
 

@@ -17,9 +17,10 @@ from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.ndjson_rows import delivered
 from cdc_testing.runs import Feed
 
+from cdc_core.changefeeds.service import Changefeeds
+from cdc_core.changefeeds.tracing import Trace
 from cdc_core.store.progress import ProgressStore, store_url
 from cdc_core.store.traced_change import STAGES, TracedChange
-from cdc_core.watching.trace import Trace
 
 pytestmark = pytest.mark.slow
 
@@ -153,9 +154,8 @@ def test_a_trace_says_what_became_of_each_change_in_a_query(
 
             def follow() -> None:
                 with closing(ProgressStore(store_url(feed.state))) as store:
-                    known = store.changefeeds.find("test")
-                    assert known is not None
-                    with Trace(store, known, table="orders", key=None, most=4, seconds=300) as trace:
+                    record = Changefeeds(store).ask_trace("test", table="orders", key=None, rows=4, timeout="5m")
+                    with Trace(store, record) as trace:
                         asked = f'"number":{trace.number}'
                         files = "*.run/*/traces"
                         feed.until(

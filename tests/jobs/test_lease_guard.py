@@ -12,8 +12,8 @@ from cdc_testing.bare_nodes import StuckHost, bare_node, bare_settings, plugins
 from cdc_testing.engine import eventually
 from cdc_testing.stored import node
 
+from cdc_core.engine.ipc import lease_clock
 from cdc_core.errors import RetryableError
-from cdc_core.jobs.ipc import lease_clock
 from cdc_core.jobs.lease import Lease
 from cdc_core.store.job_values import NodeRecord
 from cdc_core.store.opening import open_engine, store_url

@@ -17,9 +17,9 @@ from cdc_testing.engine import Journal, counter_feed, eventually
 from cdc_testing.processes import command
 from cdc_testing.scripted import Script
 
+from cdc_core.engine.ipc import lease_clock, line
 from cdc_core.engine.supervisor import Outcome
 from cdc_core.errors import ConfigError
-from cdc_core.jobs.ipc import lease_clock, line
 from cdc_core.jobs.subprocess_run import SubprocessLostError, SubprocessRun
 from cdc_core.store.progress import ProgressStore, store_url
 from cdc_core.telemetry.json_log import JsonFormatter

@@ -20,11 +20,11 @@ from cdc_testing.rest_rig import ENVIRON, Rest, config, rest_plugins, serving_re
 from cdc_testing.runs import eventually
 from cdc_testing.scripted import Script
 
-from cdc_core.jobs.ipc import line
+from cdc_core.changefeeds import preview_process
+from cdc_core.engine.ipc import line
 from cdc_core.masking import uri_secrets
 from cdc_core.plugins.host import PluginHost
 from cdc_core.web.deployment import Deployment
-from cdc_core.web.v1 import preview_process
 
 PREVIEW = "/v1/jobs/orders/preview"
 SHOWN = "/ui/changefeeds/orders/preview"
@@ -47,7 +47,7 @@ def children() -> list[psutil.Process]:
     found = []
     for process in psutil.Process().children():
         with suppress(psutil.NoSuchProcess):
-            if "cdc_core.web.v1.preview_main" in process.cmdline():
+            if "cdc_core.changefeeds.preview_main" in process.cmdline():
                 found += [process, *process.children(recursive=True)]
     return found
 
@@ -146,7 +146,7 @@ def test_the_process_ends_when_the_server_does_with_its_files(counted: Rest, scr
     kept = Deployment(counted.store, rest_plugins(), environ=ENVIRON, keep_secret=lambda _: None)
     job = line(feed=kept.changefeeds.feed("orders", known.definition).to_json(), rows=3, scratch=str(scratch))
     script.order("hold-read")
-    command = [sys.executable, "-P", "-m", "cdc_core.web.v1.preview_main"]
+    command = [sys.executable, "-P", "-m", "cdc_core.changefeeds.preview_main"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
         assert process.stdin is not None
         process.stdin.write(job)

@@ -11,7 +11,6 @@ from starlette.responses import JSONResponse, Response
 from cdc_core.changefeeds.moving import target_of, written_target
 from cdc_core.config.topics import topics_of
 from cdc_core.errors import CdcError, ConfigError
-from cdc_core.jobs.rescanning import ask_new_history
 from cdc_core.move import Token
 from cdc_core.shards.token import ShardedToken
 from cdc_core.store.progress import ProgressStore
@@ -152,8 +151,8 @@ def _begin_anew(deployment: Deployment, connector: Connector) -> None:
     if store.progress.load(name) is None:
         return
     try:
-        feed = deployment.changefeeds.feed(name, connector.definition)
-        ask_new_history(store, feed, connector.report.known)
+        changefeeds = deployment.changefeeds
+        changefeeds.begin_anew(changefeeds.feed(name, connector.definition))
     except ConfigError as error:
         raise Refusal(400, deployment.masked(str(error))) from error
     except CdcError as error:

@@ -10,9 +10,9 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cdc_core.delivery.replay import Replay, waiting_rows
+from cdc_core.changefeeds.replaying import Replayed
 from cdc_core.delivery.row_json import row_json
-from cdc_core.errors import CdcError
+from cdc_core.errors import CdcError, ConfigError, FencedError
 from cdc_core.options import counted
 from cdc_core.store.progress import DeadLetter
 from cdc_core.watching.preview import Previewed
@@ -23,14 +23,12 @@ from cdc_core.web.page.confirmations import Confirmation
 from cdc_core.web.page.rendering import page, redirect
 from cdc_core.web.page.requests import known_name
 from cdc_core.web.page.site import site_of
-from cdc_core.web.requests import number, watch_client
+from cdc_core.web.previews import MAX_ROWS, messages
+from cdc_core.web.requests import number
 from cdc_core.web.routes import status_of
-from cdc_core.web.v1.dead_letters import replayed
-from cdc_core.web.v1.preview import messages
 
 __all__ = ["ask_to_discard", "ask_to_replay", "discard", "replay_all", "show_letter", "show_preview"]
 
-_MAX_ROWS = 100
 _SHOWN = 20
 
 
@@ -96,8 +94,7 @@ def show_preview(request: Request) -> Response:
     found: Sequence[Previewed] = ()
     problem, status, headers = "", 200, {}
     try:
-        rows = number(request, "rows", default=10, least=1, most=_MAX_ROWS)
-        found = messages(deployment, name, rows, is_gone=watch_client(request))
+        found = messages(request, number(request, "rows", default=10, least=1, most=MAX_ROWS))
     except (CdcError, Refusal) as error:
         problem, status = deployment.masked(str(error)), status_of(error)
         headers = dict(error.headers) if isinstance(error, Refusal) else {}
@@ -117,22 +114,25 @@ def show_preview(request: Request) -> Response:
 
 def _replayed(deployment: Deployment, name: str, *give_up: int) -> str:
     """Replay and return why rows remain, or nothing happened; empty when all is well."""
+    changefeeds = deployment.changefeeds
+    if changefeeds.find_job(name) is None:
+        return f"there is no job '{name}'"
     try:
-        result, missing = replayed(deployment, name, give_up)
-    except (CdcError, Refusal) as error:
+        found = changefeeds.replay(name, state_dir=deployment.state_dir, give_up=give_up)
+    except (ConfigError, FencedError) as error:
         return deployment.masked(str(error))
-    return deployment.masked(_remaining(result, missing))
+    except CdcError as error:
+        return deployment.masked(f"the dead letters stay: {error}")
+    return deployment.masked(_remaining(found))
 
 
-def _remaining(result: Replay | None, missing: int) -> str:
-    kept = () if result is None else result.kept
-    if not (kept or missing):
+def _remaining(found: Replayed) -> str:
+    if not (found.kept or found.missing):
         return ""
-    reasons = [f"{bad}: {bad.shown_reason}" for bad in kept[:_SHOWN]]
-    if missing:
-        reasons.append(f"{counted(missing, 'row')} missing from the dead letters' sink")
-    sent = 0 if result is None else len(result.sent)
-    return f"{counted(sent, 'row')} replayed; still dead letters: {'; '.join(reasons)}"
+    reasons = [f"{bad}: {bad.shown_reason}" for bad in found.kept[:_SHOWN]]
+    if found.missing:
+        reasons.append(f"{counted(found.missing, 'row')} missing from the dead letters' sink")
+    return f"{counted(found.sent, 'row')} replayed; still dead letters: {'; '.join(reasons)}"
 
 
 def _letter(request: Request) -> tuple[Deployment, str, DeadLetter]:
@@ -147,11 +147,8 @@ def _letter(request: Request) -> tuple[Deployment, str, DeadLetter]:
 
 def _row(deployment: Deployment, name: str, letter: DeadLetter) -> str:
     """Return the row of *letter* as JSON; empty when it is not found. Raises: CdcError."""
-    known = deployment.store.changefeeds.find(name)
-    assert known is not None
-    rows = waiting_rows(deployment.changefeeds.feed(name, known.definition), [letter])
     texts = []
-    for found in rows:
+    for found in deployment.changefeeds.dead_letter_rows(name, letter):
         for column in ("after", "before"):
             if column in found.row.batch.schema.names:
                 text = row_json(found.row.schema, found.row.column(column)[0])

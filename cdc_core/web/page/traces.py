@@ -18,7 +18,6 @@ from cdc_core.web.page.rendering import redirect
 from cdc_core.web.page.requests import form_values, known_name
 from cdc_core.web.page.site import site_of
 from cdc_core.web.page.texts import UNKNOWN, clock_text
-from cdc_core.web.v1.traces import begun, found_trace
 
 __all__ = ["STAGES", "TraceView", "TracedRow", "begin_trace", "end_trace", "trace_views"]
 
@@ -52,12 +51,11 @@ def trace_views(records: Sequence[TraceRecord]) -> list[TraceView]:
 
 
 def begin_trace(request: Request) -> Response:
-    """Have the changes followed that the form names. Raises: Refusal; ConfigError."""
+    """Have the changes followed that the form names. Raises: ConfigError."""
     deployment = site_of(request).deployment
     name, fields = known_name(request, deployment.store), form_values(request)
     table, key, rows = (fields.get(field, "").strip() for field in ("table", "key", "rows"))
-    begun(
-        deployment.store,
+    deployment.changefeeds.ask_trace(
         name,
         table=table or None,
         key=checked_key(key) if key else None,
@@ -67,10 +65,10 @@ def begin_trace(request: Request) -> Response:
 
 
 def end_trace(request: Request) -> Response:
-    """Have one trace ended, and what it found forgotten. Raises: Refusal."""
-    store = site_of(request).deployment.store
-    name = known_name(request, store)
-    store.traces.end(found_trace(store, name, str(request.path_params["number"])).number)
+    """Have one trace ended, and what it found forgotten. Raises: UnknownError."""
+    deployment = site_of(request).deployment
+    name = known_name(request, deployment.store)
+    deployment.changefeeds.end_trace(name, request.path_params["number"])
     return redirect(f"/ui/changefeeds/{quote(name, safe='')}?done=end-trace#traces")
 
 

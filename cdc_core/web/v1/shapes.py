@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from cdc_core.changefeeds.tracing import MAX_CHANGES
 from cdc_core.store.job_values import FOLLOWING
-from cdc_core.watching.trace import MAX_CHANGES
 from cdc_core.web.endpoint import Schema
 from cdc_core.web.shapes import TEXT, any_object, array, nullable, record, ref
 

@@ -7,26 +7,34 @@ import time
 from datetime import UTC, datetime
 from typing import Any, Self
 
+from cdc_core.changefeeds.finding import Finder
 from cdc_core.errors import ConfigError
-from cdc_core.options import did_you_mean
+from cdc_core.option_values import read_duration
+from cdc_core.options import did_you_mean, format_duration
 from cdc_core.schema import TableName
 from cdc_core.sql_names import meant_tables
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 from cdc_core.store.reports import report
 from cdc_core.store.traced_change import TracedChange
+from cdc_core.store.traces import TraceRecord
+from cdc_core.store.verbs import UnknownError
 from cdc_core.telemetry.status import behind_text, shown_moment
 
 __all__ = [
     "MAX_CHANGES",
     "MAX_TRACE_S",
+    "ROWS",
+    "TIMEOUT",
     "Trace",
+    "Tracing",
     "shown_change",
     "standing_text",
-    "traced_table",
 ]
 
 MAX_CHANGES = 100
 MAX_TRACE_S = 3600.0
+ROWS = 10
+TIMEOUT = "2m"
 
 
 def shown_change(change: TracedChange) -> dict[str, Any]:
@@ -47,37 +55,60 @@ def shown_change(change: TracedChange) -> dict[str, Any]:
     }
 
 
-class Trace:
-    """A trace of the changefeed *known*, while this is entered: at most *most* changes within *seconds*.
+class Tracing(Finder):
+    """The verb trace."""
 
-    Of the key *key*, as `checked_key` returns it, in *table*; without a key, of the next changes of *table*, or of any.
-    Whatever runs the changefeed takes it up within about a second. Raises: ConfigError for an unknown table, and when
-    there are too many traces already.
-    """
+    def ask_trace(
+        self, name: str, *, table: str | None, key: str | None, rows: int = ROWS, timeout: str = TIMEOUT
+    ) -> TraceRecord:
+        """Have at most *rows* changes of the changefeed followed until *timeout*, a duration, is over.
 
-    def __init__(
-        self,
-        store: ProgressStore,
-        known: ChangefeedRecord,
-        *,
-        table: str | None,
-        key: str | None,
-        most: int,
-        seconds: float,
-    ) -> None:
+        Of the key *key*, as `checked_key` returns it, in *table*; without a key, of the next changes of *table*, or of
+        any. Whatever runs the changefeed takes the trace up within about a second. Raises: UnknownError; BusyError when
+        there are too many traces already; ConfigError for an unknown table, and for what is out of bounds.
+        """
         if key is not None and table is None:
-            raise ConfigError("--key is a key of one table; name it with --table")
+            raise ConfigError("'key' is a key of one table; name it by 'table'")
+        if type(rows) is not int or not 1 <= rows <= MAX_CHANGES:
+            raise ConfigError(f"'rows' must be a whole number from 1 to {MAX_CHANGES}")
+        try:
+            seconds = float(read_duration(timeout))
+        except ValueError as error:
+            raise ConfigError(f"'timeout' {error}") from None
+        if not 0 < seconds <= MAX_TRACE_S:
+            raise ConfigError(f"'timeout' must be more than 0s and at most {format_duration(MAX_TRACE_S)}")
+        self.known(name)
+        found = _traced_table(self.store, name, table)
+        number = self.store.traces.ask(name, table=found, key=key, most=rows, seconds=seconds)
+        return self.trace(name, number)
+
+    def traces(self, name: str) -> list[TraceRecord]:
+        """Return the traces of the changefeed, the first one first."""
+        return self.store.traces.of(name)
+
+    def trace(self, name: str, number: int | str) -> TraceRecord:
+        """Return the trace with this number. Raises: UnknownError."""
+        found = next((each for each in self.traces(name) if str(each.number) == str(number)), None)
+        if found is None:
+            raise UnknownError(f"'{name}' has no such trace; those that are over are forgotten after an hour")
+        return found
+
+    def end_trace(self, name: str, number: int | str) -> None:
+        """End the trace, and forget what it found. Raises: UnknownError."""
+        self.store.traces.end(self.trace(name, number).number)
+
+
+class Trace:
+    """What a trace finds, while this is entered; it ends with that."""
+
+    def __init__(self, store: ProgressStore, record: TraceRecord) -> None:
         self._store = store
-        self._name = known.name
-        self._most = most
-        self._asked = {"table": traced_table(store, known.name, table), "key": key, "most": most, "seconds": seconds}
-        self._until = 0.0
+        self._most = record.most
+        self._until = time.monotonic() + record.expires - time.time()
         self._seen: dict[str, TracedChange] = {}
-        self.number = 0
+        self.number = record.number
 
     def __enter__(self) -> Self:
-        self.number = self._store.traces.ask(self._name, **self._asked)  # type: ignore[arg-type]
-        self._until = time.monotonic() + float(self._asked["seconds"])  # type: ignore[arg-type]
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -124,7 +155,7 @@ def standing_text(store: ProgressStore, known: ChangefeedRecord) -> str:
     return ", ".join(parts)
 
 
-def traced_table(store: ProgressStore, name: str, table: str | None) -> str | None:
+def _traced_table(store: ProgressStore, name: str, table: str | None) -> str | None:
     """Return *table* as a trace takes it, if changefeed *name* watches it or has not begun. Raises: ConfigError."""
     progress = store.progress.load(name)
     if table is None or progress is None:

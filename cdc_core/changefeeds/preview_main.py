@@ -1,4 +1,4 @@
-"""One preview in a process of its own: `python -m cdc_core.web.v1.preview_main`, which `preview_apart` starts.
+"""One preview in a process of its own: `python -m cdc_core.changefeeds.preview_main`, which `preview_apart` starts.
 
 It lives no longer than the process that started it.
 """
@@ -16,9 +16,9 @@ from dataclasses import asdict
 from typing import Any, BinaryIO, NoReturn
 
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.ipc import line, outcome_values
+from cdc_core.engine.process_session import kill_session
 from cdc_core.engine.supervisor import Outcome
-from cdc_core.jobs.ipc import line, outcome_values
-from cdc_core.jobs.process_session import kill_session
 from cdc_core.masking import MaskingFilter
 from cdc_core.watching.preview import preview
 

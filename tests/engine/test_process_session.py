@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from cdc_core.jobs.process_session import kill_session
+from cdc_core.engine.process_session import kill_session
 
 FAMILY = """
 import os, subprocess, sys

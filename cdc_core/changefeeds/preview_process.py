@@ -16,9 +16,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.ipc import line, outcome_of, read_lines
+from cdc_core.engine.process_session import kill_session
 from cdc_core.errors import TerminalError
-from cdc_core.jobs.ipc import line, outcome_of, read_lines
-from cdc_core.jobs.process_session import kill_session
 from cdc_core.watching.preview import Previewed
 
 __all__ = ["MAX_BYTES", "preview_apart"]
@@ -62,7 +62,7 @@ def _started(scratch: str, log_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Yield the child process, whose temporary files are in *scratch*; nothing of it is left afterwards."""
     with log_path.open("wb") as printed:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "cdc_core.web.v1.preview_main"],
+            [sys.executable, "-P", "-m", "cdc_core.changefeeds.preview_main"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=printed,
