@@ -1,4 +1,4 @@
-"""Two databases as one source keep every promise of a rangefeed."""
+"""Two databases as one source keep the promises of a rangefeed that depend on real positions and clocks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from cdc_conformance.rangefeeds import CAPABILITIES, RangefeedConformance
+from cdc_conformance.rangefeeds.history import History
+from cdc_conformance.rangefeeds.lifecycle import Closing, Startup
+from cdc_conformance.rangefeeds.rescans import Moves, Rescans
+from cdc_conformance.rangefeeds.restarts import Restarts
+from cdc_conformance.rangefeeds.suite import CAPABILITIES, FIXTURES
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_testing.documented_role import documented, grant_database
@@ -17,16 +21,19 @@ from cdc_core import SourceWriterContext
 
 
 @pytest.mark.slow
-class TestShards(RangefeedConformance):
-    """test_simulated_conformance.py is the same with simulated databases, and is not slow."""
+class TestShards(Startup, Rescans, Moves, Restarts, History, Closing):
+    """test_simulated_conformance.py has all promises but rescans, with simulated databases."""
 
+    kind = "rangefeed"
+    known_capabilities = CAPABILITIES
+    capability_fixtures = FIXTURES
     rangefeed = two_shards()
     # A position is of one database. `disturbance` and `inspection` ask about one, and test_shards.py about both.
     capabilities = frozenset(CAPABILITIES) - {"cursors", "disturbance", "inspection"}
 
     @pytest.fixture(autouse=True)
     def usual_pace(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Promises of an idle source are about the time after which it is resolved in production."""
+        """A test allows a thousand steps, and with many marks of the idle database most would have no rows."""
         monkeypatch.setattr("cdc_rangefeed_postgres.planner._IDLE_NS", 1_000_000_000)
 
     @pytest.fixture
@@ -61,11 +68,3 @@ class TestShards(RangefeedConformance):
     @pytest.fixture
     def unreachable_uri(self) -> str:
         return "postgresql://somebody:hush@127.0.0.1:1/nowhere"
-
-    @pytest.fixture
-    def large_slice_bytes(self) -> int:
-        return 6_000_000
-
-    @pytest.fixture
-    def many_rows(self) -> int:
-        return 300

@@ -1,6 +1,6 @@
-"""Two simulated databases as one source keep the promises of a rangefeed, at a sixth of the price of real ones.
+"""Two simulated databases as one source keep the promises of a rangefeed.
 
-test_conformance.py has real ones, for all promises: clocks of real servers go alike, as a rescan needs it.
+test_conformance.py has real ones, also for rescans: clocks of real servers go alike, as a rescan needs it.
 """
 
 from __future__ import annotations
