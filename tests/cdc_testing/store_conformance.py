@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from cdc_conformance.sinks.delivery import Crashes, Flushes
+from cdc_conformance.sinks.delivery import Crashes, Delivery, Flushes
+from cdc_conformance.sinks.exactly_once import ExactlyOnce
 from cdc_conformance.sinks.failures import Failures, Stalls
 from cdc_conformance.sinks.fixtures import SinkFixtures
 from cdc_conformance.sinks.lifecycle import Destination, Leftovers
@@ -15,10 +16,10 @@ from cdc_conformance.sinks.values import Resolved
 
 from cdc_core import MB
 
-__all__ = ["ObjectStoreConformance", "ObjectStoreFixtures"]
+__all__ = ["ObjectStoreConformance", "ReadStoreConformance"]
 
 
-class ObjectStoreFixtures(SinkFixtures):
+class _Fixtures(SinkFixtures):
     """What the suites of S3, Google Cloud Storage and Azure share."""
 
     sink = "cloudstorage"
@@ -39,9 +40,17 @@ class ObjectStoreFixtures(SinkFixtures):
         return 40 * MB
 
 
-class ObjectStoreConformance(
-    Destination, Flushes, Crashes, Resolved, Failures, Stalls, Secrecy, Leftovers, ObjectStoreFixtures
-):
-    """The promises that a store's client can break. S3 has all: what files contain is the same in every store."""
+class _Client(Destination, Flushes, Crashes, Resolved, Failures, Stalls, Secrecy, Leftovers, _Fixtures):
+    """The promises that a store's client can break: what files contain is the same in every store."""
+
+
+class ObjectStoreConformance(_Client):
+    """Those of a client."""
+
+    kind = "sink"
+
+
+class ReadStoreConformance(Delivery, ExactlyOnce, _Client):
+    """Those of a client that also reads."""
 
     kind = "sink"

@@ -6,16 +6,15 @@ import secrets
 from collections.abc import Mapping, Sequence
 
 import pytest
-from cdc_conformance import SinkConformance
 from cdc_sink_cloudstorage import s3
 from cdc_testing.disturbance import ServerDisturbance
 from cdc_testing.object_stores import SeaweedFS
-from cdc_testing.store_conformance import ObjectStoreFixtures
+from cdc_testing.store_conformance import ReadStoreConformance
 
 pytestmark = pytest.mark.slow
 
 
-class TestCloudStorageOnS3(ObjectStoreFixtures, SinkConformance):
+class TestCloudStorageOnS3(ReadStoreConformance):
     """SeaweedFS, which checks signatures."""
 
     @pytest.fixture(autouse=True)
