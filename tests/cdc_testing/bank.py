@@ -61,7 +61,7 @@ class Bank:
     Each takes a breath of *pause_s* after a transaction, so that a feed on a busy machine keeps up with them.
     """
 
-    def __init__(self, uri: str, *, tellers: int = 2, seed: int = 0, pause_s: float = 0.005) -> None:
+    def __init__(self, uri: str, *, tellers: int = 2, seed: int = 0, pause_s: float = 0.02) -> None:
         self._uri = uri
         self._pause_s = pause_s
         self._stop = threading.Event()

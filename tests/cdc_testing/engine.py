@@ -107,10 +107,13 @@ class Journal:
 def eventually(condition: Callable[[], Any], *, what: str, within_s: float = 400.0) -> Any:
     """Return what *condition* returns as soon as that is true. Raises: AssertionError when it never is."""
     deadline = time.monotonic() + within_s
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"not within {within_s:.0f} s: {what}"
-        threading.Event().wait(0.02)
-    return value
+    while True:
+        looked_at = time.monotonic()
+        if value := condition():
+            return value
+        now = time.monotonic()
+        assert now < deadline, f"not within {within_s:.0f} s: {what}"
+        threading.Event().wait(max(0.02, min(1.0, 4 * (now - looked_at))))
 
 
 def run_feed(

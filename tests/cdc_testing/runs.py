@@ -32,7 +32,7 @@ LIMIT_S = 600.0
 def eventually(what: str, condition: Callable[[], bool], *, limit_s: float = LIMIT_S, look_s: float = 0.02) -> None:
     """Return as soon as *condition* holds. Raises: AssertionError saying *what* did not come.
 
-    Of a condition that is dear to look at, most of the time is left to what it waits for.
+    Of a condition that is dear to look at, four fifths of the time are left to what it waits for.
     """
     began = time.monotonic()
     pause = threading.Event()
@@ -42,7 +42,7 @@ def eventually(what: str, condition: Callable[[], bool], *, limit_s: float = LIM
             return
         now = time.monotonic()
         assert now < began + limit_s, f"waited {limit_s:.0f} s for {what}"
-        pause.wait(max(look_s, 2 * (now - looked_at)))
+        pause.wait(max(look_s, min(1.0, 4 * (now - looked_at))))
 
 
 class Feed:
