@@ -6,7 +6,6 @@ import hashlib
 import importlib.util
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from cdc_testing.bank import TABLES, Bank, open_bank
 from cdc_testing.imports import ROOT
 from cdc_testing.kafka_fixtures import Kafka
 from cdc_testing.kafka_reading import add_partitions
-from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.postgres import clock
 from cdc_testing.runs import Feed, eventually
 from confluent_kafka.admin import AdminClient
@@ -158,18 +156,18 @@ def assert_true_to(had: Mapping[int, int], cuts: Sequence[int], *, least: int) -
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("workers_find_the_tests")
 def test_every_cut_of_the_example_is_a_state_that_the_database_had(
-    database: str, tmp_path: Path, kafka_broker: Kafka, topic_prefix: str, kept_spark: KeptSpark
+    database: str, tmp_path: Path, kafka_broker: Kafka, topic_prefix: str
 ) -> None:
-    brokers, target = kafka_broker.bootstrap_servers, ""
+    brokers = kafka_broker.bootstrap_servers
     open_bank(database)
     with psycopg.connect(database, autocommit=True) as connection:
         record(connection)
         sink = f"kafka://{brokers}?topic_prefix={topic_prefix}&topic_partitions=2"
-        with Feed(tmp_path, database, TABLES, sink=sink) as feed:
+        with Feed(tmp_path, database, TABLES, sink=sink, threads=True) as feed:
             consumer = Consumer(brokers, topic_prefix, group="follower")
-            with ExitStack() as bank:
-                bank.enter_context(Bank(database))
+            with Bank(database):
 
                 def await_cuts(what: str) -> None:
                     cuts = len(consumer.cuts) + 5
@@ -184,15 +182,10 @@ def test_every_cut_of_the_example_is_a_state_that_the_database_had(
                 consumer.restart()
                 await_cuts("the consumer was restarted")
                 feed.kill_driver()
-
-                def work() -> None:
-                    nonlocal target
-                    await_cuts("the changefeed was killed and repeats rows")
-                    bank.close()
-                    target = str(clock(database))
-                    feed.until("the last transaction", lambda: consumer.has(target))
-
-                feed.during(kept_spark, work)
+                feed.start()
+                await_cuts("the changefeed was killed and repeats rows")
+            target = str(clock(database))
+            feed.until("the last transaction", lambda: consumer.has(target))
         had = states(connection)
     assert_true_to(had, consumer.cuts, least=10)
     late = Consumer(brokers, topic_prefix, group="late")

@@ -46,16 +46,17 @@ def test_a_second_run_reads_only_the_log(database: str, tmp_path: Path, kept_spa
 
 
 @pytest.mark.slow
-def test_a_killed_scan_goes_on_behind_its_finished_chunks(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
+@pytest.mark.usefixtures("workers_find_the_tests")
+def test_a_killed_scan_goes_on_behind_its_finished_chunks(database: str, tmp_path: Path) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, note text)")
         connection.execute("INSERT INTO items SELECT n, repeat('x', 200) FROM generate_series(1, 100000) n")
-    with Feed(tmp_path, database, ["items"], options={"max_step_bytes": "1MB"}) as feed:
+    with Feed(tmp_path, database, ["items"], options={"max_step_bytes": "1MB"}, threads=True) as feed:
         feed.start()
         feed.until("half of the scan", lambda: rows(feed) > 40_000)
         feed.kill_driver()
         delivered = rows(feed)
-        feed.once(kept_spark)
+        feed.once()
         begins = [tuple(map(int, found)) for found in re.findall(r"scan begins at (\d+) of (\d+)", feed.log())]
         assert begins[0][0] == 0
         done, total = begins[1]

@@ -61,15 +61,14 @@ def test_a_table_that_is_created_joins_and_a_dropped_one_leaves_while_the_run_co
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_when_the_driver_is_killed_while_a_table_joins(
-    database: str, sql: Sql, tmp_path: Path, kept_spark: KeptSpark
-) -> None:
-    with Feed(tmp_path, database, ["shop_*"]) as feed:
+@pytest.mark.usefixtures("workers_find_the_tests")
+def test_nothing_is_lost_when_the_driver_is_killed_while_a_table_joins(database: str, sql: Sql, tmp_path: Path) -> None:
+    with Feed(tmp_path, database, ["shop_*"], threads=True) as feed:
         feed.start()
         feed.until("it follows the log", lambda: any(feed.files.rglob("*.RESOLVED")))
         create(sql, "shop_new")
         feed.until("the table joins", lambda: "tables join, and their rows will be read" in feed.log())
         feed.kill_driver()
         sql.execute("UPDATE shop_new SET n = 1 WHERE id > 4000")
-        feed.once(kept_spark)
+        feed.once()
         assert_agrees(feed, database, "shop_items", "shop_old", "shop_new")
