@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from cdc_conformance.encoders import EncoderConformance
-from cdc_conformance.encoders.bad_rows import Services
 from cdc_conformance.encoders.envelopes import Resolved
+from cdc_conformance.encoders.files import Services
 from cdc_conformance.encoders.messages import Messages
 from cdc_testing.kafka_fixtures import Registry
 from cdc_testing.option_conformance import EncoderOptionConformance

@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from cdc_conformance.encoders.bad_rows import BadRows, Services
 from cdc_conformance.encoders.envelopes import Envelopes, Resolved, Scans
-from cdc_conformance.encoders.files import Files
+from cdc_conformance.encoders.files import BadRows, Files, Services
 from cdc_conformance.encoders.form import registered
 from cdc_conformance.encoders.keys import Keys
 from cdc_conformance.encoders.messages import Messages

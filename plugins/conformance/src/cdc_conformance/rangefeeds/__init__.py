@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from cdc_conformance.rangefeeds.history import History
-from cdc_conformance.rangefeeds.initial_scan import InitialScan
 from cdc_conformance.rangefeeds.lifecycle import Closing, Startup
 from cdc_conformance.rangefeeds.marks import Marks
 from cdc_conformance.rangefeeds.rescans import Moves, Rescans
 from cdc_conformance.rangefeeds.restarts import Outages, Restarts
 from cdc_conformance.rangefeeds.row_contents import RowContents
+from cdc_conformance.rangefeeds.scan_and_log import InitialScan, Transactions
 from cdc_conformance.rangefeeds.schema_boundaries import SchemaBoundaries
 from cdc_conformance.rangefeeds.slices import Limits, Slices
 from cdc_conformance.rangefeeds.suite import CAPABILITIES, FIXTURES, RangefeedSuite
-from cdc_conformance.rangefeeds.transactions import Transactions
 
 __all__ = ["CAPABILITIES", "RangefeedConformance"]
 

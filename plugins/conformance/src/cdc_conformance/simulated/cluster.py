@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cdc_conformance.simulated.errors import StatementError
-from cdc_conformance.simulated.state import LEASE_NS, Writes, table_name
+from cdc_conformance.simulated.state import LEASE_NS, Node, Range, Status, Writes, table_name
 from cdc_conformance.simulated.table import Shape, Table, key_of
-from cdc_conformance.simulated.topology import Node, Range, Status
 from cdc_core import Frontier, Locality, Span, Timestamp
 
 __all__ = ["Cluster", "table_name"]

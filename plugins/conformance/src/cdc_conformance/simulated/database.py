@@ -11,7 +11,7 @@ from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.errors import StatementError
 from cdc_conformance.simulated.placing import Served, served
 from cdc_conformance.simulated.session import Session
-from cdc_conformance.simulated.topology import Status
+from cdc_conformance.simulated.state import Status
 from cdc_core import Locality, Timestamp
 
 __all__ = ["COLUMNS", "SimulatedDatabase", "Snapshot", "Txn", "rows_of"]

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cdc_conformance.simulated.cluster import Cluster
-from cdc_conformance.simulated.topology import Range
+from cdc_conformance.simulated.state import Range
 from cdc_core import Locality, Place, PlacementRules, Replica, ReplicatedSpan, Span, Timestamp, closest_replica
 
 __all__ = ["Served", "placed", "record_served", "served", "serving_nodes"]

@@ -4,7 +4,6 @@ The invariants are those of CockroachDB's cdctest, made stricter. Validators do 
 return the contents of the source. `validate` feeds validators from a sink's reader and an encoder's decoder.
 """
 
-from cdc_conformance.validators.before_after import BeforeAfterValidator
 from cdc_conformance.validators.completeness import CompletenessValidator, CountValidator, VersionValidator
 from cdc_conformance.validators.events import (
     All,
@@ -22,7 +21,7 @@ from cdc_conformance.validators.events import (
 )
 from cdc_conformance.validators.feeding import Arrived, events, validate
 from cdc_conformance.validators.fields import KeyInValueValidator, MvccValidator, TopicValidator
-from cdc_conformance.validators.order import OrderValidator, ResolvedValidator
+from cdc_conformance.validators.order import BeforeAfterValidator, OrderValidator, ResolvedValidator
 from cdc_conformance.validators.states import CutValidator, FingerprintValidator, PrefixValidator
 
 __all__ = [

@@ -19,7 +19,7 @@ from cdc_conformance.sabotage.broken_rangefeeds.parts import (
     updated_of,
 )
 from cdc_conformance.simulated.source import LogSlice
-from cdc_conformance.simulated.topology import Status
+from cdc_conformance.simulated.state import Status
 from cdc_core import Op, RangefeedContext, RowBatch, Slice, Span, SpanMark, Timestamp
 
 
