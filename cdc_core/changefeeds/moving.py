@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from cdc_core.changefeeds.finding import Finder
+from cdc_core.changefeeds.stopped import stopped
 from cdc_core.config.identity import require_same_source
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
@@ -75,6 +77,12 @@ class Moving(Finder):
         if move.back:
             _require_before_end(feed, progress, move)
         return PlannedMove(name=name, move=move, saved=progress.token, epoch=known.epoch)
+
+    @contextmanager
+    def moving(self, feed: ResolvedChangefeed, to: str | Token, *, state_dir: Path) -> Iterator[PlannedMove]:
+        """Yield what `plan_move` returns, and let no run begin from *state_dir* during the block."""
+        with stopped(self.store, feed.name, state_dir):
+            yield self.plan_move(feed, to)
 
     def move(self, planned: PlannedMove, why: str | None = None) -> None:
         """Have the next run start from the new position; the event log says so, and *why*. What is resolved stays so.

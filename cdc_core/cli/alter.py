@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 
 import click
 
 from cdc_core.changefeeds.altering import Altered
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.completion import complete_name
-from cdc_core.cli.job_commands import adoption_text, by_user, changefeeds_at, echo_job, json_option
+from cdc_core.cli.job_commands import adoption_text, by_user, changefeeds_at, echo_job, json_option, opened
 from cdc_core.cli.run import located
 from cdc_core.cli.session import FILE, CliSession, debug_option
-from cdc_core.cli.stored import require_known, require_one_name, state_option, store_option, store_or_environment
+from cdc_core.cli.stored import require_one_name, state_option, store_option, store_or_environment
 from cdc_core.config.alteration import Alteration
 from cdc_core.errors import ConfigError
-from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.store.job_values import RESTING
-from cdc_core.store.progress import ProgressStore
 
 __all__ = ["alter", "altered_text"]
 
@@ -92,12 +89,9 @@ def alter(
     if assignments or unset or as_json:
         raise ConfigError("--set, --unset and --json are for jobs; the options of other changefeeds are in their files")
     changefeed, state_dir, url, _ = located(session, file, name, state=state, store=store)
-    session.add_secrets(secret_forms(uri_secrets(url)))
-    with closing(ProgressStore(url)) as progress:
-        require_known(progress, changefeed.name, option="--state" if store is None else "--store")
-        feeds = Changefeeds(progress, keep_secrets=session.add_secrets)
-        feeds.find_job(changefeed.name, by_file=True)
-        tables = feeds.alter_run(changefeed, change, state_dir=state_dir, by=by_user(), scans=scan).tables
+    with opened(session, url, changefeed.name, by_name=store is not None) as changefeeds:
+        changefeeds.find_job(changefeed.name, by_file=True)
+        tables = changefeeds.alter_run(changefeed, change, state_dir=state_dir, by=by_user(), scans=scan).tables
     click.echo(f"changefeed '{changefeed.name}' has the tables {', '.join(tables)} from its next run on")
     if store is None and set(changefeed.tables) != set(tables):
         click.echo(f"{file} lists others: change 'tables' there too, because a run from the file takes its list")

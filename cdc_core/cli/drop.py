@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
 from cdc_core.changefeeds.dropping import PlannedDrop, orphans_at
-from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.completion import complete_name
 from cdc_core.cli.confirm import agreed
+from cdc_core.cli.job_commands import opened
 from cdc_core.cli.run import located, name_in, resolved, state_of
 from cdc_core.cli.session import FILE, CliSession, debug_option
-from cdc_core.cli.stored import require_known, require_one_name, require_store, store_option, store_or_environment
+from cdc_core.cli.stored import require_one_name, require_store, store_option, store_or_environment
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
 from cdc_core.masking import masked_uri, secret_forms, uri_secrets
 from cdc_core.plugins.host import PluginHost
 from cdc_core.source_objects import SourceObjects
 from cdc_core.store.job_values import REVERTED
-from cdc_core.store.progress import ProgressStore
 from cdc_core.store.verbs import Verb
 from cdc_core.telemetry.status import size_text
 
@@ -89,14 +88,11 @@ def drop(
     else:
         name, beside = (file, beside) if store is not None else name_in(file, name)
         state_dir, url = state_of(beside, state if store is None else store)
-    session.add_secrets(secret_forms(uri_secrets(url)))
     with ExitStack() as open_:
-        opened = open_.enter_context(closing(ProgressStore(url)))
-        require_known(opened, name)
-        changefeeds = Changefeeds(opened)
+        changefeeds = open_.enter_context(opened(session, url, name))
         changefeeds.find_job(name, by_file=not is_job)
         planned = open_.enter_context(changefeeds.dropping(name, feed=feed, state_dir=state_dir, verb=verb))
-        click.echo(f"changefeed '{name}' of the progress store {opened.shown}")
+        click.echo(f"changefeed '{name}' of the progress store {changefeeds.store.shown}")
         click.echo(session.masked(f"  {_at_source(planned, feed)}"))
         click.echo(f"  forgotten: {_forgotten(planned)}")
         if not agreed(f"Remove changefeed '{name}'?", yes=yes):
@@ -108,11 +104,8 @@ def drop(
 
 def _is_job(session: CliSession, store: str, name: str, verb: Verb) -> bool:
     """Return whether the changefeed is a job. Raises: ConfigError when its state refuses *verb*."""
-    url = state_of(Path(), store)[1]
-    session.add_secrets(secret_forms(uri_secrets(url)))
-    with closing(ProgressStore(url)) as opened:
-        require_known(opened, name, option="--store")
-        return Changefeeds(opened).find_job(name, verb=verb) is not None
+    with opened(session, state_of(Path(), store)[1], name, by_name=True) as changefeeds:
+        return changefeeds.find_job(name, verb=verb) is not None
 
 
 def _at_source(planned: PlannedDrop, feed: ResolvedChangefeed | None) -> str:
@@ -171,11 +164,9 @@ def _drop_orphans(session: CliSession, uri: str, states: Sequence[str], only: Se
 
 def _identities(session: CliSession, state: str) -> dict[str, str]:
     """Return the changefeeds of a progress store, names by identity."""
-    url = state_of(Path(), state)[1]
-    session.add_secrets(secret_forms(uri_secrets(url)))
-    with closing(ProgressStore(url)) as store:
-        require_store(store)
-        return Changefeeds(store).identities()
+    with opened(session, state_of(Path(), state)[1]) as changefeeds:
+        require_store(changefeeds.store)
+        return changefeeds.identities()
 
 
 def _text(entry: SourceObjects) -> str:

@@ -13,7 +13,7 @@ import click
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.run import state_of
 from cdc_core.cli.session import CliSession, json_option
-from cdc_core.cli.stored import STORE_VARIABLE, require_store
+from cdc_core.cli.stored import STORE_VARIABLE, require_known, require_store
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.store.job_values import JobRecord
@@ -26,9 +26,9 @@ __all__ = [
     "by_user",
     "changefeeds_at",
     "echo_job",
-    "job_store",
     "job_store_option",
     "json_option",
+    "opened",
     "require_owner",
     "user_name",
     "wait_option",
@@ -46,25 +46,29 @@ wait_option = click.option("--wait", is_flag=True, help="Return when it is done,
 
 
 @contextmanager
-def job_store(session: CliSession, store: str | None, *, create: bool = False) -> Iterator[ProgressStore]:
-    """Open the store of the jobs; its secrets are masked from now on. Raises: ConfigError."""
+def changefeeds_at(session: CliSession, store: str | None, *, create: bool = False) -> Iterator[Changefeeds]:
+    """Open the store of the jobs for verbs; its secrets are masked from now on. Raises: ConfigError."""
     if not store:
         raise ConfigError(f"no store is given; use --store DIR|URL, or set {STORE_VARIABLE}")
-    url = state_of(Path(), store)[1]
-    session.add_secrets(secret_forms(uri_secrets(url)))
-    with closing(ProgressStore(url)) as opened:
+    with opened(session, state_of(Path(), store)[1]) as changefeeds:
         if create:
-            opened.open()
+            changefeeds.store.open()
         else:
-            require_store(opened, option="--store")
-        yield opened
+            require_store(changefeeds.store, option="--store")
+        yield changefeeds
 
 
 @contextmanager
-def changefeeds_at(session: CliSession, store: str | None, *, create: bool = False) -> Iterator[Changefeeds]:
-    """Open the store of the jobs, as `job_store` does, for verbs."""
-    with job_store(session, store, create=create) as opened:
-        yield Changefeeds(opened, keep_secrets=session.add_secrets)
+def opened(session: CliSession, url: str, name: str | None = None, *, by_name: bool = False) -> Iterator[Changefeeds]:
+    """Open the progress store at *url* for verbs; its secrets are masked from now on.
+
+    Raises: ConfigError when it does not know changefeed *name*, which was given *by_name* and not by its file.
+    """
+    session.add_secrets(secret_forms(uri_secrets(url)))
+    with closing(ProgressStore(url)) as store:
+        if name is not None:
+            require_known(store, name, option="--store" if by_name else "--state")
+        yield Changefeeds(store, keep_secrets=session.add_secrets)
 
 
 def await_job(changefeeds: Changefeeds, name: str, verb: Verb) -> JobRecord:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 
 import click
@@ -18,16 +17,15 @@ from cdc_core.cli.job_commands import (
     echo_job,
     job_store_option,
     json_option,
+    opened,
     require_owner,
     wait_option,
 )
 from cdc_core.cli.run import name_in, state_of
 from cdc_core.cli.session import FILE, CliSession, debug_option
-from cdc_core.cli.stored import require_known, require_one_name, state_option, store_option, store_or_environment
+from cdc_core.cli.stored import require_one_name, state_option, store_option, store_or_environment
 from cdc_core.errors import ConfigError
-from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.store.job_values import RESTING, JobRecord
-from cdc_core.store.progress import ProgressStore
 
 __all__ = ["cancel", "cancel_text", "drain", "owner", "pause", "pause_text", "resume", "resume_text"]
 
@@ -93,11 +91,8 @@ def resume(
     else:
         require_one_name(name, state)
         name, beside, state = file, Path(), store
-    url = state_of(beside, state)[1]
-    session.add_secrets(secret_forms(uri_secrets(url)))
-    with closing(ProgressStore(url)) as opened:
-        changefeeds = Changefeeds(opened)
-        known = require_known(opened, name, option="--state" if store is None else "--store")
+    with opened(session, state_of(beside, state)[1], name, by_name=store is not None) as changefeeds:
+        known = changefeeds.known(name)
         if wait and changefeeds.find_job(name) is None:
             raise ConfigError(f"changefeed '{name}' is not a job, and no node adopts it; remove --wait")
         job = changefeeds.resume(name)

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 
 import click
 
 from cdc_core.changefeeds.moving import target_of, written_target
-from cdc_core.changefeeds.service import Changefeeds
-from cdc_core.changefeeds.stopped import stopped
 from cdc_core.cli.completion import complete_name
 from cdc_core.cli.confirm import agreed
-from cdc_core.cli.job_commands import by_user
+from cdc_core.cli.job_commands import by_user, opened
 from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
-from cdc_core.cli.stored import require_known, state_option, store_option, store_or_environment
+from cdc_core.cli.stored import state_option, store_option, store_or_environment
 from cdc_core.errors import ConfigError
-from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.move import Token
-from cdc_core.store.progress import ProgressStore
 
 __all__ = ["move"]
 
@@ -59,21 +54,17 @@ def move(
     store = store_or_environment(file, state, store)
     changefeed, state_dir, url, _ = located(session, file, name, state=state, store=store)
     feed = resolved(session, changefeed)
-    session.add_secrets(secret_forms(uri_secrets(url)))
-    with closing(ProgressStore(url)) as progress:
-        changefeeds = Changefeeds(progress)
-        require_known(progress, feed.name, option="--state" if store is None else "--store")
+    with opened(session, url, feed.name, by_name=store is not None) as changefeeds:
         changefeeds.find_job(feed.name, by_file=store is None, verb="move")
-        with stopped(progress, feed.name, state_dir):
-            known = require_known(progress, feed.name)
-            target: str | Token = written_target(to)
-            if source is not None:
-                target = target_of(known, {_index(known.sources, source): target})
-            planned = changefeeds.plan_move(feed, target)
+        target: str | Token = written_target(to)
+        if source is not None:
+            known = changefeeds.known(feed.name)
+            target = target_of(known, {_index(known.sources, source): target})
+        with changefeeds.moving(feed, target, state_dir=state_dir) as planned:
             if not planned.moves:
                 click.echo(f"changefeed '{feed.name}' is at {planned.move.before} already")
                 return 0
-            click.echo(f"changefeed '{feed.name}' of the progress store {progress.shown}")
+            click.echo(f"changefeed '{feed.name}' of the progress store {changefeeds.store.shown}")
             click.echo(session.masked(f"  from {planned.move.before}"))
             click.echo(session.masked(f"  to   {planned.move.after}"))
             click.echo(f"  {planned.effect}")

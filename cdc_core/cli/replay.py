@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 
 import click
 
 from cdc_core.changefeeds.replaying import Replayed
-from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.completion import complete_name
+from cdc_core.cli.job_commands import opened
 from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
-from cdc_core.cli.stored import require_known, state_option, store_option, store_or_environment
+from cdc_core.cli.stored import state_option, store_option, store_or_environment
 from cdc_core.cli.tables import echo_table
 from cdc_core.errors import ConfigError
-from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import counted
-from cdc_core.store.progress import DeadLetter, ProgressStore
+from cdc_core.store.progress import DeadLetter
 
 __all__ = ["replay_dead_letters"]
 
@@ -60,10 +58,7 @@ def replay_dead_letters(
     changefeed, state_dir, url, _ = located(session, file, name, state=state, store=store)
     session.start_logging()
     feed = resolved(session, changefeed)
-    session.add_secrets(secret_forms(uri_secrets(url)))
-    with closing(ProgressStore(url)) as progress:
-        require_known(progress, feed.name)
-        changefeeds = Changefeeds(progress, keep_secrets=session.add_secrets)
+    with opened(session, url, feed.name, by_name=store is not None) as changefeeds:
         changefeeds.find_job(feed.name, by_file=not only_list and store is None)
         waiting = changefeeds.dead_letters(feed.name)
         if waiting and only_list:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 
 import click
 
-from cdc_core.changefeeds.service import Changefeeds
+from cdc_core.cli.job_commands import opened
 from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
-from cdc_core.cli.stored import require_known, state_option, store_option, store_or_environment
+from cdc_core.cli.stored import state_option, store_option, store_or_environment
 from cdc_core.errors import ConfigError
-from cdc_core.masking import secret_forms, uri_secrets
-from cdc_core.store.progress import ProgressStore
 
 __all__ = ["rescan"]
 
@@ -60,10 +57,7 @@ def rescan(
         raise ConfigError("--where selects rows of one table; name the table in place of --all")
     changefeed, state_dir, url, _ = located(session, file, name, state=state, store=store)
     feed = resolved(session, changefeed)
-    session.add_secrets(secret_forms(uri_secrets(url)))
-    with closing(ProgressStore(url)) as progress:
-        require_known(progress, feed.name, option="--state" if store is None else "--store")
-        changefeeds = Changefeeds(progress, keep_secrets=session.add_secrets)
+    with opened(session, url, feed.name, by_name=store is not None) as changefeeds:
         changefeeds.find_job(feed.name, by_file=store is None)
         if new_slot:
             changefeeds.begin_anew(feed, state_dir=state_dir)

@@ -10,7 +10,6 @@ import click
 
 from cdc_core.cli.job_commands import (
     changefeeds_at,
-    job_store,
     job_store_option,
     json_option,
     require_owner,
@@ -138,10 +137,10 @@ def new_schedule(
 @click.pass_obj
 def list_(session: CliSession, store: str | None, as_json: bool) -> int:
     """List the schedules of the store."""
-    with job_store(session, store) as opened:
-        found = opened.schedules.all()
+    with changefeeds_at(session, store) as changefeeds:
+        found = changefeeds.store.schedules.all()
         if not (found or as_json):
-            click.echo(f"the progress store {opened.shown} has no schedules")
+            click.echo(f"the progress store {changefeeds.store.shown} has no schedules")
         for index, each in enumerate(found):
             if index and not as_json:
                 click.echo()

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cdc_core.cli.job_commands import job_store, job_store_option
+from cdc_core.cli.job_commands import changefeeds_at, job_store_option
 from cdc_core.cli.serving import DEFAULT_ADDRESS, listen_options, serving
 from cdc_core.cli.session import CliSession, debug_option, log_format_option
 from cdc_core.cli.stop_signals import stop_signals
@@ -31,8 +31,8 @@ def serve(session: CliSession, /, store: str | None, listen: str, **given: Any) 
     """
     session.start_logging()
     with (
-        job_store(session, store, create=True) as opened,
-        serving(session, listen, given, store=opened.url, plugins=PluginHost.load()),
+        changefeeds_at(session, store, create=True) as changefeeds,
+        serving(session, listen, given, store=changefeeds.store.url, plugins=PluginHost.load()),
     ):
         told: queue.SimpleQueue[None] = queue.SimpleQueue()
         with stop_signals(lambda: told.put(None)):

@@ -93,6 +93,20 @@ def test_a_job_without_a_living_node_is_paused_at_once_and_its_node_is_fenced(
     die(store, one)
     job = Changefeeds(store).pause("orders", "stop", "stop")
     assert (job.state, job.epoch) == ("paused", 2)
+    with pytest.raises(FencedError):
+        store.changefeeds.begin_attempt("orders", after=1)
+    assert store.claims.settle("orders", one, "stopped") is None
+
+
+def test_a_waiting_job_does_what_people_say(store: ProgressStore) -> None:
+    for kind in ("pause", "stop"):
+        store.jobs.create(kind, DEFINITION, owner="ann", locality=Locality())
+        store.claims.await_match(kind, reason="no node matches")
+        job = Changefeeds(store).pause(kind, "maintenance", kind)  # type: ignore[arg-type]
+        assert (job.state, job.paused_for) == ("paused", None if kind == "pause" else "stop")
+    store.jobs.create("orders", DEFINITION, owner="ann", locality=Locality())
+    store.claims.await_match("orders", reason="no node matches")
+    assert Changefeeds(store).cancel("orders", "over").state == "cancel-requested"
 
 
 def test_an_error_does_not_undo_a_stop(store: ProgressStore, one: NodeRecord) -> None:

@@ -125,18 +125,6 @@ def test_no_living_node_of_the_locality_is_said_at_once(store: ProgressStore) ->
     create(store, locality="zone=a")
 
 
-def test_a_pause_of_a_job_whose_node_is_dead_fences_it(store: ProgressStore) -> None:
-    one = store.nodes.join(node("one"), lease_s=60)
-    create(store)
-    adopted = store.claims.adopt("orders", one)
-    assert adopted is not None
-    die(store, one)
-    assert Changefeeds(store).pause("orders", "why not").state == "paused"
-    with pytest.raises(FencedError):
-        store.changefeeds.begin_attempt("orders", after=adopted.epoch)
-    assert store.claims.settle("orders", one, "stopped") is None
-
-
 @pytest.mark.parametrize("goes_on", ["resume", "alter", "restart", "cancel", "stop"])
 def test_a_job_that_failed_keeps_its_position_and_does_what_people_say(store: ProgressStore, goes_on: str) -> None:
     one = store.nodes.join(node("one"), lease_s=60)
@@ -188,18 +176,6 @@ def test_a_job_without_a_match_waits_and_runs_again_by_itself(store: ProgressSto
     assert adopted is not None
     assert (adopted.state, adopted.clean) == ("running", False)
     assert states(store) == ["running", "running", "waiting", "running", "running"]
-
-
-@pytest.mark.parametrize("what", ["pause", "stop", "cancel"])
-def test_a_waiting_job_does_what_people_say(store: ProgressStore, what: str) -> None:
-    create(store)
-    store.claims.await_match("orders", reason="no node matches")
-    if what == "pause":
-        assert Changefeeds(store).pause("orders", "maintenance").state == "paused"
-    elif what == "stop":
-        assert Changefeeds(store).pause("orders", "maintenance", "stop").state == "paused"
-    else:
-        assert Changefeeds(store).cancel("orders", "no longer needed").state == "cancel-requested"
 
 
 def test_a_finished_job_is_forgotten_in_time_and_its_name_is_free(store: ProgressStore) -> None:

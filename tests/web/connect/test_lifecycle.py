@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 from cdc_testing.rest_rig import Rest, config
@@ -59,38 +59,6 @@ def test_a_connector_that_failed_has_a_trace_and_restarts(
     failed = rest.ask("POST", "/connectors/orders/restart?onlyFailed=true", status=202)
     assert (failed["connector"]["state"], failed["tasks"][0]["trace"]) == ("RESTARTING", "the sink refuses")
     assert rest.state() == "UNASSIGNED"
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "after"),
-    [
-        ("PUT", "resume", "UNASSIGNED"),
-        ("POST", "restart", "UNASSIGNED"),
-        ("POST", "tasks/0/restart", "UNASSIGNED"),
-        ("PUT", "config", "UNASSIGNED"),
-        ("PUT", "stop", "STOPPED"),
-    ],
-)
-def test_a_connector_that_failed_takes_every_order(
-    rest: Rest, control: Path, one: NodeRecord, method: str, path: str, after: str
-) -> None:
-    rest.create("orders", config(control))
-    rest.ended(one, how="failed")
-    body: dict[str, Any] = {"json": {**config(control), "keys": "3"}} if path == "config" else {}
-    answer = rest.client.request(method, f"/connectors/orders/{path}", **body)
-    assert answer.status_code in (200, 202, 204), answer.text
-    assert rest.state() == after
-
-
-def test_a_connector_that_has_ended_takes_no_orders_and_can_be_deleted(
-    rest: Rest, control: Path, one: NodeRecord
-) -> None:
-    rest.create("orders", config(control))
-    rest.ended(one)
-    assert "has ended (succeeded)" in rest.message("PUT", "/connectors/orders/resume", status=409)
-    rest.ask("PUT", "/connectors/orders/config", status=409, json=config(control))
-    rest.ask("DELETE", "/connectors/orders", status=204)
-    rest.create("orders", config(control))
 
 
 def test_what_is_deleted_is_gone_for_clients_and_its_name_is_free_when_the_source_is(
