@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
+from cdc_testing.local_engine import task_attempt
 
 from cdc_core.engine import attempt
 from cdc_core.engine.aggregator import read_slice as honest_read
@@ -48,4 +49,4 @@ def _is_retry() -> bool:
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    return context is not None and context.attemptNumber() > 0
+    return (task_attempt.get() if context is None else int(context.attemptNumber())) > 0

@@ -241,7 +241,7 @@ def _starts_at_the_planned_end(patch: Patch) -> None:
 
 
 def _planned(state_dir: Path) -> Path:
-    return Script(state_dir / "nemesis").directory / "planned"
+    return Script(state_dir / "nemesis").directory / "planned-end"
 
 
 def _whole_table_for_one_range(patch: Patch) -> None:

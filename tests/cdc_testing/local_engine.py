@@ -11,6 +11,7 @@ import gc
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,20 +19,27 @@ from typing import Any
 
 import pyarrow as pa
 from cdc_testing.documented_role import documented
+from cdc_testing.scripted import ThreadDied
 
 from cdc_core import Changefeed, ResolvedSink, Sink, SliceReader, Timestamp
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine.attempt import Attempt
+from cdc_core.engine.attempt import Attempt, Task
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.checks import as_stored, check_dead_letters, check_encoder, check_sink, check_source, prepare_sink
 from cdc_core.engine.control_requests import ControlRequests
+from cdc_core.engine.slices import TaskMessage
 from cdc_core.engine.start_position import register, start_token
 from cdc_core.errors import from_wire
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 
-__all__ = ["LocalEngine", "Steps", "installed_plugins", "resolved_feed"]
+__all__ = ["LocalEngine", "Steps", "installed_plugins", "resolved_feed", "task_attempt"]
+
+_MAX_TASK_ATTEMPTS = 4
+
+task_attempt: ContextVar[int] = ContextVar("task_attempt", default=0)
+"""How often the task of this thread was begun before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +95,9 @@ def resolved_feed(
 class Steps:
     """The steps of an attempt in this process, one slice after the other. Used by one thread."""
 
-    def __init__(self, config: AttemptConfig) -> None:
+    def __init__(self, attempt: Attempt) -> None:
         gc.freeze()  # a cache collects garbage whenever it opens something: in a worker, among little
-        self._attempt = Attempt(config)
+        self._attempt = attempt
         self._offset = self._end = self._attempt.first_offset
 
     def plan(self) -> bool:
@@ -99,12 +107,20 @@ class Steps:
 
     def take(self, passed: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] = iter) -> None:
         """Take the step that was planned. *passed* is what brings a slice's rows from its reader to its writer."""
-        messages = []
-        for number, task in enumerate(self._attempt.tasks(self._offset, self._end)):
-            with closing(self._attempt.read(number, task)) as rows:  # a writer that fails leaves it in the middle
-                messages.append(self._attempt.write(passed(rows)))
-        self._attempt.commit(messages)
+        tasks = enumerate(self._attempt.tasks(self._offset, self._end))
+        self._attempt.commit([self._done(number, task, passed) for number, task in tasks])
         self._offset = self._end
+
+    def _done(self, number: int, task: Task, passed: Callable[..., Iterator[pa.RecordBatch]]) -> TaskMessage:
+        """Return what became of *task*, which is begun again when it dies, as on Spark."""
+        for begun in range(_MAX_TASK_ATTEMPTS):
+            task_attempt.set(begun)
+            with closing(self._attempt.read(number, task)) as rows:  # a writer that fails leaves it in the middle
+                try:
+                    return self._attempt.write(passed(rows), task_attempt=begun)
+                except ThreadDied:
+                    continue
+        raise ThreadDied("a task died again and again")
 
     def close(self) -> None:
         self._attempt.close()
@@ -167,7 +183,7 @@ class LocalEngine:
             names = [schema.name for schema in rangefeed.schemas()]
         feed = feed.for_attempt(feed_id=feed.feed_id, epoch=epoch, table_names=names)
         config = AttemptConfig(feed=feed, state_dir=self._directory, run_dir=run_dir, start=token)
-        self._steps = Steps(config)
+        self._steps = Steps(Attempt(config))
         self._requests = ControlRequests(feed.name, self.store, config.channel)
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from cdc_conformance.simulated import StatementError
 from cdc_testing import nemesis_faults as faults
 from cdc_testing.documented_role import documented
+from cdc_testing.engine_bugs import installed
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.nemesis_database import NemesisDatabase
 from cdc_testing.nemesis_engine import nemesis_spark
@@ -82,22 +83,23 @@ def run_script(
     *,
     sink: str,
     directory: Path,
-    spark: KeptSpark,
+    spark: KeptSpark | None,
     bug: str = "",
     options: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """Play *script* on *database* with a changefeed into the sink at URI *sink*, and return what came of it.
 
-    The changefeed has *options* besides those of the script: what is new for each run, and addresses of servers.
-    Nothing of the changefeed is left at the source.
+    Without *spark* it runs on threads. The changefeed has *options* besides those of the script: what is new for each
+    run, and addresses of servers. Nothing of the changefeed is left at the source.
     """
     directory.mkdir(parents=True)
     outcome = Outcome(script=script, log_path=directory / "events.log")
     started = time.monotonic()
     with _logged_to(outcome.log_path):
         log.info("seed %d, bug '%s': %s", script.seed, bug, script)
-        with nemesis_spark(spark, bug=bug):
-            player = _Player(script, database, outcome, bug=bug, sink=sink, directory=directory, options=options or {})
+        with installed(bug) if spark is None else nemesis_spark(spark, bug=bug):
+            settings = {"bug": bug, "threads": spark is None, "sink": sink, "options": options or {}}
+            player = _Player(script, database, outcome, directory=directory, **settings)
             try:
                 with closing(player), player.feed.serve():
                     player.play()
@@ -125,6 +127,7 @@ class _Player:
         outcome: Outcome,
         *,
         bug: str,
+        threads: bool,
         sink: str,
         directory: Path,
         options: Mapping[str, Any],
@@ -149,7 +152,7 @@ class _Player:
             format=script.format,
             options=options,
         )
-        self.feed = NemesisFeed(directory, changefeed, host, bug=bug)
+        self.feed = NemesisFeed(directory, changefeed, host, bug=bug, threads=threads)
         self._watch = Watch(
             self.feed.feed(),
             host,
@@ -222,7 +225,7 @@ class _Player:
                 self._consumer.look()
             case Fault(point, killed):
                 self._fault = event
-                faults.order(self.feed.control, point, killed=killed)
+                self.feed.order(point, killed=killed)
             case AwaitFault():
                 self._await_fault()
             case Look():

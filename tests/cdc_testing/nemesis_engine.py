@@ -38,7 +38,7 @@ from cdc_core.engine.slices import TaskMessage
 from cdc_core.spark.data_sources import OPTION, AttemptReader, AttemptWriter, ChangefeedSink, RangefeedSource
 from cdc_core.store.progress import ProgressStore
 
-__all__ = ["BUG", "control_of", "nemesis_spark"]
+__all__ = ["BUG", "control_of", "faulty_attempt", "nemesis_spark"]
 
 BUG = "bug"
 """Name of the file in the control directory that holds a bug's name."""
@@ -94,6 +94,11 @@ def _faulty(option: str) -> _FaultyConfig:
     config = AttemptConfig.from_option(option)
     feed = _FaultyChangefeed(**_fields(config.feed), control=control_of(config.state_dir))
     return _FaultyConfig(**{**_fields(config), "feed": feed})
+
+
+def faulty_attempt(option: str) -> Attempt:
+    """Return the attempt in *option* with its faults, in a process that has the bug of the run."""
+    return Attempt(_faulty(option))
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -63,10 +63,11 @@ POINTS = {
 _OF_SOURCE = ("advance", "planned", "read", "read-late", "release", "released")
 
 
-def order(control: Path, point: str, *, killed: bool) -> None:
-    """Let the next process that comes to *point* die, or raise an error that a retry cures."""
+def order(control: Path, point: str, *, killed: bool, threads: bool) -> None:
+    """Let the next process, or thread, that comes to *point* die, or raise an error that a retry cures."""
     kind = "RetryableRangefeedError" if point in _OF_SOURCE else "RetryableSinkError"
-    Script(control).order(point, "kill" if killed else f"{kind} made-up trouble at '{point}'")
+    text = ("die" if threads else "kill") if killed else f"{kind} made-up trouble at '{point}'"
+    Script(control).order(point, text)
 
 
 def pending(control: Path, point: str) -> bool:

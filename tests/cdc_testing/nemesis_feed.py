@@ -10,11 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cdc_testing.nemesis_engine import BUG, control_of
+from cdc_testing import nemesis_faults as faults
+from cdc_testing.nemesis_engine import BUG, control_of, faulty_attempt
+from cdc_testing.thread_host import ThreadHost
 
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.query_host import QueryHost
 from cdc_core.engine.supervisor import Supervisor
 from cdc_core.frontier import Frontier
 from cdc_core.plugins.host import PluginHost
@@ -36,13 +39,16 @@ class TroubleError(AssertionError):
 class NemesisFeed:
     """One changefeed, used by one thread."""
 
-    def __init__(self, directory: Path, changefeed: Changefeed, host: PluginHost, *, bug: str = "") -> None:
+    def __init__(
+        self, directory: Path, changefeed: Changefeed, host: PluginHost, *, bug: str = "", threads: bool
+    ) -> None:
         self.state_dir = directory / "state"
         self.control = control_of(self.state_dir)
         self.control.mkdir(parents=True)
         (self.control / BUG).write_text(bug)
         self._changefeed = changefeed
         self._host = host
+        self._threads = threads
         self._supervisor: Supervisor | None = None
         self._planner: StepPlanner | None = None
         self._store = ProgressStore(store_url(self.state_dir))
@@ -71,9 +77,14 @@ class NemesisFeed:
     def resume(self, options: Mapping[str, Any]) -> None:
         """Start a run with *options* over the changefeed's own."""
         feed = self.feed(options)
-        host = SparkHost(feed.name, feed.spark, state_dir=self.state_dir)
+        host: QueryHost = SparkHost(feed.name, feed.spark, state_dir=self.state_dir)
+        if self._threads:
+            host = ThreadHost(open_attempt=faulty_attempt)
         self._supervisor = Supervisor(feed, store=ProgressStore(self._store.url), state_dir=self.state_dir, host=host)
         self._supervisor.start()
+
+    def order(self, point: str, *, killed: bool) -> None:
+        faults.order(self.control, point, killed=killed, threads=self._threads)
 
     def pause(self, *, abandoned: bool = False) -> None:
         """Return when the run has ended. Raises: TroubleError when it ended with an error, or does not end."""

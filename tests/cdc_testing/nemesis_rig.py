@@ -39,7 +39,8 @@ class NemesisRig:
     """Plays scripts, one after another. What a run leaves is in *directory* only when it failed."""
 
     directory: Path
-    spark: KeptSpark
+    spark: KeptSpark | None
+    """None for threads of this process."""
     postgres: Callable[[], EmbeddedPostgres]
     """Returns the running server, the same one each time."""
     kafka: Callable[[], Kafka]

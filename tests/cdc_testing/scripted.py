@@ -71,6 +71,10 @@ TABLE = TableSchema(
 )
 
 
+class ThreadDied(SystemExit):
+    """The thread ends that stands for a process which is killed."""
+
+
 class Script:
     """Strings that a test pulls: files in *directory*, each obeyed once (and removed) or as long as it is there."""
 
@@ -103,7 +107,7 @@ class Script:
         return (self.directory / name).exists()
 
     def raise_once(self, name: str) -> None:
-        """Raise the error that order *name* names, as `Class message`; `kill` kills this process.
+        """Raise the error that order *name* names, as `Class message`; `kill` kills this process, `die` this thread.
 
         A line below the message is its cause's message; ` retry_after_s=` or ` repairable` may end the message.
         """
@@ -112,6 +116,8 @@ class Script:
             return
         if text == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if text == "die":
+            raise ThreadDied("a thread died")
         kind, _, rest = text.partition(" ")
         message, _, cause = rest.partition("\n")
         message, _, wait_s = message.partition(" retry_after_s=")

@@ -15,7 +15,9 @@ import pyarrow as pa
 import pytest
 from cdc_testing.engine import Engine
 from cdc_testing.local_engine import Steps
+from cdc_testing.scripted import ThreadDied
 
+from cdc_core.engine.attempt import Attempt, open_attempt
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.query_host import QueryHostError
 from cdc_core.errors import from_wire
@@ -31,15 +33,22 @@ class ThreadHost:
     """Runs queries in threads. See `QueryHost`.
 
     *before_step* is called in the thread of a query before each step is planned, the first one included: what a test
-    orders there is obeyed in that step. `die` does to the host what the end of its JVM does to Spark's.
+    orders there is obeyed in that step. `die` does to the host what the end of its JVM does to Spark's. *open_attempt*
+    is called with what each process of Spark's gets.
     """
 
     is_local = True
     log_name = "threads.log"
     memory_settings = "the memory (of threads)"
 
-    def __init__(self, *, before_step: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        *,
+        before_step: Callable[[], object] = lambda: None,
+        open_attempt: Callable[[str], Attempt] = open_attempt,
+    ) -> None:
         self._before_step = before_step
+        self._open_attempt = open_attempt
         self._users: set[str] = set()
         self._session: threading.Event | None = None
         """Of the session that is open; set when it has ended."""
@@ -85,25 +94,25 @@ class ThreadHost:
         raise QueryHostError(f"only Spark can plan {query}")
 
     def start(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> ThreadQuery:
-        return ThreadQuery(config, _require(self._session), self._before_step)
+        session, steps = _require(self._session), Steps(self._open_attempt(config.to_option()))
+        return ThreadQuery(steps, session, self._before_step, name=config.feed.name)
 
     def maintain(self, *, executor_wait_s: float) -> None:
         """There is no log."""
 
 
 class ThreadQuery:
-    """The attempt of *config*, until *session* ends. See `Query`."""
+    """The *steps* of an attempt, until *session* ends. See `Query`."""
 
-    def __init__(self, config: AttemptConfig, session: threading.Event, before_step: Callable[[], object]) -> None:
-        # Through the option, as every process of Spark's gets it.
-        self._steps = Steps(AttemptConfig.from_option(config.to_option()))
+    def __init__(self, steps: Steps, session: threading.Event, before_step: Callable[[], object], *, name: str) -> None:
+        self._steps = steps
         self._session = session
         self._before_step = before_step
         self._stopped = threading.Event()
         self._in_step = threading.Lock()
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self._thread = threading.Thread(
-            target=copy_context().run, args=[self._work], name=f"query of {config.feed.name}", daemon=True
+            target=copy_context().run, args=[self._work], name=f"query of {name}", daemon=True
         )
         self._thread.start()
 
@@ -133,7 +142,7 @@ class ThreadQuery:
                             self._steps.take(self._passed)
                 else:
                     self._stopped.wait(0.005)
-        except Exception as error:
+        except (Exception, ThreadDied) as error:
             self._error = error
         finally:
             self._steps.close()

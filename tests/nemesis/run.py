@@ -6,6 +6,7 @@ Exit status: 0 when no run failed, or with bugs when each was found; else 1.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import shutil
 import sys
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     directory = options.directory.absolute()
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    with _rig(directory, options.sink_uri) as rig:
+    with _rig(directory, options.sink_uri, threads=options.threads) as rig:
         if options.bug == "all":
             return find_bugs(rig, list(BUGS), places, first=options.seed, deadline=deadline)
         if options.bug and options.seeds > 1:
@@ -119,14 +120,15 @@ def _total(done: Sequence[Outcome]) -> str:
 
 
 @contextmanager
-def _rig(directory: Path, sink_uri: str | None) -> Iterator[NemesisRig]:
+def _rig(directory: Path, sink_uri: str | None, *, threads: bool) -> Iterator[NemesisRig]:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+    logging.getLogger().addHandler(logging.NullHandler())  # or tasks in this process would log to the terminal
     with ExitStack() as stack:
         spark = KeptSpark()
         stack.callback(spark.close)
         yield NemesisRig(
             directory,
-            spark,
+            None if threads else spark,
             postgres=_once(lambda: stack.enter_context(CopiedPostgres(settings={"fsync": "off"}))),
             kafka=_once(lambda: stack.enter_context(KafkaBroker())),
             registry=_once(lambda: stack.enter_context(SchemaRegistry())),
@@ -167,6 +169,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--bug", default="", choices=["", "all", *BUGS], help="a mistake to put into the engine")
     parser.add_argument("--source", choices=sorted({place[0] for place in PLACES}), help="only this source")
     parser.add_argument("--sink", choices=sorted({place[1] for place in PLACES}), help="only this sink")
+    parser.add_argument("--threads", action="store_true", help="without Spark: a thread that ends is a killed process")
     parser.add_argument("--sink-uri", help="a sink of any installed plugin with a reader; {unique} is new for each run")
     parser.add_argument(
         "--directory", type=Path, default=Path(tempfile.gettempdir()) / "cdc-nemesis", help="where failed runs stay"

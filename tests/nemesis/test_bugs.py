@@ -43,10 +43,10 @@ def test_a_bug_is_there_until_it_is_taken_out(bug: str) -> None:
         ("whole-table-for-one-range", 1),
     ],
 )
-def test_a_bug_is_found(rig: NemesisRig, bug: str, first: int) -> None:
+def test_a_bug_is_found(thread_rig: NemesisRig, bug: str, first: int) -> None:
     """*first* is the seed of the first script, one that is known to show the bug most often."""
     for script in islice(scripts_for(bug, [("simulated", "file")], first=first), MAX_SCRIPTS):
-        outcome = rig.play(script, bug=bug)
+        outcome = thread_rig.play(script, bug=bug)
         assert outcome.broke == []
         if outcome.failures:
             return

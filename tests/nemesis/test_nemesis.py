@@ -15,3 +15,11 @@ def test_the_engine_keeps_its_promises_whatever_happens(rig: NemesisRig, source:
     assert outcome.failures == [], f"{outcome.log_path} has the events; again: {command(outcome.script)}"
     assert outcome.rows > 0
     assert outcome.marks > 0
+
+
+@pytest.mark.parametrize(("source", "sink"), PLACES)
+def test_so_it_does_on_threads(thread_rig: NemesisRig, source: str, sink: str) -> None:
+    outcome = thread_rig.play(script_of(12, source=source, sink=sink))
+    assert outcome.failures == [], f"{outcome.log_path} has the events; again: {command(outcome.script)} --threads"
+    assert outcome.rows > 0
+    assert outcome.marks > 0
