@@ -20,7 +20,7 @@ from pathlib import Path
 
 from pages import main
 
-from cdc_core.config.changefeed import ChangefeedOptions
+from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.options import OptionDoc, describe
 from cdc_core.plugins.classes import load_class
 from cdc_core.plugins.entry_points import PLUGINS

@@ -13,7 +13,7 @@ import pytest
 from cdc_conformance.rows import INT8, TEXT, Change, rows, table
 
 from cdc_core import ContractError, DeleteForm, Envelope, Op, OptionError, RowBatch, RowPlace, Timestamp
-from cdc_core.config.changefeed import ChangefeedOptions
+from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.envelope import ENVELOPE_OPTIONS, ENVELOPES
 
 ROOT = Path(__file__).parents[1]

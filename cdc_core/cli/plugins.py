@@ -12,7 +12,7 @@ import click
 from cdc_core.cli.plugin_commands import Commands
 from cdc_core.cli.session import CliSession, debug_option, json_option
 from cdc_core.cli.tables import echo_table
-from cdc_core.config.changefeed import ChangefeedOptions
+from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.errors import ConfigError, PluginLoadError
 from cdc_core.options import OptionDoc, describe, did_you_mean
 from cdc_core.plugins.classes import load_class

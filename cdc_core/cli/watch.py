@@ -17,7 +17,8 @@ from cdc_core.cli.run import located
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import store_option
 from cdc_core.config.assignments import assigned
-from cdc_core.config.changefeed import NOT_OF_SCANS, Changefeed
+from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.changefeed_options import NOT_OF_SCANS
 from cdc_core.config.resolve import resolve_without_sink
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.config.sinkless import refuse_unused

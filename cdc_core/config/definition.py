@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote_plus
 
-from cdc_core.config.changefeed import Changefeed, ChangefeedOptions
+from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.config.component import Component
 from cdc_core.config.interpolation import (
     by_reference,

@@ -9,7 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from cdc_core.config.changefeed import Changefeed, ChangefeedOptions
+from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.config.component import Component
 from cdc_core.config.dead_letters import dead_letter_changefeed, dead_letter_table
 from cdc_core.config.definition import stored_definition

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from cdc_core.cloudevents import CloudEvents
-from cdc_core.config.changefeed import ChangefeedOptions
+from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.config.component import Component
 from cdc_core.config.places import kept_place, kept_places
 from cdc_core.destination import Destination

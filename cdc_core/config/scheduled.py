@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from cdc_core.config.changefeed import Changefeed, ChangefeedOptions
+from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.config.resolve import canonical_names
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError, OptionError

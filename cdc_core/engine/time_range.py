@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from cdc_core.config.changefeed import ChangefeedOptions
+from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.errors import START_OVER, TerminalError
 from cdc_core.rows import Op, RowBatch
 from cdc_core.slice_reader import SpanMark

@@ -1,4 +1,4 @@
-"""A node: it joins the store, adopts jobs, runs them, obeys what people ask of them, and hands them over."""
+"""A node: it joins the store, adopts jobs, obeys what people ask of them, and hands them over."""
 
 from __future__ import annotations
 
@@ -9,18 +9,15 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.error_text import one_line
 from cdc_core.engine.fencing import RunLock
 from cdc_core.engine.history_meter import HistoryMeter
 from cdc_core.engine.query_host import QueryHost
-from cdc_core.engine.saved_progress import saved_steps
-from cdc_core.engine.supervisor import Supervisor
 from cdc_core.errors import ConfigError, RetryableError
 from cdc_core.jobs.adoption import choose, successor, unable
-from cdc_core.jobs.back_off import BackOff
 from cdc_core.jobs.balance import Balance
 from cdc_core.jobs.definitions import Definitions
 from cdc_core.jobs.joining import join
@@ -28,11 +25,9 @@ from cdc_core.jobs.last_session_file import LastSessionFile
 from cdc_core.jobs.lease import Lease
 from cdc_core.jobs.node_counts import NodeCounts
 from cdc_core.jobs.retention_limit import RetentionLimit
-from cdc_core.jobs.reverting import Reverting
-from cdc_core.jobs.running_job import RunningJob
+from cdc_core.jobs.running_jobs import RunningJobs
 from cdc_core.jobs.schedules import Schedules
 from cdc_core.jobs.settings import NodeSettings
-from cdc_core.jobs.subprocess_run import SubprocessRun
 from cdc_core.jobs.time_limit import TimeLimit, end_process
 from cdc_core.options import format_duration
 from cdc_core.plugins.host import PluginHost
@@ -47,8 +42,6 @@ log = logging.getLogger(__name__)
 
 _USER = "the node"
 """Who holds the Spark session beside the jobs: it stays warm when there is none."""
-_OFFER_S = 10.0
-"""How long a job is reserved for the node that it is offered to: several of its polls."""
 _HOUSEKEEPING_S = 60.0
 _PRUNING_S = 3600.0
 _LOST_LIMIT_S = 60.0
@@ -79,8 +72,7 @@ class Node:
         self._store = ProgressStore(settings.store)
         self._schedules, self._retention_limit = Schedules(self._store), RetentionLimit(self._store)
         self._definitions = Definitions(self._store, plugins, settings, keep_secret=keep_secret)
-        self._running: dict[str, RunningJob] = {}
-        self._back_off = BackOff()
+        self._running = RunningJobs(settings, host, self._store, self._definitions, wake=self._wake)
         self._free_for: Counter[str] = Counter()
         self._balance = Balance()
         self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -118,8 +110,7 @@ class Node:
                 while lease is not None:
                     lease = self._serve(lease)
             finally:
-                for running in self._running.values():  # none, unless an error ends the node
-                    running.run.abandon()
+                self._running.abandon_all()  # none, unless an error ends the node
                 self._host.release(_USER)
                 self._store.close()
                 self._to_leave.met()
@@ -142,15 +133,15 @@ class Node:
 
         def lose() -> None:
             lost.begin()
-            self._abandon_all()
+            self._running.abandon_all()
             self._wake()
 
         try:
-            with lease.guarding(self._extend, lose), HistoryMeter(self._settings.store, self._resolved):
+            with lease.guarding(self._running.extend, lose), HistoryMeter(self._settings.store, self._resolved):
                 left = self._work_on(lease)
-                while self._running:
+                while self._running.by_name:
                     self._settle_ended(lease, lost=True)
-                    if self._running:
+                    if self._running.by_name:
                         self._rest(self._settings.poll)
         finally:
             lost.met()
@@ -173,17 +164,19 @@ class Node:
         """Return True when the node is to leave and runs nothing any more, False when the session is not safe."""
         next_poll = time.monotonic()
         while lease.is_safe:
-            if self._leaving and not self._running:
+            if self._leaving and not self._running.by_name:
                 return True
             if time.monotonic() >= next_poll:
                 next_poll = time.monotonic() + self._settings.poll
                 self._poll(lease)
-            if self._leaving:
-                self._stop_all()
+            if self._abandoned:
+                self._running.abandon_all()
+            elif self._leaving:
+                self._running.stop_all()
             self._settle_ended(lease)
-            if self._running or not self._leaving:
+            if self._running.by_name or not self._leaving:
                 self._rest(next_poll - time.monotonic())
-        self._abandon_all()
+        self._running.abandon_all()
         return False
 
     def _rest(self, limit_s: float) -> None:
@@ -203,7 +196,7 @@ class Node:
         """Return a limit that ends this process when *what* the node does takes longer than that."""
 
         def expire() -> None:
-            names = ", ".join(f"changefeed '{name}'" for name in sorted(self._running)) or "the node itself"
+            names = ", ".join(f"changefeed '{name}'" for name in sorted(self._running.by_name)) or "the node itself"
             log.critical(
                 "node '%s' %s %s ago, and %s has not ended since: this process ends; start the node again",
                 self._settings.name,
@@ -214,15 +207,6 @@ class Node:
             end_process()
 
         return TimeLimit(limit_s, expire)
-
-    def _extend(self, until: float) -> None:
-        for running in list(self._running.values()):
-            if isinstance(running.run, SubprocessRun):
-                running.run.extend(until)
-
-    def _abandon_all(self) -> None:
-        for running in list(self._running.values()):
-            running.run.abandon()
 
     def _poll(self, lease: Lease) -> None:
         try:
@@ -260,32 +244,24 @@ class Node:
     def _apply_requests(self, overview: Overview, lease: Lease) -> None:
         """Stop what is to be paused, cancelled or not run here any more; begin what is claimed and not run."""
         mine = {job.name: job for job in overview.jobs if job.node_id == lease.node.node_id}
-        for name, running in self._running.items():
-            job = mine.get(name)
-            if (
-                not isinstance(running.run, Reverting)
-                and not running.stop_requested
-                and (job is None or job.state != "running")
-            ):
-                running.stop_requested = True
-                running.run.stop()
-        for name in mine.keys() - self._running.keys():  # the store was out of reach in the middle
+        self._running.stop_all_but(mine)
+        for name in mine.keys() - self._running.by_name.keys():  # the store was out of reach in the middle
             job = mine[name]
             claimed = Adoption(name=name, state=job.state, epoch=job.epoch, clean=job.clean)
-            self._begin(claimed, lease)
+            self._running.begin(claimed, lease, leaving=self._leaving)
 
     def _adopt(self, overview: Overview, lease: Lease) -> None:
         free = [job for job in overview.jobs if job.node is None]
         self._definitions.forget_all_but(free)
         self._free_for = Counter({job.name: self._free_for[job.name] + 1 for job in free})
         me = replace(lease.node, problems=self._definitions.problems())
-        choices = choose(overview, me, may_run=self._may_run, free_for=self._free_for)
+        choices = choose(overview, me, may_run=self._running.may_run, free_for=self._free_for)
         lease.problems = self._definitions.problems()
         for name in choices.adopt:
             adopted = self._store.claims.adopt(name, lease.node)
             if adopted is not None:
                 self.counts.adopted(adopted)
-                self._begin(adopted, lease)
+                self._running.begin(adopted, lease, leaving=self._leaving)
         for name in choices.matched:
             self._store.claims.end_wait(name)
         for job in overview.jobs:
@@ -301,13 +277,9 @@ class Node:
 
     def _move(self, overview: Overview, lease: Lease) -> None:
         """Give a job to another node that has fewer, if it is time to."""
-        found = self._balance.next_move(overview, lease.node, self._running)
+        found = self._balance.next_move(overview, lease.node, self._running.by_name)
         if found is not None:
-            name, other = found
-            log.info("job '%s' moves to node '%s', which has fewer jobs", name, other.name, extra={"changefeed": name})
-            running = self._running[name]
-            running.stop_requested, running.moves_to = True, other
-            running.run.stop()
+            self._running.move(*found)
 
     def _leave_unreverted(self, job: JobRecord, me: NodeRecord, overview: Overview) -> None:
         known = self._store.changefeeds.find(job.name)
@@ -321,98 +293,11 @@ class Node:
         if self._store.claims.leave_unreverted(job.name, me, reason):
             log.warning("job '%s' is revert-failed: %s", job.name, reason, extra={"changefeed": job.name})
 
-    def _may_run(self, job: JobRecord) -> bool:
-        return self._back_off.is_over(job.name) and self._definitions.why_not(job) is None
-
-    def _begin(self, adopted: Adoption, lease: Lease) -> None:
-        """Begin what an adopted job is in need of."""
-        name, me = adopted.name, lease.node
-        if self._leaving:
-            self._store.claims.settle(name, me, "stopped", clean=adopted.clean)
-        elif adopted.state == "reverting":
-            self._revert(name, lease)
-        elif adopted.state != "running":  # nothing of it runs here, so it has stopped
-            if self._store.claims.settle(name, me, "stopped", clean=adopted.clean) == "reverting":
-                self._revert(name, lease)
-        else:
-            self._run_job(adopted, lease)
-
-    def _run_job(self, adopted: Adoption, lease: Lease) -> None:
-        name = adopted.name
-        try:
-            running = self._start_job(adopted, lease)
-        except RetryableError:
-            raise
-        except Exception as error:  # it was in order when it was looked at
-            problem = one_line(error)
-            self._definitions.note(name, adopted.state, problem)
-            self._back_off.ended(name, "stopped", problem)
-            self._store.claims.settle(name, lease.node, "stopped", problem, clean=adopted.clean)
-            return
-        log.info("job '%s' is adopted under epoch %d", name, adopted.epoch, extra={"changefeed": name})
-        self._running[name] = running
-        running.run.start()
-
-    def _start_job(self, adopted: Adoption, lease: Lease) -> RunningJob:
-        feed, settings = self._definitions.resolve(adopted.name), self._settings
-        before = None if adopted.clean else saved_steps(adopted.name, self._store)
-        how: dict[str, Any] = {
-            "resume_command": f"cdc resume {adopted.name}",
-            "job_epoch": adopted.epoch,
-            "after_unclean": not adopted.clean,
-            "on_end": self._wake,
-        }
-        if feed.spark == (settings.spark or {}):
-            store = ProgressStore(settings.store)
-            run: Supervisor | SubprocessRun = Supervisor(
-                feed, store=store, state_dir=settings.home, host=self._host, **how
-            )
-        else:
-            run = SubprocessRun(feed, store=settings.store, state_dir=settings.home, until=lease.until, **how)
-        return RunningJob(run, feed, steps_before=before)
-
-    def _revert(self, name: str, lease: Lease) -> None:
-        log.info("job '%s' drops what it holds at its source", name, extra={"changefeed": name})
-        run = Reverting(name, self._definitions, node_id=lease.node.node_id, on_end=self._wake)
-        self._running[name] = RunningJob(run)
-        run.start()
-
-    def _stop_all(self) -> None:
-        for running in self._running.values():
-            if self._abandoned:
-                running.run.abandon()
-            elif not running.stop_requested:
-                running.run.stop()
-            running.stop_requested = True
-
     def _settle_ended(self, lease: Lease, *, lost: bool = False) -> None:
-        """Save how work has ended that has. With *lost*, others may have the jobs: what cannot be saved is let be."""
-        for name, running in list(self._running.items()):
-            try:
-                found = running.ending(self._store)
-                if found is None:
-                    continue
-                ended, reason = found.ended, found.reason
-                to = self._successor(name, lease.node) if self._leaving else running.moves_to
-                state = self._store.claims.settle(
-                    name, lease.node, ended, reason, clean=found.clean, offer_to=to, offer_s=_OFFER_S
-                )
-            except RetryableError as error:
-                self._log_store_outage(error)
-                if not lost:
-                    return  # until the store is there again
-                state, ended, reason = None, "stopped", None
-            del self._running[name]
-            self._back_off.ended(name, ended, reason)
-            left = "is free for any node" if state == "running" else f"is {state}"
-            what = "is not this node's any more" if state is None else left
-            log.info("job '%s' %s%s", name, what, f": {reason}" if reason else "", extra={"changefeed": name})
-            if state == "reverting" and not isinstance(running.run, Reverting):
-                self._revert(name, lease)
-                if lost:
-                    self._running[name].run.abandon()
+        successor = partial(self._successor, lease.node) if self._leaving else None
+        self._running.settle_ended(lease, on_outage=self._log_store_outage, successor=successor, lost=lost)
 
-    def _successor(self, name: str, me: NodeRecord) -> NodeRecord | None:
+    def _successor(self, me: NodeRecord, name: str) -> NodeRecord | None:
         overview = self._store.claims.overview()
         job = next((job for job in overview.jobs if job.name == name), None)
         return None if job is None else successor(overview, job, leaving=me)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cdc_core.changefeeds.service import Changefeeds
-from cdc_core.config.changefeed import ChangefeedOptions
+from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.config.interpolation import interpolate
 from cdc_core.config.resolve import canonical_names
 from cdc_core.errors import ConfigError

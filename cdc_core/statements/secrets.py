@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from cdc_core.config.changefeed import ChangefeedOptions
+from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.errors import OptionError
 from cdc_core.masking import is_secret_name, uri_secrets
 from cdc_core.options import option_names

@@ -17,7 +17,7 @@ from typing import Any
 
 from cdc_testing.scripted import COUNTER, JOURNAL, PLAIN, Script, read_journal
 
-from cdc_core.config.changefeed import ChangefeedOptions
+from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.config.component import Component
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.query_host import QueryHost

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from cdc_core import Timestamp
-from cdc_core.config.changefeed import Changefeed, ChangefeedOptions
+from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.errors import ConfigError, OptionError
 from cdc_core.options import parse_options
 

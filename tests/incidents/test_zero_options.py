@@ -11,7 +11,7 @@ from cdc_conformance.simulated import SimulatedDatabase
 from cdc_testing.local_engine import LocalEngine, resolved_feed
 
 from cdc_core import ConfigError
-from cdc_core.config.changefeed import ChangefeedOptions
+from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.plugins.classes import load_class
 from cdc_core.plugins.host import PluginHost
 

@@ -65,7 +65,7 @@ def test_a_run_that_ends_before_it_has_begun_has_waited_for_nobody(
     running.start()
     assert host.asked.wait(400)
     one.drain()
-    eventually(lambda: one._running["t"].stop_requested, what="the node tells its run to stop")
+    eventually(lambda: one._running.by_name["t"].stop_requested, what="the node tells its run to stop")
     host.starts.set()
     running.join()
     found = store.jobs.find("t")

@@ -165,7 +165,7 @@ def test_a_node_gives_jobs_to_one_that_joins(
     with bare_node(bare_settings(store.url, tmp_path / "one"), host, plugins()) as one:
         eventually(lambda: all(found(store, name).node for name in "abc"), what="all are adopted")
         with bare_node(bare_settings(store.url, tmp_path / "two"), StuckHost(), plugins()):
-            eventually(lambda: one._running["a"].moves_to, what="one is to move")
+            eventually(lambda: one._running.by_name["a"].moves_to, what="one is to move")
             host.freed["a"].set()
             eventually(lambda: found(store, "a").node == "two", what="one has moved")
             assert {found(store, name).node for name in "bc"} == {"one"}

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cdc_core.config.changefeed import ChangefeedOptions
+from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.config.component import Component
 from cdc_core.options import option_names
 from cdc_core.plugins.host import PluginHost

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cdc_core.config.changefeed import ChangefeedOptions
+from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.config.flat import flat_options
 from cdc_core.options import ByteSize, Duration, Moment, Position, Tiers, describe
 

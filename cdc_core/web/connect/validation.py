@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import unquote_plus
 
-from cdc_core.config.changefeed import Changefeed, ChangefeedOptions, require_name
+from cdc_core.config.changefeed import Changefeed, require_name
+from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.config.component import Component
 from cdc_core.config.definition import changefeed_of, masked_option, require_references
 from cdc_core.config.flat import option_of, unflattened

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
-from cdc_core.config.changefeed import ChangefeedOptions
+from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.errors import ConfigError, OptionError
 from cdc_core.masking import has_unencoded_password, masked_uri, secret_forms, secret_texts, uri_secrets
 from cdc_core.options import describe, did_you_mean, option_names

@@ -9,7 +9,7 @@ from typing import cast
 from cdc_conformance.given import Given
 from cdc_conformance.rangefeeds.suite import resolved_changefeed
 from cdc_conformance.sinks.rig import ORDERS, SinkRig
-from cdc_core.config.changefeed import ChangefeedOptions
+from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.options import option_names, parse_options
 from cdc_core.plugins.classes import load_class

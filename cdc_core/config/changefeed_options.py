@@ -1,0 +1,256 @@
+"""The options that every changefeed has, and which of them exclude each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cdc_core.cloudevents import CloudEvents
+from cdc_core.messages import topic_placeholders
+from cdc_core.options import MB, ByteSize, Duration, Moment, Position, Tiers, format_bytes, format_duration, option
+from cdc_core.timestamp import Timestamp
+
+__all__ = ["NOT_OF_SCANS", "ChangefeedOptions"]
+
+_MAX_ROW_BYTES = 1024 * MB
+"""Twice as much, which hexadecimal digits take, is more than some columns of Arrow hold."""
+_MIN_PROTECTION_S = 60.0
+_MAX_LABEL_BYTES = 128
+_MIN_MASK_KEY = 16
+NOT_OF_SCANS = ("resolved", "diff", "mvcc_timestamp", "updated", "end_time")
+"""Options that initial_scan='only' cannot be combined with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangefeedOptions:
+    """The options that every changefeed has, whatever its plugins."""
+
+    envelope: Literal["wrapped", "bare", "key_only", "row", "enriched", "cloudevents"] = option(
+        "wrapped", doc="Shape of the messages. An encoder may support only some of them."
+    )
+    enriched_properties: tuple[Literal["source", "schema"], ...] = option(
+        (),
+        doc="What to add to messages in envelope `enriched`: `source`, where the row comes from; `schema`, a Kafka"
+        " Connect schema of each key and value.",
+    )
+    cloudevents_mode: Literal["structured", "binary"] = option(
+        "structured",
+        doc="Where the attributes of envelope `cloudevents` are: beside the data in one JSON object, or in headers.",
+    )
+    cloudevents_source: str | None = option(
+        None,
+        doc="Beginning of the attribute `source`, a URI: the parts of the table's name follow it. Default:"
+        " `/cdc/` and the name of the changefeed.",
+    )
+    cloudevents_type_prefix: str = option(
+        "cdc.",
+        doc="Beginning of the attribute `type`: `insert`, `update`, `delete`, `scan` or `resolved` follows it.",
+    )
+    updated: bool = option(False, doc="Add to each row the timestamp of the commit that wrote it.")
+    diff: bool = option(False, doc="Add the row as it was before the change.")
+    mvcc_timestamp: bool = option(
+        False, doc="Add the timestamp of the commit that wrote the row, even to rows of the initial scan."
+    )
+    key_in_value: bool = option(False, doc="Add the key to the message's value. Some sinks always do.")
+    topic_in_value: bool = option(False, doc="Add the topic to the message's value. Some sinks always do.")
+    full_table_name: bool = option(False, doc="Name topics database.schema.table instead of table.")
+    topic: str | None = option(
+        None,
+        doc="Pattern of topic names, in which {database}, {schema} and {table} stand for the parts of the table's name."
+        " Without any of them, all tables share one topic.",
+    )
+    max_topics: int = option(
+        1000, doc="Maximum number of topics that a query's cdc_topic may give. One more ends the changefeed."
+    )
+    unordered: bool = option(
+        False,
+        doc="Do without the order of the changes of a row, which key_column cannot keep. Excludes `resolved`.",
+    )
+    key_column: str | None = option(
+        None,
+        doc="A column that is the key of messages in place of the primary key, and so decides their partition. Needs"
+        " `unordered`. It does not change what key_in_value adds.",
+    )
+    resolved: Duration | None = option(
+        None,
+        doc="Emit resolved timestamps: whenever progress is saved, or at most once in the given duration. They are"
+        " never closer together than min_checkpoint_frequency, which is 10s by default for files.",
+        flag=True,
+    )
+    min_checkpoint_frequency: Duration | None = option(
+        None, doc="Minimum time between two steps, and so between two checkpoints. The default depends on the sink."
+    )
+    initial_scan: Literal["yes", "no", "only"] = option(
+        "yes",
+        doc="Whether to emit the rows that the tables hold at the start. With 'only', the changefeed ends after them.",
+    )
+    cursor: Position | None = option(
+        None,
+        doc="Begin after this point of the source's history instead of now, without an initial scan unless"
+        " initial_scan is set as well: a time, as for end_time, or a position that the source understands, such as an"
+        " LSN.",
+    )
+    end_time: Moment | None = option(
+        None,
+        doc="Emit everything up to this time, and then end with success. Resolved timestamps do not pass it. Write it"
+        " as 2026-01-31T12:00:00Z, as nanoseconds since 1970, or like a resolved timestamp. Seconds are refused.",
+    )
+    schema_change_events: Literal["default", "column_changes"] = option(
+        "default",
+        doc="Which changes of a table the policy is for: by default those that give existing rows other columns or"
+        " values, with 'column_changes' also columns that are added empty or renamed.",
+    )
+    schema_change_policy: Literal["backfill", "nobackfill", "stop"] = option(
+        "backfill",
+        doc="What to do about such a change: emit all rows of the table again, emit only later changes, or end the"
+        " changefeed. No resolved timestamp passes the change before that.",
+    )
+    max_step_rows: int = option(4_000_000, doc="About how many rows one step may hold.")
+    max_step_bytes: ByteSize = option(ByteSize(128 * MB), doc="About how many bytes of the source one step may hold.")
+    max_row_bytes: ByteSize = option(
+        ByteSize(256 * MB),
+        doc="Maximum size of one row in memory, with its before image. on_error decides about a larger one: its dead"
+        " letter has the key and the reason, without the large values.",
+    )
+    on_error: Literal["fail", "pause", "dead_letter"] = option(
+        "fail",
+        doc="What to do about an error that no retry can cure: end the run, so that a job is `failed`, or pause the"
+        " changefeed. Either way its position is kept, and `cdc resume` continues a job from there. With"
+        " 'dead_letter', a row that is too large, or that the encoder or the sink refuses, becomes a dead letter and"
+        " all others are"
+        " delivered; any other such error ends the run.",
+    )
+    dead_letter: str | None = option(
+        None, doc="URI of a sink of any kind for the dead letters. Needs on_error='dead_letter'.", uri=True
+    )
+    dead_letter_max: int = option(
+        1000, doc="Maximum number of dead letters within an hour. One more ends the changefeed."
+    )
+    dead_letter_order: Literal["continue", "block_key"] = option(
+        "continue",
+        doc="What to do with later rows of a key that has a dead letter: deliver them, or make them dead letters too,"
+        " until `cdc replay-dead-letters` has sent all of them.",
+    )
+    retry_backoff: Duration = option(
+        Duration(1.0), doc="Wait before a failed step is tried again. It doubles with each failure."
+    )
+    max_retry_backoff: Duration = option(Duration(30.0), doc="Longest wait before a failed step is tried again.")
+    max_attempts: int = option(
+        20,
+        doc="How often the same step may fail for the same reason. Then on_error decides, as about an error that no"
+        " retry can cure. Outages do not count: a source or sink that is out of reach or busy is waited for.",
+    )
+    give_up_after: Duration = option(
+        Duration(600.0), doc="How long after the first of these failures the changefeed tries again in any case."
+    )
+    mask_key: str | None = option(
+        None,
+        doc="Key of the mask 'hash' of columns, at least 16 characters. Equal values have equal hashes in all"
+        " changefeeds with the same key.",
+        secret=True,
+    )
+    executor_wait: Duration = option(
+        Duration(60.0),
+        doc="On a cluster: longest time without an executor. A run that gets none at its start ends then. Later it"
+        " says so and waits.",
+    )
+
+    log_slow: Duration | None = option(
+        None,
+        doc="Log a line about each task that has waited in one call for longer than this, and about each slice that"
+        " took longer. By default there are none.",
+    )
+    metrics_label: str | None = option(
+        None,
+        doc="Value of the label `label` in the changefeed's metrics, to group changefeeds: at most 128 bytes.",
+    )
+    execution_locality: Tiers | None = option(
+        None,
+        doc="Only nodes whose locality has all of these tiers may coordinate and execute the changefeed, such as"
+        " region=eu-west-1,cloud=aws.",
+    )
+    placement: Literal["leaseholder", "random", "balanced_simple"] | None = option(
+        None,
+        doc="Of a source that keeps replicas: which of its nodes a range is read near. That of the leaseholder, which"
+        " is the default; that of a random replica; or that of a random replica, with the ranges then spread evenly"
+        " over these nodes.",
+    )
+    gc_protect_expires_after: Duration = option(
+        Duration(4 * 86_400.0),
+        doc="How old the high-water mark of a job may become before nodes cancel the job, so that its source need not"
+        " keep the history any longer. A value that you set applies to every job. The default applies only while a job"
+        " is paused, has failed or waits for a node, and counts from then on. At least 1m; 0s means no limit. A"
+        " changefeed of `cdc run` is not a job and is never cancelled.",
+    )
+
+    def __post_init__(self) -> None:
+        if self.initial_scan == "only":
+            for name in NOT_OF_SCANS:
+                wanted = getattr(self, name)
+                if wanted is not None and wanted is not False:
+                    raise ValueError(
+                        f"initial_scan='only' cannot be combined with '{name}': a scan has only one timestamp;"
+                        f" remove '{name}'"
+                    )
+        if self.key_column is not None and not self.unordered:
+            raise ValueError(
+                "'key_column' needs unordered = true: when the column of a row changes, its messages have different"
+                " keys, and nothing keeps their order"
+            )
+        if self.unordered and self.resolved is not None:
+            raise ValueError(
+                "'unordered' cannot be combined with 'resolved': a mark means nothing to a consumer without an order;"
+                " remove one of them"
+            )
+        if self.end is not None and self.after is not None and self.end <= self.after:
+            raise ValueError(f"'end_time' ({self.end_time}) must be later than 'cursor' ({self.cursor})")
+        if (self.on_error == "dead_letter") != (self.dead_letter is not None):
+            raise ValueError("on_error='dead_letter' and the option 'dead_letter' (the URI of a sink) need each other")
+        if self.max_row_bytes > _MAX_ROW_BYTES:
+            raise ValueError(f"'max_row_bytes' must be at most {format_bytes(_MAX_ROW_BYTES)}")
+        CloudEvents(
+            source="/" if self.cloudevents_source is None else self.cloudevents_source,
+            type_prefix=self.cloudevents_type_prefix,
+        )  # checks both
+        if self.topic is not None:
+            topic_placeholders(self.topic)
+            if not self.topic:
+                raise ValueError("'topic' is empty; write a pattern such as {schema}.{table}, or remove it")
+            if self.full_table_name:
+                raise ValueError("'topic' and 'full_table_name' exclude each other; write {database}.{schema}.{table}")
+        for name in (
+            "max_step_rows",
+            "max_step_bytes",
+            "max_row_bytes",
+            "dead_letter_max",
+            "max_attempts",
+            "max_topics",
+        ):
+            if getattr(self, name) < 1:
+                raise ValueError(f"'{name}' must be at least 1")
+        if self.log_slow is not None and self.log_slow <= 0:
+            raise ValueError("'log_slow' must be longer than 0s; remove it for no lines")
+        if self.mask_key is not None and len(self.mask_key) < _MIN_MASK_KEY:
+            raise ValueError(f"'mask_key' must have at least {_MIN_MASK_KEY} characters: values could be guessed")
+        if 0 < self.gc_protect_expires_after < _MIN_PROTECTION_S:
+            raise ValueError("'gc_protect_expires_after' must be at least 1m, or 0s for no limit")
+        if self.metrics_label is not None and not 0 < len(self.metrics_label.encode()) <= _MAX_LABEL_BYTES:
+            raise ValueError(f"'metrics_label' must have 1 to {_MAX_LABEL_BYTES} bytes")
+        if self.max_retry_backoff < self.retry_backoff:
+            raise ValueError(
+                f"'max_retry_backoff' ({format_duration(self.max_retry_backoff)}) must not be less than "
+                f"'retry_backoff' ({format_duration(self.retry_backoff)})"
+            )
+
+    @property
+    def end(self) -> Timestamp | None:
+        """The option `end_time`."""
+        return None if self.end_time is None else Timestamp.parse(self.end_time)
+
+    @property
+    def after(self) -> Timestamp | None:
+        """The option `cursor`, if it is a timestamp."""
+        try:
+            return None if self.cursor is None else Timestamp.parse(self.cursor)
+        except ValueError:
+            return None

@@ -1,0 +1,183 @@
+"""The jobs that a node runs: it begins what adopted jobs are in need of, and saves how that has ended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from cdc_core.engine.error_text import one_line
+from cdc_core.engine.query_host import QueryHost
+from cdc_core.engine.saved_progress import saved_steps
+from cdc_core.engine.supervisor import Supervisor
+from cdc_core.errors import RetryableError
+from cdc_core.jobs.back_off import BackOff
+from cdc_core.jobs.definitions import Definitions
+from cdc_core.jobs.lease import Lease
+from cdc_core.jobs.reverting import Reverting
+from cdc_core.jobs.running_job import RunningJob
+from cdc_core.jobs.settings import NodeSettings
+from cdc_core.jobs.subprocess_run import SubprocessRun
+from cdc_core.store.job_values import Adoption, JobRecord, NodeRecord
+from cdc_core.store.progress import ProgressStore
+
+__all__ = ["RunningJobs"]
+
+log = logging.getLogger(__name__)
+
+_OFFER_S = 10.0
+"""How long a job is reserved for the node that it is offered to: several of its polls."""
+
+
+class RunningJobs:
+    """What the node with *settings* runs, by the names of jobs. Used by its thread, but for what says otherwise.
+
+    *wake* is called, from any thread, when something has ended.
+    """
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        host: QueryHost,
+        store: ProgressStore,
+        definitions: Definitions,
+        *,
+        wake: Callable[[], None],
+    ) -> None:
+        self.by_name: dict[str, RunningJob] = {}
+        self._settings = settings
+        self._host = host
+        self._store = store
+        self._definitions = definitions
+        self._wake = wake
+        self._back_off = BackOff()
+
+    def may_run(self, job: JobRecord) -> bool:
+        """Return whether this node can run *job*, and has not failed to a moment ago."""
+        return self._back_off.is_over(job.name) and self._definitions.why_not(job) is None
+
+    def begin(self, adopted: Adoption, lease: Lease, *, leaving: bool) -> None:
+        """Begin what an adopted job is in need of; hand it over if the node is *leaving*. Raises: RetryableError."""
+        name, me = adopted.name, lease.node
+        if leaving:
+            self._store.claims.settle(name, me, "stopped", clean=adopted.clean)
+        elif adopted.state == "reverting":
+            self._revert(name, lease)
+        elif adopted.state != "running":  # nothing of it runs here, so it has stopped
+            if self._store.claims.settle(name, me, "stopped", clean=adopted.clean) == "reverting":
+                self._revert(name, lease)
+        else:
+            self._run(adopted, lease)
+
+    def move(self, name: str, other: NodeRecord) -> None:
+        """Stop job *name*, and have node *other* go on with it."""
+        log.info("job '%s' moves to node '%s', which has fewer jobs", name, other.name, extra={"changefeed": name})
+        self.by_name[name].moves_to = other
+        self._stop(self.by_name[name])
+
+    def stop_all_but(self, mine: dict[str, JobRecord]) -> None:
+        """Stop what is to be paused or cancelled, or runs elsewhere: what is not running among *mine*."""
+        for name, running in self.by_name.items():
+            job = mine.get(name)
+            if not isinstance(running.run, Reverting) and (job is None or job.state != "running"):
+                self._stop(running)
+
+    def stop_all(self) -> None:
+        """Have the running steps end and be saved."""
+        for running in self.by_name.values():
+            self._stop(running)
+
+    def abandon_all(self) -> None:
+        """End everything without waiting for the running steps. Called from any thread."""
+        for running in list(self.by_name.values()):
+            running.run.abandon()
+            running.stop_requested = True
+
+    def extend(self, until: float) -> None:
+        """Let processes run until the lease ends at *until*. Called from any thread."""
+        for running in list(self.by_name.values()):
+            if isinstance(running.run, SubprocessRun):
+                running.run.extend(until)
+
+    def settle_ended(
+        self,
+        lease: Lease,
+        *,
+        on_outage: Callable[[RetryableError], None],
+        successor: Callable[[str], NodeRecord | None] | None = None,
+        lost: bool = False,
+    ) -> None:
+        """Save how work has ended that has; what cannot be saved waits for the store, which *on_outage* is told of.
+
+        A node that leaves offers each job to its *successor*. With *lost*, others may have the jobs: what cannot be
+        saved is left alone.
+        """
+        for name, running in list(self.by_name.items()):
+            try:
+                found = running.ending(self._store)
+                if found is None:
+                    continue
+                ended, reason = found.ended, found.reason
+                to = running.moves_to if successor is None else successor(name)
+                state = self._store.claims.settle(
+                    name, lease.node, ended, reason, clean=found.clean, offer_to=to, offer_s=_OFFER_S
+                )
+            except RetryableError as error:
+                on_outage(error)
+                if not lost:
+                    return
+                state, ended, reason = None, "stopped", None
+            del self.by_name[name]
+            self._back_off.ended(name, ended, reason)
+            left = "is free for any node" if state == "running" else f"is {state}"
+            what = "is not this node's any more" if state is None else left
+            log.info("job '%s' %s%s", name, what, f": {reason}" if reason else "", extra={"changefeed": name})
+            if state == "reverting" and not isinstance(running.run, Reverting):
+                self._revert(name, lease)
+                if lost:
+                    self.by_name[name].run.abandon()
+
+    def _stop(self, running: RunningJob) -> None:
+        if not running.stop_requested:
+            running.stop_requested = True
+            running.run.stop()
+
+    def _run(self, adopted: Adoption, lease: Lease) -> None:
+        name = adopted.name
+        try:
+            running = self._made(adopted, lease)
+        except RetryableError:
+            raise
+        except Exception as error:  # it was in order when it was looked at
+            problem = one_line(error)
+            self._definitions.note(name, adopted.state, problem)
+            self._back_off.ended(name, "stopped", problem)
+            self._store.claims.settle(name, lease.node, "stopped", problem, clean=adopted.clean)
+            return
+        log.info("job '%s' is adopted under epoch %d", name, adopted.epoch, extra={"changefeed": name})
+        self.by_name[name] = running
+        running.run.start()
+
+    def _made(self, adopted: Adoption, lease: Lease) -> RunningJob:
+        feed, settings = self._definitions.resolve(adopted.name), self._settings
+        before = None if adopted.clean else saved_steps(adopted.name, self._store)
+        how: dict[str, Any] = {
+            "resume_command": f"cdc resume {adopted.name}",
+            "job_epoch": adopted.epoch,
+            "after_unclean": not adopted.clean,
+            "on_end": self._wake,
+        }
+        if feed.spark == (settings.spark or {}):
+            store = ProgressStore(settings.store)
+            run: Supervisor | SubprocessRun = Supervisor(
+                feed, store=store, state_dir=settings.home, host=self._host, **how
+            )
+        else:
+            run = SubprocessRun(feed, store=settings.store, state_dir=settings.home, until=lease.until, **how)
+        return RunningJob(run, feed, steps_before=before)
+
+    def _revert(self, name: str, lease: Lease) -> None:
+        log.info("job '%s' drops what it holds at its source", name, extra={"changefeed": name})
+        run = Reverting(name, self._definitions, node_id=lease.node.node_id, on_end=self._wake)
+        self.by_name[name] = RunningJob(run)
+        run.start()
