@@ -252,8 +252,7 @@ def test_the_log_is_searched_once_for_all_tables_and_not_when_rows_are_kept(
 
 
 def leaf_of(feed: Feed, name: str) -> Leaf:
-    catalog = feed.planner._catalog
-    assert catalog is not None
+    catalog = feed.planner._watched.catalog
     (found,) = (leaf for leaf in catalog.tables["public.p"].leaves if leaf.name == name)
     return found
 
