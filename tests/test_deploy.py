@@ -31,7 +31,7 @@ from cdc_core.store.progress import ProgressStore
 from cdc_core.web.access.callers import read_callers
 from cdc_core.web.address import Address
 from cdc_core.web.endpoint import Role
-from cdc_core.web.ready_endpoint import ready_endpoint
+from cdc_core.web.endpoints import ready_endpoint
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"

@@ -21,7 +21,7 @@ from cdc_core.web.access.access import Access
 from cdc_core.web.access.settings import AccessSettings
 from cdc_core.web.address import Address
 from cdc_core.web.endpoint import Endpoint, Role
-from cdc_core.web.metrics_endpoint import metrics_endpoint
+from cdc_core.web.endpoints import metrics_endpoint
 from cdc_core.web.server import WebServer
 
 
