@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from cdc_testing.imports import LAYERS, ROOT, core_violations, cycles, plugin_violations
+from cdc_testing.imports import LAYERS, ROOT, core_violations, cycles, imported_by, plugin_violations
 
 import cdc_core
 from cdc_core.cli.main import cdc
@@ -28,6 +29,15 @@ def test_plugins_import_from_the_core_itself_and_their_plugin_modules_only_descr
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     assert cycles(ROOT) == []
+
+
+def test_doors_ask_the_service_and_write_nothing_to_the_store_themselves() -> None:
+    writing = {"database", "deletion", "engines", "handover", "job_rows", "job_tables", "jobs", "nodes", "schedules"}
+    for path in [path for door in ("cli", "web") for path in (ROOT / "cdc_core" / door).rglob("*.py")]:
+        imported = {name.split(".")[2] for _, name in imported_by(path) if name.startswith("cdc_core.store.")}
+        assert imported & writing == set(), path
+        written = re.findall(r"store\.\w+\.(?:create|save|ask|end|give|move|register|begin\w*)\(", path.read_text())
+        assert written == [], path
 
 
 def test_every_module_and_package_of_the_core_has_its_layer() -> None:

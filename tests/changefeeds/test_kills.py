@@ -12,20 +12,22 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from cdc_testing.engine import counter_feed
+from cdc_testing.scripted import CounterPlanner
 from cdc_testing.stored import DEFINITION, node, progress
 
 from cdc_core.changefeeds.altering import configure
 from cdc_core.changefeeds.moving import PlannedMove
 from cdc_core.changefeeds.service import Changefeeds
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.locality import Locality
 from cdc_core.move import Move
 from cdc_core.store.job_values import JobState, Pending
-from cdc_core.store.opening import store_url
+from cdc_core.store.opening import sqlite_file, store_url
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.schedule_values import ScheduleRecord
 from cdc_core.store.tables import METADATA
 
-TIMES = {"at", "created", "started", "finished", "next_run", "asked_at", "created_at", "feed_id"}
+TIMES = {"at", "created", "started", "finished", "next_run", "asked_at", "created_at", "expires", "feed_id", "last_at"}
 """Columns with the time at which a verb was asked, or a random text."""
 NIGHTLY = ScheduleRecord(
     name="nightly", definition=DEFINITION, locality=Locality(), owner="ann", cron="0 0 1 1 *", time_zone="UTC"
@@ -95,6 +97,7 @@ def prepared(directory: Path, state: JobState | None) -> ProgressStore:
     assert adopted is not None
     store.progress.save("orders", adopted.epoch, progress())
     if state == "paused":
+        changefeeds.ask_trace("orders", table=None, key=None)
         changefeeds.pause("orders", "lunch")
         store.claims.settle("orders", one, "stopped")
     elif state == "succeeded":
@@ -118,6 +121,17 @@ def alter(changefeeds: Changefeeds) -> None:
     configure(changefeeds.store, "orders", wanted, before=DEFINITION)
 
 
+def begun(changefeeds: Changefeeds) -> ResolvedChangefeed:
+    file = sqlite_file(changefeeds.store.url)
+    assert file is not None
+    return counter_feed(file.parent, name="orders")
+
+
+def end_trace(changefeeds: Changefeeds) -> None:
+    [trace] = changefeeds.traces("orders")
+    changefeeds.end_trace("orders", trace.number)
+
+
 VERBS: dict[str, tuple[JobState | None, Callable[[Changefeeds], object]]] = {
     "create": ("running", create),
     "alter what runs": ("running", alter),
@@ -130,6 +144,10 @@ VERBS: dict[str, tuple[JobState | None, Callable[[Changefeeds], object]]] = {
     "cancel": ("running", lambda on: on.cancel("orders", "over")),
     "delete what runs": ("running", lambda on: on.delete("orders", "over")),
     "delete what has ended": ("succeeded", lambda on: on.delete("orders", "over")),
+    "rescan": ("running", lambda on: on.rescan(begun(on), table=None)),
+    "begin anew": ("paused", lambda on: on.begin_anew(begun(on))),
+    "trace": ("running", lambda on: on.ask_trace("orders", table=None, key=None)),
+    "end a trace": ("paused", end_trace),
     "own": ("running", lambda on: on.set_owner("orders", "bea")),
     "move": ("paused", lambda on: on.move(MOVE, "asked for")),
     "forget": ("succeeded", forget),
@@ -141,7 +159,10 @@ VERBS: dict[str, tuple[JobState | None, Callable[[Changefeeds], object]]] = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_kill_leaves_what_was_before_the_verb_or_all_of_it(tmp_path: Path, verb: str) -> None:
+def test_a_kill_leaves_what_was_before_the_verb_or_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.setattr(CounterPlanner, "check_rescan", lambda _planner, _wanted: None)
     state, ask = VERBS[verb]
     template = prepared(tmp_path / "template", state)
     before = contents(template)
