@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
 from cdc_core.options import counted
 
 __all__ = ["Retrying"]
+
+_TIMES = ("since", "next_attempt_at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,22 +48,13 @@ class Retrying:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values, for `from_json`."""
-        return {
-            "error": self.error,
-            "since": self.since.isoformat(timespec="seconds"),
-            "failures": self.failures,
-            "next_attempt_at": self.next_attempt_at and self.next_attempt_at.isoformat(timespec="seconds"),
-        }
+        times = {name: at.isoformat(timespec="seconds") for name in _TIMES if (at := getattr(self, name))}
+        return asdict(self) | times
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        at = value.get("next_attempt_at")
-        return cls(
-            error=value["error"],
-            since=datetime.fromisoformat(value["since"]),
-            failures=value["failures"],
-            next_attempt_at=None if at is None else datetime.fromisoformat(at),
-        )
+        times = {name: datetime.fromisoformat(at) for name in _TIMES if (at := value.get(name))}
+        return cls(**{**value, **times})
 
 
 def _shown(moment: datetime) -> str:
