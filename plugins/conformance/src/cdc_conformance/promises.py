@@ -17,6 +17,7 @@ __all__ = [
     "DoesNotApply",
     "applies_if",
     "conditions_of",
+    "constant",
     "does_not_apply",
     "promises_of",
     "requires",
@@ -72,6 +73,11 @@ class Conformance:
     """Promises that summarize others: a component that breaks one of those may break these too."""
     reserved: ClassVar[frozenset[str]] = frozenset()
     """Fixtures that build and observe the component. Test classes may not override them."""
+
+
+def constant(value: object) -> Any:
+    """Return a fixture of a test class that is always *value*."""
+    return pytest.fixture(lambda _: value)
 
 
 def suite_of(cls: type) -> type[Conformance] | None:

@@ -22,7 +22,7 @@ from cdc_conformance.processes import assert_light, assert_works_alone
 from cdc_conformance.promises import applies_if, does_not_apply
 from cdc_conformance.rows import INT8, TEXT, Change, rows, table
 from cdc_conformance.side_effects import Resources as Opened
-from cdc_conformance.side_effects import watched
+from cdc_conformance.side_effects import failure_of, watched
 from cdc_core import CdcError, Decoder, Encoder, EncoderContext, OptionError, RowBatch
 from cdc_core.options import describe
 from cdc_core.plugins.classes import load_class
@@ -120,15 +120,11 @@ class Packaging:
         (form, *_) = rig.some()
         wrong: dict[str, Any] = {row.name: object() for row in describe(_options_class(rig)) if row.type[:4] != "list"}
         for name, value in {**wrong, "no_such_option_anywhere": "1"}.items():
-            message = ""
-            try:
-                rig.context(form, **{name: value})
-            except OptionError as error:
-                message = str(error)
-            except Exception as error:
-                pytest.fail(f"option '{name}' raises {error!r} for an invalid value, not OptionError")
-            assert message, f"option '{name}' accepts the invalid value {value!r}; it must raise OptionError"
-            assert f"'{name}'" in message, f"the error does not name option '{name}': {message}"
+            error = failure_of(partial(rig.context, form, **{name: value}))
+            assert isinstance(error, OptionError), (
+                f"option '{name}' must raise OptionError for the invalid value {value!r}, not {error!r}"
+            )
+            assert f"'{name}'" in str(error), f"the error does not name option '{name}': {error}"
 
     def test_secrets_are_not_shown(self, rig: EncoderRig, secret_options: Mapping[str, Any], topic: str) -> None:
         """No value of a secret option is in an error, or in `repr` of the encoder, the context or the options.

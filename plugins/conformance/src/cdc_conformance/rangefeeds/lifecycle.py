@@ -13,7 +13,7 @@ import pytest
 from cdc_conformance.promises import does_not_apply, requires
 from cdc_conformance.rangefeeds.driver import Feed, Part
 from cdc_conformance.rangefeeds.suite import Created, MakeChangefeed, OpenFeed, RangefeedSuite
-from cdc_conformance.side_effects import Resources
+from cdc_conformance.side_effects import Resources, failure_of
 from cdc_conformance.workload import Workload
 from cdc_core import ConfigError, Kind, RangefeedRegistration
 from cdc_core.config.resolved import ResolvedChangefeed
@@ -76,12 +76,10 @@ class Startup(RangefeedSuite):
         `cdc check` prints a ConfigError, but a stack trace for any other error, such as one of the client library.
         """
         rangefeed = make_changefeed(uri=unreachable_uri).open_rangefeed()
-        try:
-            with closing(rangefeed), pytest.raises(ConfigError) as raised:
-                rangefeed.check()
-        except Exception as error:
-            pytest.fail(f"check() must raise ConfigError, not {type(error).__name__}: {error}")
-        _assert_sentence(raised.value)
+        with closing(rangefeed):
+            error = failure_of(rangefeed.check)
+        assert isinstance(error, ConfigError), f"check() must raise ConfigError, not {error!r}"
+        _assert_sentence(error)
 
     def test_schemas_describe_the_tables(self, workload: Workload, open_feed: OpenFeed) -> None:
         """`schemas` returns each watched table once, with its columns in order, their types, and the primary key.

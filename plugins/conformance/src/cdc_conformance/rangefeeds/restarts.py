@@ -11,6 +11,7 @@ import pytest
 from cdc_conformance.promises import requires
 from cdc_conformance.rangefeeds.changes import assert_all_there
 from cdc_conformance.rangefeeds.suite import Created, Disturbance, OpenFeed, RangefeedSuite
+from cdc_conformance.side_effects import failure_of
 from cdc_conformance.workload import Workload
 from cdc_core import RetryableError, Token
 
@@ -197,13 +198,10 @@ class Outages(RangefeedSuite):
         }
         with disturbance.broken():
             for name, call in calls.items():
-                try:
-                    call()
-                except RetryableError:
-                    continue
-                except Exception as error:
-                    pytest.fail(f"{name}() raised {type(error).__name__}, not a RetryableError: {error}")
-                pytest.fail(f"{name}() raised nothing while the source was out of reach")
+                error = failure_of(call)
+                assert isinstance(error, RetryableError), (
+                    f"{name}() must raise a RetryableError while the source is out of reach, not {error!r}"
+                )
 
     @requires("disturbance", "the test must cut off the source")
     def test_an_outage_loses_no_rows(self, workload: Workload, open_feed: OpenFeed, disturbance: Disturbance) -> None:

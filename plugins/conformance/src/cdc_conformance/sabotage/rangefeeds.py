@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cdc_conformance.plugin import SIMULATED
+from cdc_conformance.promises import constant
 from cdc_conformance.rangefeeds import CAPABILITIES, RangefeedConformance
 from cdc_conformance.sabotage.breaking import broken
 from cdc_conformance.sabotage.broken_rangefeeds import lifecycle, planning, rows
@@ -49,13 +50,8 @@ class SimulatedSuite(RangefeedConformance):
     def rangefeed_uri(self, directory: Path, secret: str) -> str:
         return f"simulated://{directory}?password={secret}"
 
-    @pytest.fixture
-    def rangefeed_options(self) -> Mapping[str, Any]:
-        return {"idle_interval": 0.01, "batch_rows": 3, "scan_chunk_rows": 8}
-
-    @pytest.fixture
-    def secret(self) -> str:
-        return "hush-hush"
+    rangefeed_options = constant({"idle_interval": 0.01, "batch_rows": 3, "scan_chunk_rows": 8})
+    secret = constant("hush-hush")
 
     @pytest.fixture
     def unreachable_uri(self, tmp_path: Path) -> str:
@@ -82,17 +78,9 @@ class SimulatedSuite(RangefeedConformance):
     def disturbance(self, directory: Path) -> RenamedDirectory:
         return RenamedDirectory(directory)
 
-    @pytest.fixture
-    def large_slice_bytes(self) -> int:
-        return 60_000
-
-    @pytest.fixture
-    def many_rows(self) -> int:
-        return 80
-
-    @pytest.fixture
-    def patience_s(self) -> float:
-        return 0.5
+    large_slice_bytes = constant(60_000)
+    many_rows = constant(80)
+    patience_s = constant(0.5)
 
 
 SUITE = SimulatedSuite

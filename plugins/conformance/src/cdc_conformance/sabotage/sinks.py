@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_conformance.promises import promises_of
+from cdc_conformance.promises import constant, promises_of
 from cdc_conformance.reference.sink import REFERENCE_SINK, DirectoryDisturbance
 from cdc_conformance.sabotage.breaking import broken
 from cdc_conformance.sabotage.broken_sinks import contents, imports, lifecycle, marks, refusals
@@ -32,25 +32,11 @@ class ReferenceSinkSuite(SinkConformance):
         (tmp_path / "file").touch()
         return f"reference://{tmp_path}/file/out"
 
-    @pytest.fixture
-    def row_limit_bytes(self) -> int:
-        return MB // 2
-
-    @pytest.fixture
-    def memory_bound_bytes(self) -> int:
-        return 4 * MB
-
-    @pytest.fixture
-    def watch_s(self) -> float:
-        return 0.15
-
-    @pytest.fixture
-    def settle_s(self) -> float:
-        return 1.0
-
-    @pytest.fixture
-    def close_limit_s(self) -> float:
-        return 2.0
+    row_limit_bytes = constant(MB // 2)
+    memory_bound_bytes = constant(4 * MB)
+    watch_s = constant(0.15)
+    settle_s = constant(1.0)
+    close_limit_s = constant(2.0)
 
     @pytest.fixture
     def disturbance(self, tmp_path: Path) -> DirectoryDisturbance:
