@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -45,10 +45,6 @@ class Component(Generic[R]):
         """
         target: str = getattr(self.registration, part)
         return load_class(target, owner=self.owner, base=base, install_hint=self.registration.install_hint)
-
-    def modules(self, *parts: str) -> Sequence[str]:
-        """Return the names of the modules that have the registration's *parts*."""
-        return [getattr(self.registration, part).partition(":")[0] for part in parts]
 
     def load_options(self) -> type[Any]:
         """Return the class of the options. Raises: PluginLoadError."""

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -160,20 +159,6 @@ class ResolvedChangefeed:
             selections=self.selections,
             diff=self.envelope().diff,
         )
-
-    @property
-    def modules(self) -> Sequence[str]:
-        """The names of modules that tasks load for this changefeed and no other, and that processes may be forked with.
-
-        Not those of encoders: ours load Polars, which begins threads.
-        """
-        parts = (
-            self.rangefeed.modules("options", "planner", "reader", "history"),
-            self.sink.modules("options", "sink", "resolved_sink"),
-            () if self.dead_letter is None else self.dead_letter.sink.modules("options", "sink"),
-            ("cdc_core.queries.restricting", "cdc_core.queries.statement") if self.queries().exist else (),
-        )
-        return list(dict.fromkeys(chain.from_iterable(parts)))
 
     @property
     def mask_key(self) -> bytes:

@@ -71,9 +71,7 @@ class HostSession:
         name = self._run.feed.name
         with ThreadPoolExecutor(1, thread_name_prefix=f"opening Spark for {name}") as pool:
             self._run.status.say(phase="starting Spark")
-            opening = self._opening = pool.submit(
-                copy_context().run, self._run.host.acquire, name, self._run.feed.modules
-            )
+            opening = self._opening = pool.submit(copy_context().run, self._run.host.acquire, name)
             try:
                 yield
             except BaseException:
@@ -88,7 +86,7 @@ class HostSession:
             self._warm = False
             say(phase="starting Spark")
         opening, self._opening, self._is_open = self._opening, None, False
-        slots = host.acquire(feed.name, feed.modules) if opening is None else opening.result()
+        slots = host.acquire(feed.name) if opening is None else opening.result()
         if not host.is_local:
             say(phase="waiting for executors")
             slots = host.await_executors(feed.options.executor_wait, stopped=self._run.control.stop.is_set)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from cdc_core.engine.attempt_config import AttemptConfig
@@ -62,10 +62,9 @@ class QueryHost(Protocol):
     def is_alive(self) -> bool:
         """Whether the session works, as far as one can tell without using it."""
 
-    def acquire(self, user: str, modules: Sequence[str] = ()) -> int:
+    def acquire(self, user: str) -> int:
         """Open the session unless it is open; return how many slices of one changefeed may be read at a time.
 
-        Tasks of *user* will load *modules*; a session that opens may load them ahead.
         Changefeed *user* needs it until `release`. Blocks while Spark starts, for several seconds. Unless `is_local`,
         the number is known only after `await_executors`.
         """

@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
 from tempfile import mkdtemp
@@ -25,18 +25,15 @@ class ForkedPython:
 
     Made before the JVM that starts the program, and ended after it. What the processes print goes to the JVM, what the
     server prints to *log_path*. The server's environment is what Spark's *settings* give workers, as some variables
-    count when Python or a library is loaded. It loads *modules* beside what every process needs. A server that ends too
-    early costs its processes a second each.
+    count when Python or a library is loaded. A server that ends too early costs its processes a second each.
 
     Raises: OSError when this host has no room for it, or is not Linux.
     """
 
-    def __init__(
-        self, settings: Mapping[str, str], modules: Sequence[str] = (), *, scratch: Path, log_path: Path
-    ) -> None:
+    def __init__(self, settings: Mapping[str, str], *, scratch: Path, log_path: Path) -> None:
         self._directory = Path(mkdtemp(prefix="python-", dir=scratch.absolute()))
         try:
-            self._server = self._start(_environment(settings), modules, log_path)
+            self._server = self._start(_environment(settings), log_path)
         except BaseException:
             shutil.rmtree(self._directory, ignore_errors=True)
             raise
@@ -54,7 +51,7 @@ class ForkedPython:
         self._server.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _start(self, environment: Mapping[str, str], modules: Sequence[str], log_path: Path) -> subprocess.Popen[bytes]:
+    def _start(self, environment: Mapping[str, str], log_path: Path) -> subprocess.Popen[bytes]:
         words = (sys.executable, "-I", "-S", python_launcher.__file__, str(self._directory), sys.executable)
         program = Path(self.program)
         program.write_text(f'#!/bin/sh\nexec {" ".join(map(quote, words))} "$@"\n')
@@ -67,7 +64,7 @@ class ForkedPython:
                 listening.bind(place)
             listening.listen(64)
             return subprocess.Popen(
-                [sys.executable, "-P", "-u", "-m", server, str(listening.fileno()), str(self._directory), *modules],
+                [sys.executable, "-P", "-u", "-m", server, str(listening.fileno()), str(self._directory)],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

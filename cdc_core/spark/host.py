@@ -98,7 +98,7 @@ class SparkHost:
         session = self._session
         return session is not None and session.sparkContext is context
 
-    def acquire(self, user: str, modules: Sequence[str] = ()) -> int:
+    def acquire(self, user: str) -> int:
         self._users.add(user)
         with self._lock, _spark_errors(), self._reasons_in_errors():
             if self._session is not None and not is_alive(self._session):
@@ -109,7 +109,6 @@ class SparkHost:
                     self._spark,
                     log_path=self._log_path,
                     changefeeds=self._changefeeds,
-                    modules=modules,
                     wanted=lambda: bool(self._users),
                 )
                 warn_of_open_masters(self._spark)

@@ -35,16 +35,14 @@ def start_jvm(
     log_path: Path,
     scratch: Path | None = None,
     python_path: Sequence[str] = (),
-    modules: Sequence[str] = (),
     wanted: Callable[[], bool] = lambda: True,
 ) -> None:
     """Start the JVM with *settings*, and give it to pyspark for all sessions of this process.
 
     Its output goes to *log_path*. Without *home* it is the Spark that pyspark finds. Python workers on this host look
-    for packages in *python_path* too. With *scratch*, a directory for temporary files, they are all on this
-    host, and there is a `forked_python` for them, with *modules* loaded, if possible and the Spark is that of our
-    pyspark. Called from any thread. When this raises, whatever it raises, the JVM has ended: pyspark's own way leaves
-    one that is still starting to itself.
+    for packages in *python_path* too. With *scratch*, a directory for temporary files, they are all on this host, and
+    there is a `forked_python` for them if possible and the Spark is that of our pyspark. Called from any thread. When
+    this raises, whatever it raises, the JVM has ended: pyspark's own way leaves one that is still starting to itself.
 
     Raises: TerminalError when the JVM ends before it is ready; Stopped when it is no longer *wanted* before.
     """
@@ -66,7 +64,7 @@ def start_jvm(
             own["PYSPARK_DRIVER_PYTHON"] = _NO_PYTHON
             if Path(place, "jars").resolve() == Path(pyspark.__file__).resolve().parent / "jars":
                 with suppress(OSError):
-                    _forked.append(ForkedPython(settings, modules, scratch=scratch, log_path=log_path))
+                    _forked.append(ForkedPython(settings, scratch=scratch, log_path=log_path))
         # The JVM ends when its standard input does, so also when this process is killed.
         try:
             jvm = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env={**os.environ, **own})

@@ -1,8 +1,8 @@
 """The process that Spark's Python processes on the driver's host are forked from, with what they need loaded already.
 
 Spark starts half a dozen of them one after another before the first row, and each would spend its first second on
-loading the same modules. This one loads them while the JVM starts. It ends with its standard input. Only
-libraries that know how to fork have threads in it: Arrow's allocator, and OpenBLAS.
+loading the same modules. This one loads them while the JVM starts. It ends with its standard input. Only libraries
+that know how to fork have threads in it: Arrow's allocator, and OpenBLAS.
 
 A process with variables that this one does not have, such as those that only `spark-env.sh` sets, is not forked: what
 is loaded has looked at its environment already.
@@ -24,7 +24,6 @@ import socket
 import sys
 import termios
 import traceback
-import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -218,24 +217,6 @@ def _add_places(python_path: str) -> None:
     sys.path[1:1] = [place for place in places if place not in sys.path]
 
 
-def _load(modules: Sequence[str]) -> None:
-    """Load plugins' *modules*, except those that leave what each process must have for itself.
-
-    That is a thread, a hook for its end, or a variable. Those that fail do so again in the process that needs them,
-    which says why.
-    """
-    environment = dict(os.environ)
-    _load_adbc()
-    before = _left_by_modules()
-    for module in modules:
-        with suppress(Exception):
-            import_module(module)
-        more = any(now > then for now, then in zip(_left_by_modules(), before, strict=True))
-        if more or dict(os.environ) != environment:
-            others = [other for other in modules if other != module]
-            os.execve(sys.executable, [*sys.orig_argv[: -len(modules)], *others], environment)
-
-
 def _leave_terminal() -> None:
     """Have no terminal: a process of the background that reads from it, as for a passphrase, would be stopped."""
     with suppress(OSError):
@@ -249,7 +230,7 @@ def _leave_terminal() -> None:
 def _load_adbc() -> None:
     """Load ADBC, if it is installed, without Polars, which it loads if that is, and needs for nothing but Polars' data.
 
-    Polars begins threads.
+    Polars begins threads, and takes 20 MB in each process.
     """
     sys.modules["polars"] = None  # type: ignore[assignment]
     with suppress(ImportError):
@@ -257,19 +238,13 @@ def _load_adbc() -> None:
     del sys.modules["polars"]
 
 
-def _left_by_modules() -> tuple[int, int, int]:
-    """Return the numbers of threads, of exit hooks, and of objects with such a hook."""
-    finalizers = sum(each.atexit for each in list(weakref.finalize._registry))  # type: ignore[attr-defined]
-    return len(os.listdir("/proc/self/task")), atexit._ncallbacks(), finalizers
-
-
 if __name__ == "__main__":
-    descriptor, directory, *modules = sys.argv[1:]
+    descriptor, directory = sys.argv[1:]
     end = End()
     _leave_terminal()
     for module in _LOADED:
         import_module(module)
-    _load(modules)
+    _load_adbc()
     gc.collect()
     gc.freeze()  # a collection in a child would write to every page of it
     with socket.socket(fileno=int(descriptor)) as listening:

@@ -119,12 +119,11 @@ def open_session(
     *,
     log_path: Path,
     changefeeds: int = 1,
-    modules: Sequence[str] = (),
     wanted: Callable[[], bool] = lambda: True,
 ) -> SparkSession:
     """Return the session of application *name*, with the settings *spark* over ours.
 
-    Without a master among them there is a task slot for each core and each of *changefeeds*. Tasks will load *modules*.
+    Without a master among them there is a task slot for each core and each of *changefeeds*.
     The output of the JVM and the Python workers goes to *log_path*, and their temporary files into a directory beside
     it, which is emptied first. Called from any thread, by one at a time. When it raises, no JVM is left.
 
@@ -166,7 +165,6 @@ def open_session(
                 log_path=log_path,
                 scratch=scratch,
                 python_path=_python_path(spark),
-                modules=modules,
                 wanted=wanted,
             )
         session = _builder(settings).getOrCreate()

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ class StuckHost:
         self.stuck: set[str] = set()
         self.freed: defaultdict[str, threading.Event] = defaultdict(threading.Event)
 
-    def acquire(self, user: str, modules: Sequence[str] = ()) -> int:
+    def acquire(self, user: str) -> int:
         if user != "the node":
             self.stuck.add(user)
             self.freed[user].wait()

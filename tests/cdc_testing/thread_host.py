@@ -7,7 +7,7 @@ itself does, such as repeating a task whose process died, needs Spark.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from typing import Any
 
@@ -66,7 +66,7 @@ class ThreadHost:
         if self._session is not None:
             self._session.set()
 
-    def acquire(self, user: str, modules: Sequence[str] = ()) -> int:
+    def acquire(self, user: str) -> int:
         self._users.add(user)
         if not self.is_alive:
             self._session = threading.Event()

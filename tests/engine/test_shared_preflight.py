@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ class Cluster:
         self.is_shared = is_shared
         self.errors = list(errors)
 
-    def acquire(self, user: str, modules: Sequence[str] = ()) -> int:
+    def acquire(self, user: str) -> int:
         return 1
 
     def await_executors(self, wait_s: float, *, stopped: object) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,7 +32,7 @@ class _SlowHost:
     def __init__(self) -> None:
         self.asked, self.starts = threading.Event(), threading.Event()
 
-    def acquire(self, user: str, modules: Sequence[str] = ()) -> int:
+    def acquire(self, user: str) -> int:
         if user == "t":
             self.asked.set()
             self.starts.wait(400)
