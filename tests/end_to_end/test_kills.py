@@ -1,10 +1,13 @@
-"""kill -9 of everything, at random moments: nothing is lost, order holds, cuts are consistent."""
+"""kill -9 of a run and of its database, at random moments: nothing is lost, order holds, cuts are consistent.
+
+The processes of Spark are killed in tests/spark/test_engine_kills.py, test_bad_rows.py and test_kafka_kills.py.
+"""
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -18,8 +21,10 @@ from cdc_testing.runs import Feed
 
 from cdc_core.store.progress import ProgressStore, store_url
 
-SMALL_STEPS = {"max_step_bytes": "1MB", "scan_round": "500ms"}
-Finish = Callable[[Feed, str], None]
+SMALL_STEPS = {"max_step_bytes": "256KB", "scan_round": "500ms"}
+
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("workers_find_the_tests")]
 
 
 @pytest.fixture
@@ -37,32 +42,24 @@ def scanned(feed: Feed) -> int:
     """Return how much of the initial scan is saved."""
     with closing(ProgressStore(store_url(feed.state))) as store:
         progress = store.progress.load("test")
-    scan = None if progress is None else progress.token["scan"]
+    scan = None if progress is None else progress.token.get("scan")  # before the first save it is an intent
     return 0 if scan is None else int(scan["done"])
 
 
-@pytest.fixture
-def finish(kept_spark: KeptSpark) -> Finish:
+def finish(feed: Feed, uri: str) -> None:
     """Let a feed come to the end of what the bank did, and see that it has all of it."""
-
-    def finish(feed: Feed, uri: str) -> None:
-        feed.once(kept_spark)
-        assert assert_faithful(feed.files, uri) > 0
-
-    return finish
+    feed.once()
+    assert assert_faithful(feed.files, uri) > 0
 
 
-@pytest.mark.slow
 def test_nothing_is_lost_when_the_driver_is_killed_during_the_initial_scan_and_while_it_follows_the_log(
-    database: str, tmp_path: Path, finish: Finish
+    database: str, tmp_path: Path
 ) -> None:
     chance = random.Random(1)
     open_bank(database, filler=30_000)
-    with Feed(tmp_path, database, TABLES, options=SMALL_STEPS) as feed, Bank(database):
+    with Feed(tmp_path, database, TABLES, options=SMALL_STEPS, threads=True) as feed, Bank(database):
         feed.start()
-        target = chance.randint(1, 12)
-        feed.until("files", lambda: files(feed) >= target)
-        feed.until("a step that is saved", lambda: scanned(feed) > 0)
+        feed.until("a step that is saved", lambda: feed.freeze(lambda: scanned(feed) > 0))
         feed.kill_driver()
         feed.start()
         feed.until("a resolved mark", lambda: bool(last_resolved(feed.files)))
@@ -75,64 +72,24 @@ def test_nothing_is_lost_when_the_driver_is_killed_during_the_initial_scan_and_w
     assert any(0 < done < total for done, total in begins[1:]), begins
 
 
-@pytest.mark.slow
-def test_a_killed_worker_costs_no_row_and_does_not_end_the_run(database: str, tmp_path: Path, finish: Finish) -> None:
-    chance = random.Random(3)
-    open_bank(database, filler=20_000)
-    spark = {"spark.log.level": "INFO"}  # it tells of every task that it loses
-    with Feed(tmp_path, database, TABLES, options=SMALL_STEPS, spark=spark) as feed, Bank(database):
-        feed.start()
-        for _ in range(3):
-            target = files(feed) + chance.randint(1, 10)
-            feed.until("more files", lambda target=target: files(feed) >= target)  # type: ignore[misc]
-            lost = feed.lost_tasks()
-            feed.until("a worker at work", feed.kill_a_worker)
-            feed.until("the loss of its task", lambda lost=lost: feed.lost_tasks() > lost)  # type: ignore[misc]
-        target = files(feed) + 5
-        feed.until("files after the last kill", lambda: files(feed) >= target)
-        feed.stop()
-    finish(feed, database)
-
-
-@pytest.mark.slow
-def test_a_killed_jvm_is_started_again(database: str, tmp_path: Path, kept_spark: KeptSpark, finish: Finish) -> None:
-    open_bank(database)
-    with Feed(tmp_path, database, TABLES, options={"retry_backoff": "100ms"}) as feed, Bank(database):
-
-        def work() -> None:
-            feed.until("a resolved mark", lambda: bool(last_resolved(feed.files)))
-            kept_spark.kill_jvm()
-            seen = last_resolved(feed.files)
-            feed.until("a later resolved mark", lambda: last_resolved(feed.files) > seen)
-
-        feed.during(kept_spark, work)
-    finish(feed, database)
-
-
-@pytest.mark.slow
-def test_a_killed_database_is_waited_for(
-    own_server: EmbeddedPostgres, tmp_path: Path, kept_spark: KeptSpark, finish: Finish
-) -> None:
+def test_a_killed_database_is_waited_for(own_server: EmbeddedPostgres, tmp_path: Path) -> None:
     chance = random.Random(4)
     uri = own_server.uri()
     open_bank(uri, filler=30_000)
     options = {**SMALL_STEPS, "retry_backoff": "100ms", "max_retry_backoff": "1s"}
-    with Feed(tmp_path, uri, TABLES, options=options) as feed, Bank(uri):
-
-        def work() -> None:
-            for _ in range(2):
-                target = files(feed) + chance.randint(1, 10)
-                feed.until("more files", lambda target=target: files(feed) >= target)  # type: ignore[misc]
-                own_server.kill()
-                own_server.start()
-            target = files(feed) + 5
-            feed.until("files after the last kill", lambda: files(feed) >= target)
-
-        feed.during(kept_spark, work)
+    with Feed(tmp_path, uri, TABLES, options=options, threads=True) as feed, Bank(uri):
+        feed.start()
+        for _ in range(2):
+            target = files(feed) + chance.randint(1, 10)
+            feed.until("more files", lambda target=target: files(feed) >= target)  # type: ignore[misc]
+            own_server.kill()
+            own_server.start()
+        target = files(feed) + 5
+        feed.until("files after the last kill", lambda: files(feed) >= target)
+        feed.stop()
     finish(feed, uri)
 
 
-@pytest.mark.slow
 def test_a_clean_stop_leaves_nothing_to_repeat(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
     open_bank(database)
     with Feed(tmp_path, database, TABLES) as feed:
