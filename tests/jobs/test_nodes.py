@@ -11,6 +11,7 @@ from cdc_testing.files import last_resolved
 from cdc_testing.fixtures import fresh_database
 from cdc_testing.nodes import Nodes
 from cdc_testing.postgres import clock
+from psutil import wait_procs
 
 from cdc_core.changefeeds.service import Changefeeds
 
@@ -46,9 +47,9 @@ def test_a_pinned_job_goes_on_by_itself_when_the_only_node_of_its_region_is_rest
         open_bank(database)
         with Bank(database, pause_s=0.02):
             nodes.create("bank", database, TABLES, f"file://{files}", locality="region=eu")
-            for restart in range(4):
+            for restart in range(2):
                 nodes.until_delivering("bank")
-                if restart % 2:
+                if restart:
                     eu.kill()
                 else:
                     eu.terminate()
@@ -63,9 +64,34 @@ def test_a_pinned_job_goes_on_by_itself_when_the_only_node_of_its_region_is_rest
 
 
 @pytest.mark.slow
-def test_a_job_outlives_its_nodes(postgres_server: EmbeddedPostgres, database: str, tmp_path: Path) -> None:
+def test_a_job_of_spark_goes_on_elsewhere_and_nothing_is_left_of_its_killed_node(
+    postgres_server: EmbeddedPostgres, database: str, tmp_path: Path
+) -> None:
     files = tmp_path / "files"
     with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store) as nodes:
+        nodes.begin("one")
+        nodes.begin("two")
+        nodes.await_join("one")
+        nodes.await_join("two")
+        open_bank(database)
+        with Bank(database, pause_s=0.1):
+            nodes.create("bank", database, TABLES, f"file://{files}")
+            killed = nodes.until_delivering("bank")
+            family = killed.tree()
+            assert len(family) >= 4
+            killed.kill()
+            nodes.until_delivering("bank", but_not=killed)
+            _, alive = wait_procs(family, timeout=300)
+            assert alive == []
+        now = clock(database)
+        nodes.eventually("all is resolved", lambda: last_resolved(files) >= now)
+    assert_faithful(files, database)
+
+
+@pytest.mark.slow
+def test_a_job_outlives_its_nodes(postgres_server: EmbeddedPostgres, database: str, tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store, spark=False) as nodes:
         nodes.begin("one")
         nodes.begin("two")
         nodes.await_join("one")
