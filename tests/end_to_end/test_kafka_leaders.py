@@ -27,7 +27,7 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 pytestmark = pytest.mark.slow
 
 OPTIONS = {"topic_partitions": 3, "topic_replication_factor": 3, "retry_backoff": "100ms", "max_retry_backoff": "1s"}
-KILLS = 2
+KILLS = 1
 REFUSALS = 1
 """How many times, after each kill, the brokers refuse rows for a while with a retryable error."""
 PAUSE_S = 0.5

@@ -75,7 +75,7 @@ def test_a_row_above_the_limit_is_named_and_its_dead_letter_has_no_large_value(
 
 
 def test_unchanged_values_are_looked_up_within_bounded_memory(database: str, tmp_path: Path) -> None:
-    size, count = 20 * MB, 20
+    size, count = 20 * MB, 10
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, n bigint, body bytea)")
         with Feed(tmp_path, database, ["items"], format_="avro", options={"unchanged_toast": "lookup"}) as feed:

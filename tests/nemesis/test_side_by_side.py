@@ -12,6 +12,6 @@ from cdc_testing.side_by_side import SideBySide
 @pytest.mark.slow
 def test_changefeeds_of_one_process_leave_each_other_alone(tmp_path: Path, kept_spark: KeptSpark) -> None:
     kept_spark.close()
-    history = SideBySide(tmp_path, seed=1)
-    history.play(lambda: len(history.actions) >= 8)
+    history = SideBySide(tmp_path, seed=23)  # it has nearly every kind of action, each once
+    history.play(lambda: len(history.actions) >= 6)
     assert history.faults() == []

@@ -53,13 +53,13 @@ def test_the_endpoint_may_close_connections_at_any_time(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("protocols", "streams"), [(["h2"], 1), (["h2"], 10), (["h2"], 100), (["http/1.1"], 1)])
+@pytest.mark.parametrize(("protocols", "streams"), [(["h2"], 1), (["h2"], 100), (["http/1.1"], 1)])
 def test_no_request_waits_for_another_one_on_its_connection(
     open_sink: OpenSink, rows: Rows, flush: Flush, path: str, tmp_path: Any, protocols: list[str], streams: int
 ) -> None:
     count = streams + 20
     with WebhookServer(tmp_path, protocols=protocols, max_streams=streams) as server:
-        server.faults(slow_s=8.0)  # long enough for a busy machine to send all of them
+        server.faults(slow_s=5.0)  # long enough for a busy machine to send all of them
         options = {**flush(), "parallel_requests": str(count), "webhook_client_timeout": "60s"}
         write(open_sink(options, at=server), rows(range(count)), rows(range(count, 2 * count)))
         requests = server.requests(path)
