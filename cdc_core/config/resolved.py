@@ -316,24 +316,19 @@ class ResolvedChangefeed:
 
     def to_json(self) -> dict[str, Any]:
         """Return the changefeed as JSON values, for `from_json`. Holds secrets."""
+        plain = ("name", "destination", "query", "feed_id", "epoch", "state", "parallelism", "temporary")
         return {
-            **{name: getattr(self, name) for name in ("name", "destination", "feed_id", "epoch", "state", "temporary")},
+            **{name: getattr(self, name) for name in (*plain, "min_checkpoint_frequency_s")},
             **{name: getattr(self, name).to_json() for name in ("rangefeed", "encoder", "sink")},
-            "sources": list(self.sources),
-            "tables": list(self.tables),
+            **{name: list(getattr(self, name)) for name in ("sources", "tables")},
+            **{name: dict(getattr(self, name)) for name in ("functions", "spark", "stored")},
             "options": dataclasses.asdict(self.options),
-            "query": self.query,
-            "functions": dict(self.functions),
             "installed_functions": [function.to_json() for function in self.installed_functions],
             "selections": self._sections(),
-            "min_checkpoint_frequency_s": self.min_checkpoint_frequency_s,
-            "spark": dict(self.spark),
             "plain_secrets": sorted(self.plain_secrets),
             "dead_letter": None if self.dead_letter is None else self.dead_letter.to_json(),
             "table_names": [[name.database, name.schema, name.table] for name in self.table_names],
-            "parallelism": self.parallelism,
             "locality": str(self.locality),
-            "stored": dict(self.stored),
         }
 
     @classmethod
@@ -344,9 +339,8 @@ class ResolvedChangefeed:
         fields["plain_secrets"] = frozenset(fields["plain_secrets"])
         properties = tuple(fields["options"].get("enriched_properties", ()))
         fields["options"] = ChangefeedOptions(**{**fields["options"], "enriched_properties": properties})
-        fields["sources"] = tuple(fields["sources"])
+        fields |= {name: tuple(fields[name]) for name in ("sources", "tables")}
         fields["installed_functions"] = tuple(map(FunctionRegistration.from_json, fields["installed_functions"]))
-        fields["tables"] = tuple(fields["tables"])
         fields["selections"] = tuple(Selection.parse(*section) for section in fields["selections"].items())
         fields["locality"] = Locality.parse(fields["locality"])
         fields["dead_letter"] = None if fields["dead_letter"] is None else cls.from_json(fields["dead_letter"])

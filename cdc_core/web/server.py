@@ -82,6 +82,7 @@ class WebServer:
             backlog=_BACKLOG,
         )
         logging.getLogger("uvicorn").setLevel(logging.ERROR)  # warnings are about what clients do wrong
+        config.load()  # what is wrong with it is raised here, not in the thread
         self._server = uvicorn.Server(config)
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(self._connections.log_error)
