@@ -20,7 +20,7 @@ from cdc_core.store.saved_progress import save_move
 from cdc_core.store.verbs import require
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Moving", "PlannedMove", "target_of", "written_target"]
+__all__ = ["Moving", "PlannedMove", "Position", "target_of", "written_target"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +50,29 @@ class PlannedMove:
         return self.move.token != self.saved
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """How far one source is read: its token, None before it has begun; what is resolved, zero until the first mark."""
+
+    source: str
+    resolved: Timestamp
+    token: Token | None
+
+
 class Moving(Finder):
     """The verb move: planned, so that people see what it does, and then carried out."""
+
+    def positions(self, name: str) -> list[Position]:
+        """Return how far each source of the changefeed is read, in their order; nothing before it has begun."""
+        known, progress = self.known(name), self.store.progress.load(name)
+        if progress is None:
+            return []
+        sharded = ShardedToken.found_in(progress.token)
+        tokens = [progress.token] if sharded is None else [state.token for state in sharded.shards]
+        return [
+            Position(source=source, resolved=resolved, token=token)
+            for source, resolved, token in zip(known.sources, known.resolved, tokens, strict=False)
+        ]
 
     def plan_move(self, feed: ResolvedChangefeed, to: str | Token) -> PlannedMove:
         """Return the move of *feed*, which must not run, to *to*: see `Rangefeed.move`.

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cdc_core.changefeeds.finding import Finder
+from cdc_core.config.topics import topics_of
 from cdc_core.store.job_reports import JobReport, job_report, job_reports
 from cdc_core.store.job_values import JobRecord, NodeRecord, moment
 from cdc_core.store.node_reports import node_values
@@ -31,6 +32,10 @@ class Reading(Finder):
     def report(self, name: str) -> Report:
         """Return what is known of a changefeed. Raises: UnknownError."""
         return report(self.store, self.known(name), now=datetime.now(UTC))
+
+    def topics(self, name: str) -> list[str]:
+        """Return the topics of the changefeed by its definition, and those that a query has given to rows."""
+        return list(self.store.topics.of(name) or topics_of(self.known(name).definition) or ())
 
     def nodes(self) -> list[dict[str, Any]]:
         """Return every node as JSON values, those that died within a day too."""

@@ -5,30 +5,24 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cdc_core.changefeeds.auditing import audit as audited
 from cdc_core.cli.completion import complete_name
 from cdc_core.cli.run import located, progress_at, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import definition_store, state_option, store_option
 from cdc_core.errors import ConfigError
 from cdc_core.options import counted
-from cdc_core.store.job_values import FINISHED, RESTING
-from cdc_core.store.liveness import is_alive
 from cdc_core.timestamp import Timestamp
 
 if TYPE_CHECKING:
-    from cdc_core.auditing.audit import Audit
     from cdc_core.auditing.difference import Difference, Figures
 
 __all__ = ["audit"]
-
-_WAIT_S = 60.0
 
 
 @click.command
@@ -78,43 +72,15 @@ def audit(
     store = definition_store(file, state, store)
     changefeed, _, url, _ = located(session, file, name, state=state, store=store)
     feed = resolved(session, changefeed)
-    feed_id, stopped = _known(url, feed.name)
-    feed = replace(feed, feed_id=feed_id)
-    if wait is None:
-        wait = 0.0 if stopped else _WAIT_S
     with tempfile.TemporaryDirectory(prefix="cdc-audit-", dir=directory) as temporary:
-        found = _audit()(feed, Path(temporary), at=_mark(at), wait_s=wait, most_shown=rows)
+        with progress_at(url) as progress:
+            found = audited(progress, feed, Path(temporary), at=_mark(at), wait_s=wait, most_shown=rows)
         for difference in found.differences():
             line = _json(_object(difference)) if as_json else _line(difference)
             click.echo(session.masked(line))
     figures = found.figures
     click.echo(_json(_figures_object(figures)) if as_json else _figures(figures, shown=rows))
     return 1 if figures.differences else 0
-
-
-def _audit() -> type[Audit]:
-    try:
-        from cdc_core.auditing.audit import Audit
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] == "polars":
-            raise ConfigError("an audit needs Polars: pip install 'cdc-core[audit]'") from error
-        raise
-    return Audit
-
-
-def _known(url: str, name: str) -> tuple[str, bool]:
-    """Return the identity under which the changefeed has run, and whether nothing runs it now.
-
-    They are an empty text and False if its progress is not there.
-    """
-    with progress_at(url) as store:
-        found = None if store is None else store.changefeeds.find(name)
-        if store is None or found is None:
-            return "", False
-        job = store.jobs.find(name)
-        if job is not None:
-            return found.feed_id, job.state in FINISHED | RESTING
-        return found.feed_id, not is_alive(store.statuses.load(name), now=datetime.now(UTC))
 
 
 def _mark(text: str | None) -> Timestamp | None:

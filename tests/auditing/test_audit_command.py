@@ -16,7 +16,7 @@ from cdc_testing.local_engine import LocalEngine, resolved_feed
 from cdc_testing.pages import Page
 from cdc_testing.postgres import Sql, clock, losing
 
-import cdc_core.cli.audit as audit_module
+import cdc_core.changefeeds.auditing as audit_module
 from cdc_core import Timestamp
 from cdc_core.auditing.delivered import DeliveredFiles
 from cdc_core.cli.main import cdc, main

@@ -12,7 +12,7 @@ from cdc_core.config.flat import flat
 from cdc_core.masking import MASK, is_secret_name, masked_uri
 from cdc_core.store.job_reports import JobReport, job_report, job_reports
 from cdc_core.store.job_values import JobRecord
-from cdc_core.web.connect.config_keys import CLASS
+from cdc_core.web.config_keys import CLASS
 from cdc_core.web.deployment import Deployment
 from cdc_core.web.endpoint import Refusal
 

@@ -18,10 +18,10 @@ from cdc_core.web.connect.connector import (
     unknown_class,
     with_kept_secrets,
 )
-from cdc_core.web.connect.validation import config_of_json, is_our_class, validate
 from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Refusal
 from cdc_core.web.requests import asked_by, flag, json_object, name_of, user_of
+from cdc_core.web.validation import config_of_json, is_our_class, validate
 
 __all__ = ["create", "delete", "get", "get_config", "listed", "patch_config", "put_config"]
 

@@ -9,11 +9,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from cdc_core.changefeeds.moving import target_of, written_target
-from cdc_core.config.topics import topics_of
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.move import Token
-from cdc_core.shards.token import ShardedToken
-from cdc_core.store.progress import ProgressStore
 from cdc_core.web.connect.connector import Connector, find_connector, is_deleted
 from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Refusal
@@ -25,7 +22,7 @@ __all__ = ["alter_offsets", "get_offsets", "reset_offsets", "reset_topics", "top
 def get_offsets(request: Request) -> Response:
     deployment = deployment_of(request)
     connector = find_connector(deployment, name_of(request))
-    return JSONResponse({"offsets": _offsets(deployment.store, connector)})
+    return JSONResponse({"offsets": _offsets(deployment, connector)})
 
 
 def alter_offsets(request: Request) -> Response:
@@ -39,7 +36,7 @@ def alter_offsets(request: Request) -> Response:
     if not isinstance(wanted, list) or not wanted:
         raise Refusal(400, "Partitions / offsets need to be provided for an alter offsets request")
     _require_stopped(connector)
-    present = _offsets(deployment.store, connector)
+    present = _offsets(deployment, connector)
     known = {_key(each["partition"]): (index, each["offset"]) for index, each in enumerate(present)}
     anew, targets = set(), dict[int, str | Token]()
     for each in wanted:
@@ -80,13 +77,9 @@ def topics(request: Request) -> Response:
     """Return the topics by the definition, and those that a query has given to rows. As in Kafka Connect, an unknown
     connector has none.
     """
-    deployment, name = deployment_of(request), name_of(request)
-    job, found = deployment.store.jobs.find(name), list[str]()
-    if job is not None and not is_deleted(job):
-        known = deployment.store.changefeeds.find(name)
-        given = deployment.store.topics.of(name)
-        named = None if known is None or given else topics_of(known.definition)
-        found = [*dict.fromkeys([*(named or ()), *given])]
+    changefeeds, name = deployment_of(request).changefeeds, name_of(request)
+    job = changefeeds.find_job(name)
+    found = [] if job is None or is_deleted(job) else changefeeds.topics(name)
     return JSONResponse({name: {"topics": found}})
 
 
@@ -95,16 +88,14 @@ def reset_topics(request: Request) -> Response:  # noqa: ARG001
     raise Refusal(403, "Topic tracking reset is disabled.")
 
 
-def _offsets(store: ProgressStore, connector: Connector) -> list[dict[str, Any]]:
+def _offsets(deployment: Deployment, connector: Connector) -> list[dict[str, Any]]:
     """Return source and position, once for each source."""
-    known, progress = connector.report.known, store.progress.load(connector.name)
-    if progress is None:
-        return []
-    sharded = ShardedToken.found_in(progress.token)
-    tokens = [progress.token] if sharded is None else [state.token for state in sharded.shards]
     return [
-        {"partition": {"source": source}, "offset": {"resolved": str(mark) if mark else None, "token": token}}
-        for source, mark, token in zip(known.sources, known.resolved, tokens, strict=False)
+        {
+            "partition": {"source": each.source},
+            "offset": {"resolved": str(each.resolved) if each.resolved else None, "token": each.token},
+        }
+        for each in deployment.changefeeds.positions(connector.name)
     ]
 
 
@@ -147,11 +138,10 @@ def _move(deployment: Deployment, connector: Connector, targets: Mapping[int, st
 
 
 def _begin_anew(deployment: Deployment, connector: Connector) -> None:
-    store, name = deployment.store, connector.name
-    if store.progress.load(name) is None:
+    changefeeds, name = deployment.changefeeds, connector.name
+    if not changefeeds.positions(name):
         return
     try:
-        changefeeds = deployment.changefeeds
         changefeeds.begin_anew(changefeeds.feed(name, connector.definition))
     except ConfigError as error:
         raise Refusal(400, deployment.masked(str(error))) from error

@@ -12,12 +12,12 @@ from cdc_core.config.component import Component
 from cdc_core.config.definition import masked_option
 from cdc_core.errors import CdcError
 from cdc_core.masking import mask
-from cdc_core.web.connect.config_keys import CLASS, COMMON, CORE, ConfigKey, keys_of
+from cdc_core.web.config_keys import CLASS, COMMON, CORE, ConfigKey, keys_of
 from cdc_core.web.connect.connector import TYPE, VERSION, unknown_class
-from cdc_core.web.connect.validation import Validated, config_of_json, is_our_class, validate
 from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Refusal
 from cdc_core.web.requests import flag, json_object
+from cdc_core.web.validation import Validated, config_of_json, is_our_class, validate
 
 __all__ = ["PARTS", "plugin_config", "plugins", "validate_config"]
 

@@ -8,13 +8,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from cdc_core.errors import CdcError, ConfigError
-from cdc_core.web.connect.validation import Validated
 from cdc_core.web.page.form_text import text_of, values_in
 from cdc_core.web.page.forms import Finding, form_of, validated
 from cdc_core.web.page.rendering import page, part, redirect, secured
 from cdc_core.web.page.requests import form_values
 from cdc_core.web.page.site import site_of
 from cdc_core.web.requests import user_of
+from cdc_core.web.validation import Validated
 
 __all__ = ["check_new", "create_new", "read_text", "show_new", "validate_new"]
 

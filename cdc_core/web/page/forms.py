@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cdc_core.plugins.host import PluginHost
-from cdc_core.web.connect.config_keys import CLASS, COMMON, CORE, ConfigKey
-from cdc_core.web.connect.validation import Validated, validate
+from cdc_core.web.config_keys import CLASS, COMMON, CORE, ConfigKey
 from cdc_core.web.deployment import Deployment
+from cdc_core.web.validation import Validated, validate
 
 __all__ = ["Choice", "Field", "Finding", "Form", "Section", "config_in", "form_of", "validated"]
 

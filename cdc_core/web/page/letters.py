@@ -139,7 +139,7 @@ def _letter(request: Request) -> tuple[Deployment, str, DeadLetter]:
     deployment = site_of(request).deployment
     name, number = known_name(request, deployment.store), str(request.path_params["number"])
     if number.isascii() and number.isdecimal() and 0 < len(number) < 19:
-        found = deployment.store.dead_letters.of(name, after=int(number) - 1, limit=1)
+        found = deployment.changefeeds.dead_letters(name, after=int(number) - 1, limit=1)
         if found and str(found[0].number) == number:
             return deployment, name, found[0]
     raise Refusal(404, f"changefeed '{name}' has no such dead letter; it may have been replayed")

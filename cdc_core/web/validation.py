@@ -21,7 +21,7 @@ from cdc_core.errors import CdcError, ConfigError
 from cdc_core.masking import MASK, mask, secret_forms, secret_texts, secrets_of_uris
 from cdc_core.options import option_problems, parse_options
 from cdc_core.uris import split_parameters
-from cdc_core.web.connect.config_keys import CLASS, COMMON, CORE, ConfigKey, keys_of
+from cdc_core.web.config_keys import CLASS, COMMON, CORE, ConfigKey, keys_of
 from cdc_core.web.deployment import Deployment
 from cdc_core.web.endpoint import Refusal
 
