@@ -25,12 +25,12 @@ from cdc_core.store.changefeeds import register_changefeed, require_no_job
 from cdc_core.store.job_rows import asked_job, change_job, known_job, of_job, run_again
 from cdc_core.store.job_values import RESTING, JobRecord, Pending
 from cdc_core.store.jobs import define_job
-from cdc_core.store.progress import ProgressStore
+from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.values import dump, timestamp_of
 from cdc_core.store.verbs import RefusedError, require
 
-__all__ = ["Altered", "Altering", "configure"]
+__all__ = ["Altered", "Altering", "configure", "configure_run"]
 
 _FIXED = ("cursor", "end_time", "initial_scan")
 """Options by which earlier steps have left out rows."""
@@ -126,14 +126,7 @@ class Altering(Finder):
             _require_table_changes(after)
             check_job(as_stored(after, self.store), job=False)
             definition, why = after.definition(), f"altered ({by}): {change}"
-            with self.store.transaction() as connection:
-                row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
-                if row.definition != dump(known.definition):
-                    raise ConfigError(f"changefeed '{name}' has been changed meanwhile; {_AGAIN}")
-                register_changefeed(connection, name, definition, changes_tables=True, epoch=known.epoch, why=why)
-                require_no_job(connection, name)
-                chosen = {**_remaining(json.loads(row.initial_scans or "{}"), definition), **chosen}
-                connection.execute(update(name).values(initial_scans=dump(chosen) if chosen else None))
+            configure_run(self.store, known, definition, initial_scans=chosen, why=why)
         return Altered(job=None, change=change, definition=definition, tables=after.tables)
 
     def _last_definition(self, job: JobRecord) -> Mapping[str, Any]:
@@ -210,6 +203,30 @@ def configure(store: ProgressStore, name: str, wanted: Pending, *, before: Mappi
             change_job(connection, job, "pause-requested", reason=wanted.why, paused_for="restart")
         connection.execute(of_job(name).values(pending=dump(wanted.to_json())))
         return known_job(connection, name)
+
+
+def configure_run(
+    store: ProgressStore,
+    known: ChangefeedRecord,
+    definition: Mapping[str, Any],
+    *,
+    initial_scans: Mapping[str, bool],
+    why: str,
+) -> None:
+    """Give the changefeed *known*, which is no job and does not run, another definition. Source and sink are not asked.
+
+    What was chosen earlier about scans of the tables that remain holds. Raises: ConfigError, also when it is not as
+    *known* any more; FencedError when a run has begun.
+    """
+    name = known.name
+    with store.transaction() as connection:
+        row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
+        if row.definition != dump(known.definition):
+            raise ConfigError(f"changefeed '{name}' has been changed meanwhile; {_AGAIN}")
+        register_changefeed(connection, name, definition, changes_tables=True, epoch=known.epoch, why=why)
+        require_no_job(connection, name)
+        scans = {**_remaining(json.loads(row.initial_scans or "{}"), definition), **initial_scans}
+        connection.execute(update(name).values(initial_scans=dump(scans) if scans else None))
 
 
 def _remaining(scans: Mapping[str, bool], definition: Mapping[str, Any]) -> dict[str, bool]:

@@ -187,17 +187,6 @@ class TestAJob:
         assert feeds.alter("orders", change(resolved="1s"), by="ann").job == feeds.require_job("orders")
         assert store.jobs.events("orders") == events
 
-    def test_that_an_error_has_stopped_runs_again_with_the_changes(
-        self, store: ProgressStore, feeds: Changefeeds
-    ) -> None:
-        [one] = store.nodes.living()
-        feeds.resume("orders")
-        assert store.claims.adopt("orders", one) is not None
-        store.claims.settle("orders", one, "failed", "the sink is full")
-        job = feeds.alter("orders", change(sink="shelf://hall", execution_locality="region=eu"), by="ann").job
-        assert job is not None
-        assert (job.state, str(job.locality)) == ("running", "region=eu")
-
     def test_may_be_anything_before_it_begins(self, store: ProgressStore, feeds: Changefeeds, tmp_path: Path) -> None:
         fixed = Changefeeds(store, plugins=scripted(changes_tables=False), environ=ENVIRON)
         with pytest.raises(ConfigError, match="cannot change the tables of a changefeed that has begun"):

@@ -15,7 +15,7 @@ from cdc_testing.engine import counter_feed
 from cdc_testing.scripted import CounterPlanner
 from cdc_testing.stored import DEFINITION, node, progress
 
-from cdc_core.changefeeds.altering import configure
+from cdc_core.changefeeds.altering import configure, configure_run
 from cdc_core.changefeeds.moving import PlannedMove
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.config.resolved import ResolvedChangefeed
@@ -38,6 +38,7 @@ MOVE = PlannedMove(
     saved=progress().token,
     epoch=1,
 )
+WIDER = DEFINITION | {"tables": [*DEFINITION["tables"], "public.more"]}
 
 
 class Killed(BaseException):
@@ -116,8 +117,7 @@ def create(changefeeds: Changefeeds) -> None:
 
 
 def alter(changefeeds: Changefeeds) -> None:
-    wider = DEFINITION | {"tables": [*DEFINITION["tables"], "public.more"]}
-    wanted = Pending(definition=wider, locality=Locality(), initial_scans={"public.more": False}, why="altered")
+    wanted = Pending(definition=WIDER, locality=Locality(), initial_scans={"public.more": False}, why="altered")
     configure(changefeeds.store, "orders", wanted, before=DEFINITION)
 
 
@@ -132,10 +132,16 @@ def end_trace(changefeeds: Changefeeds) -> None:
     changefeeds.end_trace("orders", trace.number)
 
 
+def alter_run(changefeeds: Changefeeds) -> None:
+    known = changefeeds.known("orders")
+    configure_run(changefeeds.store, known, WIDER, initial_scans={"public.more": False}, why="altered")
+
+
 VERBS: dict[str, tuple[JobState | None, Callable[[Changefeeds], object]]] = {
     "create": ("running", create),
     "alter what runs": ("running", alter),
     "alter what rests": ("paused", alter),
+    "alter a run": (None, alter_run),
     "pause": ("running", lambda on: on.pause("orders", "lunch")),
     "stop": ("paused", lambda on: on.pause("orders", "lunch", "stop")),
     "resume": ("paused", lambda on: on.resume("orders")),

@@ -10,7 +10,6 @@ from cdc_testing.scripted import Script
 from cdc_testing.stored import node, progress
 
 from cdc_core.store.job_values import NodeRecord
-from cdc_core.store.values import ChangefeedRecord
 
 
 def test_a_configuration_is_changed_when_the_step_is_over_and_read_at_once(
@@ -30,24 +29,6 @@ def test_a_configuration_is_changed_when_the_step_is_over_and_read_at_once(
     assert found["config"] == {**config(control, keys="3"), "name": "orders"}
 
 
-def test_of_two_that_change_a_configuration_at_once_none_is_lost(
-    rest: Rest, control: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rest.create("orders", config(control))
-    find, others = rest.store.changefeeds.find, [config(control, keys="3")]
-
-    def find_before_another_one_changes_it(name: str) -> ChangefeedRecord | None:
-        found = find(name)
-        if others:
-            rest.ask("PUT", "/connectors/orders/config", status=200, json=others.pop())
-        return found
-
-    monkeypatch.setattr(rest.store.changefeeds, "find", find_before_another_one_changes_it)
-    text = rest.message("PATCH", "/connectors/orders/config", status=409, json={"rows_per_step": 7})
-    assert "changed meanwhile" in text
-    assert rest.get("/connectors/orders/config") == {**config(control, keys="3"), "name": "orders"}
-
-
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_connector_with_a_reference_that_stands_for_nothing_any_more_is_repaired(
     tmp_path: Path, control: Path, begun: bool
@@ -59,21 +40,6 @@ def test_a_connector_with_a_reference_that_stands_for_nothing_any_more_is_repair
             rest.store.progress.save("orders", 1, progress(50))
     with serving_rest(tmp_path / "store") as rest:
         rest.ask("PATCH", "/connectors/orders/config", status=200, json={"rows_per_step": "7"})
-
-
-@pytest.mark.parametrize("order", ["pause", "stop"])
-def test_a_configuration_undoes_neither_a_pause_nor_a_stop(
-    rest: Rest, control: Path, one: NodeRecord, order: str
-) -> None:
-    rest.create("orders", config(control))
-    rest.adopted(one)
-    rest.ask("PUT", f"/connectors/orders/{order}", status=202 if order == "pause" else 204)
-    rest.ask("PUT", "/connectors/orders/config", status=200, json=config(control, keys="3"))
-    rest.store.claims.settle("orders", one, "stopped")
-    assert rest.state() == ("PAUSED" if order == "pause" else "STOPPED")
-    rest.ask("PUT", "/connectors/orders/config", status=200, json=config(control, keys="4"))
-    assert rest.state() == ("PAUSED" if order == "pause" else "STOPPED")
-    assert rest.get("/connectors/orders/config")["keys"] == "4"
 
 
 def test_a_configuration_that_is_refused_changes_nothing(rest: Rest, control: Path, one: NodeRecord) -> None:
