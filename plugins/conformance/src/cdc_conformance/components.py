@@ -30,6 +30,26 @@ SUITES = {
     "function": "cdc_conformance.functions:FunctionConformance",
 }
 """The suite of each kind, loaded on first use."""
+SOURCE = "nothing://"
+"""A changefeed must have a source. This one is never opened."""
+_NOTHING, _OPTIONS, _SUMMARY = f"{__name__}:Nothing", f"{__name__}:NoOptions", "Never opened"
+UNOPENED_SOURCE = RangefeedRegistration(
+    name="nothing",
+    schemes=("nothing",),
+    rangefeed=_NOTHING,
+    planner=_NOTHING,
+    reader=_NOTHING,
+    options=_OPTIONS,
+    summary=_SUMMARY,
+)
+UNOPENED_ENCODER = EncoderRegistration(
+    name="none",
+    encoder=_NOTHING,
+    options=_OPTIONS,
+    summary=_SUMMARY,
+    envelopes=frozenset({"wrapped"}),
+    outputs=frozenset({"messages"}),
+)
 
 
 def suite_for(kind: str) -> type[Any]:
@@ -82,33 +102,9 @@ def listed(kind: str, registration: Registration, host: PluginHost) -> Listing |
     return next((row for row in host.listing() if (row.kind, row.name) == (kind, registration.name) and known), None)
 
 
-SOURCE = "nothing://"
-"""A changefeed must have a source. This one is never opened."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoOptions:
     """The options of what is never opened."""
-
-
-_NOTHING, _OPTIONS, _SUMMARY = f"{__name__}:Nothing", f"{__name__}:NoOptions", "Never opened"
-UNOPENED_SOURCE = RangefeedRegistration(
-    name="nothing",
-    schemes=("nothing",),
-    rangefeed=_NOTHING,
-    planner=_NOTHING,
-    reader=_NOTHING,
-    options=_OPTIONS,
-    summary=_SUMMARY,
-)
-UNOPENED_ENCODER = EncoderRegistration(
-    name="none",
-    encoder=_NOTHING,
-    options=_OPTIONS,
-    summary=_SUMMARY,
-    envelopes=frozenset({"wrapped"}),
-    outputs=frozenset({"messages"}),
-)
 
 
 def unopened_sink(name: str, *, output: str, **more: Any) -> SinkRegistration:

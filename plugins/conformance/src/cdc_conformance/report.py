@@ -53,6 +53,17 @@ _INTERNALS = (
 """Path prefixes of files whose frames do not help the author of a plugin."""
 _SHOWN_FRAMES = 8
 _BADNESS = ("passed", "not_declared", "skipped", "xfailed", "error", "failed")
+SCHEMA = 1
+_WORDS = {
+    "passed": ("PASS", "kept"),
+    "failed": ("FAIL", "broken"),
+    "error": ("ERROR", "not tested because of an error"),
+    "xfailed": ("XFAIL", "overridden with a reason"),
+    "skipped": ("SKIP", "skipped"),
+    "not_declared": ("N/A", "not declared"),
+}
+"""The label of each outcome, and what several promises with this outcome are."""
+_WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,10 +166,6 @@ def _is_of_pytest(frame: traceback.FrameSummary) -> bool:
     return frame.filename.startswith(_INTERNALS) or frame.name.startswith("pytest_")
 
 
-SCHEMA = 1
-OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "not_declared")
-
-
 class Report:
     """Collects the outcomes of a run in the order in which they arrive."""
 
@@ -216,34 +223,15 @@ def _suite(proof: Proof, outcomes: list[Outcome]) -> dict[str, Any]:
 
 
 def _counts(outcomes: Iterable[Outcome]) -> dict[str, int]:
-    counts = dict.fromkeys(OUTCOMES, 0)
+    counts = dict.fromkeys(_WORDS, 0)
     for outcome in outcomes:
         counts[outcome.outcome] += 1
     return counts
 
 
-LABELS = {
-    "passed": "PASS",
-    "failed": "FAIL",
-    "error": "ERROR",
-    "skipped": "SKIP",
-    "xfailed": "XFAIL",
-    "not_declared": "N/A",
-}
-_COUNTED = {
-    "passed": "kept",
-    "failed": "broken",
-    "error": "not tested because of an error",
-    "xfailed": "overridden with a reason",
-    "skipped": "skipped",
-    "not_declared": "not declared",
-}
-_WIDTH = 100
-
-
 def outcome_line(outcome: Outcome) -> str:
     """Return a promise and its outcome in one line. `failure_lines` gives the reasons of failures."""
-    line = f"{LABELS[outcome.outcome]:<5}  {words(outcome.name)}"
+    line = f"{_WORDS[outcome.outcome][0]:<5}  {words(outcome.name)}"
     if outcome.outcome in ("skipped", "xfailed", "not_declared"):
         return f"{line}: {' '.join(outcome.reason.split())}"
     return line
@@ -251,7 +239,7 @@ def outcome_line(outcome: Outcome) -> str:
 
 def failure_lines(outcome: Outcome, *, again: str = "") -> Iterator[str]:
     """Yield the contract of a promise and what was seen instead. *again* is the command that tests it again."""
-    yield f"{LABELS[outcome.outcome]}  {words(outcome.name)}  ({outcome.name})"
+    yield f"{_WORDS[outcome.outcome][0]}  {words(outcome.name)}  ({outcome.name})"
     if outcome.contract:
         yield "  the promise:"
         yield from textwrap.indent(outcome.contract, "    ").splitlines()
@@ -277,7 +265,7 @@ def summary_lines(report: Report) -> Iterator[str]:
     for proof, outcomes in report.suites():
         origin = f"{proof.distribution} {proof.version}" if proof.distribution else "no installed distribution"
         counts = Counter(outcome.outcome for outcome in outcomes)
-        said = [f"{counts[name]} {word}" for name, word in _COUNTED.items() if counts[name] or word == "kept"]
+        said = [f"{counts[name]} {word}" for name, (_, word) in _WORDS.items() if counts[name] or word == "kept"]
         yield f"{proof.kind} '{proof.name}' of {origin}: {', '.join(said)}"
         undeclared = f"; not declared: {', '.join(proof.undeclared)}" if proof.undeclared else ""
         yield f"  capabilities: {', '.join(proof.capabilities) or 'none'}{undeclared}"

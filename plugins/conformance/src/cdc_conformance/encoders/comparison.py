@@ -17,6 +17,8 @@ from cdc_core import ColumnType, DecodedRow, DeleteForm, Kind, Op, RowBatch, Tab
 
 __all__ = ["ScannedRowsEncoder", "differences", "expected_rows", "key_difference", "same", "scanned"]
 
+_JSON_KINDS = frozenset({Kind.JSON, Kind.ARRAY, Kind.COMPOSITE})
+
 
 def scanned(batch: RowBatch) -> RowBatch:
     """Return the rows of *batch* that are not deleted, as scanned rows."""
@@ -31,9 +33,6 @@ class ScannedRowsEncoder(FilteringEncoder):
 
     def filtered(self, rows: RowBatch) -> RowBatch:
         return scanned(rows)
-
-
-_JSON_KINDS = frozenset({Kind.JSON, Kind.ARRAY, Kind.COMPOSITE})
 
 
 def same(type_: ColumnType, wanted: Any, found: Any) -> bool:

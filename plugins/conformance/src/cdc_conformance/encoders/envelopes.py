@@ -26,6 +26,9 @@ _TIMES = [
     Timestamp(2**63 - 1, 2**31 - 1),
 ]
 """In ascending order, with logical counters and nanoseconds."""
+_KEY = 47_110_815
+_MARKS = [Timestamp(0, 1), Timestamp(1_700_000_000_123_456_789, 7), Timestamp(2**63 - 1, 2**31 - 1)]
+_MARK = Timestamp(1_700_000_000_000_000_000, 1)
 
 
 @applies_if(DECODER)
@@ -135,11 +138,6 @@ def _check_tombstones(rig: EncoderRig, form: Form, batch: RowBatch, topic: str) 
             f"{form}: row {index}, {Op(op).name}, {'must be' if wanted else 'must not be'} a tombstone, a message "
             f"without a value; it is {value!r}"
         )
-
-
-_KEY = 47_110_815
-_MARKS = [Timestamp(0, 1), Timestamp(1_700_000_000_123_456_789, 7), Timestamp(2**63 - 1, 2**31 - 1)]
-_MARK = Timestamp(1_700_000_000_000_000_000, 1)
 
 
 @applies_if(CHANGES)

@@ -24,6 +24,9 @@ from cdc_core.decoder import rows_of
 __all__ = ["BadRows", "Files", "Services"]
 
 _ORDERS = table("orders", {"id": INT8, "note": TEXT})
+_COLUMN = "peculiar"
+_BAD = (3, 8)
+_ROWS = 11
 
 
 @applies_if(FILES)
@@ -173,11 +176,6 @@ def _rows_or_none(rig: EncoderRig, form: Form, body: bytes) -> list[DecodedRow] 
         return list(rig.decoder(form).file(_ORDERS, body))
     except ValueError:
         return None
-
-
-_COLUMN = "peculiar"
-_BAD = (3, 8)
-_ROWS = 11
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,9 @@ PEER = Peer(
     PYTHONUTF8="0",
 )
 
+_MANY = 1500
+_ORDERS = table("orders", {"id": INT8, "note": TEXT, "city": TEXT})
+
 
 def pairs_of_other_process(feed: ResolvedChangefeed, rows: RowBatch, topic: str) -> list[tuple[bytes, bytes | None]]:
     """Return the keys and values of *rows* that the encoder of *feed* writes in another process."""
@@ -43,10 +46,6 @@ def set_clock_ahead() -> None:
 
 def _later(now: Callable[[], float]) -> float:
     return now() + 86_400
-
-
-_MANY = 1500
-_ORDERS = table("orders", {"id": INT8, "note": TEXT, "city": TEXT})
 
 
 class Messages:

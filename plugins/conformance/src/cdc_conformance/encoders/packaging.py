@@ -31,6 +31,8 @@ __all__ = ["Packaging", "Resources"]
 
 _ORDERS = table("orders", {"id": INT8, "note": TEXT})
 _SECRET = "sesame"
+_MULTIPLE, _SLACK_BYTES = 16, 48 * 1024 * 1024
+_KEPT_BYTES = 160 * 1024
 
 
 class Packaging:
@@ -175,10 +177,6 @@ class Packaging:
 def _options_class(rig: EncoderRig) -> type[Any]:
     (form, *_) = rig.some()
     return rig.feed(form).encoder.load_options()
-
-
-_MULTIPLE, _SLACK_BYTES = 16, 48 * 1024 * 1024
-_KEPT_BYTES = 160 * 1024
 
 
 class Resources:

@@ -19,6 +19,16 @@ from cdc_core import ColumnType, EncodeError, Kind, Op, RowBatch
 __all__ = ["Schemas", "Values"]
 
 _COLUMN, _KEY = "peculiar", 47_110_815
+_INT4 = ColumnType(kind=Kind.INT, source="integer", bits=32)
+_FIRST: dict[str, ColumnType] = {"id": INT8, "a": _INT4, "gone": TEXT, "old": TEXT}
+_CHANGES: dict[str, dict[str, ColumnType]] = {
+    "added": {**_FIRST, "new": TEXT},
+    "dropped": {"id": INT8, "a": _INT4, "old": TEXT},
+    "widened": {**_FIRST, "a": INT8},
+    "renamed": {"id": INT8, "a": _INT4, "gone": TEXT, "renamed": TEXT},
+    "moved": {"old": TEXT, "gone": TEXT, "id": INT8, "a": _INT4},
+}
+_VALUES: dict[str, Any] = {"id": 7, "a": 5, "gone": "g", "old": "o", "new": "n", "renamed": "r"}
 
 
 class Values:
@@ -219,18 +229,6 @@ def _schema(name: str, type_: ColumnType, *, key: bool = False) -> Any:
 
 def _batch(schema: Any, values: Sequence[Any]) -> RowBatch:
     return rows(schema, [Change({"id": number, _COLUMN: value}) for number, value in enumerate(values)])
-
-
-_INT4 = ColumnType(kind=Kind.INT, source="integer", bits=32)
-_FIRST: dict[str, ColumnType] = {"id": INT8, "a": _INT4, "gone": TEXT, "old": TEXT}
-_CHANGES: dict[str, dict[str, ColumnType]] = {
-    "added": {**_FIRST, "new": TEXT},
-    "dropped": {"id": INT8, "a": _INT4, "old": TEXT},
-    "widened": {**_FIRST, "a": INT8},
-    "renamed": {"id": INT8, "a": _INT4, "gone": TEXT, "renamed": TEXT},
-    "moved": {"old": TEXT, "gone": TEXT, "id": INT8, "a": _INT4},
-}
-_VALUES: dict[str, Any] = {"id": 7, "a": 5, "gone": "g", "old": "o", "new": "n", "renamed": "r"}
 
 
 @applies_if(DECODER)

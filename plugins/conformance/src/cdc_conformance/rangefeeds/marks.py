@@ -14,6 +14,9 @@ from cdc_core import Frontier, Op, RowBatch, Span, Timestamp
 
 __all__ = ["Marks", "torn"]
 
+_CALLS, _SLOW_S = 50, 0.1
+"""How often an idle planner is called, and how long a step must take not to keep the engine busy."""
+
 
 def torn(state: Mapping[RowKey, Change], history: History) -> str | None:
     """Return why *state*, the newest change of each key, is not a consistent cut of *history*; None if it is one.
@@ -56,10 +59,6 @@ def _settle(places: list[list[tuple[RowKey, int]]], possible: dict[RowKey, set[i
                 narrowed |= left != possible[key]
                 possible[key] = left
     return None
-
-
-_CALLS, _SLOW_S = 50, 0.1
-"""How often an idle planner is called, and how long a step must take not to keep the engine busy."""
 
 
 class Marks(RangefeedSuite):

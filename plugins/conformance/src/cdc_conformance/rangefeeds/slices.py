@@ -19,6 +19,7 @@ __all__ = ["Limits", "Slices"]
 _SLACK = 3
 """A limit is an estimate: a step may exceed it by this factor, and by one transaction."""
 _SLICE_BYTES = 100_000
+_EXECUTOR = Peer()
 
 
 class Limits(RangefeedSuite):
@@ -104,9 +105,6 @@ class Limits(RangefeedSuite):
         feed.catch_up()
         largest = max(len(pickled) for step in feed.steps for pickled in step.plan.pickled)
         assert largest < _SLICE_BYTES, f"a pickled slice has {largest} bytes, the limit is {_SLICE_BYTES}"
-
-
-_EXECUTOR = Peer()
 
 
 class Slices(RangefeedSuite):

@@ -54,6 +54,18 @@ __all__ = [
 
 _POLL_S = 0.005
 _SAFE = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+REFERENCE_SINK = SinkRegistration(
+    name="reference",
+    schemes=("reference",),
+    sink=f"{__name__}:ReferenceSink",
+    resolved_sink=f"{__name__}:ReferenceResolvedSink",
+    destination=f"{__name__}:ReferenceDestination",
+    reader=f"{__name__}:ReferenceReader",
+    options="cdc_conformance.reference.sink:ReferenceOptions",
+    output="messages",
+    routes=True,
+    summary="Partitions in a directory, for the conformance kit's own tests",
+)
 
 
 class Closable:
@@ -382,17 +394,3 @@ class ReferenceReader(SinkReader):
 
     def endpoints(self) -> Collection[Endpoint]:
         return self._partitions.endpoints
-
-
-REFERENCE_SINK = SinkRegistration(
-    name="reference",
-    schemes=("reference",),
-    sink=f"{__name__}:ReferenceSink",
-    resolved_sink=f"{__name__}:ReferenceResolvedSink",
-    destination=f"{__name__}:ReferenceDestination",
-    reader=f"{__name__}:ReferenceReader",
-    options="cdc_conformance.reference.sink:ReferenceOptions",
-    output="messages",
-    routes=True,
-    summary="Partitions in a directory, for the conformance kit's own tests",
-)

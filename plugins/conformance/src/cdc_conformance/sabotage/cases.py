@@ -29,6 +29,7 @@ HOMES = {
     "function": "cdc_conformance.sabotage.functions",
 }
 """The module of each kind of saboteurs. Those of histories are sinks too."""
+_HEAD = ("KIND", "PROMISE", "SABOTEUR", "FAILED", "VERDICT", "MISTAKE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +161,6 @@ def chosen(cases: Iterable[Case], promise: str) -> list[Case]:
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names)
-
-
-_HEAD = ("KIND", "PROMISE", "SABOTEUR", "FAILED", "VERDICT", "MISTAKE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

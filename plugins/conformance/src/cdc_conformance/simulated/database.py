@@ -16,6 +16,13 @@ from cdc_core import Locality, Timestamp
 
 __all__ = ["COLUMNS", "SimulatedDatabase", "Snapshot", "Txn", "rows_of"]
 
+COLUMNS = (("id", "int"), ("n", "int"), ("note", "string"))
+"""The columns of a table by default."""
+_START = 1_600_000_000 * 10**9
+_TICK_NS = 100_000_000
+_LOCALITIES = ("region=eu,zone=a", "region=eu,zone=b", "region=us,zone=a")
+_PROTECTED = "protected"
+
 
 class Txn:
     """An open transaction. Its writes are intents, which block other writers; readers see them only after `commit`."""
@@ -79,14 +86,6 @@ def rows_of(cluster: Cluster, table: str, timestamp: Timestamp) -> dict[int, dic
     return {
         id_: shape.row(version.cells) for id_, version in cluster.rows(known, timestamp) if version.cells is not None
     }
-
-
-COLUMNS = (("id", "int"), ("n", "int"), ("note", "string"))
-"""The columns of a table by default."""
-_START = 1_600_000_000 * 10**9
-_TICK_NS = 100_000_000
-_LOCALITIES = ("region=eu,zone=a", "region=eu,zone=b", "region=us,zone=a")
-_PROTECTED = "protected"
 
 
 class SimulatedDatabase(Session):

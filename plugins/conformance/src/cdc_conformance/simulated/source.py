@@ -32,6 +32,9 @@ __all__ = [
     *("directory_of", "is_intent", "lost_history"),
 ]
 
+INTENT: Token = {"state": "starting"}
+"""Saved before the database keeps history for the changefeed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
@@ -59,10 +62,6 @@ class ScanSlice:
     at: Timestamp
     where: tuple[str, ...] | None = None
     resolved: bool = True
-
-
-INTENT: Token = {"state": "starting"}
-"""Saved before the database keeps history for the changefeed."""
 
 
 def is_intent(token: Token) -> bool:

@@ -19,6 +19,12 @@ from cdc_core import Frontier, Locality, Span, TableName, Timestamp
 
 __all__ = ["LEASE_NS", "Intent", "Node", "Range", "Row", "State", "Status", "Transaction", "Writes", "table_name"]
 
+Row = tuple[str, int]
+"""Full name of a table, and a row's `id`."""
+_DATABASE = "sim"
+LEASE_NS = 500_000_000
+"""How long a lease outlives its node, and an open transaction its coordinator."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Node:
@@ -77,10 +83,6 @@ class Range:
         return self.span.start <= key < self.end
 
 
-Row = tuple[str, int]
-"""Full name of a table, and a row's `id`."""
-
-
 class Status(StrEnum):
     OPEN = "open"
     COMMITTED = "committed"
@@ -108,9 +110,6 @@ class Transaction:
     timestamp: Timestamp
     status: Status = Status.OPEN
     intents: dict[Row, Intent] = field(default_factory=dict)
-
-
-_DATABASE = "sim"
 
 
 def table_name(text: str) -> TableName:
@@ -198,10 +197,6 @@ class State:
         if number not in self.nodes:
             raise StatementError(f"there is no node {number}; there are {', '.join(map(str, self.nodes))}")
         return self.nodes[number]
-
-
-LEASE_NS = 500_000_000
-"""How long a lease outlives its node, and an open transaction its coordinator."""
 
 
 class Writes(State):

@@ -15,16 +15,8 @@ __all__ = ["END_KEY", "KEY", "Cells", "Fill", "Shape", "Table", "Version", "chec
 _OFFSET = 2**63
 END_KEY = b"\xff" * 9
 """Greater than the key of every row."""
-
-
-def key_of(id_: int) -> bytes:
-    """Return the key of the row with this `id`. Raises: OverflowError beyond 64 bits."""
-    return (id_ + _OFFSET).to_bytes(8, "big")
-
-
 Cells = Mapping[str, Any]
 """Values of a row by cell. A cell belongs to one column; a later column of the same name has another cell."""
-
 KEY = "id"
 TYPES = {
     "int": ColumnType(kind=Kind.INT, source="bigint", bits=64),
@@ -33,6 +25,11 @@ TYPES = {
     "bool": ColumnType(kind=Kind.BOOL, source="boolean"),
 }
 _PYTHON = {"int": int, "string": str, "float": float, "bool": bool}
+
+
+def key_of(id_: int) -> bytes:
+    """Return the key of the row with this `id`. Raises: OverflowError beyond 64 bits."""
+    return (id_ + _OFFSET).to_bytes(8, "big")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

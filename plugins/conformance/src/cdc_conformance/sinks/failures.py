@@ -14,6 +14,9 @@ from cdc_core.delivery.delivery import FLUSH_BYTES
 __all__ = ["Failures", "Stalls"]
 
 _LONGEST_SENTENCE = 500
+_LIMIT_S = 60.0
+_ROW_BYTES = 64 * 1024
+_BATCH_ROWS = 16
 
 
 class Failures:
@@ -125,11 +128,6 @@ class Failures:
                 assert text.strip(), "an error must say what happened, but its text is empty"
                 assert "\n" not in text, f"an error must be one line, not {text!r}"
                 assert len(text) <= _LONGEST_SENTENCE, f"an error must be one sentence, not {len(text)} long: {text}"
-
-
-_LIMIT_S = 60.0
-_ROW_BYTES = 64 * 1024
-_BATCH_ROWS = 16
 
 
 class Stalls:

@@ -17,6 +17,10 @@ from cdc_core import CdcError, ConfigError, Flushed, Timestamp
 __all__ = ["Destination", "Leftovers", "Lifecycle"]
 
 _LIVES = 3
+_UNUSUAL_NAMES = (
+    *("Orders", "orders", "or ders", "or-ders", "or_ders", "or.ders", "or/ders", "or%2Fders"),
+    *("ördêrs", "订单"),
+)
 
 
 class Lifecycle:
@@ -185,12 +189,6 @@ def _live(rig: SinkRig, number: int) -> None:
     """Open and close a sink and a resolved sink."""
     rig.write(versions(range(3), at=100 * number), step=number)
     rig.resolve(Timestamp(AT.wall + 100 * number + 50))
-
-
-_UNUSUAL_NAMES = (
-    *("Orders", "orders", "or ders", "or-ders", "or_ders", "or.ders", "or/ders", "or%2Fders"),
-    *("ördêrs", "订单"),
-)
 
 
 class Destination:

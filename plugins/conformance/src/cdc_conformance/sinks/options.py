@@ -21,6 +21,8 @@ from cdc_core.options import describe, option_names
 __all__ = ["SECRET", "Options", "Packaging", "Secrecy", "SecretOptions", "feeds_with_secrets"]
 
 _NONSENSE = ("no-such-value", "-1", "0", "", "99999999999999999999", "\x00")
+SecretOptions = Sequence[Mapping[str, str]]
+SECRET = "hunter2-Zm9vYmFy"
 
 
 class Options:
@@ -94,11 +96,6 @@ class Packaging:
         """Sink, resolved sink and destination run where no test framework is, and leave Spark to the engine."""
         registration = rig.registration
         assert_works_alone(registration.sink, registration.resolved_sink, registration.destination)
-
-
-SecretOptions = Sequence[Mapping[str, str]]
-
-SECRET = "hunter2-Zm9vYmFy"
 
 
 class Secrecy:

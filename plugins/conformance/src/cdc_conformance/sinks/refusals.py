@@ -22,6 +22,7 @@ BAD = (4711, 4712)
 BY_KEY = pytest.param("key", marks=requires("refusal", "the destination must refuse single rows"))
 BY_SIZE = pytest.param("size", marks=requires("row_limit", "the destination must have a limit"))
 """Ways in which a destination refuses rows, as parameters of a fixture for `Poison.requested`."""
+_ONE, _OTHER = BAD
 
 
 class Poison:
@@ -88,9 +89,6 @@ def emit_and_flush(sink: Sink, *batches: RowBatch) -> Outcome:
         return Outcome(forgotten=error)
     except CdcError as error:
         return Outcome(error=error)
-
-
-_ONE, _OTHER = BAD
 
 
 class Refusals:

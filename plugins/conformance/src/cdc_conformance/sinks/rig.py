@@ -42,17 +42,15 @@ WIDER_ORDERS = table("orders", {"id": INT8, "note": TEXT, "added": INT8}, versio
 USERS = table("users", {"id": INT8, "note": TEXT})
 AT = Timestamp(1_700_000_000_000_000_000)
 """When the first row of a test is written."""
+ReadBack = Callable[[SinkContext], SinkReader]
+Part = Sink | ResolvedSink | Destination
+P = TypeVar("P", Sink, ResolvedSink, Destination)
 
 
 def versions(keys: Iterable[int], *, at: int = 0, schema: TableSchema = ORDERS, note: str = "") -> RowBatch:
     """Return one version of each of *keys*, in order. The first is written *at* nanoseconds after AT."""
     changes = [Change({"id": key, "note": f"{note}{key} at {at}"}) for key in keys]
     return rows(schema, changes, start=Timestamp(AT.wall + at))
-
-
-ReadBack = Callable[[SinkContext], SinkReader]
-Part = Sink | ResolvedSink | Destination
-P = TypeVar("P", Sink, ResolvedSink, Destination)
 
 
 class SinkRig:

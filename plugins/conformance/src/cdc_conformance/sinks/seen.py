@@ -14,6 +14,8 @@ from cdc_core.plugins.classes import load_class
 
 __all__ = ["Matcher", "Row", "Seen", "SeenMessage", "rows_of"]
 
+_MOST_SHOWN = 200
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
@@ -100,9 +102,6 @@ def rows_of(batch: RowBatch, *, topic: str) -> list[Row]:
     keys = [tuple(key.values()) for key in batch.column("key").to_pylist()]
     times = [Timestamp(time["wall"], time["logical"]) for time in batch.column("updated").to_pylist()]
     return [Row(topic=topic, key=key, updated=updated) for key, updated in zip(keys, times, strict=True)]
-
-
-_MOST_SHOWN = 200
 
 
 class Matcher:

@@ -22,6 +22,8 @@ from cdc_core import Timestamp
 
 __all__ = ["CompletenessValidator", "CountValidator", "VersionValidator"]
 
+_Id = tuple[str, Key]
+
 
 @dataclass
 class VersionValidator(Checked):
@@ -53,9 +55,6 @@ class VersionValidator(Checked):
             if lost:
                 found.append(f"topic {self.topic} key {key_text(key)}: versions {lost} never arrived")
         return found
-
-
-_Id = tuple[str, Key]
 
 
 @dataclass

@@ -19,6 +19,18 @@ __all__ = [
 Key = tuple[Any, ...]
 """The values of the primary key, in key order. `key_of` makes keys with NaN comparable."""
 Row = Mapping[str, Any]
+AsOf = Callable[[str, Key, Timestamp], Row | None]
+"""Returns the row with a key in a topic's table as of a time; None if there was none."""
+State = Mapping[str, Mapping[Key, Row]]
+"""Live rows by topic and key."""
+StateAt = Callable[[Timestamp], State]
+"""Returns all rows of all watched tables as of a time."""
+Change = tuple[str, Key, Row | None]
+"""Topic, key, and the new row; None for a delete."""
+Commit = Sequence[Change]
+"""The changes of one transaction, each row once."""
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,21 +175,6 @@ class All:
 
     def failures(self) -> list[str]:
         return [failure for validator in self.validators for failure in validator.failures()]
-
-
-AsOf = Callable[[str, Key, Timestamp], Row | None]
-"""Returns the row with a key in a topic's table as of a time; None if there was none."""
-State = Mapping[str, Mapping[Key, Row]]
-"""Live rows by topic and key."""
-StateAt = Callable[[Timestamp], State]
-"""Returns all rows of all watched tables as of a time."""
-Change = tuple[str, Key, Row | None]
-"""Topic, key, and the new row; None for a delete."""
-Commit = Sequence[Change]
-"""The changes of one transaction, each row once."""
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 
 
 def retried(

@@ -28,6 +28,8 @@ from cdc_core import Endpoint, Timestamp
 
 __all__ = ["CutValidator", "FingerprintValidator", "Moment", "PrefixValidator", "Replay"]
 
+_Tables = dict[str, dict[Key, Row]]
+
 
 class Moment(Enum):
     """When a state may be examined."""
@@ -214,9 +216,6 @@ class FingerprintValidator(_AtCuts):
                     f"{moment.value} {timestamp}: topic {topic} key {key_text(key)}: is {row}, expected {expected}"
                 )
         self._reported = found
-
-
-_Tables = dict[str, dict[Key, Row]]
 
 
 class PrefixValidator(_AtCuts):

@@ -17,6 +17,8 @@ from cdc_conformance.sabotage.breaking import breaks, mistakes
 from cdc_conformance.sabotage.broken_sinks.tampering import WatchedSink, cut, probe
 from cdc_core import ConfigError, Flushed, RetryableSinkError, RowBatch, SinkContext, SliceInfo, TableName, option
 
+logger = logging.getLogger(__name__)
+
 
 @mistakes
 class Lifecycle(WatchedSink):
@@ -131,9 +133,6 @@ class Destinations(ReferenceDestination):
     def flattens_names(self, table: TableName) -> str:
         """Replaces every character that its destination does not accept by an underscore."""
         return re.sub(r"[^a-z0-9.]", "_", super().topic(table).lower())
-
-
-logger = logging.getLogger(__name__)
 
 
 @breaks("test_a_misspelt_option_is_refused_with_a_hint")
