@@ -12,6 +12,7 @@ from cdc_core.store.job_reports import JobReport, job_report, job_reports
 from cdc_core.store.job_values import JobRecord, NodeRecord, moment
 from cdc_core.store.node_reports import node_values
 from cdc_core.store.reports import Report, report
+from cdc_core.store.verbs import RULES, Verb
 
 __all__ = ["Reading", "recent"]
 
@@ -24,6 +25,10 @@ class Reading(Finder):
     def job_reports(self) -> list[JobReport]:
         """Return a report of every job, by name, of finished ones too."""
         return job_reports(self.store)
+
+    def jobs_for(self, verb: Verb) -> list[str]:
+        """Return the names of the jobs for which *verb* would do something."""
+        return [job.name for job in self.store.jobs.all() if job.state in RULES[verb].does]
 
     def job_report(self, job: JobRecord) -> JobReport:
         """Return a report of the job. Raises: UnknownError when it was forgotten meanwhile."""

@@ -35,13 +35,13 @@ from cdc_core.statements.values import (
     Verb,
 )
 from cdc_core.store.job_values import JobRecord
-from cdc_core.store.verbs import RULES, Rule
+from cdc_core.store.verbs import Verb as JobVerb
 
 __all__ = ["SqlTarget", "changefeed_to_watch", "execute"]
 
 _MAX_LABEL_LENGTH = 22
 """Of a derived label of a schedule, which leaves space for a number."""
-_RULES: dict[Verb, Rule] = {"PAUSE": RULES["pause"], "RESUME": RULES["resume"], "CANCEL": RULES["cancel"]}
+_VERBS: dict[Verb, JobVerb] = {"PAUSE": "pause", "RESUME": "resume", "CANCEL": "cancel"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,9 +153,7 @@ def _control(changefeeds: Changefeeds, statement: ControlJobs) -> list[tuple[Job
         "RESUME": lambda name: (job := resume(name), resume_text(changefeeds, job)),
         "CANCEL": lambda name: (job := changefeeds.cancel(name, reason), cancel_text(job)),
     }
-    names = statement.jobs
-    if names is None:
-        names = tuple(job.name for job in changefeeds.store.jobs.all() if job.state in _RULES[statement.verb].does)
+    names = changefeeds.jobs_for(_VERBS[statement.verb]) if statement.jobs is None else statement.jobs
     return [verbs[statement.verb](name) for name in names]
 
 

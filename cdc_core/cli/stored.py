@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from cdc_core.changefeeds.finding import Finder
 from cdc_core.cli.session import CliSession
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.definition import changed_plugins, changefeed_from
@@ -18,7 +19,6 @@ from cdc_core.config.pipelines import pipeline_names
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
-from cdc_core.options import did_you_mean
 from cdc_core.store.opening import store_exists
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 
@@ -129,11 +129,7 @@ def require_known(store: ProgressStore, name: str, *, option: str = "--state") -
         require_store(store, option=option)
     except ConfigError as error:
         raise ConfigError(f"changefeed '{name}' is not known: {error}") from error
-    found = store.changefeeds.find(name)
-    if found is None:
-        known = did_you_mean(name, (feed.name for feed in store.changefeeds.all()))
-        raise ConfigError(f"changefeed '{name}' is not in the progress store {store.shown}{known}")
-    return found
+    return Finder(store).known(name)
 
 
 def require_store(store: ProgressStore, *, option: str = "--state") -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
 from cdc_core.config.flat import flat
 from cdc_core.masking import MASK, is_secret_name, masked_uri
-from cdc_core.store.job_reports import JobReport, job_report, job_reports
+from cdc_core.store.job_reports import JobReport
 from cdc_core.store.job_values import JobRecord
+from cdc_core.store.verbs import UnknownError
 from cdc_core.web.config_keys import CLASS
 from cdc_core.web.deployment import Deployment
 from cdc_core.web.endpoint import Refusal
@@ -97,11 +97,13 @@ class Connector:
 
 def find_connector(deployment: Deployment, name: str, *, missing: str = "Connector {} not found") -> Connector:
     """Return the connector. Raises: Refusal with the text *missing*."""
-    job = deployment.store.jobs.find(name)
-    known = None if job is None else deployment.store.changefeeds.find(name)
-    if job is None or known is None or is_deleted(job):
+    job = deployment.changefeeds.find_job(name)
+    if job is None or is_deleted(job):
         raise Refusal(404, missing.format(name))
-    return Connector(job_report(deployment.store, job, known, now=datetime.now(UTC)))
+    try:
+        return Connector(deployment.changefeeds.job_report(job))
+    except UnknownError as error:  # it was forgotten meanwhile
+        raise Refusal(404, missing.format(name)) from error
 
 
 def unknown_class(name: str) -> Refusal:
@@ -116,7 +118,7 @@ def unknown_class(name: str) -> Refusal:
 
 def all_connectors(deployment: Deployment) -> list[Connector]:
     """Return all connectors by name, in a few transactions."""
-    return [Connector(report) for report in job_reports(deployment.store) if not is_deleted(report.job)]
+    return [Connector(report) for report in deployment.changefeeds.job_reports() if not is_deleted(report.job)]
 
 
 def with_kept_secrets(config: Mapping[str, str | None], before: Mapping[str, str]) -> dict[str, str | None]:

@@ -71,7 +71,7 @@ def put_config(request: Request) -> Response:
     """Create or configure a connector. A pause, a stop or an error stays what it is."""
     deployment, name = deployment_of(request), name_of(request)
     config = _named(config_of_json(json_object(request)), name)
-    job = deployment.store.jobs.find(name)
+    job = deployment.changefeeds.find_job(name)
     if job is None or is_deleted(job):
         return _created(request, _create(request, deployment, name, config, paused_for=None))
     return JSONResponse(_configure(request, deployment, find_connector(deployment, name), config).info())
@@ -144,7 +144,7 @@ def _create(
 
 
 def _require_free(deployment: Deployment, name: str) -> None:
-    job = deployment.store.jobs.find(name)
+    job = deployment.changefeeds.find_job(name)
     if job is None or job.state == "canceled":
         return
     if is_deleted(job):

@@ -53,7 +53,7 @@ def show_letter(request: Request) -> Response:
         problem = deployment.masked(str(error))
     if not (row or problem):
         problem = "The row is not at the dead letters' sink any more."
-    is_job = deployment.store.jobs.find(name) is not None
+    is_job = deployment.changefeeds.find_job(name) is not None
     shown = letter_row(letter)
     return page(request, "letter.html", name=name, letter=shown, row=row, problem=problem, is_job=is_job)
 

@@ -29,7 +29,7 @@ _TONES: dict[str, Tone] = {
     "succeeded": "rest",
     "complete": "rest",
 }
-ACTIONS: tuple[Verb, ...] = ("pause", "resume", "restart", "cancel")
+ACTIONS: tuple[Verb, ...] = tuple(verb for verb, rule in RULES.items() if rule.actions == (verb,))
 """What people may ask for, in the order of the buttons."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from starlette.requests import Request
@@ -10,11 +9,11 @@ from starlette.responses import JSONResponse, Response
 
 from cdc_core.options import did_you_mean
 from cdc_core.store.event_values import KINDS
-from cdc_core.store.reports import Report, report, reports
+from cdc_core.store.reports import reports
 from cdc_core.store.verbs import UnknownError
 from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Refusal
-from cdc_core.web.requests import asked_by, json_object, name_of, number
+from cdc_core.web.requests import asked_by, job_of, json_object, name_of, number
 
 __all__ = ["cancel", "drain", "events", "job", "job_events", "jobs", "node", "nodes"]
 
@@ -27,14 +26,12 @@ def jobs(request: Request) -> Response:
 
 
 def job(request: Request) -> Response:
-    return JSONResponse(_report(deployment_of(request), name_of(request)).to_json())
+    return JSONResponse(deployment_of(request).changefeeds.report(job_of(request)).to_json())
 
 
 def job_events(request: Request) -> Response:
     """Return the events of a job, the first one first."""
-    deployment, name = deployment_of(request), name_of(request)
-    _report(deployment, name)
-    return _events(request, name)
+    return _events(request, job_of(request))
 
 
 def events(request: Request) -> Response:
@@ -44,13 +41,12 @@ def events(request: Request) -> Response:
 
 def cancel(request: Request) -> Response:
     """End a job for good. Unlike a deleted connector, it is still listed under /v1."""
-    deployment, name = deployment_of(request), name_of(request)
-    _report(deployment, name)
+    changefeeds, name = deployment_of(request).changefeeds, job_of(request)
     reason = json_object(request, empty=True).get("reason")
     if reason is not None and (not isinstance(reason, str) or not reason.strip()):
         raise Refusal(400, "'reason' must be a text")
-    deployment.changefeeds.cancel(name, reason or asked_by(request, "an end"))
-    return JSONResponse(_report(deployment, name).to_json(), status_code=202)
+    changefeeds.cancel(name, reason or asked_by(request, "an end"))
+    return JSONResponse(changefeeds.report(name).to_json(), status_code=202)
 
 
 def nodes(request: Request) -> Response:
@@ -71,14 +67,6 @@ def drain(request: Request) -> Response:
     except UnknownError as error:
         raise Refusal(409, str(error)) from error  # it is dead, or has ended meanwhile
     return JSONResponse(_node(deployment, name), status_code=202)
-
-
-def _report(deployment: Deployment, name: str) -> Report:
-    known = deployment.store.changefeeds.find(name)
-    found = None if known is None else report(deployment.store, known, now=datetime.now(UTC))
-    if found is None or found.job is None:
-        raise Refusal(404, f"there is no job '{name}'")
-    return found
 
 
 def _node(deployment: Deployment, name: str) -> dict[str, Any]:
