@@ -273,7 +273,8 @@ def clean_audit(output: str) -> tuple[int, int]:
 
 @pytest.mark.slow
 def test_the_demo_has_a_page_and_ends_with_a_clean_audit(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "cdc_core", "demo", "postgres", "--directory", str(tmp_path), "--stay"]
+    options = ["--directory", str(tmp_path), "--seconds", "2", "--stay"]
+    command = [sys.executable, "-m", "cdc_core", "demo", "postgres", *options]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None
         said = []
