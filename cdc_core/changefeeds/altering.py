@@ -35,7 +35,7 @@ __all__ = ["Altered", "Altering", "configure", "configure_run"]
 _FIXED = ("cursor", "end_time", "initial_scan")
 """Options by which earlier steps have left out rows."""
 _AGAIN = "look at it, and repeat the request"
-_PARTS = ("source", "query", "functions", "table")
+_PARTS = ("source", "query", "functions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from cdc_core.web.endpoint import Answer, Body, Endpoint, Parameter, Role, Schema
+from cdc_core.web.previews import preview
 from cdc_core.web.shapes import array, ref
 from cdc_core.web.v1 import dead_letters, jobs, traces
-from cdc_core.web.v1.preview import preview
 
 __all__ = ["V1_ENDPOINTS"]
 
