@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 from cdc_testing.browsing import Answer, Browser
 from cdc_testing.page_rig import HOSTILE, Shown, deployment, served
-from cdc_testing.stored import DEFINITION, progress
+from cdc_testing.stored import DEFINITION, dropped, progress
 
 from cdc_core import Timestamp
 from cdc_core.changefeeds.service import Changefeeds
@@ -277,13 +277,13 @@ def test_the_stream_of_the_overview_sends_lines_and_all_of_them_when_one_comes(b
 
 def test_the_stream_of_a_changefeed_that_is_dropped_says_so_and_goes_on(browser: Browser, store: ProgressStore) -> None:
     store.changefeeds.register("old", DEFINITION)
-    dropped = False
+    is_dropped = False
 
     def is_complete(sent: str) -> bool:
-        nonlocal dropped
-        if not dropped and "event: point" in sent:
+        nonlocal is_dropped
+        if not is_dropped and "event: point" in sent:
             dropped(store, "old")
-            dropped = True
+            is_dropped = True
         return "the store knows no changefeed" in sent
 
     assert 'id="connection"' in stream(browser, "/ui/changefeeds/old/live", until=is_complete)
