@@ -1,6 +1,6 @@
 """kill -9 of the changefeed and of its store: readers of manifests get every row once, readers of names at least once.
 
-`python tests/kills/run.py` does the same with more kills, and with Spark.
+test_kills.py has files in a directory. `python tests/kills/run.py` does the same with more kills, and with Spark.
 """
 
 from __future__ import annotations
@@ -12,13 +12,6 @@ from cdc_testing.kill_run import KillRun
 from cdc_testing.object_stores import SeaweedFS
 
 pytestmark = pytest.mark.slow
-
-
-def test_files_in_a_directory(database: str, workers_find_the_tests: None, tmp_path: Path) -> None:
-    report = KillRun(tmp_path, database, f"file://{tmp_path}/files", seed=2, spark=False).play(4)
-    assert report.faults == [], report
-    assert report.read == report.versions > 1000
-    assert report.repeated_steps > 0, report
 
 
 def test_files_in_a_store_that_is_killed(database: str, workers_find_the_tests: None, tmp_path: Path) -> None:
