@@ -26,7 +26,7 @@ from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt import Attempt, Task
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
-from cdc_core.engine.checks import as_stored, check_dead_letters, check_encoder, check_sink, check_source, prepare_sink
+from cdc_core.engine.checks import as_stored, check_and_prepare_sink, check_source
 from cdc_core.engine.control_requests import ControlRequests
 from cdc_core.engine.slices import TaskMessage
 from cdc_core.engine.start_position import register, start_token
@@ -162,11 +162,7 @@ class LocalEngine:
     def run(self) -> None:
         """Begin a run from the saved progress, whatever became of the last one."""
         feed = as_stored(self._feed, self.store)
-        schemas = check_source(feed)
-        check_sink(feed, schemas)
-        check_encoder(feed, schemas)
-        check_dead_letters(feed, schemas)
-        prepare_sink(feed, schemas)
+        check_and_prepare_sink(feed, check_source(feed))
         self.attempt()
 
     def attempt(self) -> None:
