@@ -16,6 +16,7 @@ from cdc_testing.kafka_reading import read_topics
 from cdc_testing.webhook_server import WebhookServer
 
 from cdc_core import Changefeed, Op, OptionError, SliceInfo, Timestamp
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolve import resolve, resolve_without_sink
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.plugins.host import PluginHost
@@ -42,13 +43,13 @@ def changefeed(sink: str, **options: Any) -> Changefeed:
 
 def deliver(feed: ResolvedChangefeed) -> None:
     feed = feed.for_attempt(feed_id="0123456789ab", epoch=1, table_names=[ORDERS.name])
-    with closing(feed.open_destination()) as destination:
+    with closing(Parts(feed).open_destination()) as destination:
         destination.prepare()
-    with closing(feed.open_sink()) as sink:
+    with closing(Parts(feed).open_sink()) as sink:
         sink.begin(SliceInfo(step=0, index=0, lower=Timestamp(1)))
         sink.emit(rows(ORDERS, [Change({"id": 42, "amount": 7}, op=Op.UPDATE, updated=AT)]))
         sink.flush()
-    with closing(feed.open_resolved_sink()) as resolved:
+    with closing(Parts(feed).open_resolved_sink()) as resolved:
         resolved.emit_resolved(AT)
 
 
@@ -116,6 +117,6 @@ def test_what_cannot_be_combined_is_refused_by_name(
 
 def test_watching_shows_structured_events_only(host: PluginHost) -> None:
     feed = resolve_without_sink(changefeed("kafka://b"), host)
-    assert json.loads(feed.open_encoder().encode_resolved("", AT)) == json.loads(PAGE.blocks("json")[1])
+    assert json.loads(Parts(feed).open_encoder().encode_resolved("", AT)) == json.loads(PAGE.blocks("json")[1])
     with pytest.raises(OptionError, match="'binary' has attributes in headers, which messages that are taken directly"):
         resolve_without_sink(changefeed("kafka://b", cloudevents_mode="binary"), host)

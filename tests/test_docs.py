@@ -41,6 +41,7 @@ from cdc_core import (
 from cdc_core.cli.main import cdc
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.interpolation import interpolate, with_absolute_files
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.plugins.entry_points import PLUGINS, Published, published
@@ -110,7 +111,7 @@ def test_every_changefeed_in_the_documents_resolves(text: str, mentioned_files: 
         shown = interpolate(with_absolute_files(example, mentioned_files), place="example", environ=AnySecret())
         feed = resolve(Changefeed(name=name, **shown), host)
         assert feed.rangefeed.parsed() is not None
-        feed.open_sink().close()
+        Parts(feed).open_sink().close()
         if feed.sink.name == "kafka":
             assert_librdkafka_accepts(feed)
 

@@ -35,6 +35,7 @@ from cdc_core import (
     RowBatch,
     TerminalError,
 )
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolve import resolve
 from cdc_core.plugins.host import PluginHost
 
@@ -212,7 +213,7 @@ def test_options_that_do_not_fit_together_are_refused(
 def test_the_encoder_is_told_the_column() -> None:
     options = {"key_column": "city", "unordered": True}
     feed = Changefeed(name="f", source="postgresql://h/d", tables=("public.orders",), sink="kafka://b", options=options)
-    assert resolve(feed, PluginHost.load()).encoder_context().key_column == "city"
+    assert Parts(resolve(feed, PluginHost.load())).encoder_context().key_column == "city"
 
 
 def test_decoders_take_the_primary_key_from_the_value_alone(make_rows: Any, row: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_core.auditing.delivered import Delivered
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.decoder import DecodedRow, Decoder, rows_of
 from cdc_core.errors import ConfigError, HistoryLostError
@@ -29,11 +30,11 @@ class DeliveredMessages(Delivered):
 
     def __init__(self, feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:
         """*feed* has the names of its tables, which have *schemas* now."""
-        context = feed.sink_context()
+        context = Parts(feed).sink_context()
         self._backfills = feed.options.schema_change_policy != "nobackfill"
         self._reader: SinkReader = feed.sink.load("reader", SinkReader)(context)
-        self._decoder: Decoder = feed.encoder.load("decoder", Decoder)(feed.encoder_context())
-        with closing(feed.open_destination()) as destination:
+        self._decoder: Decoder = feed.encoder.load("decoder", Decoder)(Parts(feed).encoder_context())
+        with closing(Parts(feed).open_destination()) as destination:
             self._topics = {destination.topic(schema.name): schema for schema in schemas}
             self._payloads = {topic: destination.payload(schema) for topic, schema in self._topics.items()}
 

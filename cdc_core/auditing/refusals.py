@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.envelope_shapes import DeleteForm, RowPlace
 from cdc_core.errors import ConfigError
@@ -31,7 +32,7 @@ def require_auditable_tables(feed: ResolvedChangefeed, schemas: Sequence[TableSc
                 f"changefeed '{feed.name}' cannot be audited: all columns of table {schema.name} are in its key, so in"
                 " envelope 'bare' a deleted row looks like any other"
             )
-    topics = feed.sink_context().topics()
+    topics = Parts(feed).sink_context().topics()
     if not feed.sink.registration.history and topics.shared and len(schemas) > 1:
         raise ConfigError(
             f"changefeed '{feed.name}' cannot be audited: its tables share a topic, whose messages do not say which"

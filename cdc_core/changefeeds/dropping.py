@@ -11,6 +11,7 @@ from cdc_core.changefeeds.finding import Finder
 from cdc_core.changefeeds.stopped import stopped
 from cdc_core.config.component import Component
 from cdc_core.config.identity import same_sources
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.plugins.host import PluginHost
@@ -60,7 +61,7 @@ class Dropping(Finder):
             if feed is not None:
                 _require_source(feed, known)
                 rangefeed = open_.enter_context(
-                    closing(feed.for_attempt(feed_id=known.feed_id, epoch=0).open_rangefeed())
+                    closing(Parts(feed.for_attempt(feed_id=known.feed_id, epoch=0)).open_rangefeed())
                 )
                 with _remedied():
                     created = rangefeed.created()

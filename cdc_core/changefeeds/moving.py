@@ -10,6 +10,7 @@ from pathlib import Path
 from cdc_core.changefeeds.finding import Finder
 from cdc_core.changefeeds.stopped import stopped
 from cdc_core.config.identity import require_same_source
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
 from cdc_core.move import Move, Token
@@ -90,7 +91,7 @@ class Moving(Finder):
         if self.store.rescans.waiting(name, new_slot=True):
             raise ConfigError(f"changefeed '{name}' begins a new history with its next run, which has one beginning")
         feed = replace(feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch), saved=progress.token)
-        with closing(feed.open_rangefeed()) as rangefeed:
+        with closing(Parts(feed).open_rangefeed()) as rangefeed:
             try:
                 move = rangefeed.move(progress.token, to)
             except ConfigError as error:

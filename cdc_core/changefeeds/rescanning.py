@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cdc_core.changefeeds.finding import Finder
 from cdc_core.changefeeds.stopped import stopped
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.checks import check_source, source_clock, with_saved
 from cdc_core.errors import ConfigError
@@ -34,7 +35,7 @@ class Rescanning(Finder):
         self.find_job(feed.name, verb="rescan")
         feed = with_saved(self._rescannable(feed), self.store)
         wanted = Rescan(table=None if table is None else _found(check_source(feed), table), where=where)
-        with closing(feed.open_planner()) as planner:
+        with closing(Parts(feed).open_planner()) as planner:
             planner.check_rescan(wanted)
         self._ask(feed.name, "rescan", wanted)
         return wanted

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc_core.cli.explain import explained
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.checks import check_sink, check_source, source_clock
 from cdc_core.errors import ConfigError
@@ -155,7 +156,7 @@ def source(feed: ResolvedChangefeed, known: ChangefeedRecord | None) -> dict[str
     if known is not None:
         count = len(known.sources)
         mine = {known.feed_id, *(shard_feed_id(known.feed_id, index) for index in range(count) if count > 1)}
-        with closing(feed.for_attempt(feed_id=known.feed_id, epoch=0).open_rangefeed()) as rangefeed:
+        with closing(Parts(feed.for_attempt(feed_id=known.feed_id, epoch=0)).open_rangefeed()) as rangefeed:
             created = rangefeed.created()
         if created is not None:
             kept = [dataclasses.asdict(entry) for entry in created if entry.feed_id in mine]

@@ -15,6 +15,7 @@ from cdc_core.cli.query_check import plans_of
 from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option, json_option
 from cdc_core.cli.stored import definition_store, store_option
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
 from cdc_core.options import counted
@@ -99,7 +100,7 @@ def _explanations(feed: ResolvedChangefeed) -> Iterator[_Explanation]:
 def _checked(feed: ResolvedChangefeed) -> tuple[list[TableSchema], Mapping[TableName, _Sections]]:
     """Return the tables, and what the source leaves out of the changes of each. Raises: as `Rangefeed.check`."""
     looking = replace(feed, temporary=True)  # what it would leave at the source is in no one's way
-    with closing(looking.open_rangefeed()) as rangefeed:
+    with closing(Parts(looking).open_rangefeed()) as rangefeed:
         rangefeed.check()
         schemas = list(rangefeed.schemas())
         return schemas, {schema.name: rangefeed.explain(schema) for schema in schemas}

@@ -4,45 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from cdc_core.cloudevents import CloudEvents
 from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.config.component import Component
 from cdc_core.config.places import kept_place, kept_places
-from cdc_core.destination import Destination
-from cdc_core.encoder import Encoder, EncoderContext
-from cdc_core.enriched import SourceFacts
 from cdc_core.envelope import ENVELOPE_OPTIONS, Envelope
 from cdc_core.envelope_shapes import SHAPES
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.locality import Locality
 from cdc_core.masking import masked_uri, secret_forms, uri_secrets
 from cdc_core.options import format_duration, place_values
-from cdc_core.placement import PlacementRules
-from cdc_core.queries.event_names import MVCC_COLUMN
 from cdc_core.queries.selection import Selection
 from cdc_core.queries.table_queries import TableQueries
-from cdc_core.rangefeed import Rangefeed, RangefeedContext
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
-from cdc_core.resolved_sink import ResolvedSink
-from cdc_core.restriction import unrestricted
 from cdc_core.schema import TableName
-from cdc_core.schema_change import SchemaChangeRules
-from cdc_core.shards.history import ShardedHistory
-from cdc_core.shards.planner import ShardedPlanner
-from cdc_core.shards.rangefeed import ShardedRangefeed
-from cdc_core.shards.reader import ShardedReader
-from cdc_core.sink import Sink
-from cdc_core.sink_context import SinkContext
-from cdc_core.slice_reader import SliceReader
-from cdc_core.source_history import SourceHistory
-from cdc_core.step_planner import StepPlanner
-from cdc_core.telemetry.timed_encoder import TimedEncoder
-from cdc_core.uris import place_of
 
 __all__ = ["ResolvedChangefeed"]
 
@@ -51,9 +29,7 @@ __all__ = ["ResolvedChangefeed"]
 class ResolvedChangefeed:
     """One changefeed with its plugins resolved. Picklable, and JSON and back; holds secrets, which `repr` masks.
 
-    `resolve` makes it, and `for_attempt` gives it its identity. The `open_` methods may be called in any process. They
-    import the plugin's code there and connect to nothing. Raises, all of them: PluginLoadError, ContractError,
-    OptionError.
+    `resolve` makes it, `for_attempt` gives it its identity, and `cdc_core.config.parts` opens what it consists of.
     """
 
     name: str
@@ -170,107 +146,6 @@ class ResolvedChangefeed:
         """Whether the query gives each row its topic."""
         return self.queries().routes
 
-    def rangefeed_context(self) -> RangefeedContext:
-        """Return what every part of the rangefeed is built from."""
-        envelope, queries = self.envelope(), self.queries()
-        return RangefeedContext(
-            changefeed=self.name,
-            feed_id=self.feed_id,
-            uri=self.sources[0],
-            tables=self.tables,
-            options=self.rangefeed.parsed(),
-            diff=envelope.diff or queries.refers_to("previous column", "previous row"),
-            mvcc=envelope.mvcc_timestamp or queries.refers_to("column", name=MVCC_COLUMN),
-            initial_scan=self.options.initial_scan != "no",
-            cursor=self.options.cursor,
-            schema_changes=SchemaChangeRules(
-                events=self.options.schema_change_events, policy=self.options.schema_change_policy
-            ),
-            placement=PlacementRules(
-                strategy=self.options.placement or "leaseholder",
-                within=Locality.parse(self.options.execution_locality or ""),
-            ),
-            parallelism=self.parallelism,
-            locality=self.locality,
-            saved=None if self.saved is None else dict(self.saved),
-            temporary=self.temporary,
-            restriction=queries.restriction_of if queries.exist else unrestricted,
-        )
-
-    def open_rangefeed(self, *, initial_scans: Mapping[str, bool] = MappingProxyType({})) -> Rangefeed:
-        part: type[Rangefeed] = self.rangefeed.load("rangefeed", Rangefeed)
-        context = dataclasses.replace(self.rangefeed_context(), initial_scans=dict(initial_scans))
-        return ShardedRangefeed(context, part, self.sources) if self.is_sharded else part(context)
-
-    def open_planner(self) -> StepPlanner:
-        part: type[StepPlanner] = self.rangefeed.load("planner", StepPlanner)
-        if not self.is_sharded:
-            return part(self.rangefeed_context())
-        scans_only, end = self.options.initial_scan == "only", self.options.end
-        return ShardedPlanner(self.rangefeed_context(), part, self.sources, scans_only=scans_only, end=end)
-
-    def open_reader(self) -> SliceReader:
-        part: type[SliceReader] = self.rangefeed.load("reader", SliceReader)
-        context = self.rangefeed_context()
-        return ShardedReader(context, part, self.sources) if self.is_sharded else part(context)
-
-    def open_history(self) -> SourceHistory:
-        part: type[SourceHistory] = self.rangefeed.load("history", SourceHistory)
-        context = self.rangefeed_context()
-        return ShardedHistory(context, part, self.sources) if self.is_sharded else part(context)
-
-    def encoder_context(self) -> EncoderContext:
-        """Return what the encoder is built from, and its decoder."""
-        return EncoderContext(
-            changefeed=self.name,
-            envelope=self.envelope(),
-            options=self.encoder.parsed(),
-            output=self.output,
-            compression=self._compression() if self.encoder.registration.compresses else "none",
-            key_column=self.options.key_column,
-            events=self.events(),
-            source=SourceFacts(
-                changefeed_sink=self.sink.name,
-                job_id=self.name,
-                origin=self.rangefeed.registration.schemes[0],
-                source_node_locality=str(self.locality),
-            ),
-        )
-
-    def sink_context(self) -> SinkContext:
-        """Return what the parts of the sink are built from, and its reader."""
-        return SinkContext(
-            changefeed=self.name,
-            epoch=self.epoch,
-            uri=self.destination,
-            options=self.sink.parsed(),
-            encoder=TimedEncoder(self.open_encoder()),
-            full_table_name=self.options.full_table_name,
-            topic=self.options.topic,
-            routed=self.routes,
-            reserved_topics=self._topics_of_dead_letters() if self.routes else frozenset(),
-            tables=self.table_names,
-            feed_id=self.feed_id,
-            format=self.encoder.name,
-            compression="none" if self.encoder.registration.compresses else self._compression(),
-        )
-
-    def open_encoder(self) -> Encoder:
-        opened: Encoder = self.encoder.load("encoder", Encoder)(self.encoder_context())
-        return opened
-
-    def open_sink(self) -> Sink:
-        opened: Sink = self.sink.load("sink", Sink)(self.sink_context())
-        return opened
-
-    def open_resolved_sink(self) -> ResolvedSink:
-        opened: ResolvedSink = self.sink.load("resolved_sink", ResolvedSink)(self.sink_context())
-        return opened
-
-    def open_destination(self) -> Destination:
-        opened: Destination = self.sink.load("destination", Destination)(self.sink_context())
-        return opened
-
     def secrets(self) -> frozenset[str]:
         """Return every secret in every form that it may take in a text, for `cdc_core.masking.mask`."""
         return secret_forms(self.plain_secrets)
@@ -356,18 +231,3 @@ class ResolvedChangefeed:
 
     def _sections(self) -> dict[str, Any]:
         return {selection.table: selection.to_json() for selection in self.selections}
-
-    def _topics_of_dead_letters(self) -> frozenset[str]:
-        """Return the topics of the dead letters, if they are at the destination of the rows."""
-        letters = self.dead_letter
-        if letters is None or letters.sink.name != self.sink.name or letters.sink_place() != self.sink_place():
-            return frozenset()
-        if place_of(letters.destination) != place_of(self.destination):
-            return frozenset()
-        with closing(letters.open_destination()) as destination:
-            return frozenset(map(destination.topic, letters.table_names))
-
-    def _compression(self) -> str:
-        """Return what the sink's option says that files are compressed with."""
-        name = self.sink.registration.compression_option
-        return str(getattr(self.sink.parsed(), name)) if name else "none"

@@ -11,6 +11,7 @@ from operator import attrgetter
 
 import pyarrow as pa
 
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.decoder import Decoder
 from cdc_core.delivery.blocked_keys import BlockedKeys
@@ -95,10 +96,10 @@ class DeadLetterReader:
         return [row for identity, same in found.items() for row in _waiting(list(same.values()), wanted[identity])]
 
     def _rows(self) -> Iterator[RowBatch]:
-        decoder: Decoder = self._decoder(self._feed.encoder_context())
-        with closing(self._feed.open_destination()) as destination:
+        decoder: Decoder = self._decoder(Parts(self._feed).encoder_context())
+        with closing(Parts(self._feed).open_destination()) as destination:
             topic = destination.topic(self._schema.name)
-        with closing(self._reader(self._feed.sink_context())) as reader:
+        with closing(self._reader(Parts(self._feed).sink_context())) as reader:
             for message in reader.read():
                 if message.topic == topic and message.value is not None:
                     try:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from cdc_core.config.parts import Parts
 from cdc_core.delivery.bad_rows import bad_rows_of
 from cdc_core.delivery.delivery import Delivery
 from cdc_core.delivery.routing import Routing
@@ -215,7 +216,7 @@ class Attempt:
 
     def _open_planner(self) -> Planner:
         if self._planner is None:
-            self._planner = Planner(self.config, self.config.feed.open_planner())
+            self._planner = Planner(self.config, Parts(self.config.feed).open_planner())
         return self._planner
 
     def _claimed(self, number: int, task: Task) -> PlannedSlice:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_channel import AttemptChannel
 from cdc_core.engine.fencing import EpochCheck, at_work
@@ -87,18 +88,18 @@ class AttemptConfig:
     def open_sink(self) -> Sink:
         """Return the sink, on a host that is as the driver's. Raises: ConfigError for another one."""
         self.requirements.require()
-        return self.feed.open_sink()
+        return Parts(self.feed).open_sink()
 
     def open_reader(self) -> SliceReader:
         """Return the reader, on a host that is as the driver's. Raises: ConfigError for another one."""
         self.requirements.require()
-        return self.feed.open_reader()
+        return Parts(self.feed).open_reader()
 
     def open_dead_letter_sink(self) -> Sink:
         """Return the sink of the dead letters, if there is one. After `open_sink`, and likewise."""
         assert self.feed.dead_letter is not None
         self.requirements.require()
-        return self.feed.dead_letter.open_sink()
+        return Parts(self.feed.dead_letter).open_sink()
 
     def load(self) -> None:
         """Load what a worker may need in this process. Connects to nothing."""

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Literal
 
+from cdc_core.config.parts import Parts
 from cdc_core.engine.attempt_channel import AttemptChannel
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.checks import end_of_once, source_clock
@@ -96,7 +97,7 @@ class Attempts:
             requirements = cleanup.enter_context(required_of_hosts(feed, self._run.host, create=True))
             config = AttemptConfig(feed=feed, state_dir=self._run.state_dir, run_dir=run_dir, requirements=requirements)
             self._session.warm_up(config)
-            rangefeed = feed.open_rangefeed()
+            rangefeed = Parts(feed).open_rangefeed()
             cleanup.callback(self._run.quietly, rangefeed.close)
             token, self.before = start_token(feed, self._run.store, rangefeed), self._run.delivered()
             moved = self._run.store.steps.was_moved(feed.name)

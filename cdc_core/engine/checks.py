@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.dead_letters import dead_letter_schema
 from cdc_core.destination import Destination
@@ -87,7 +88,7 @@ def check_delivery(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> 
 
 def check_source(feed: ResolvedChangefeed) -> list[TableSchema]:
     """Return the tables that the source will be read for. Raises: ConfigError when it cannot be read."""
-    with closing(feed.open_rangefeed()) as rangefeed:
+    with closing(Parts(feed).open_rangefeed()) as rangefeed:
         rangefeed.check()
         return list(rangefeed.schemas())
 
@@ -105,7 +106,7 @@ def check_time_range(feed: ResolvedChangefeed) -> None:
         )
     if options.end is None or options.end > now:
         return
-    if feed.rangefeed_context().initial_scan:
+    if Parts(feed).rangefeed_context().initial_scan:
         raise ConfigError(
             f"changefeed '{feed.name}' would scan its tables now, at {now}, which is not earlier than its end_time,"
             f" {options.end}; set a later end_time, or leave out the scan with initial_scan = 'no' and a cursor"
@@ -119,7 +120,7 @@ def check_time_range(feed: ResolvedChangefeed) -> None:
 
 def source_clock(feed: ResolvedChangefeed) -> Timestamp:
     """Return the clock of the source: everything that is committed by now has `updated` at or below it."""
-    with closing(feed.open_planner()) as planner:
+    with closing(Parts(feed).open_planner()) as planner:
         return planner.now()
 
 
@@ -139,8 +140,8 @@ def check_encoder(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> N
 
     The topics that a query gives to rows are unknown. Then what a schema registry holds is no reason to refuse.
     """
-    with closing(_for_tables(feed, schemas).open_destination()) as destination:
-        feed.open_encoder().check(encoded_tables(feed, destination, schemas))
+    with closing(Parts(_for_tables(feed, schemas)).open_destination()) as destination:
+        Parts(feed).open_encoder().check(encoded_tables(feed, destination, schemas))
 
 
 def encoded_tables(
@@ -158,7 +159,7 @@ def encoded_tables(
 
 def check_sink(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:
     """Return when the destination can take rows of *schemas*. Raises: ConfigError when it cannot, or mixes tables."""
-    with closing(_for_tables(feed, schemas).open_destination()) as destination:
+    with closing(Parts(_for_tables(feed, schemas)).open_destination()) as destination:
         destination.check()
         if type(destination).topic is Destination.topic:
             _require_own_topics(destination, schemas, destination.context.topics())
@@ -183,7 +184,7 @@ def prepare_sink(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> No
 
     Raises: ConfigError, RetryableError.
     """
-    with closing(_for_tables(feed, schemas).open_destination()) as destination:
+    with closing(Parts(_for_tables(feed, schemas)).open_destination()) as destination:
         destination.prepare()
     if feed.dead_letter is not None:
         prepare_sink(feed.dead_letter, [dead_letter_schema(feed.name)])
@@ -202,8 +203,8 @@ def _refuse_one_place(feed: ResolvedChangefeed, letters: ResolvedChangefeed, sch
             )
         return
     with (
-        closing(_for_tables(feed, schemas).open_destination()) as data,
-        closing(letters.open_destination()) as dead_letters,
+        closing(Parts(_for_tables(feed, schemas)).open_destination()) as data,
+        closing(Parts(letters).open_destination()) as dead_letters,
     ):
         topic = dead_letters.topic(dead_letter_schema(feed.name).name)
         if data_place == letters_place and topic in {data.topic(schema.name) for schema in schemas}:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.bad_rows import too_many
 from cdc_core.engine.attempt_channel import AttemptChannel, Saved
@@ -196,7 +197,7 @@ class Coordinator:
 
     def _release(self, action: Release) -> None:
         if self._history is None:
-            self._history = self._feed.open_history()
+            self._history = Parts(self._feed).open_history()
         tally = self._tally
         try:
             self._history.release(action.token)

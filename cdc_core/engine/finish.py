@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import closing
 
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.error_text import one_line
 from cdc_core.engine.time_range import TimeRange
@@ -64,6 +65,6 @@ def finish_earlier_run(feed: ResolvedChangefeed, store: ProgressStore) -> bool:
     else:
         what = f"everything up to end_time, {resolved}; to continue, use another name"
     log.info("changefeed '%s': an earlier run delivered %s", feed.name, what)
-    with closing(feed.open_rangefeed()) as rangefeed:
+    with closing(Parts(feed).open_rangefeed()) as rangefeed:
         drop_history(feed, rangefeed, progress)
     return True

@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.error_text import one_line
 from cdc_core.errors import FencedError, TerminalError
@@ -119,7 +120,7 @@ class HistoryMeter:
             return
         feed = replace(feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch), saved=progress.token)
         try:
-            with closing(feed.open_history()) as history:
+            with closing(Parts(feed).open_history()) as history:
                 gauges, notice = history.metrics(), history.notice()
         except BaseException as error:
             self._store.changefeeds.require_newest(

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.host_requirements import HostRequirements, here, host_requirements, this_executor
@@ -81,7 +82,7 @@ def _check(config: AttemptConfig) -> None:
         config.load()
         if feed.rangefeed.registration.replicas:
             executor_locality()
-        with closing(feed.open_reader()) as reader:
+        with closing(Parts(feed).open_reader()) as reader:
             reader.check()
         for part in (feed, feed.dead_letter):
             if part is not None:
@@ -95,5 +96,5 @@ def _check(config: AttemptConfig) -> None:
 
 
 def _check_destination(feed: ResolvedChangefeed) -> None:
-    with closing(feed.open_destination()) as destination:
+    with closing(Parts(feed).open_destination()) as destination:
         destination.check()

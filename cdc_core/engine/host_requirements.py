@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError, RetryableError
 
@@ -138,12 +139,12 @@ def host_requirements(feed: ResolvedChangefeed, *, create: bool) -> Iterator[Hos
 def _local_directories(feed: ResolvedChangefeed) -> Iterator[tuple[str, Path]]:
     """Yield the directories that must be the same on every host, and whose they are."""
     for source in feed.sources:
-        with closing(dataclasses.replace(feed, sources=(source,)).open_reader()) as reader:
+        with closing(Parts(dataclasses.replace(feed, sources=(source,))).open_reader()) as reader:
             if (directory := reader.local_directory()) is not None:
                 yield feed.rangefeed.owner, directory
     for part in (feed, feed.dead_letter):
         if part is not None:
-            with closing(part.open_destination()) as destination:
+            with closing(Parts(part).open_destination()) as destination:
                 if (directory := destination.local_directory()) is not None:
                     yield part.sink.owner, directory
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.checks import encoded_tables
 from cdc_core.errors import DestinationLostError
@@ -53,10 +54,10 @@ def keep_places(feed: ResolvedChangefeed, store: ProgressStore, schemas: Sequenc
 
 def _found(feed: ResolvedChangefeed, store: ProgressStore, schemas: Sequence[TableSchema]) -> Mapping[str, str | None]:
     feed = feed.for_attempt(feed_id=feed.feed_id, epoch=feed.epoch, table_names=[schema.name for schema in schemas])
-    with closing(feed.open_destination()) as destination:
+    with closing(Parts(feed).open_destination()) as destination:
         found = destination.identities(store.topics.of(feed.name) if feed.routes else ())
         tables = [] if feed.routes else encoded_tables(feed, destination, schemas)
-        return {**found, **feed.open_encoder().identities(tables)}
+        return {**found, **Parts(feed).open_encoder().identities(tables)}
 
 
 def _save(

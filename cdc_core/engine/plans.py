@@ -25,6 +25,7 @@ from importlib.metadata import distributions
 from typing import TYPE_CHECKING, Any, Self
 
 from cdc_core.config.component import Component
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.step_actions import RepeatedStep, SavePlan
 from cdc_core.masking import mask, masked_uri
@@ -146,7 +147,7 @@ class Plans:
         if plan.parallelism == self._feed.parallelism:
             yield self._planner
             return
-        with closing(replace(self._feed, parallelism=plan.parallelism).open_planner()) as planner:
+        with closing(Parts(replace(self._feed, parallelism=plan.parallelism)).open_planner()) as planner:
             yield planner
 
     def _save(self, plan: Plan) -> None:

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.replay import Replay, WaitingRow, send_again
 from cdc_core.delivery.routing import Routing
@@ -70,7 +71,7 @@ def replay(
         tables = [schema.name for schema in schemas]
         feed = feed.for_attempt(feed_id=known.feed_id, epoch=epoch, table_names=tables)
         check = EpochCheck(store, name=feed.name, epoch=epoch)
-        with _alone(feed, state_dir), closing(feed.open_sink()) as sink:
+        with _alone(feed, state_dir), closing(Parts(feed).open_sink()) as sink:
             progress = store.progress.load(feed.name)
             assert progress is not None, "dead letters come from steps that were saved"
             # A plan that an earlier attempt left knew of keys that had to wait.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING
 
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.resolved_sink import Covered, ResolvedSink
 from cdc_core.sink_calls import ObservedCalls
@@ -92,7 +93,7 @@ class ResolvedMarks:
 def open_resolved_marks(feed: ResolvedChangefeed, store: ProgressStore) -> ResolvedMarks:
     """Return what emits the resolved marks of attempt `feed.epoch`."""
     return ResolvedMarks(
-        feed.open_resolved_sink(),
+        Parts(feed).open_resolved_sink(),
         store,
         name=feed.name,
         epoch=feed.epoch,

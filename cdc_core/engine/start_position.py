@@ -6,6 +6,7 @@ import logging
 from contextlib import closing
 from dataclasses import replace
 
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.checks import check_and_prepare_sink
 from cdc_core.engine.places import compare_places
@@ -39,7 +40,7 @@ def start_token(feed: ResolvedChangefeed, store: ProgressStore, rangefeed: Range
     saved = None if progress is None else progress.token
     chosen = store.rescans.initial_scans(name)
     if chosen:
-        with closing(feed.open_rangefeed(initial_scans=chosen)) as joining:
+        with closing(Parts(feed).open_rangefeed(initial_scans=chosen)) as joining:
             saved = joining.start(saved, lambda intent: store.progress.save_intent(name, feed.epoch, intent))
     token = rangefeed.start(saved, lambda intent: store.progress.save_intent(name, feed.epoch, intent))
     schemas = rangefeed.schemas()
@@ -72,9 +73,9 @@ def _with_new_history(feed: ResolvedChangefeed, store: ProgressStore, progress: 
     if not waiting:
         return progress
     scanning = replace(feed, options=replace(feed.options, initial_scan="yes", cursor=None))
-    with closing(scanning.open_planner()) as planner:
+    with closing(Parts(scanning).open_planner()) as planner:
         began = max(progress.latest, planner.now())
-    with closing(scanning.open_rangefeed()) as rangefeed:
+    with closing(Parts(scanning).open_rangefeed()) as rangefeed:
         rangefeed.drop(progress.token)
         token = rangefeed.start(None, lambda intent: store.progress.save_intent(feed.name, feed.epoch, intent))
     progress = replace(progress, token=token, latest=began)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.fencing import CHECK_VALID_S, await_idle
 from cdc_core.engine.run_control import RunControl, Stopped
@@ -55,7 +56,7 @@ class PreviousAttempts:
         if not (self._unclean and (scans or moved)):
             return
         assert self._fenced_since is not None, "fenced() comes first"
-        destination = feed.open_destination()
+        destination = Parts(feed).open_destination()
         try:
             until = self._fenced_since + CHECK_VALID_S + destination.longest_call_s()
         finally:

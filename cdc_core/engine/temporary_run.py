@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.engine.aggregator import read_slice
@@ -154,7 +155,7 @@ class TemporaryRun:
         before anything was created; what the rangefeed raises, unless a retry cures it.
         """
         feed = self._feed
-        with closing(feed.open_rangefeed()) as rangefeed:
+        with closing(Parts(feed).open_rangefeed()) as rangefeed:
             rangefeed.check()
             self._check(self._evaluation.delivered(rangefeed.schemas()))
             check_time_range(feed)
@@ -178,9 +179,9 @@ class TemporaryRun:
         machine = StepMachine(self._rules)
         machine.resume(self._progress, step=-1, now=time.monotonic())
         with ExitStack() as parts:
-            planner = parts.enter_context(closing(self._feed.open_planner()))
-            reader = parts.enter_context(closing(self._feed.open_reader()))
-            history = parts.enter_context(closing(self._feed.open_history()))
+            planner = parts.enter_context(closing(Parts(self._feed).open_planner()))
+            reader = parts.enter_context(closing(Parts(self._feed).open_reader()))
+            history = parts.enter_context(closing(Parts(self._feed).open_history()))
             while not self._stop.is_set() and not self._complete:
                 slices = perform(machine.plan(time.monotonic()), partial(_planned, planner))
                 if not slices:

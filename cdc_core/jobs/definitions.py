@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from packaging.version import InvalidVersion, Version
 
 from cdc_core.config.definition import changefeed_from
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.error_text import one_line
@@ -136,7 +137,7 @@ class Definitions:
         if feed is None or progress is None:
             return  # what is to be created is saved before
         try:
-            rangefeed = feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch).open_rangefeed()
+            rangefeed = Parts(feed.for_attempt(feed_id=known.feed_id, epoch=known.epoch)).open_rangefeed()
             try:
                 rangefeed.drop(progress.token)
             finally:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.decoder import DecodedRow, Decoder
 from cdc_core.delivery.dead_letters import BadRow
@@ -94,7 +95,7 @@ class _Messages:
 
     def __init__(self, feed: ResolvedChangefeed) -> None:
         self._feed = feed
-        self._context = replace(feed.encoder_context(), preview=True)
+        self._context = replace(Parts(feed).encoder_context(), preview=True)
         self._encoder: Encoder = feed.encoder.load("encoder", Encoder)(self._context)
         self._decoder: Decoder | None = None
         self._routing = Routing(lambda _: None)  # the destination, which may refuse a topic, is not asked
@@ -174,7 +175,7 @@ class _Messages:
         return self._decoder
 
     def _opened(self, feed: ResolvedChangefeed) -> Destination:
-        context = replace(feed.sink_context(), encoder=self._encoder)
+        context = replace(Parts(feed).sink_context(), encoder=self._encoder)
         opened: Destination = feed.sink.load("destination", Destination)(context)
         return opened
 

@@ -11,6 +11,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Self
 
 from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolve import resolve_without_sink
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.dead_letters import BadRow
@@ -121,8 +122,8 @@ class _Run:
 
     def __init__(self, feed: ResolvedChangefeed, *, looked_at: bool) -> None:
         self._feed = feed
-        self._context = replace(feed.encoder_context(), preview=looked_at)
-        self._topics = feed.sink_context().topics()
+        self._context = replace(Parts(feed).encoder_context(), preview=looked_at)
+        self._topics = Parts(feed).sink_context().topics()
         self._first_topic = ""
         self._run: TemporaryRun | None = None
         self.stopped = False

@@ -40,6 +40,7 @@ from cdc_core import (
     SliceInfo,
     Timestamp,
 )
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.bad_rows import DeadLetterRows
@@ -169,7 +170,7 @@ def _take_turns(work: Mapping[str, Callable[[], object]], rows: int) -> tuple[Ro
 
 def _write(sink: Sink, slice_: Sequence[pa.RecordBatch], feed: ResolvedChangefeed, *, bad: int) -> None:
     assert feed.dead_letter is not None
-    letters = feed.dead_letter.open_sink()
+    letters = Parts(feed.dead_letter).open_sink()
     report = written(sink, slice_, bad_rows=DeadLetterRows(feed, open_sink=lambda: letters))
     letters.close()
     assert report is not None

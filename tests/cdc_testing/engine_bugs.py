@@ -21,6 +21,7 @@ from cdc_testing.changed_reading import Items, Patch, change_reading
 from cdc_testing.nemesis_events import ChangeKey, CreateTable, Rescan
 from cdc_testing.scripted import Script
 
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine import attempt as calls
 from cdc_core.engine import attempts, step_machine
@@ -206,7 +207,7 @@ def _resolved_before_flush(patch: Patch) -> None:
                 if batch.column("kind")[0].as_py() == END:
                     marks: list[SpanMark] = pickle.loads(batch.column("payload")[0].as_py())
                     if marks and all(mark.resolved for mark in marks):
-                        with closing(self.config.feed.open_resolved_sink()) as sink:
+                        with closing(Parts(self.config.feed).open_resolved_sink()) as sink:
                             sink.emit_resolved(min(mark.timestamp for mark in marks))
                 yield batch
 

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,10 @@ from typing import Any
 import pyarrow as pa
 from cdc_testing.documented_role import documented
 from cdc_testing.scripted import ThreadDied
+from cdc_testing.wrapped_component import wrapped
 
 from cdc_core import Changefeed, ResolvedSink, Sink, SliceReader, Timestamp
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt import Attempt, Task
@@ -40,24 +41,6 @@ _MAX_TASK_ATTEMPTS = 4
 
 task_attempt: ContextVar[int] = ContextVar("task_attempt", default=0)
 """How often the task of this thread was begun before."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _WrappedChangefeed(ResolvedChangefeed):
-    """A changefeed whose reader and sinks a test may stand in front of."""
-
-    wrap_reader: Callable[[SliceReader], SliceReader]
-    wrap_sink: Callable[[Sink], Sink]
-    wrap_resolved_sink: Callable[[ResolvedSink], ResolvedSink]
-
-    def open_reader(self) -> SliceReader:
-        return self.wrap_reader(ResolvedChangefeed.open_reader(self))
-
-    def open_sink(self) -> Sink:
-        return self.wrap_sink(ResolvedChangefeed.open_sink(self))
-
-    def open_resolved_sink(self) -> ResolvedSink:
-        return self.wrap_resolved_sink(ResolvedChangefeed.open_resolved_sink(self))
 
 
 @cache
@@ -138,9 +121,10 @@ class LocalEngine:
         wrap_sink: Callable[[Sink], Sink] = lambda sink: sink,
         wrap_resolved_sink: Callable[[ResolvedSink], ResolvedSink] = lambda sink: sink,
     ) -> None:
-        fields = {field.name: getattr(feed, field.name) for field in dataclasses.fields(feed)}
-        self._feed: ResolvedChangefeed = _WrappedChangefeed(
-            **fields, wrap_reader=wrap_reader, wrap_sink=wrap_sink, wrap_resolved_sink=wrap_resolved_sink
+        self._feed = dataclasses.replace(
+            feed,
+            rangefeed=wrapped(feed.rangefeed, reader=wrap_reader),
+            sink=wrapped(feed.sink, sink=wrap_sink, resolved_sink=wrap_resolved_sink),
         )
         self._directory = directory
         self.store = ProgressStore(store_url(directory))
@@ -174,7 +158,7 @@ class LocalEngine:
         run_dir = self._directory / "run" / str(epoch)
         run_dir.mkdir(parents=True)
         feed = feed.for_attempt(feed_id=known.feed_id, epoch=epoch, state=self.store.url, parallelism=2)
-        with closing(feed.open_rangefeed()) as rangefeed:
+        with closing(Parts(feed).open_rangefeed()) as rangefeed:
             token = start_token(feed, self.store, rangefeed)
             names = [schema.name for schema in rangefeed.schemas()]
         feed = feed.for_attempt(feed_id=feed.feed_id, epoch=epoch, table_names=names)

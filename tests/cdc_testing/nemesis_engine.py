@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,11 +25,10 @@ from cdc_testing.nemesis_faults import (
     FaultySink,
     FaultyStore,
 )
+from cdc_testing.wrapped_component import wrapped
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from cdc_core import ResolvedSink, Sink, SliceReader, SourceHistory, StepPlanner
-from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt import Attempt, Task
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.planner import Offset
@@ -63,26 +61,6 @@ def nemesis_spark(spark: KeptSpark, *, bug: str) -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _FaultyChangefeed(ResolvedChangefeed):
-    control: Path
-
-    def open_planner(self) -> StepPlanner:
-        return FaultyPlanner(ResolvedChangefeed.open_planner(self), self.control)
-
-    def open_reader(self) -> SliceReader:
-        return FaultyReader(ResolvedChangefeed.open_reader(self), self.control)
-
-    def open_history(self) -> SourceHistory:
-        return FaultyHistory(ResolvedChangefeed.open_history(self), self.control)
-
-    def open_sink(self) -> Sink:
-        return FaultySink(ResolvedChangefeed.open_sink(self), self.control)
-
-    def open_resolved_sink(self) -> ResolvedSink:
-        return FaultyResolvedSink(ResolvedChangefeed.open_resolved_sink(self), self.control)
-
-
 class _FaultyConfig(AttemptConfig):
     __slots__ = ()
 
@@ -92,17 +70,25 @@ class _FaultyConfig(AttemptConfig):
 
 def _faulty(option: str) -> _FaultyConfig:
     config = AttemptConfig.from_option(option)
-    feed = _FaultyChangefeed(**_fields(config.feed), control=control_of(config.state_dir))
-    return _FaultyConfig(**{**_fields(config), "feed": feed})
+    feed, control = config.feed, control_of(config.state_dir)
+    rangefeed = wrapped(
+        feed.rangefeed,
+        planner=lambda planner: FaultyPlanner(planner, control),
+        reader=lambda reader: FaultyReader(reader, control),
+        history=lambda history: FaultyHistory(history, control),
+    )
+    sink = wrapped(
+        feed.sink,
+        sink=lambda sink: FaultySink(sink, control),
+        resolved_sink=lambda resolved_sink: FaultyResolvedSink(resolved_sink, control),
+    )
+    fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    return _FaultyConfig(**{**fields, "feed": dataclasses.replace(feed, rangefeed=rangefeed, sink=sink)})
 
 
 def faulty_attempt(option: str) -> Attempt:
     """Return the attempt in *option* with its faults, in a process that has the bug of the run."""
     return Attempt(_faulty(option))
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
 def _with_bug(config: AttemptConfig) -> AbstractContextManager[None]:

@@ -15,6 +15,7 @@ from cdc_testing.nemesis_engine import BUG, control_of, faulty_attempt
 from cdc_testing.thread_host import ThreadHost
 
 from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.query_host import QueryHost
@@ -57,7 +58,7 @@ class NemesisFeed:
         """Return the changefeed with *options* over its own, ready to run, with the names of its tables."""
         changed = replace(self._changefeed, options={**self._changefeed.options, **(options or {})})
         feed = resolve(changed, self._host)
-        with closing(feed.open_rangefeed()) as rangefeed:
+        with closing(Parts(feed).open_rangefeed()) as rangefeed:
             names = [schema.name for schema in rangefeed.schemas()]
         return feed.for_attempt(feed_id="", epoch=0, table_names=names)
 
@@ -119,7 +120,7 @@ class NemesisFeed:
     def now(self) -> Timestamp:
         """Return the source's clock."""
         if self._planner is None:
-            self._planner = self.feed().open_planner()
+            self._planner = Parts(self.feed()).open_planner()
         return self._planner.now()
 
     def frontier(self) -> Frontier:
@@ -134,10 +135,10 @@ class NemesisFeed:
     def rescan(self, table: str, *, where: str | None) -> None:
         """Ask that *table*, which `schemas` of the rangefeed know by this name, is emitted again."""
         feed = self.feed()
-        with closing(feed.open_rangefeed()) as rangefeed:
+        with closing(Parts(feed).open_rangefeed()) as rangefeed:
             full = next(schema.name.full for schema in rangefeed.schemas() if schema.name.table == table)
         wanted = Rescan(table=full, where=where)
-        with closing(feed.open_planner()) as planner:
+        with closing(Parts(feed).open_planner()) as planner:
             planner.check_rescan(wanted)
         self._store.rescans.ask(feed.name, table=wanted.table, where=wanted.where)
 
@@ -152,7 +153,7 @@ class NemesisFeed:
         feeds = [feed for feed in self._store.changefeeds.all() if feed.name == self._changefeed.name]
         if feeds:
             feed = self.feed().for_attempt(feed_id=feeds[0].feed_id, epoch=feeds[0].epoch)
-            with closing(feed.open_rangefeed()) as rangefeed:
+            with closing(Parts(feed).open_rangefeed()) as rangefeed:
                 rangefeed.drop(None if progress is None else progress.token)
 
     def _raise_error(self) -> None:

@@ -28,6 +28,7 @@ from cdc_testing.nemesis_ledger import FirstNames, Ledger, Projected, RowValidat
 from cdc_testing.nemesis_rescans import Rescanned, RescanValidator
 
 from cdc_core import Decoder, SinkReader, TableSchema, Timestamp
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.plugins.classes import load_class
 from cdc_core.plugins.host import PluginHost
@@ -47,7 +48,7 @@ class Watch:
         self._prefix = prefix
         self._started = 0
         self._rescans: list[Rescanned] = []
-        with closing(feed.open_destination()) as destination:
+        with closing(Parts(feed).open_destination()) as destination:
             later = [replace(feed.table_names[0], table=table) for table in guests]
             names = [*feed.table_names, *later]
             topics = {name.table: destination.topic(name).removeprefix(prefix) for name in names}
@@ -62,7 +63,7 @@ class Watch:
 
     def look_at_schemas(self) -> None:
         """Take note of the tables' shapes. After each change of them."""
-        with closing(self._feed.open_rangefeed()) as rangefeed:
+        with closing(Parts(self._feed).open_rangefeed()) as rangefeed:
             schemas = {schema.name.table: schema for schema in rangefeed.schemas()}
         found = {topic: schemas[table] for table, topic in self.ledger.topics.items() if table in schemas}
         self._schemas = {**self._schemas, **found}
@@ -133,5 +134,5 @@ def _decoder(host: PluginHost, feed: ResolvedChangefeed) -> Decoder:
     registration = host.component("encoder", feed.encoder.name)
     assert isinstance(registration, EncoderRegistration)
     cls = load_class(registration.decoder, owner=f"decoder of {feed.encoder.name}", base=Decoder)
-    decoder: Decoder = cls(feed.open_encoder().context)
+    decoder: Decoder = cls(Parts(feed).open_encoder().context)
     return decoder

@@ -23,6 +23,7 @@ from cdc_testing.scripted import (
 
 from cdc_core import Locality, PlacementRules, RangefeedContext, SinkRegistration, TableName
 from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError, ContractError, OptionError, PluginLoadError, UnknownPluginError
@@ -69,8 +70,8 @@ def test_a_cursor_needs_a_source_that_can_start_there_and_replaces_the_scan() ->
     assert str(raised.value) == ("changefeed 'orders': source 'paper' cannot start at a cursor; remove option 'cursor'")
 
     def context(**options: Any) -> RangefeedContext:
-        return resolve(
-            changefeed(options=options), host(rangefeed(cursors=True), encoder(), sink())
+        return Parts(
+            resolve(changefeed(options=options), host(rangefeed(cursors=True), encoder(), sink()))
         ).rangefeed_context()
 
     assert (context().cursor, context().initial_scan) == (None, True)
@@ -84,7 +85,7 @@ def test_placement_needs_a_source_with_replicas() -> None:
         feed({"placement": "random"})
     options = {"placement": "random", "execution_locality": "region=eu"}
     resolved = resolve(changefeed(options=options), host(rangefeed(replicas=True), encoder(), sink()))
-    assert resolved.rangefeed_context().placement == PlacementRules(
+    assert Parts(resolved).rangefeed_context().placement == PlacementRules(
         strategy="random", within=Locality.parse("region=eu")
     )
 
@@ -236,7 +237,7 @@ def test_a_resolved_changefeed_survives_pickle_and_json() -> None:
 def test_the_locality_is_that_of_the_environment_and_reaches_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CDC_LOCALITY", "region=eu, zone=a")
     resolved = ResolvedChangefeed.from_json(json.loads(json.dumps(feed().to_json())))
-    assert str(resolved.rangefeed_context().locality) == "region=eu,zone=a"
+    assert str(Parts(resolved).rangefeed_context().locality) == "region=eu,zone=a"
     monkeypatch.setenv("CDC_LOCALITY", "eu")
     with pytest.raises(ConfigError, match="environment variable CDC_LOCALITY: 'eu' is not a locality"):
         feed()
@@ -298,7 +299,7 @@ def test_a_secret_is_known_in_its_encoded_and_its_decoded_form() -> None:
 def test_a_component_that_cannot_be_loaded_says_why(target: str, error: type[Exception], complaint: str) -> None:
     resolved = feed(shelf=sink(sink=target, install_hint="pip install 'cdc-shelf[fast]'"))
     with pytest.raises(error, match=f"sink 'shelf'.*{complaint.replace('[', '.')}"):
-        resolved.open_sink()
+        Parts(resolved).open_sink()
 
 
 def test_options_that_cannot_be_loaded_are_refused_while_resolving() -> None:
@@ -315,18 +316,18 @@ def test_components_are_opened_with_what_the_user_asked_for() -> None:
     resolved = resolve(
         changefeed(options={"control": "/x", "diff": True, "initial_scan": "no", "full_table_name": True}), plugins
     ).for_attempt(feed_id="0123456789ab", epoch=7, table_names=[TableName("db", "public", "orders")], parallelism=4)
-    source = resolved.open_rangefeed()
+    source = Parts(resolved).open_rangefeed()
     assert isinstance(source, CounterRangefeed)
-    assert isinstance(resolved.open_planner(), CounterPlanner)
-    assert isinstance(resolved.open_reader(), CounterReader)
-    assert isinstance(resolved.open_history(), CounterHistory)
+    assert isinstance(Parts(resolved).open_planner(), CounterPlanner)
+    assert isinstance(Parts(resolved).open_reader(), CounterReader)
+    assert isinstance(Parts(resolved).open_history(), CounterHistory)
     assert (source.context.diff, source.context.mvcc, source.context.initial_scan) == (True, False, False)
     assert (source.context.feed_id, source.context.parallelism) == ("0123456789ab", 4)
-    assert isinstance(resolved.open_encoder(), PlainEncoder)
-    destination = resolved.open_sink()
+    assert isinstance(Parts(resolved).open_encoder(), PlainEncoder)
+    destination = Parts(resolved).open_sink()
     assert isinstance(destination, JournalSink)
-    assert isinstance(resolved.open_resolved_sink(), JournalResolvedSink)
-    assert isinstance(resolved.open_destination(), JournalDestination)
+    assert isinstance(Parts(resolved).open_resolved_sink(), JournalResolvedSink)
+    assert isinstance(Parts(resolved).open_destination(), JournalDestination)
     assert (destination.context.uri, destination.context.epoch) == ("shelf://room/top", 7)
     assert destination.context.tables == (TableName("db", "public", "orders"),)
     assert destination.context.topics("p_").of(TableName("db", "public", "orders")) == "p_db.public.orders"
@@ -339,7 +340,7 @@ def test_an_enriched_changefeed_tells_its_encoder_where_rows_come_from() -> None
     resolved = resolve(changefeed(options=options), host(rangefeed(), wide, sink()))
     copy = ResolvedChangefeed.from_json(json.loads(json.dumps(resolved.to_json())))
     assert copy == resolved
-    context = pickle.loads(pickle.dumps(copy.encoder_context()))
+    context = pickle.loads(pickle.dumps(Parts(copy).encoder_context()))
     assert context.envelope.enriched_properties == ("schema", "source")
     source = context.source
     assert (source.changefeed_sink, source.job_id, source.origin) == ("shelf", "orders", "paper")

@@ -14,6 +14,7 @@ from cdc_testing.local_engine import LocalEngine, resolved_feed
 from cdc_testing.postgres import clock
 
 from cdc_core import Timestamp
+from cdc_core.config.parts import Parts
 from cdc_core.errors import ConfigError
 
 GIVEN = {"slot_name": "s", "publication_name": "p"}
@@ -85,7 +86,7 @@ def test_a_cursor_that_changed_is_refused(database: str, tmp_path: Path) -> None
 
 def test_a_cursor_means_no_initial_scan_unless_it_is_asked_for(database: str) -> None:
     def scans(**options: Any) -> bool:
-        return resolved_feed(database, "file:///out", "items", options=options).rangefeed_context().initial_scan
+        return Parts(resolved_feed(database, "file:///out", "items", options=options)).rangefeed_context().initial_scan
 
     assert scans()
     assert not scans(cursor="0/1")

@@ -13,6 +13,7 @@ import pytest
 from cdc_testing.documented_role import ROLE
 
 from cdc_core.cli.main import main
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolve import resolve
 from cdc_core.config.toml_file import read_changefeed
 from cdc_core.engine.start_position import register, start_token
@@ -45,7 +46,7 @@ def test_the_archive_tells_of_slot_and_publication_and_of_a_source_that_is_gone(
     with closing(ProgressStore(store_url(tmp_path / ".cdc"))) as store:
         known = register(feed, store)
         feed = feed.for_attempt(feed_id=known.feed_id, epoch=store.changefeeds.begin_attempt("orders"), state=store.url)
-        with closing(feed.open_rangefeed()) as rangefeed:
+        with closing(Parts(feed).open_rangefeed()) as rangefeed:
             token = start_token(feed, store, rangefeed)
         first, printed = collected(file, tmp_path / "first.tar.gz", capsys)
         assert printed.count("\n") == 1, first
@@ -54,7 +55,7 @@ def test_the_archive_tells_of_slot_and_publication_and_of_a_source_that_is_gone(
         [kept] = source["created"]
         assert "replication slot" in kept["kinds"]
         assert kept["retained_bytes"] >= 0
-        with closing(feed.open_rangefeed()) as rangefeed:
+        with closing(Parts(feed).open_rangefeed()) as rangefeed:
             rangefeed.drop(token)
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("ALTER ROLE archivist NOLOGIN")

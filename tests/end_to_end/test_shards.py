@@ -20,6 +20,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from cdc_core import Timestamp
 from cdc_core.cli.main import main
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError, RestartError, RetryableError
 
@@ -135,7 +136,7 @@ def test_each_shard_has_its_own_slot_and_drop_removes_all(
             assert main(["drop", documented(uri), "--orphans", "--state", str(tmp_path / "state"), "--yes"]) == 0
             assert "there are no orphans" in capsys.readouterr().out
     feed = feed.for_attempt(feed_id=known.feed_id, epoch=9)
-    with closing(feed.open_rangefeed()) as rangefeed:
+    with closing(Parts(feed).open_rangefeed()) as rangefeed:
         created = rangefeed.created()
         assert created is not None
         assert [entry.feed_id for entry in created] == [known.feed_id] * 2

@@ -10,6 +10,7 @@ from cdc_testing.scripted import Script
 from cdc_testing.written import written
 
 from cdc_core import ContractError, RowBatch, Sink, Slice, SliceInfo, SliceReader, SpanMark, Timestamp
+from cdc_core.config.parts import Parts
 from cdc_core.engine.aggregator import ReaderDiedError, read_slice
 from cdc_core.engine.attempt_config import MaskedError
 from cdc_core.engine.packing import FAILED, note
@@ -31,12 +32,12 @@ def planned(first: int, last: int, *, lower: int = 1, again: bool = False) -> Pl
 
 @pytest.fixture
 def reader(script: Script) -> SliceReader:
-    return counter_feed(script.directory, batch_rows=10).open_reader()
+    return Parts(counter_feed(script.directory, batch_rows=10)).open_reader()
 
 
 @pytest.fixture
 def sink(script: Script) -> Sink:
-    return counter_feed(script.directory).open_sink()
+    return Parts(counter_feed(script.directory)).open_sink()
 
 
 def packed(reader: SliceReader, *, last: int = 100) -> Iterator[pa.RecordBatch]:

@@ -12,6 +12,7 @@ from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.scripted import TABLE, JournalResolvedSink, Script
 
 from cdc_core import Slice, SliceInfo, Span, Timestamp
+from cdc_core.config.parts import Parts
 from cdc_core.engine import attempt, fencing
 from cdc_core.engine.aggregator import ReaderDiedError, read_slice
 from cdc_core.engine.attempt import Attempt, WarmUp
@@ -53,7 +54,7 @@ def config(script: Script, store: ProgressStore) -> AttemptConfig:
 
 def slice_of(config: AttemptConfig, index: int, *, step: int = 0, slices: int = 2) -> Iterator[pa.RecordBatch]:
     first, last = step * 100, step * 100 + 100
-    reader = config.feed.open_reader()
+    reader = Parts(config.feed).open_reader()
     lower = Timestamp(first + 1)
     planned = PlannedSlice(
         slice=Slice(lower=lower, payload=(first, last, index, slices)),
@@ -158,7 +159,7 @@ def test_a_slice_whose_reader_died_costs_a_task_attempt(config: AttemptConfig, s
 
 def test_a_sink_is_told_which_attempt_a_slice_is(config: AttemptConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[SliceInfo] = []
-    with attempt._sinks.use(config.key, config.feed.open_sink) as sink:
+    with attempt._sinks.use(config.key, Parts(config.feed).open_sink) as sink:
         monkeypatch.setattr(sink, "begin", told.append)
     write(config, task_attempt=2)
     assert [info.task_attempt for info in told] == [2]

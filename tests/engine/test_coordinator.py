@@ -10,6 +10,7 @@ from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.scripted import TABLE, Script
 
 from cdc_core import ContractError, Flushed, SliceInfo, Span, SpanMark, Timestamp
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_channel import AttemptChannel
 from cdc_core.engine.coordinator import Coordinator
@@ -133,7 +134,7 @@ def marks_as(monkeypatch: pytest.MonkeyPatch, *, records: bool, routed: bool = F
     """Have the journal get what a sink with these abilities gets."""
 
     def opened(feed: ResolvedChangefeed, store: ProgressStore) -> ResolvedMarks:
-        sink = feed.open_resolved_sink()
+        sink = Parts(feed).open_resolved_sink()
         return ResolvedMarks(sink, store, name="t", epoch=1, records=records, routes=routed, routed=routed)
 
     monkeypatch.setattr("cdc_core.engine.coordinator.open_resolved_marks", opened)

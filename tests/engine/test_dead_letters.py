@@ -15,6 +15,7 @@ from cdc_testing.scripted import TABLE
 from cdc_testing.thread_host import ThreadHost
 
 from cdc_core import Changefeed, Timestamp
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.dead_letters import row_of
@@ -129,7 +130,7 @@ def test_dead_letters_that_cannot_be_written_now_hold_the_step_back(rig: Rig, mo
     def unreachable(*_: Any, **__: Any) -> None:
         raise RetryableSinkError("the place of the dead letters is out of reach")
 
-    sink = type(rig.feed().dead_letter.open_sink())  # type: ignore[union-attr]
+    sink = type(Parts(rig.feed().dead_letter).open_sink())  # type: ignore[union-attr]
     with monkeypatch.context() as patch:
         patch.setattr(sink, "flush", unreachable)
         with pytest.raises(RetryableSinkError, match="out of reach"):
@@ -167,7 +168,7 @@ def test_a_row_that_even_the_dead_letters_do_not_take_ends_the_changefeed(
     def refuse(_sink: Any, _rows: Any) -> None:
         raise RefusedRowsError("too large")
 
-    monkeypatch.setattr(type(feed.dead_letter.open_sink()), "emit", refuse)
+    monkeypatch.setattr(type(Parts(feed.dead_letter).open_sink()), "emit", refuse)
     with pytest.raises(BadRowError) as raised:
         engine.step()
     assert str(raised.value) == (
@@ -253,16 +254,16 @@ def test_the_sink_of_the_dead_letters_is_opened_for_the_first_bad_row_and_kept(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[ResolvedChangefeed] = []
-    open_sink = ResolvedChangefeed.open_sink
+    open_sink = Parts.open_sink
     engine = rig.start()
     engine.step()
 
-    def counting(feed: ResolvedChangefeed) -> Any:
-        if feed.destination.endswith("/dead"):
-            opened.append(feed)
-        return open_sink(feed)
+    def counting(parts: Parts) -> Any:
+        if parts._feed.destination.endswith("/dead"):
+            opened.append(parts._feed)
+        return open_sink(parts)
 
-    monkeypatch.setattr(ResolvedChangefeed, "open_sink", counting)
+    monkeypatch.setattr(Parts, "open_sink", counting)
     engine.step()
     assert opened == []
     rig.refuse(203, 303)

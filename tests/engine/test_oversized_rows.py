@@ -12,6 +12,7 @@ from cdc_testing.scripted import TABLE, Script
 from cdc_testing.written import written
 
 from cdc_core import Column, ColumnType, Kind, Op, RowBatch, Slice, SliceInfo, SliceReader, Span, SpanMark, Timestamp
+from cdc_core.config.parts import Parts
 from cdc_core.delivery.bad_rows import StopAtBadRow
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.engine.aggregator import read_slice
@@ -72,7 +73,7 @@ def packed(batch: RowBatch, limit: int) -> Iterator[pa.RecordBatch]:
 
 
 def test_a_row_above_the_limit_ends_the_slice_with_its_key_and_size(script: Script) -> None:
-    sink = counter_feed(script.directory).open_sink()
+    sink = Parts(counter_feed(script.directory)).open_sink()
     with pytest.raises(BadRowError) as raised:
         written(sink, packed(rows([10, 50_000, 10]), 20_000))
     said = str(raised.value)
@@ -82,7 +83,7 @@ def test_a_row_above_the_limit_ends_the_slice_with_its_key_and_size(script: Scri
 
 
 def test_only_the_rows_above_the_limit_are_refused_and_the_others_come_in_order(script: Script) -> None:
-    sink = counter_feed(script.directory).open_sink()
+    sink = Parts(counter_feed(script.directory)).open_sink()
     bad_rows = Collected()
     report = written(sink, packed(rows([10, 30_000, 10, 15_000, 30_000, 10]), 20_000), bad_rows=bad_rows)
     assert report is not None
@@ -105,7 +106,7 @@ def test_rows_with_texts_that_are_not_utf_8_are_refused_and_the_others_come_in_o
     columns = {name: given.column(name) for name in given.batch.schema.names}
     reader = Unchecked(RowBatch.of(WIDE, **columns | images))
     bad_rows = Collected()
-    sink = counter_feed(script.directory).open_sink()
+    sink = Parts(counter_feed(script.directory)).open_sink()
     report = written(sink, read_slice(reader, PLANNED), bad_rows=bad_rows)
     assert report is not None
     assert [(bad.row.shown_key(0), bad.stage) for bad in bad_rows.bad] == [({"id": 1}, "source"), ({"id": 3}, "source")]

@@ -9,6 +9,7 @@ import pytest
 from cdc_testing.engine import counter_feed
 
 from cdc_core import Slice, Timestamp
+from cdc_core.config.parts import Parts
 from cdc_core.engine.plans import Plans
 from cdc_core.engine.start_position import register
 from cdc_core.engine.step_actions import SavePlan
@@ -25,7 +26,7 @@ def test_a_repeated_step_has_its_slices_whatever_the_cluster_looks_like_then(tmp
 
         def attempt(parallelism: int) -> tuple[Plans, list[Slice]]:
             own = feed.for_attempt(feed_id=feed_id, epoch=store.changefeeds.begin_attempt("t"), parallelism=parallelism)
-            planner = own.open_planner()
+            planner = Parts(own).open_planner()
             return Plans(own, planner, store), list(planner.slices(START, END, after=AFTER))
 
         plans, slices = attempt(3)

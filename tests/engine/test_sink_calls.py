@@ -14,6 +14,7 @@ import pytest
 from cdc_testing.engine import counter_feed
 
 from cdc_core import Flushed, ResolvedSink, RowBatch, Sink, SinkContext, Timestamp, TracedRow
+from cdc_core.config.parts import Parts
 from cdc_core.engine.fencing import EpochCheck, FencedSink
 from cdc_core.engine.resolved_marks import ResolvedMarks
 from cdc_core.engine.start_position import register
@@ -60,7 +61,7 @@ class AllRows:
 
 @pytest.fixture
 def context(tmp_path: Path) -> SinkContext:
-    return counter_feed(tmp_path).sink_context()
+    return Parts(counter_feed(tmp_path)).sink_context()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from cdc_testing.components import encoder, host, rangefeed, sink
 from cdc_testing.stored import DEFINITION
 
 from cdc_core import Changefeed, ConfigError, Frontier, Rangefeed, Span, TableName, TableSchema, Timestamp, Token
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolve import resolve
 from cdc_core.engine.saved_progress import delivered
 from cdc_core.engine.start_position import register, start_token
@@ -42,7 +43,7 @@ def test_a_table_that_joins_is_checked_like_those_at_the_first_start(tmp_path: P
     feed = resolve(changefeed, plugins)
     with closing(ProgressStore(store_url(tmp_path))) as store:
         feed = feed.for_attempt(feed_id=register(feed, store).feed_id, epoch=store.changefeeds.begin_attempt("orders"))
-        source = Growing(feed.rangefeed_context())
+        source = Growing(Parts(feed).rangefeed_context())
         assert start_token(feed, store, source) == {"tables": 1}
         with pytest.raises(ConfigError, match=r"^tables public\.orders and eu\.orders would share the topic 'orders'"):
             start_token(feed, store, source)

@@ -11,6 +11,7 @@ from cdc_testing.engine import counter_feed
 from cdc_testing.scripted import TABLE, Script
 
 from cdc_core import Op, RowBatch, Slice, SliceInfo, SliceReader, Span, SpanMark, TerminalError, Timestamp
+from cdc_core.config.parts import Parts
 from cdc_core.engine.aggregator import read_slice
 from cdc_core.engine.packing import END, unpack
 from cdc_core.engine.slices import PlannedSlice
@@ -86,7 +87,7 @@ def planned(payload: Any) -> PlannedSlice:
 
 @pytest.mark.parametrize(("end", "mark"), [(99, 99), (100, 100), (101, 100)])
 def test_no_mark_of_a_slice_passes_the_end(end: int, mark: int, script: Script) -> None:
-    reader = counter_feed(script.directory, batch_rows=10).open_reader()
+    reader = Parts(counter_feed(script.directory, batch_rows=10)).open_reader()
     found = list(unpack(read_slice(reader, planned((0, 100, 0, 1)), within=TimeRange(end=Timestamp(end)))))
     numbers = [
         n for _, rows in found if isinstance(rows, RowBatch) for n in rows.column("after").field("n").to_pylist()
@@ -102,6 +103,6 @@ def test_a_reader_that_breaks_its_contract_beyond_the_end_is_still_told(script: 
             yield batch((9, 0))
             yield SpanMark(span=Span(TABLE.name.full), timestamp=Timestamp(8), resolved=True)
 
-    reader = Hasty(counter_feed(script.directory).rangefeed_context())
+    reader = Hasty(Parts(counter_feed(script.directory)).rangefeed_context())
     with pytest.raises(Exception, match=r"a row of table db.public.counter is from 9\.0+, above 8\.0+"):
         list(read_slice(reader, planned(None), within=TimeRange(end=Timestamp(5))))

@@ -14,6 +14,7 @@ from cdc_testing.scripted import TABLE
 from cdc_testing.stored import DEFINITION
 
 from cdc_core import Flushed, RowBatch, Sink
+from cdc_core.config.parts import Parts
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.delivery.routing import Routing
 from cdc_core.engine.fencing import FencedSink
@@ -210,7 +211,7 @@ def test_an_attempt_that_was_overtaken_delivers_no_row_to_a_new_topic(
         deliver(admission, sink, ["a"])
     assert [kind for kind, _ in events] == ["admit"]
     fenced = FencedSink(
-        counter_feed(Path("/nowhere")).open_sink(), lambda: store.changefeeds.require_newest("orders", 1)
+        Parts(counter_feed(Path("/nowhere"))).open_sink(), lambda: store.changefeeds.require_newest("orders", 1)
     )
     with pytest.raises(FencedError):
         fenced.admit("a")

@@ -12,6 +12,7 @@ from cdc_testing.local_engine import LocalEngine, resolved_feed
 
 from cdc_core import ConfigError
 from cdc_core.config.changefeed_options import ChangefeedOptions
+from cdc_core.config.parts import Parts
 from cdc_core.plugins.classes import load_class
 from cdc_core.plugins.host import PluginHost
 
@@ -76,8 +77,8 @@ def test_an_option_of_zero_or_nothing_works_or_is_refused_with_a_sentence(
     try:
         resolved = resolved_feed(source, sink, "t", format_=name if kind == "encoder" else "json", options=options)
         if (kind, name) not in LOCAL:
-            resolved.open_rangefeed().close()
-            resolved.open_sink().close()
+            Parts(resolved).open_rangefeed().close()
+            Parts(resolved).open_sink().close()
             return
         feed = LocalEngine(resolved, tmp_path)
         feed.run()

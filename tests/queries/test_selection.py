@@ -13,6 +13,7 @@ from cdc_testing.local_engine import resolved_feed
 from cdc_core import Changefeed, Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema, unavailable_column
 from cdc_core.config.alteration import Alteration, remaining_sections
 from cdc_core.config.identity import require_same_source
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_config import AttemptConfig
@@ -237,7 +238,7 @@ def test_the_envelope_stays_and_diff_is_allowed() -> None:
     assert resolved.envelope().name == "wrapped"
     assert resolved.queries().diff
     assert not resolved_feed("postgresql://u@h/d", "file:///out", "t").queries().exist
-    assert feed({"items": {"where": "cdc_prev.id > 1"}}).rangefeed_context().diff
+    assert Parts(feed({"items": {"where": "cdc_prev.id > 1"}})).rangefeed_context().diff
 
 
 def test_a_query_and_sections_exclude_each_other() -> None:

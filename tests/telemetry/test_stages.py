@@ -9,6 +9,7 @@ import pytest
 from cdc_testing.engine import counter_feed
 
 from cdc_core import Timestamp
+from cdc_core.config.parts import Parts
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, Stages, stage, waited_for
 
 
@@ -84,7 +85,7 @@ def test_what_another_thread_does_costs_the_task_no_time() -> None:
 
 
 def test_the_sink_of_a_job_has_an_encoder_that_is_timed(tmp_path_factory: pytest.TempPathFactory) -> None:
-    sink = counter_feed(tmp_path_factory.mktemp("feed")).open_sink()
+    sink = Parts(counter_feed(tmp_path_factory.mktemp("feed"))).open_sink()
     told: list[str] = []
     with Stages(SINK, changed=lambda stages: told.append(stages.now)).measured():
         sink.context.encoder.encode_resolved("t", Timestamp(1))

@@ -13,6 +13,7 @@ from cdc_conformance.sinks.rig import AT, ORDERS, SinkRig, versions
 from cdc_conformance.sinks.seen import Seen
 
 from cdc_core import StoredMessage
+from cdc_core.config.parts import Parts
 
 pytest_plugins = ["pytester"]
 
@@ -122,6 +123,6 @@ def test_messages_may_lack_keys_only_where_values_always_have_them(tmp_path: Pat
     rig.watch(ORDERS)
     batch = versions([1, 2])
     rig.expect(batch)
-    values = rig.feed().open_encoder().encode(batch, topic="orders").value.to_pylist()
+    values = Parts(rig.feed()).open_encoder().encode(batch, topic="orders").value.to_pylist()
     seen = Seen(rig.matcher.match(StoredMessage(topic="orders", key=None, value=value) for value in values))
     assert bool(seen.missing(rig.rows(batch))) is (not forced)

@@ -17,6 +17,7 @@ from cdc_testing.object_stores import AZURE_ACCOUNT, AZURE_KEY, S3_KEY, S3_SECRE
 
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.interpolation import interpolate, with_absolute_files
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolve import resolve
 from cdc_core.plugins.host import PluginHost
 
@@ -45,7 +46,7 @@ def test_every_example_is_accepted_by_its_store(
     shown: Any = interpolate(
         with_absolute_files({**REQUIRED, **EXAMPLES[name]}, Path("/")), place="example", environ=secrets
     )
-    context = resolve(Changefeed(name=name, **shown), PluginHost.load()).open_destination().context
+    context = Parts(resolve(Changefeed(name=name, **shown), PluginHost.load())).open_destination().context
     servers = {
         "s3": {"aws_endpoint": seaweedfs.endpoint},
         "gs": {"gcs_endpoint": gcs_gate.endpoint},

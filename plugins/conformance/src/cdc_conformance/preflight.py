@@ -10,6 +10,7 @@ from cdc_conformance.given import Given
 from cdc_conformance.rangefeeds.suite import resolved_changefeed
 from cdc_conformance.sinks.rig import ORDERS, SinkRig
 from cdc_core.config.changefeed_options import ChangefeedOptions
+from cdc_core.config.parts import Parts
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.options import option_names, parse_options
 from cdc_core.plugins.classes import load_class
@@ -47,9 +48,9 @@ def _sink(given: Given, registration: SinkRegistration) -> None:
         registration, uri=place.uri, format=given.format or "json", options=dict(place.options), read_back=None
     )
     changefeed = rig.feed()
-    with closing(changefeed.open_destination()) as destination:
+    with closing(Parts(changefeed).open_destination()) as destination:
         destination.check()
-    changefeed.open_encoder().check([(ORDERS, ORDERS.name.table)])
+    Parts(changefeed).open_encoder().check([(ORDERS, ORDERS.name.table)])
 
 
 def _rangefeed(given: Given, registration: RangefeedRegistration) -> None:
@@ -66,7 +67,7 @@ def _rangefeed(given: Given, registration: RangefeedRegistration) -> None:
             said = " ".join(str(error).split()) or type(error).__name__
             raise ConfigError(f"no table can be created at the URI of {component.owner}: {said}") from error
         try:
-            with closing(changefeed.open_rangefeed()) as rangefeed:
+            with closing(Parts(changefeed).open_rangefeed()) as rangefeed:
                 rangefeed.check()
         finally:
             writer.drop_table(table)

@@ -9,6 +9,7 @@ from typing import Any, cast
 from cdc_conformance.components import SOURCE, UNOPENED_SOURCE, plugin_of, registration_of, unopened_sink
 from cdc_conformance.promises import Condition
 from cdc_core import Changefeed, Encoder, EncoderContext, EncoderRegistration, Envelope, RowPlace
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.envelope import ENVELOPE_OPTIONS, ENVELOPES
@@ -85,7 +86,7 @@ def resolved_changefeed(
 
 def encoder_context(feed: ResolvedChangefeed) -> EncoderContext:
     """Return what the encoder of *feed* is created from, with a clock that stands still: `ts_ns` is always the same."""
-    return replace(feed.encoder_context(), clock=_noon)
+    return replace(Parts(feed).encoder_context(), clock=_noon)
 
 
 def open_encoder(feed: ResolvedChangefeed) -> Encoder:

@@ -37,7 +37,7 @@ from cdc_core import (
 from cdc_core.engine.step_machine import folded
 from cdc_core.store.values import Progress
 
-__all__ = ["Feed", "Part", "Parts", "Plan", "Reading", "Step"]
+__all__ = ["Feed", "Part", "Plan", "RangefeedParts", "Reading", "Step"]
 
 Part = Rangefeed | StepPlanner | SliceReader | SourceHistory
 
@@ -92,8 +92,8 @@ class Step:
         return [mark for reading in self.readings for mark in reading.marks]
 
 
-class Parts(Protocol):
-    """Opens new instances of a rangefeed's four parts, as a `ResolvedChangefeed` does."""
+class RangefeedParts(Protocol):
+    """Opens new instances of a rangefeed's four parts, as `cdc_core.config.parts` does."""
 
     def open_rangefeed(self) -> Rangefeed: ...
 
@@ -118,7 +118,7 @@ class Feed:
     reader: SliceReader
     history: SourceHistory
 
-    def __init__(self, parts: Parts, *, limit: StepLimit, tables: Sequence[str], patience_s: float) -> None:
+    def __init__(self, parts: RangefeedParts, *, limit: StepLimit, tables: Sequence[str], patience_s: float) -> None:
         self.parts = parts
         self.limit = limit
         self.patience_s = patience_s

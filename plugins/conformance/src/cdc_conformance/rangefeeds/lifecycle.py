@@ -16,6 +16,7 @@ from cdc_conformance.rangefeeds.suite import Created, MakeChangefeed, OpenFeed, 
 from cdc_conformance.side_effects import Resources, failure_of
 from cdc_conformance.workload import Workload
 from cdc_core import ConfigError, Kind, RangefeedRegistration
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.options import describe
 from cdc_core.plugins.classes import load_class
@@ -63,7 +64,7 @@ class Startup(RangefeedSuite):
 
         A stack trace does not show which of forty tables was misspelt.
         """
-        rangefeed = make_changefeed(workload.tables[0], missing_table).open_rangefeed()
+        rangefeed = Parts(make_changefeed(workload.tables[0], missing_table)).open_rangefeed()
         with closing(rangefeed), pytest.raises(ConfigError) as raised:
             rangefeed.check()
         _assert_sentence(raised.value)
@@ -75,7 +76,7 @@ class Startup(RangefeedSuite):
 
         `cdc check` prints a ConfigError, but a stack trace for any other error, such as one of the client library.
         """
-        rangefeed = make_changefeed(uri=unreachable_uri).open_rangefeed()
+        rangefeed = Parts(make_changefeed(uri=unreachable_uri)).open_rangefeed()
         with closing(rangefeed):
             error = failure_of(rangefeed.check)
         assert isinstance(error, ConfigError), f"check() must raise ConfigError, not {error!r}"
@@ -255,7 +256,7 @@ class Closing(RangefeedSuite):
 
         `cdc drop --orphans` uses it to find leftovers.
         """
-        with closing(make_changefeed().open_rangefeed()) as stranger:
+        with closing(Parts(make_changefeed()).open_rangefeed()) as stranger:
             before = stranger.created()
             if before is None:
                 does_not_apply("the rangefeed does not list what changefeeds have created")

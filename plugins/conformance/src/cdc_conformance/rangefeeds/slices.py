@@ -12,6 +12,7 @@ from cdc_conformance.rangefeeds.driver import Feed, Plan
 from cdc_conformance.rangefeeds.suite import MakeChangefeed, OpenFeed, RangefeedSuite
 from cdc_conformance.workload import Workload
 from cdc_core import RowBatch, Slice, SpanMark
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 
 __all__ = ["Limits", "Slices"]
@@ -157,7 +158,7 @@ class Slices(RangefeedSuite):
 
 
 def _read_pickled(changefeed: ResolvedChangefeed, pickled: bytes) -> list[RowBatch | SpanMark]:
-    with closing(changefeed.open_reader()) as reader:
+    with closing(Parts(changefeed).open_reader()) as reader:
         return list(reader.read(pickle.loads(pickled)))
 
 

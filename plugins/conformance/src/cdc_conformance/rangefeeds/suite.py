@@ -14,6 +14,7 @@ from cdc_conformance.promises import Conformance
 from cdc_conformance.rangefeeds.driver import Feed
 from cdc_conformance.workload import Workload
 from cdc_core import Changefeed, RangefeedRegistration, SourceWriter, SourceWriterContext, StepLimit
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.plugins.host import PluginHost
@@ -261,7 +262,8 @@ class RangefeedSuite(Conformance):
             **of: Any,
         ) -> Feed:
             made = changefeed or make_changefeed(*watched, **of)
-            feed = Feed(made, limit=StepLimit(rows=rows, bytes=bytes_), tables=made.tables, patience_s=patience_s)
+            limit = StepLimit(rows=rows, bytes=bytes_)
+            feed = Feed(Parts(made), limit=limit, tables=made.tables, patience_s=patience_s)
             feeds.append(feed)
             if start:
                 feed.start()

@@ -14,6 +14,7 @@ from typing import Literal
 
 from cdc_conformance.processes import Peer
 from cdc_core import ResolvedSink, RowBatch, Sink, SliceInfo, Timestamp
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 
 __all__ = ["Call", "make_calls", "run_and_die"]
@@ -39,12 +40,12 @@ def run_and_die(feed: ResolvedChangefeed, calls: Sequence[Call]) -> None:
 def make_calls(feed: ResolvedChangefeed, calls: Sequence[Call]) -> Sink | ResolvedSink:
     """Make *calls* and return the part of the sink that they were made of, still open."""
     if isinstance(calls[0], Timestamp):
-        resolved_sink = feed.open_resolved_sink()
+        resolved_sink = Parts(feed).open_resolved_sink()
         for call in calls:
             assert isinstance(call, Timestamp), f"a resolved sink cannot take {call!r}"
             resolved_sink.emit_resolved(call)
         return resolved_sink
-    sink = feed.open_sink()
+    sink = Parts(feed).open_sink()
     for call in calls:
         match call:
             case RowBatch():

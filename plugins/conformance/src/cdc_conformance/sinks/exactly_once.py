@@ -17,6 +17,7 @@ from cdc_conformance.sinks.options import SECRET, SecretOptions, feeds_with_secr
 from cdc_conformance.sinks.rig import AT, ORDERS, USERS, WIDER_ORDERS, SinkRig, versions
 from cdc_conformance.sinks.seen import Row
 from cdc_core import CdcError, ChangeReader, Covered, Flushed, HistoryLostError, RowBatch, Timestamp
+from cdc_core.config.parts import Parts
 
 __all__ = ["DirectoryStorage", "ExactlyOnce", "Recording"]
 
@@ -321,7 +322,7 @@ class ExactlyOnce:
         for feed in feeds_with_secrets(rig, secret_options):
             flushed = Flushed()
             with contextlib.suppress(CdcError):
-                sink = feed.open_sink()
+                sink = Parts(feed).open_sink()
                 flushed = rig.write_with(sink, versions([1]))
                 sink.close()
             for entry in flushed.delivered:

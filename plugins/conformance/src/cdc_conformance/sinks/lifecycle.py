@@ -13,6 +13,7 @@ from cdc_conformance.rows import INT8, TEXT, table
 from cdc_conformance.side_effects import descriptors, failure_of, threads, until, watched
 from cdc_conformance.sinks.rig import AT, ORDERS, USERS, Part, SinkRig, versions
 from cdc_core import CdcError, ConfigError, Flushed, Timestamp
+from cdc_core.config.parts import Parts
 
 __all__ = ["Destination", "Leftovers", "Lifecycle"]
 
@@ -32,8 +33,8 @@ class Lifecycle:
         The engine constructs them in many processes, and uses some of them for a topic name only. Connect on the first
         call that needs it, and keep the client in a `cached_property`.
         """
-        feed = rig.feed()
-        for construct in (feed.open_sink, feed.open_resolved_sink, feed.open_destination):
+        parts = Parts(rig.feed())
+        for construct in (parts.open_sink, parts.open_resolved_sink, parts.open_destination):
             construct()  # imports the modules
             with watched() as effects:
                 part = construct()
@@ -225,7 +226,7 @@ class Destination:
         Translate the client's errors. With a RetryableError the engine would retry for ever what only a person can fix.
         """
         rig.watch(ORDERS)
-        destination = rig.feed(uri=unreachable_uri).open_destination()
+        destination = Parts(rig.feed(uri=unreachable_uri)).open_destination()
         error = failure_of(destination.check)
         destination.close()
         assert isinstance(error, ConfigError), f"check must raise ConfigError for {unreachable_uri}, not {error!r}"

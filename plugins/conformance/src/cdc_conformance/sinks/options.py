@@ -15,6 +15,7 @@ from cdc_conformance.promises import requires
 from cdc_conformance.side_effects import failure_of
 from cdc_conformance.sinks.rig import AT, ORDERS, SinkRig, versions
 from cdc_core import CdcError, Destination, OptionError, ResolvedSink, Sink
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.options import describe, option_names
 
@@ -63,13 +64,13 @@ class Options:
     def test_options_survive_pickle(self, rig: SinkRig) -> None:
         """Parsed options and the changefeed that holds them are pickled for other processes, and are equal there."""
         rig.watch(ORDERS)
-        options = rig.feed().sink_context().options
+        options = Parts(rig.feed()).sink_context().options
         error = failure_of(lambda: pickle.dumps(options))
         assert error is None, f"options must be picklable, but pickle raised {error!r}"
         assert pickle.loads(pickle.dumps(options)) == options, (
             "options must be equal after pickle: make the class a dataclass"
         )
-        sink = pickle.loads(pickle.dumps(rig.feed())).open_sink()
+        sink = Parts(pickle.loads(pickle.dumps(rig.feed()))).open_sink()
         assert type(sink) is type(rig.open_sink()), "the sink's class must be importable by its name from its module"
 
 
@@ -106,7 +107,7 @@ class Secrecy:
         rig.watch(ORDERS)
         for options in secret_options:
             opened: list[Sink] = []
-            error = failure_of(lambda: opened.append(rig.feed(parameters=_filled(options)).open_sink()))  # noqa: B023
+            error = failure_of(lambda: opened.append(Parts(rig.feed(parameters=_filled(options))).open_sink()))  # noqa: B023
             assert error is None, (
                 f"no sink opens with the secrets in {sorted(options)}; add the other options that it needs to the"
                 f" fixture secret_options: {error}"
@@ -128,7 +129,7 @@ class Secrecy:
         for make in _attempts(rig, unreachable_uri, secret_options):
             opened: list[Destination] = []
             calls = [
-                lambda: opened.append(make().open_destination()),  # noqa: B023 (called at once)
+                lambda: opened.append(Parts(make()).open_destination()),  # noqa: B023 (called at once)
                 lambda: opened[0].check(),  # noqa: B023
                 lambda: opened[0].prepare(),  # noqa: B023
             ]
@@ -178,7 +179,7 @@ def _attempts(rig: SinkRig, uri: str, secret_options: SecretOptions) -> Iterator
 
 
 def _open_all(feed: ResolvedChangefeed) -> tuple[Sink, ResolvedSink, Destination]:
-    return feed.open_sink(), feed.open_resolved_sink(), feed.open_destination()
+    return Parts(feed).open_sink(), Parts(feed).open_resolved_sink(), Parts(feed).open_destination()
 
 
 def _filled(options: Mapping[str, str]) -> dict[str, str]:

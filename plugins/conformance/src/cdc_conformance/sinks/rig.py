@@ -31,6 +31,7 @@ from cdc_core import (
     TableSchema,
     Timestamp,
 )
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 
@@ -147,17 +148,17 @@ class SinkRig:
         """Return a new sink of attempt *epoch*, which gets its encoder through *wrap_encoder*."""
         feed = self.feed(epoch=epoch)
         if wrap_encoder is None:
-            return self._opened(feed.open_sink())
-        context = feed.sink_context()
+            return self._opened(Parts(feed).open_sink())
+        context = Parts(feed).sink_context()
         context = dataclasses.replace(context, encoder=wrap_encoder(context.encoder))
         cls: type[Sink] = feed.sink.load("sink", Sink)
         return self._opened(cls(context))
 
     def open_resolved_sink(self, *, epoch: int = 1) -> ResolvedSink:
-        return self._opened(self.feed(epoch=epoch).open_resolved_sink())
+        return self._opened(Parts(self.feed(epoch=epoch)).open_resolved_sink())
 
     def open_destination(self, *, epoch: int = 1) -> Destination:
-        return self._opened(self.feed(epoch=epoch).open_destination())
+        return self._opened(Parts(self.feed(epoch=epoch)).open_destination())
 
     def close(self, part: Part) -> None:
         """Close a part that the rig opened."""
@@ -245,7 +246,7 @@ class SinkRig:
 
     def routed(self, batch: RowBatch, *, like: TableSchema) -> RowBatch:
         """Return *batch* with the topic that a query would give its rows to reach that of table *like*."""
-        names = self.feed().sink_context().topics()
+        names = Parts(self.feed()).sink_context().topics()
         topic = names.of(like.name).removeprefix(names.prefix)
         column = pa.repeat(pa.scalar(topic, pa.string()), len(batch))
         return dataclasses.replace(batch, batch=batch.batch.append_column("topic", column))
@@ -256,7 +257,9 @@ class SinkRig:
 
     def keys(self, batch: RowBatch) -> list[bytes]:
         """Return the message key of each row."""
-        keys: list[bytes] = self.feed().open_encoder().encode(batch, topic=self.topic(batch.schema)).key.to_pylist()
+        keys: list[bytes] = (
+            Parts(self.feed()).open_encoder().encode(batch, topic=self.topic(batch.schema)).key.to_pylist()
+        )
         return keys
 
     def expect(self, *batches: RowBatch) -> None:
@@ -277,7 +280,7 @@ class SinkRig:
     def reader(self) -> Iterator[SinkReader]:
         """Yield a reader of what the sink has made visible."""
         assert self._read_back is not None, "the suite skips this test where the sink has no reader"
-        reader = self._read_back(self.feed().sink_context())
+        reader = self._read_back(Parts(self.feed()).sink_context())
         try:
             yield reader
         finally:

@@ -9,6 +9,7 @@ from typing import Any
 
 from cdc_conformance.promises import does_not_apply
 from cdc_core import Decoder, Endpoint, RowBatch, StoredMessage, TableSchema, Timestamp
+from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.plugins.classes import load_class
 
@@ -111,8 +112,8 @@ class Matcher:
     """
 
     def __init__(self, feed: ResolvedChangefeed, *, decoder: str) -> None:
-        self._encoder = feed.open_encoder()
-        self._destination = feed.open_destination()
+        self._encoder = Parts(feed).open_encoder()
+        self._destination = Parts(feed).open_destination()
         self._files = feed.output == "files"
         self._keyless = "key_in_value" in feed.sink.registration.forced
         self._payloads: dict[tuple[str | None, bytes | None, bytes | None], Row] = {}
@@ -121,7 +122,7 @@ class Matcher:
         self._marks: dict[tuple[str | None, bytes | None], Timestamp] = {}
         self._decoder: Decoder | None = None
         if decoder:
-            self._decoder = load_class(decoder, owner=feed.encoder.owner, base=Decoder)(feed.encoder_context())
+            self._decoder = load_class(decoder, owner=feed.encoder.owner, base=Decoder)(Parts(feed).encoder_context())
         self._topics = [self._destination.topic(table) for table in feed.table_names]
 
     def topic(self, schema: TableSchema) -> str:

@@ -11,6 +11,7 @@ from cdc_conformance.side_effects import failure_of
 from cdc_conformance.sinks.fixtures import registered
 from cdc_conformance.sinks.rig import AT, ORDERS, USERS, SinkRig, versions
 from cdc_core import CdcError, ConfigError, DeleteForm, Envelope, Op, RowBatch, Timestamp
+from cdc_core.config.parts import Parts
 from cdc_core.envelope import ENVELOPES
 
 __all__ = ["Resolved", "Values"]
@@ -87,12 +88,13 @@ class Values:
         Compaction and consumers delete by it. None is not empty: look for `if value`, and for a value that replaces
         None.
         """
-        readable.feed().open_encoder().check([])  # Wrong options must fail here, not make the promise inapplicable.
+        # Wrong options must fail here, not make the promise inapplicable.
+        Parts(readable.feed()).open_encoder().check([])
         takes = readable.registration.envelopes
         for envelope in (name for name in _WITH_TOMBSTONES if takes is None or name in takes):
             readable.options |= {"envelope": envelope, "updated": False}
             with contextlib.suppress(ConfigError):
-                readable.feed().open_encoder().check([])
+                Parts(readable.feed()).open_encoder().check([])
                 break
         else:
             does_not_apply("sink and encoder, with these options, have no common envelope with tombstones")
