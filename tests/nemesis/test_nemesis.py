@@ -9,7 +9,7 @@ from cdc_testing.nemesis_script import script_of
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize(("source", "sink"), PLACES)
+@pytest.mark.parametrize(("source", "sink"), PLACES[:2])  # each source and each sink once
 def test_the_engine_keeps_its_promises_whatever_happens(rig: NemesisRig, source: str, sink: str) -> None:
     outcome = rig.play(script_of(11, source=source, sink=sink))
     assert outcome.failures == [], f"{outcome.log_path} has the events; again: {command(outcome.script)}"
