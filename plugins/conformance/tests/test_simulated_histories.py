@@ -13,9 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from cdc_conformance.simulated import SimulatedDatabase, Snapshot, steps
-from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.follower import Follower
 from cdc_conformance.simulated.scan import point
 from cdc_conformance.simulated.script import PAUSE, RESUME, Marker, Step, play
@@ -308,28 +306,6 @@ def dump(session: Session) -> str:
     state = {name: value for name, value in vars(cluster).items() if name != "tables"}
     tables = {name: vars(table) for name, table in cluster.tables.items()}
     return json.dumps([state, tables], default=repr, sort_keys=True)
-
-
-def test_a_session_begins_with_a_copy_of_a_state_that_its_process_knows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    db = SimulatedDatabase.create(tmp_path, seed=5)
-    db.create_table("t")
-    for n in range(100):
-        db.put("t", id=n % 20, n=n)
-    applied: list[str] = []
-    apply = Cluster.apply
-    monkeypatch.setattr(Cluster, "apply", lambda self, event: (applied.append(event["op"]), apply(self, event))[1])
-    assert dump(Session(tmp_path)) == dump(db)
-    assert applied.count("put") == 100
-    applied.clear()
-    second = Session(tmp_path)
-    assert dump(second) == dump(db)
-    assert not applied
-    second.execute("put", table="t", id=3, set={"n": -1}, node=1)
-    applied.clear()
-    assert dump(Session(tmp_path)) == dump(second) == dump(db)
-    assert applied == ["put", "put"]  # in the new session and in `db`, which has its own copy
 
 
 def test_another_process_has_the_same_state(tmp_path: Path) -> None:

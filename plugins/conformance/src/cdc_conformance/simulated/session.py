@@ -5,9 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import pickle
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import Any
 from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.errors import StatementError
 
-__all__ = ["Journal", "Session", "Snapshots"]
+__all__ = ["Journal", "Session"]
 
 _NAME = "events.jsonl"
 
@@ -50,17 +48,9 @@ class Journal:
             self.offset += len(line)
             yield json.loads(line)
 
-    def complete(self) -> bytes:
-        """Return everything that was written, without an unfinished line."""
-        try:
-            data = self._path.read_bytes()
-        except FileNotFoundError:
-            return b""
-        return data[: data.rfind(b"\n") + 1]
-
-    def rewind(self, offset: int = 0) -> None:
-        """Continue with the event at *offset*, by default the first."""
-        self.offset = offset
+    def rewind(self) -> None:
+        """Continue with the first event."""
+        self.offset = 0
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -77,48 +67,6 @@ class Journal:
                 os.truncate(file.fileno(), self.offset)
             file.write(line)
         self.offset += len(line)
-
-
-_LEAST_BYTES = 2_000
-"""A snapshot is worth its memory when so much was written since the one before."""
-
-
-class Snapshots:
-    """The newest states, each with the bytes of the journal that lead to it. May be used by several threads.
-
-    The state is a pure function of the events, so a journal that begins with the same bytes has the same state there,
-    whatever its directory. Every session gets a copy of its own.
-    """
-
-    def __init__(self, *, most: int = 4) -> None:
-        self._most = most
-        self._states: OrderedDict[bytes, bytes] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def find(self, journal: bytes) -> tuple[Cluster, int]:
-        """Return the latest known state of a cluster with *journal*, and the offset of the events that follow."""
-        with self._lock:
-            events = max((known for known in self._states if journal.startswith(known)), key=len, default=b"")
-            if not events:
-                return Cluster(), 0
-            self._states.move_to_end(events)
-            state = self._states[events]
-        cluster: Cluster = pickle.loads(state)
-        return cluster, len(events)
-
-    def keep(self, cluster: Cluster, journal: bytes, *, since: int) -> None:
-        """Keep a copy of *cluster*, which has applied exactly *journal*, if much of that was written after *since*."""
-        if len(journal) - since < _LEAST_BYTES:
-            return
-        state = pickle.dumps(cluster, pickle.HIGHEST_PROTOCOL)
-        with self._lock:
-            self._states[journal] = state
-            self._states.move_to_end(journal)
-            while len(self._states) > self._most:
-                self._states.popitem(last=False)
-
-
-_SNAPSHOTS = Snapshots()
 
 
 class Session:
@@ -169,6 +117,7 @@ class Session:
             self._journal.append(event)
         except BaseException:  # the event may be half applied
             self._journal.rewind()
+            self._cluster = Cluster()
             self._replay()
             raise
         return outcome
@@ -181,17 +130,5 @@ class Session:
         self._replay()
 
     def _replay(self) -> None:
-        if self._journal.offset:
-            self._apply_unread()
-            return
-        journal = self._journal.complete()
-        self._cluster, begin = _SNAPSHOTS.find(journal)
-        self._journal.rewind(begin)
-        self._apply_unread()
-        end = self._journal.offset
-        if end <= len(journal):  # nobody has appended meanwhile
-            _SNAPSHOTS.keep(self._cluster, journal[:end], since=begin)
-
-    def _apply_unread(self) -> None:
         for event in self._journal.unread():
             self._cluster.apply(event)
