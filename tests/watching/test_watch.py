@@ -17,6 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 from cdc_conformance.simulated import SimulatedDatabase
+from cdc_conformance.simulated.reader import SimulatedReader
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_rangefeed_postgres.scan_rounds import ScanRounds
@@ -346,6 +347,22 @@ def test_a_simulated_database_is_watched_too(tmp_path: Any) -> None:
             pass
         assert database.protected()
     assert not database.protected()
+
+
+def test_a_step_that_fails_again_and_again_ends_it_after_max_attempts(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SimulatedDatabase.create(tmp_path / "database").create_table("t")
+    attempts: list[int] = []
+
+    def fail(*_: Any) -> Any:
+        attempts.append(1)
+        raise RetryableError(f"attempt {len(attempts)} broke", outage=False)
+
+    monkeypatch.setattr(SimulatedReader, "read", fail)
+    options = {**ONLY, "retry_backoff": "1ms", "max_attempts": 3}
+    with pytest.raises(RetryableError, match="attempt 3 broke"):
+        list(watch(source=f"simulated://{tmp_path}/database", tables=["t"], options=options))
 
 
 def test_importing_the_core_for_watch_loads_neither_spark_nor_a_client() -> None:
