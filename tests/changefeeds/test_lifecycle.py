@@ -16,6 +16,7 @@ from cdc_core.locality import Locality
 from cdc_core.store.job_values import JobRecord, NodeRecord, Pending
 from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
+from cdc_core.store.verbs import RefusedError
 
 WIDER = DEFINITION | {"tables": [*DEFINITION["tables"], "public.more"]}
 
@@ -228,3 +229,28 @@ def test_a_job_that_has_ended_or_is_to_end_takes_no_request(store: ProgressStore
         Changefeeds(store).resume("orders")
     Changefeeds(store).delete("orders", "over")
     assert store.jobs.find("orders") is None
+
+
+def test_all_jobs_are_those_for_which_a_verb_does_something(store: ProgressStore, one: NodeRecord) -> None:
+    for name in ("failed", "gone"):
+        store.jobs.create(name, DEFINITION, owner="ann", locality=Locality())
+        assert store.claims.adopt(name, one) is not None
+        store.claims.settle(name, one, "failed" if name == "failed" else "succeeded")
+    changefeeds = Changefeeds(store)
+    assert changefeeds.jobs_for("pause") == ["orders"]
+    assert changefeeds.jobs_for("resume") == ["failed"]
+    assert changefeeds.jobs_for("cancel") == ["failed", "orders"]
+
+
+def test_a_refusal_has_the_state_and_a_remedy(store: ProgressStore, one: NodeRecord) -> None:
+    changefeeds = Changefeeds(store)
+    with pytest.raises(RefusedError, match=r"^job 'orders' is running; end it with `cdc cancel orders`$") as refused:
+        changefeeds.find_job("orders", verb="drop")
+    assert (refused.value.state, refused.value.remedy) == ("running", "end it with `cdc cancel orders`")
+    changefeeds.cancel("orders", "no longer needed")
+    store.claims.settle("orders", one, "stopped")
+    store.claims.settle("orders", one, "not reverted", "no route to db:5432")
+    with pytest.raises(RefusedError, match="no route to db:5432") as refused:
+        changefeeds.find_job("orders", verb="drop")
+    remedy = "try again with `cdc cancel orders`, or forget it with `cdc drop orders --forget-only`"
+    assert (refused.value.state, refused.value.remedy) == ("revert-failed", remedy)

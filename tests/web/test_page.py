@@ -219,14 +219,6 @@ def test_an_action_is_confirmed_on_a_page_and_then_asked_for(
     assert action == "restart" or "for a test" in text
 
 
-def test_a_paused_job_is_resumed(browser: Browser, shown: Shown) -> None:
-    Changefeeds(shown.store).pause("orders", "lunch")
-    shown.store.claims.settle("orders", shown.nodes["ada"], "stopped")
-    assert "lunch" in browser.get("/ui").page.text
-    browser.post("/ui/changefeeds/orders/resume")
-    assert state(shown.store) == "running"
-
-
 def test_an_action_that_cannot_be_done_is_shown_again_with_the_reason(browser: Browser, shown: Shown) -> None:
     shown.store.claims.settle("orders", shown.nodes["ada"], "succeeded")
     answer = browser.post("/ui/changefeeds/orders/pause", reason="no")

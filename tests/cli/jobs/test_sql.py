@@ -76,25 +76,6 @@ def test_jobs_are_paused_resumed_canceled_and_given_away(store: ProgressStore, c
     )
 
 
-def test_all_jobs_are_those_that_the_statement_is_for(store: ProgressStore, capsys: Capture) -> None:
-    for name in ("failed", "gone", "waits"):
-        created(store, name)
-    ended(store, "failed", "failed")
-    ended(store, "succeeded", "gone")
-    ended(store, "stopped", "waits")
-    store.claims.await_match("waits", reason="no node matches")
-    done(capsys, "sql", "PAUSE ALL CHANGEFEED JOBS")
-    assert {job.name: job.state for job in store.jobs.all()} == {
-        "failed": "failed",
-        "gone": "succeeded",
-        "waits": "paused",
-    }
-    Changefeeds(store).resume("waits")
-    store.claims.await_match("waits", reason="no node matches")
-    done(capsys, "sql", "RESUME ALL CHANGEFEED JOBS")
-    assert {job.state for job in store.jobs.all()} == {"running", "succeeded", "waiting"}
-
-
 def paused(store: ProgressStore, create: str, capsys: Capture, *, begun: bool) -> None:
     """Create the job 'orders', let a node begin it, and pause it."""
     sql(capsys, f"{create}, name = orders")
