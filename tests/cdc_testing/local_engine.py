@@ -7,7 +7,6 @@ run; only what Spark does between them is left out.
 from __future__ import annotations
 
 import dataclasses
-import gc
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -79,7 +78,6 @@ class Steps:
     """The steps of an attempt in this process, one slice after the other. Used by one thread."""
 
     def __init__(self, attempt: Attempt) -> None:
-        gc.freeze()  # a cache collects garbage whenever it opens something: in a worker, among little
         self._attempt = attempt
         self._offset = self._end = self._attempt.first_offset
 

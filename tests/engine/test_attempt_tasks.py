@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,6 @@ from cdc_core.store.progress import Progress, ProgressStore, store_url
 
 @pytest.fixture(autouse=True)
 def empty_caches(monkeypatch: pytest.MonkeyPatch) -> None:
-    gc.freeze()  # a cache collects garbage whenever it opens something: in a worker, among little
     monkeypatch.setattr(attempt, "_sinks", WorkerCache())
     monkeypatch.setattr(attempt, "_epoch_checks", WorkerCache())
     monkeypatch.setattr(attempt, "_coordinators", WorkerCache(size=1))
