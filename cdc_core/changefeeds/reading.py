@@ -11,6 +11,7 @@ from cdc_core.config.topics import topics_of
 from cdc_core.store.job_reports import JobReport, job_report, job_reports
 from cdc_core.store.job_values import JobRecord, NodeRecord, moment
 from cdc_core.store.node_reports import node_values
+from cdc_core.store.progress import ChangefeedRecord
 from cdc_core.store.reports import Report, report
 from cdc_core.store.verbs import RULES, Verb
 
@@ -36,7 +37,11 @@ class Reading(Finder):
 
     def report(self, name: str) -> Report:
         """Return what is known of a changefeed. Raises: UnknownError."""
-        return report(self.store, self.known(name), now=datetime.now(UTC))
+        return self.report_of(self.known(name))
+
+    def report_of(self, known: ChangefeedRecord) -> Report:
+        """Return what is known of a changefeed that was found before; it may have been forgotten since."""
+        return report(self.store, known, now=datetime.now(UTC))
 
     def topics(self, name: str) -> list[str]:
         """Return the topics of the changefeed by its definition, and those that a query has given to rows."""

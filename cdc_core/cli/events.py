@@ -61,11 +61,12 @@ def events(
         raise ConfigError(f"--kind: there are no events of kind '{unknown[0]}'; the kinds are {', '.join(KINDS)}")
     begin = None if since is None else since_of(since, now=datetime.now(UTC))
     limit = _LATEST if limit is None and begin is None else limit
-    with store_to_read(session, file, name, state, store) as (progress, wanted):
-        last = progress.events.last_number()
-        for event in progress.events.read(wanted, since=begin, until=last, kinds=kinds, limit=limit):
+    with store_to_read(session, file, name, state, store) as (changefeeds, wanted):
+        log = changefeeds.store.events
+        last = log.last_number()
+        for event in log.read(wanted, since=begin, until=last, kinds=kinds, limit=limit):
             _print(session, event, as_json=as_json)
-        tail = EventTail(progress.events, wanted, after=last, kinds=kinds)
+        tail = EventTail(log, wanted, after=last, kinds=kinds)
         while follow:
             for event in tail.poll():
                 _print(session, event, as_json=as_json)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import click
@@ -11,11 +11,11 @@ import click
 from cdc_core.cli.completion import complete_name
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.store_to_read import store_to_read
-from cdc_core.cli.stored import require_known, state_option, store_option
+from cdc_core.cli.stored import state_option, store_option
 from cdc_core.cli.tables import coloured
 from cdc_core.queries.selection import Selection
 from cdc_core.store.liveness import ENDINGS
-from cdc_core.store.reports import Report, report
+from cdc_core.store.reports import Report
 from cdc_core.telemetry.status import Status, behind_text, delivered_text, shown_moment, size_text
 
 __all__ = ["show"]
@@ -43,12 +43,11 @@ def show(
     With --store, or with the environment variable CDC_STORE where FILE is no file, FILE is the name of a changefeed or
     job in that store; without it, all of them are shown.
     """
-    with store_to_read(session, file, name, state, store) as (progress, wanted):
-        found = progress.changefeeds.all() if wanted is None else [require_known(progress, wanted)]
+    with store_to_read(session, file, name, state, store) as (changefeeds, wanted):
+        found = changefeeds.store.changefeeds.all() if wanted is None else [changefeeds.known(wanted)]
         if not (found or as_json):
-            click.echo(f"the progress store {progress.shown} knows no changefeed")
-        for index, known in enumerate(found):
-            each = report(progress, known, now=datetime.now(UTC))
+            click.echo(f"the progress store {changefeeds.store.shown} knows no changefeed")
+        for index, each in enumerate(map(changefeeds.report_of, found)):
             if as_json:
                 session.echo_json(each.to_json())
                 continue

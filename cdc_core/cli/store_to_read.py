@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
+from cdc_core.changefeeds.service import Changefeeds
+from cdc_core.cli.job_commands import opened
 from cdc_core.cli.run import name_in, state_of
 from cdc_core.cli.session import CliSession
 from cdc_core.cli.stored import require_one_name, require_store, store_or_environment
-from cdc_core.masking import secret_forms, uri_secrets
-from cdc_core.store.progress import ProgressStore
 
 __all__ = ["store_to_read"]
 
@@ -18,7 +18,7 @@ __all__ = ["store_to_read"]
 @contextmanager
 def store_to_read(
     session: CliSession, file: str | None, name: str | None, state: str | None, store: str | None
-) -> Iterator[tuple[ProgressStore, str | None]]:
+) -> Iterator[tuple[Changefeeds, str | None]]:
     """Open the store that FILE, NAME, --state and --store mean; yield it and the changefeed's name, None for all.
 
     The secrets of its URL are masked from now on. Raises: ConfigError, also when there is no such store.
@@ -31,8 +31,6 @@ def store_to_read(
     elif file is not None:
         path = Path(file)
         name, beside = (None, path.parent) if name is None and path.is_file() else name_in(file, name)
-    url = state_of(beside, state)[1]
-    session.add_secrets(secret_forms(uri_secrets(url)))
-    with closing(ProgressStore(url)) as progress:
-        require_store(progress, option="--state" if by_name is None else "--store")
-        yield progress, name
+    with opened(session, state_of(beside, state)[1]) as changefeeds:
+        require_store(changefeeds.store, option="--state" if by_name is None else "--store")
+        yield changefeeds, name

@@ -13,9 +13,8 @@ from cdc_core.cli.completion import complete_name
 from cdc_core.cli.run import name_in
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.store_to_read import store_to_read
-from cdc_core.cli.stored import require_known, state_option, store_option
+from cdc_core.cli.stored import state_option, store_option
 from cdc_core.options import format_duration
-from cdc_core.store.progress import ProgressStore
 from cdc_core.store.traced_change import TracedChange
 from cdc_core.telemetry.status import shown_moment
 from cdc_core.watching.trace_keys import checked_key
@@ -74,15 +73,14 @@ def trace(
     otherwise 1.
     """
     wanted = None if key is None else checked_key(key)
-    with store_to_read(session, file, name, state, store) as (progress, found):
-        known = require_known(progress, name_in(file, name)[0] if found is None else found)
-        changefeeds = Changefeeds(progress)
-        asked = changefeeds.ask_trace(known.name, table=table, key=wanted, rows=rows, timeout=timeout)
-        with Trace(progress, asked) as traced:
-            return _follow(session, progress, traced, known.name, as_json=as_json)
+    with store_to_read(session, file, name, state, store) as (changefeeds, found):
+        changefeed = name_in(file, name)[0] if found is None else found
+        asked = changefeeds.ask_trace(changefeed, table=table, key=wanted, rows=rows, timeout=timeout)
+        with Trace(changefeeds.store, asked) as traced:
+            return _follow(session, changefeeds, traced, changefeed, as_json=as_json)
 
 
-def _follow(session: CliSession, store: ProgressStore, traced: Trace, name: str, *, as_json: bool) -> int:
+def _follow(session: CliSession, changefeeds: Changefeeds, traced: Trace, name: str, *, as_json: bool) -> int:
     """Print the changes as they become complete, the others at the end."""
 
     def show(change: TracedChange) -> None:
@@ -102,7 +100,7 @@ def _follow(session: CliSession, store: ProgressStore, traced: Trace, name: str,
             if over:
                 break
             if time.monotonic() >= standing_at:
-                text = _standing(store, name)
+                text = standing_text(changefeeds.store, changefeeds.known(name))
                 if text != said:
                     click.echo(session.masked(text), err=True)
                 said, standing_at = text, time.monotonic() + _STANDING_S
@@ -116,10 +114,6 @@ def _follow(session: CliSession, store: ProgressStore, traced: Trace, name: str,
     if not traced.changes:
         click.echo("no such change was read in this time", err=True)
     return 0 if any(change.complete for change in traced.changes) else 1
-
-
-def _standing(store: ProgressStore, name: str) -> str:
-    return standing_text(store, require_known(store, name))
 
 
 def change_lines(change: TracedChange) -> Iterator[str]:
