@@ -40,6 +40,13 @@ def test_doors_ask_the_service_and_write_nothing_to_the_store_themselves() -> No
         assert written == [], path
 
 
+def test_no_door_over_http_takes_anything_from_another() -> None:
+    doors = {door: list((ROOT / "cdc_core/web" / door).glob("*.py")) for door in ("connect", "page", "v1")}
+    for door, paths in doors.items():
+        imported = {name.split(".")[2] for path in paths for _, name in imported_by(path) if "_core.web." in name}
+        assert imported & doors.keys() == {door}
+
+
 def test_every_module_and_package_of_the_core_has_its_layer() -> None:
     core = ROOT / "cdc_core"
     packages = {path.name for path in core.iterdir() if path.is_dir() and path.name != "__pycache__"}

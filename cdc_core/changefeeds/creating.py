@@ -20,9 +20,10 @@ from cdc_core.engine.planned_queries import check_query
 from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.locality import Locality
 from cdc_core.remedies import fitting
-from cdc_core.store.job_values import FINISHED, JobRecord, exists_already
+from cdc_core.store.job_values import JobRecord
 from cdc_core.store.liveness import is_alive
 from cdc_core.store.progress import ProgressStore
+from cdc_core.store.verbs import require_free
 from cdc_core.telemetry.log_names import logged_as
 
 __all__ = ["Creating", "check_job", "locality_of"]
@@ -34,7 +35,8 @@ class Creating(Finder):
     def check_new(self, feed: ResolvedChangefeed, *, connect: bool = True, left: ProgressStore | None = None) -> None:
         """Return when the changefeed can become a job; its source and sink are not asked unless *connect*.
 
-        *left* is another store, whose progress it is to have. Raises: ConfigError. Creates nothing.
+        *left* is another store, whose progress it is to have. Raises: RefusedError while it is a job; ConfigError.
+        Creates nothing.
         """
         require_references(feed.stored, feed.name)
         _require_free(self.store, feed.name)
@@ -95,8 +97,7 @@ def _check(feed: ResolvedChangefeed, store: ProgressStore, left: ProgressStore |
 def _require_free(store: ProgressStore, name: str) -> None:
     """Return if nothing runs the changefeed. Raises: ConfigError."""
     job = store.jobs.find(name)
-    if job is not None and (job.state not in FINISHED or job.is_leaving):
-        raise ConfigError(exists_already(job))
+    require_free(job)
     status = store.statuses.load(name)
     if job is None and status is not None and is_alive(status, now=datetime.now(UTC)):
         raise ConfigError(

@@ -27,7 +27,6 @@ __all__ = [
     "Overview",
     "PausedFor",
     "Pending",
-    "exists_already",
     "job_event",
     "job_record",
     "moment",
@@ -221,17 +220,6 @@ class Adoption:
     state: JobState
     epoch: int
     clean: bool
-
-
-def exists_already(job: JobRecord) -> str:
-    """Return why no job can be created under the name of *job*, and what can be done."""
-    name = job.name
-    if job.is_leaving:
-        return f"changefeed '{name}' cannot begin anew here: {job.reason}"
-    remedy = "choose another name"
-    if job.state in RESTING:
-        remedy = f"continue it with `cdc resume {name}`, end it with `cdc cancel {name}`, or choose another name"
-    return f"changefeed '{name}' is a job already ({job.state}); {remedy}"
 
 
 def job_record(row: Any, *, alive: Mapping[str, str]) -> JobRecord:

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import sqlalchemy as sa
 
-from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
 from cdc_core.store.changefeeds import register_changefeed, require_no_job
 from cdc_core.store.database import Aggregate
@@ -23,17 +22,16 @@ from cdc_core.store.job_rows import (
 )
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS, DatabaseNow
 from cdc_core.store.job_values import (
-    FINISHED,
     JobEvent,
     JobRecord,
     JobState,
     Pending,
-    exists_already,
     job_event,
 )
 from cdc_core.store.nodes import alive_sessions, require_match
 from cdc_core.store.tables import update
 from cdc_core.store.values import dump
+from cdc_core.store.verbs import RefusedError, require_free
 
 __all__ = ["Jobs", "create_job", "define_job"]
 
@@ -114,12 +112,13 @@ def create_job(
 ) -> JobRecord:
     """Do what `Jobs.create` does, in the transaction of *connection*."""
     known = found_job(connection, name, locked=True)
-    if known is not None and (known.state not in FINISHED or known.is_leaving):
-        raise ConfigError(exists_already(known))
+    require_free(known)
     if known is not None and known.state == "revert-failed":
-        raise ConfigError(
-            f"job '{name}' has ended, but its source still holds what it created there; drop that with `cdc cancel"
-            f" {name}`, leave it there with `cdc drop {name} --forget-only`, or choose another name"
+        raise RefusedError(
+            f"job '{name}' has ended, but its source still holds what it created there",
+            state=known.state,
+            remedy=f"drop that with `cdc cancel {name}`, leave it there with `cdc drop {name} --forget-only`, or choose"
+            " another name",
         )
     require_match(name, locality, alive_sessions(connection))
     if known is not None:

@@ -9,7 +9,7 @@ from typing import Literal
 from cdc_core.errors import ConfigError
 from cdc_core.store.job_values import FINISHED, FOLLOWING, RESTING, REVERTED, JobRecord, JobState
 
-__all__ = ["GRANTED", "RULES", "BusyError", "RefusedError", "Rule", "UnknownError", "Verb", "require"]
+__all__ = ["GRANTED", "RULES", "BusyError", "RefusedError", "Rule", "UnknownError", "Verb", "require", "require_free"]
 
 Verb = Literal[
     "pause", "stop", "resume", "restart", "alter", "cancel", "drop", "forget", "rescan", "move", "replay", "own"
@@ -164,3 +164,16 @@ def require(job: JobRecord, verb: Verb) -> None:
         what = f"is {state}"
         remedy = "wait until it is paused" if state == "pause-requested" else f"pause it first: `cdc pause {name}`"
     raise RefusedError(f"job '{name}' {what}", state=state, remedy=remedy)
+
+
+def require_free(job: JobRecord | None) -> None:
+    """Return when *job*, which has the name of a job that is to be created, has ended. Raises: RefusedError."""
+    if job is None or (job.state in FINISHED and not job.is_leaving):
+        return
+    if job.is_leaving:
+        what, _, remedy = (job.reason or "").partition("; ")
+        raise RefusedError(f"changefeed '{job.name}' cannot begin anew here: {what}", state=job.state, remedy=remedy)
+    remedy = "choose another name"
+    if job.state in RESTING:
+        remedy = f"continue it with `cdc resume {job.name}`, end it with `cdc cancel {job.name}`, or {remedy}"
+    raise RefusedError(f"changefeed '{job.name}' is a job already ({job.state})", state=job.state, remedy=remedy)

@@ -17,6 +17,7 @@ from cdc_core.web.deployment import Deployment
 from cdc_core.web.endpoint import Refusal
 
 __all__ = [
+    "DELETED",
     "TYPE",
     "VERSION",
     "Connector",
@@ -31,9 +32,12 @@ TYPE = "source"
 VERSION = version("cdc-core")
 
 
+DELETED = ("cancel-requested", "reverting", "canceled")
+
+
 def is_deleted(job: JobRecord) -> bool:
     """Return whether the job is cancelled, or will be: for a client of Kafka Connect it does not exist any more."""
-    return job.state in ("cancel-requested", "reverting", "canceled")
+    return job.state in DELETED
 
 
 @dataclass(frozen=True, slots=True)

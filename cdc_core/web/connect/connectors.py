@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from cdc_core.errors import CdcError, RetryableError
 from cdc_core.store.verbs import RULES, RefusedError, UnknownError
 from cdc_core.web.connect.connector import (
+    DELETED,
     Connector,
     all_connectors,
     find_connector,
@@ -132,28 +133,25 @@ def _create(
     *,
     paused_for: Literal["pause", "stop"] | None,
 ) -> Connector:
-    _require_free(deployment, name)
+    job = deployment.changefeeds.find_job(name)
+    if job is not None and job.state != "canceled":
+        raise _taken(name, deleted=is_deleted(job))
     feed = validate(deployment, config).require_valid()
     connect = flag(request, "check", default=True)
     try:
         deployment.changefeeds.create(feed, owner=user_of(request), connect=connect, paused_for=paused_for)
+    except RefusedError as error:
+        raise _taken(name, deleted=error.state in DELETED) from error
     except CdcError as error:
-        _require_free(deployment, name)  # if not, another request has created it meanwhile
         raise _invalid(error) from error
     return find_connector(deployment, name)
 
 
-def _require_free(deployment: Deployment, name: str) -> None:
-    job = deployment.changefeeds.find_job(name)
-    if job is None or job.state == "canceled":
-        return
-    if is_deleted(job):
-        raise Refusal(
-            409,
-            f"Connector {name} is being deleted: a node has to drop what it holds at its source; wait, or choose"
-            " another name",
-        )
-    raise Refusal(409, f"Connector {name} already exists")
+def _taken(name: str, *, deleted: bool) -> Refusal:
+    what = "already exists"
+    if deleted:
+        what = "is being deleted: a node has to drop what it holds at its source; wait, or choose another name"
+    return Refusal(409, f"Connector {name} {what}")
 
 
 def _configure(
