@@ -23,7 +23,9 @@ class Changefeeds(
     """The changefeeds of one store and every verb on them, for all doors. Each group of verbs has its module.
 
     A verb is one transaction: it has happened when the call returns, and not at all when it raises. What is so already
-    stays as it is. Raises, everywhere: UnknownError for a name that the store does not know, RefusedError when the
-    state of the job refuses the verb (`store.verbs.RULES`), ConfigError for what the user must change, RetryableError
-    when the store is out of reach.
+    stays as it is. A verb that also changes a source or a sink, drop or replay, is repeated when it was interrupted.
+
+    Raises, everywhere: UnknownError for a name that the store does not know, RefusedError when the state of the job
+    refuses the verb (`store.verbs.RULES`), ConfigError for what the user must change, RetryableError when the store is
+    out of reach.
     """
