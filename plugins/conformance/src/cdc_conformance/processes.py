@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import ParamSpec, TypeVar
 
 from cdc_conformance.components import listed
@@ -23,7 +23,8 @@ __all__ = ["Peer", "assert_light", "assert_works_alone", "serve"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_COMMAND_LINE = ("cdc_core", "cdc_core.cli.main", "cdc_core.config.resolve")
+_CORE = ("cdc_core", "cdc_core.rows", "cdc_core.cli.main", "cdc_core.config.resolve")
+"""What commands import, and plugins with the names of the core."""
 _UNWELCOME = {"pytest", "_pytest", "pyspark"}
 
 
@@ -93,7 +94,11 @@ def assert_light(kind: str, registration: Registration) -> None:
     __tracebackhide__ = True
     modules = [registration.options.partition(":")[0]]
     origin = listed(kind, registration, PluginHost.load())
-    modules += [each.module for each in entry_points(group=PLUGINS) if origin and _named(each) == origin.distribution]
+    modules += [
+        each.module
+        for each in entry_points(group=PLUGINS)
+        if origin and each.dist and each.dist.name == origin.distribution
+    ]
     own = {"cdc_core", *(name.partition(".")[0] for name in modules)}
     foreign = _imported_by(*modules) - own - set(sys.stdlib_module_names)
     assert not foreign, f"importing {' and '.join(modules)} also imports {sorted(foreign)}"
@@ -107,13 +112,10 @@ def assert_works_alone(*targets: str) -> None:
     assert not unwelcome, f"importing {' and '.join(modules)} also imports {sorted(unwelcome)}"
 
 
-def _named(entry: EntryPoint) -> str | None:
-    return entry.dist.name if entry.dist else None
-
-
 def _imported_by(*modules: str) -> set[str]:
-    """Return the top-level modules that a new process loads for *modules* in addition to those of a command."""
-    return {name.partition(".")[0] for name in _loaded(*modules) - _loaded(*_COMMAND_LINE)}
+    """Return the top-level modules that a new process loads for *modules* in addition to those of the core."""
+    loaded, core = ({name.partition(".")[0] for name in _loaded(*several)} for several in (modules, _CORE))
+    return loaded - core
 
 
 @cache

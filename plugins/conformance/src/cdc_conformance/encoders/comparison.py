@@ -66,6 +66,7 @@ def expected_rows(rows: RowBatch, topic: str, form: Form) -> list[DecodedRow]:
         row = {name: plain_value(column[index]) for name, column in columns.items()}
         updated, mvcc = _timestamp(row["updated"]), _timestamp(row.get("mvcc") or row["updated"])
         key, lacking = tuple(row["key"].values()), tuple(row.get("unavailable") or ())
+        op = Op.INSERT if row["op"] == Op.SCAN else Op(row["op"])  # a scanned row is read as an inserted one
         found.append(
             DecodedRow(
                 key=key,
@@ -76,7 +77,7 @@ def expected_rows(rows: RowBatch, topic: str, form: Form) -> list[DecodedRow]:
                 key_in_value=key if flags.key_in_value else None,
                 topic_in_value=topic if flags.topic_in_value else None,
                 unavailable=lacking if form.has_row else (),
-                op=_operation(Op(row["op"])) if flags.enriched else None,
+                op=op if flags.enriched else None,
             )
         )
     return found
@@ -147,11 +148,6 @@ def _tokens(text: str) -> Any:
 
 def _members(pairs: list[tuple[str, Any]]) -> Any:
     return {"object": sorted(pairs, key=lambda pair: pair[0])}
-
-
-def _operation(op: Op) -> Op:
-    """Return what a decoder knows of *op*: it reads a scanned row as an inserted one."""
-    return Op.INSERT if op is Op.SCAN else op
 
 
 def _timestamp(value: Mapping[str, int]) -> Timestamp:

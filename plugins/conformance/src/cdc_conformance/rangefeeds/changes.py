@@ -96,11 +96,7 @@ def versions(changes: Iterable[Change]) -> dict[RowKey, list[int | None]]:
     found: dict[RowKey, list[Change]] = {}
     for change in changes:
         found.setdefault(change.row_key, []).append(change)
-    return {key: _distinct(sorted(several, key=_updated)) for key, several in found.items()}
-
-
-def _updated(change: Change) -> Timestamp:
-    return change.updated
+    return {key: _distinct(sorted(several, key=lambda change: change.updated)) for key, several in found.items()}
 
 
 def _distinct(changes: list[Change]) -> list[int | None]:

@@ -206,7 +206,8 @@ class Marks(RangefeedSuite):
             workload.put(first, 1)
             feed.step()
             if feed.scanning:
-                assert not feed.resolved, f"{feed.resolved} is resolved, but the scan is at {_progress(feed)}"
+                progress = feed.rangefeed.scan_progress(feed.progress.token)
+                assert not feed.resolved, f"{feed.resolved} is resolved, but the scan is at {progress}"
         feed.catch_up()
 
     def test_a_resolved_timestamp_is_a_consistent_cut(self, workload: Workload, open_feed: OpenFeed) -> None:
@@ -316,10 +317,6 @@ class Marks(RangefeedSuite):
             for change in step.changes:
                 known = home.setdefault(change.row_key, change.slice)
                 assert known == change.slice, f"slices {known} and {change.slice} have rows of one key: {change}"
-
-
-def _progress(feed: Feed) -> object:
-    return feed.rangefeed.scan_progress(feed.progress.token)
 
 
 def _idle_until(feed: Feed, known: Timestamp) -> None:

@@ -155,7 +155,7 @@ class Partitions:
         with self.reaching(), self.writing():
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("ab", buffering=0) as file:
-                file.truncate(_size_of_whole_lines(path))
+                file.truncate(path.read_bytes().rfind(b"\n") + 1)  # a killed writer may have left a part of a line
                 file.write(text)
         return len(text)
 
@@ -206,11 +206,6 @@ class Partitions:
             yield
         except OSError as error:
             raise RetryableSinkError(f"cannot use {self.root}: {os.strerror(error.errno or 0)}") from error
-
-
-def _size_of_whole_lines(path: Path) -> int:
-    """Return the size of a file without the incomplete line that a killed writer may have left."""
-    return path.read_bytes().rfind(b"\n") + 1
 
 
 def _base64(value: bytes | None) -> str | None:

@@ -19,7 +19,6 @@ A marker is only a name; `on` says what it does. So several tests can share a sc
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,12 +54,25 @@ class Stage:
         return self.transactions[name]
 
 
-class Step(ABC):
-    """One statement of a script."""
+class Step:
+    """One statement: calls `method`. `names` are those of the arguments that come without a name."""
 
-    @abstractmethod
+    method: str
+    names: tuple[str, ...] = ()
+
+    def __init__(self, *args: Any, **values: Any) -> None:
+        self.args, self.values = args, values
+
+    def __repr__(self) -> str:
+        shown = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.values.items())]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
     def play(self, stage: Stage) -> Any:
         """Execute the statement and return its outcome. Raises: StatementError when the database refuses it."""
+        return self.call(stage.db, *self.args)
+
+    def call(self, target: object, *args: Any) -> Any:
+        return getattr(target, self.method)(**dict(zip(self.names, args, strict=False)), **self.values)
 
 
 def play(

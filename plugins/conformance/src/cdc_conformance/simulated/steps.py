@@ -19,46 +19,26 @@ __all__ = [
 ]
 
 
-class _Statement(Step):
-    """Calls *method*; `names` are those of the arguments that come without a name."""
-
-    method: str
-    names: tuple[str, ...] = ()
-
-    def __init__(self, *args: Any, **values: Any) -> None:
-        self.args, self.values = args, values
-
-    def __repr__(self) -> str:
-        shown = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.values.items())]
-        return f"{type(self).__name__}({', '.join(shown)})"
-
-    def play(self, stage: Stage) -> Any:
-        return self.call(stage.db, *self.args)
-
-    def call(self, target: object, *args: Any) -> Any:
-        return getattr(target, self.method)(**dict(zip(self.names, args, strict=False)), **self.values)
-
-
-class _OfTransaction(_Statement):
+class _OfTransaction(Step):
     """Calls a method of the transaction that the first argument names."""
 
     def play(self, stage: Stage) -> Any:
         return self.call(stage.transaction(self.args[0]), *self.args[1:])
 
 
-class Begin(_Statement):
+class Begin(Step):
     method, names = "begin", ("name", "node")
 
     def play(self, stage: Stage) -> None:
         stage.transactions[self.args[0]] = super().play(stage)
 
 
-class ChangeKey(_Statement):
+class ChangeKey(Step):
     def play(self, stage: Stage) -> Any:
         return stage.db.change_key(self.args[0], *self.args[1])
 
 
-def _statement(name: str, method: str, *names: str, base: type[_Statement] = _Statement) -> type[_Statement]:
+def _statement(name: str, method: str, *names: str, base: type[Step] = Step) -> type[Step]:
     return type(name, (base,), {"method": method, "names": names, "__module__": __name__})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from cdc_conformance.simulated.errors import StatementError
@@ -200,7 +201,7 @@ class Table:
     def at(self, id_: int, timestamp: Timestamp) -> Version | None:
         """Return the version of the row as of *timestamp*; None if there was none yet."""
         versions = self._versions.get(id_, ())
-        place = bisect.bisect_right(versions, timestamp, key=_time)
+        place = bisect.bisect_right(versions, timestamp, key=attrgetter("timestamp"))
         return versions[place - 1] if place else None
 
     def rows(self, timestamp: Timestamp, span: Span | None = None) -> Iterator[tuple[int, Version]]:
@@ -213,7 +214,7 @@ class Table:
 
     def changes(self, span: Span, *, after: Timestamp, upto: Timestamp) -> Iterator[tuple[Timestamp, int]]:
         """Yield timestamp and `id` of each new version in *span* later than *after* and up to *upto*, oldest first."""
-        first = bisect.bisect_right(self._order, after, key=_first)
+        first = bisect.bisect_right(self._order, after, key=itemgetter(0))
         for timestamp, id_ in self._order[first:]:
             if timestamp > upto:
                 return
@@ -242,7 +243,7 @@ class Table:
     def collect(self, threshold: Timestamp) -> None:
         """Forget the versions that no read as of *threshold* or later can see."""
         for id_, versions in list(self._versions.items()):
-            place = bisect.bisect_right(versions, threshold, key=_time)
+            place = bisect.bisect_right(versions, threshold, key=attrgetter("timestamp"))
             first = max(place - 1, 0)
             if place and versions[first].cells is None:
                 first += 1  # the row did not exist as of the threshold
@@ -254,11 +255,3 @@ class Table:
 
 def in_span(id_: int, span: Span) -> bool:
     return span.start <= key_of(id_) < (END_KEY if span.end is None else span.end)
-
-
-def _time(version: Version) -> Timestamp:
-    return version.timestamp
-
-
-def _first(entry: tuple[Timestamp, int]) -> Timestamp:
-    return entry[0]

@@ -11,7 +11,7 @@ import pytest
 from cdc_conformance.promises import requires
 from cdc_conformance.rows import INT8, TEXT, table
 from cdc_conformance.side_effects import descriptors, failure_of, threads, until, watched
-from cdc_conformance.sinks.rig import AT, ORDERS, USERS, Part, SinkRig, versions
+from cdc_conformance.sinks.rig import AT, ORDERS, USERS, SinkRig, versions
 from cdc_core import CdcError, ConfigError, Flushed, Timestamp
 from cdc_core.config.parts import Parts
 
@@ -43,7 +43,7 @@ class Lifecycle:
 
     def test_unused_parts_can_be_closed(self, rig: SinkRig) -> None:
         """`close` works directly after construction: the engine closes what it opened, used or not."""
-        for part in _parts(rig):
+        for part in (rig.open_sink(), rig.open_resolved_sink(), rig.open_destination()):
             error = failure_of(part.close)
             assert error is None, f"close of a new {type(part).__name__} must do nothing, but it raised {error!r}"
 
@@ -125,10 +125,6 @@ class Lifecycle:
                 rig.write_with(sink, versions([1]))
             elif state == "in use":
                 sink.close()
-
-
-def _parts(rig: SinkRig) -> tuple[Part, ...]:
-    return rig.open_sink(), rig.open_resolved_sink(), rig.open_destination()
 
 
 class Leftovers:

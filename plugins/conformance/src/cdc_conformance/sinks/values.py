@@ -38,7 +38,10 @@ class Values:
         """
         batch = rows(
             _KINDS,
-            [Change({"id": number} | _values(number)) for number in range(40)],
+            [
+                Change({name: sample(type_, number) for name, type_ in EVERY_KIND.items()} | {"id": number})
+                for number in range(40)
+            ],
         )
         _assert_unchanged(readable, batch)
 
@@ -107,10 +110,6 @@ class Values:
         """A value of `large_value_bytes` arrives whole. Refuse what the destination cannot take; do not truncate it."""
         text = "".join(f"{number:07} " for number in range(large_value_bytes // 8))
         _assert_unchanged(readable, rows(ORDERS, [Change({"id": 1, "note": text}), Change({"id": 2, "note": "small"})]))
-
-
-def _values(number: int) -> dict[str, object]:
-    return {name: sample(type_, number) for name, type_ in EVERY_KIND.items() if name != "id"}
 
 
 def _assert_unchanged(rig: SinkRig, batch: RowBatch) -> None:
