@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
@@ -16,6 +17,9 @@ from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.documented_role import grant_database
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.versions import UnavailableError, binaries_of
+
+if TYPE_CHECKING:
+    from cdc_testing.thread_host import KeptThreads
 
 __all__ = ["fresh_database"]
 
@@ -42,6 +46,14 @@ def kept_spark(workers_find_the_tests: None) -> Iterator[KeptSpark]:
     spark = KeptSpark()
     yield spark
     spark.close()
+
+
+@pytest.fixture
+def kept_threads() -> KeptThreads:
+    """For runs in this process to which it does not matter that Spark has them."""
+    from cdc_testing.thread_host import KeptThreads
+
+    return KeptThreads()
 
 
 @pytest.fixture(scope="session")

@@ -11,14 +11,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, suppress
+from contextlib import AbstractContextManager, contextmanager, redirect_stderr, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import psutil
 from cdc_testing.documented_role import documented
-from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.processes import kill, name, runs_tasks
 
 from cdc_core.cli.main import main
@@ -27,6 +26,12 @@ from cdc_core.cli.run import STATE_DIRECTORY
 __all__ = ["Feed", "eventually"]
 
 LIMIT_S = 600.0
+
+
+class Lender(Protocol):
+    """What runs in this process are on: `KeptSpark`, or `KeptThreads`."""
+
+    def lent(self) -> AbstractContextManager[None]: ...
 
 
 def eventually(what: str, condition: Callable[[], bool], *, limit_s: float = LIMIT_S, look_s: float = 0.02) -> None:
@@ -123,11 +128,11 @@ class Feed:
             self._kill_all()
             raise AssertionError(f"the run did not end in {limit_s:.0f} s\n{self.log_tail()}") from None
 
-    def once(self, spark: KeptSpark | None = None) -> None:
+    def once(self, spark: Lender | None = None) -> None:
         """Run with --once and see that it succeeds: in its own process, or in this one on *spark*."""
         self.to_its_end(spark, "--once")
 
-    def to_its_end(self, spark: KeptSpark | None = None, *arguments: str) -> None:
+    def to_its_end(self, spark: Lender | None = None, *arguments: str) -> None:
         """Run until the run ends by itself, and see that it succeeds: as `once`."""
         if spark is None:
             self.start(*arguments)
@@ -137,13 +142,13 @@ class Feed:
                 status = self._run_here(spark, *arguments)
         assert status == 0, f"cdc run ended with status {status}\n{self.log_tail()}"
 
-    def refusal(self, spark: KeptSpark) -> str:
+    def refusal(self, spark: Lender) -> str:
         """Run in this process on *spark*, see that it ends with status 2, and return its error."""
         assert self._run_here(spark, "--once") == 2, self.log_tail()
         (error,) = [line for line in self.log().splitlines() if line.startswith("error: ")]
         return error
 
-    def during(self, spark: KeptSpark, work: Callable[[], None], *, status: int = 0) -> None:
+    def during(self, spark: Lender, work: Callable[[], None], *, status: int = 0) -> None:
         """Run in this process on *spark*, do *work* in a thread once it runs, then stop it; see that both succeed.
 
         With another *status*, the run has to end with that by itself.
@@ -192,7 +197,7 @@ class Feed:
 
         eventually(what, holds, limit_s=limit_s)
 
-    def _run_here(self, spark: KeptSpark, *arguments: str) -> int:
+    def _run_here(self, spark: Lender, *arguments: str) -> int:
         """Run the command in this process, what it says in the log, and leave logging as it was."""
         root = logging.getLogger()
         handlers, level = root.handlers[:], root.level

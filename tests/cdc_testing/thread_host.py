@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Any
 
@@ -23,7 +24,7 @@ from cdc_core.engine.query_host import QueryHostError
 from cdc_core.errors import from_wire
 from cdc_core.queries.bound_query import BoundQuery, QueryPlan
 
-__all__ = ["ThreadEngine", "ThreadHost"]
+__all__ = ["KeptThreads", "ThreadEngine", "ThreadHost"]
 
 _SLOTS = 2
 """So many slices make a step, as in Spark on two cores. They are read one after the other."""
@@ -164,6 +165,16 @@ def _require(session: threading.Event | None) -> threading.Event:
     if session is None or session.is_set():
         raise ConnectionError("the session has ended")
     return session
+
+
+class KeptThreads:
+    """In the place of `KeptSpark`: a run in this process that gets it is on threads."""
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("cdc_core.spark.host.SparkHost", lambda *_, **__: ThreadHost())
+            yield
 
 
 class ThreadEngine(Engine):

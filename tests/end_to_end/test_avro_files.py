@@ -10,8 +10,8 @@ from typing import Any
 import fastavro
 import psycopg
 import pytest
-from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.runs import Feed
+from cdc_testing.thread_host import KeptThreads
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ def records(path: Path) -> list[Any]:
         return list(fastavro.reader(file))
 
 
-def test_files_contain_every_change_and_resolved_mark(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
+def test_files_contain_every_change_and_resolved_mark(database: str, tmp_path: Path, kept_threads: KeptThreads) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(
             'CREATE TABLE items (id bigint PRIMARY KEY, "größe" text, price numeric(10,2), day date, at timestamptz,'
@@ -36,10 +36,10 @@ def test_files_contain_every_change_and_resolved_mark(database: str, tmp_path: P
         feed = Feed(tmp_path, database, ["items"], options={"avro_codec": "deflate", "avro_special_values": "string"})
         feed.toml.write_text(feed.toml.read_text().replace("sink = ", 'format = "avro"\nsink = '))
         with feed:
-            feed.once(kept_spark)
+            feed.once(kept_threads)
             connection.execute("UPDATE items SET price = 'NaN', tags = NULL WHERE id = 1")
             connection.execute("DELETE FROM items WHERE id = 2")
-            feed.once(kept_spark)
+            feed.once(kept_threads)
     files = sorted(feed.files.rglob("*.avro"))
     rows = [row for path in files for row in records(path)]
     assert len(rows) == ROWS + 2
@@ -54,7 +54,7 @@ def test_files_contain_every_change_and_resolved_mark(database: str, tmp_path: P
     assert max(mark["resolved"] for (mark,) in marks) >= latest
 
 
-def test_a_label_that_is_added_to_an_enum_is_written(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
+def test_a_label_that_is_added_to_an_enum_is_written(database: str, tmp_path: Path, kept_threads: KeptThreads) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TYPE colour AS ENUM ('red', 'green')")
         connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, c colour)")
@@ -62,11 +62,11 @@ def test_a_label_that_is_added_to_an_enum_is_written(database: str, tmp_path: Pa
         feed = Feed(tmp_path, database, ["items"], options={"avro_enum": "enum"})
         feed.toml.write_text(feed.toml.read_text().replace("sink = ", 'format = "avro"\nsink = '))
         with feed:
-            feed.once(kept_spark)
+            feed.once(kept_threads)
             connection.execute("INSERT INTO items VALUES (2, 'green')")
             connection.execute("ALTER TYPE colour ADD VALUE 'blue'")
             connection.execute("INSERT INTO items VALUES (3, 'blue')")
-            feed.once(kept_spark)
+            feed.once(kept_threads)
     files = sorted(feed.files.rglob("*.avro"))
     rows = [row["after"] for path in files for row in records(path)]
     assert rows == [{"id": 1, "c": "red"}, {"id": 2, "c": "green"}, {"id": 3, "c": "blue"}]

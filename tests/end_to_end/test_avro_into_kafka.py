@@ -9,8 +9,8 @@ from cdc_testing.bank import TABLES, Bank, assert_faithful_kafka, open_bank
 from cdc_testing.counts import Counts
 from cdc_testing.decoders import avro_decoder
 from cdc_testing.kafka_fixtures import Kafka, Registry
-from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.runs import Feed, eventually
+from cdc_testing.thread_host import KeptThreads
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +21,7 @@ def test_the_books_balance_at_every_cut(
     kafka_broker: Kafka,
     schema_registry: Registry,
     topic_prefix: str,
-    kept_spark: KeptSpark,
+    kept_threads: KeptThreads,
     counts: Counts,
 ) -> None:
     options = {
@@ -35,10 +35,10 @@ def test_the_books_balance_at_every_cut(
     with Feed(tmp_path, database, TABLES, sink=sink, options=options, format_="avro") as feed:
         with Bank(database, pause_s=0.02) as bank:
             eventually("transactions", lambda: bank.transactions >= 50)
-            feed.once(kept_spark)
+            feed.once(kept_threads)
             enough = bank.transactions + 150
             eventually("more transactions", lambda: bank.transactions >= enough)
-        feed.once(kept_spark)
+        feed.once(kept_threads)
     with avro_decoder(schema_registry.url) as decoder:
         found = assert_faithful_kafka(kafka_broker.bootstrap_servers, database, prefix=topic_prefix, decoder=decoder)
     assert found.cuts > 100, "there is one cut for each transaction after the scan"

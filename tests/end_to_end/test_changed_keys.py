@@ -13,8 +13,8 @@ from cdc_rangefeed_postgres.demo.audit import Replay, replay, replay_once
 from cdc_testing.decoders import KEYED, avro_decoder
 from cdc_testing.kafka_fixtures import Kafka, Registry
 from cdc_testing.kafka_reading import read_topics
-from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.runs import Feed
+from cdc_testing.thread_host import KeptThreads
 
 pytestmark = pytest.mark.slow
 
@@ -48,12 +48,12 @@ def under_the_new_key(view: Replay) -> Rows:
 
 
 def test_json_files_have_every_row_under_the_new_key(
-    database: str, sql: Sql, tmp_path: Path, kept_spark: KeptSpark
+    database: str, sql: Sql, tmp_path: Path, kept_threads: KeptThreads
 ) -> None:
     with Feed(tmp_path, database, ["items"]) as feed:
-        feed.once(kept_spark)
-        feed.during(kept_spark, lambda: change(sql))
-        feed.once(kept_spark)
+        feed.once(kept_threads)
+        feed.during(kept_threads, lambda: change(sql))
+        feed.once(kept_threads)
         for view in (replay(feed.files), replay_once(feed.files)):
             assert under_the_new_key(view) == table(sql)
             assert view.out_of_order == []
@@ -63,7 +63,7 @@ def test_avro_keys_get_a_schema_of_their_own(
     database: str,
     sql: Sql,
     tmp_path: Path,
-    kept_spark: KeptSpark,
+    kept_threads: KeptThreads,
     kafka_broker: Kafka,
     schema_registry: Registry,
     topic_prefix: str,
@@ -75,9 +75,9 @@ def test_avro_keys_get_a_schema_of_their_own(
         "topic_partitions": 3,
     }
     with Feed(tmp_path, database, ["items"], sink=f"kafka://{servers}", options=options, format_="avro") as feed:
-        feed.once(kept_spark)
+        feed.once(kept_threads)
         change(sql)
-        feed.once(kept_spark)
+        feed.once(kept_threads)
     rows: Rows = {}
     with avro_decoder(schema_registry.url) as decoder:
         for message in read_topics(servers, [f"{topic_prefix}items"]):

@@ -8,9 +8,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.pgvalues import BINARY_MAKERS, TEXT_MAKERS, TYPES
 from cdc_testing.runs import Feed
+from cdc_testing.thread_host import KeptThreads
 from psycopg import sql
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ def value(type_: str, chance: random.Random) -> str | None:
             return text
 
 
-def test_a_table_of_every_type_is_copied(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
+def test_a_table_of_every_type_is_copied(database: str, tmp_path: Path, kept_threads: KeptThreads) -> None:
     chance = random.Random(6)
     options = {"initial_scan": "only", "updated": False, "resolved": False, "csv_header": True, "file_size": "8KB"}
     feed = Feed(tmp_path, database, ["t"], options=options, format_="csv")
@@ -43,7 +43,7 @@ def test_a_table_of_every_type_is_copied(database: str, tmp_path: Path, kept_spa
         for key in range(ROWS):
             values: list[Any] = [value(type_, chance) for type_ in COLUMNS.values()]
             connection.execute(sql.SQL("INSERT INTO t VALUES (%s, {})").format(marks), [key, *values])
-        feed.once(kept_spark)
+        feed.once(kept_threads)
         files = sorted(feed.files.rglob("*.csv"))
         assert len(files) > 1
         assert not list(feed.files.rglob("*.RESOLVED"))

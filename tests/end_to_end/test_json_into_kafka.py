@@ -9,8 +9,8 @@ import psycopg
 import pytest
 from cdc_testing.kafka_fixtures import Kafka, Registry
 from cdc_testing.kafka_reading import read_topics
-from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.runs import Feed
+from cdc_testing.thread_host import KeptThreads
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -26,7 +26,7 @@ def test_a_consumer_rebuilds_the_table_from_rows_and_tombstones_while_its_column
     kafka_broker: Kafka,
     schema_registry: Registry,
     topic_prefix: str,
-    kept_spark: KeptSpark,
+    kept_threads: KeptThreads,
 ) -> None:
     topic = f"{topic_prefix}orders"
     options = {
@@ -41,13 +41,13 @@ def test_a_consumer_rebuilds_the_table_from_rows_and_tombstones_while_its_column
         sink = f"kafka://{kafka_broker.bootstrap_servers}"
         feed = Feed(tmp_path, database, ["orders"], options=options, sink=sink)
         with feed:
-            feed.once(kept_spark)
+            feed.once(kept_threads)
             connection.execute("DELETE FROM orders WHERE id % 3 = 0")
             connection.execute("ALTER TABLE orders ADD COLUMN note text")
             connection.execute("UPDATE orders SET note = 'é', price = 'NaN' WHERE id % 2 = 0")
             connection.execute("DELETE FROM orders WHERE id = 20")
             connection.execute("UPDATE orders SET id = 100 WHERE id = 1")
-            feed.once(kept_spark)
+            feed.once(kept_threads)
         wanted = dict(connection.execute("SELECT id, row_to_json(o) FROM orders o").fetchall())
     found: dict[int, Any] = {}
     tombstones, marks = 0, []

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.audit import audit
 from cdc_testing.files import last_resolved
-from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.runs import Feed
+from cdc_testing.thread_host import KeptThreads
 
 
 def rows(feed: Feed) -> int:
@@ -24,21 +24,21 @@ def assert_agrees(feed: Feed, uri: str, *tables: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_second_run_reads_only_the_log(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
+def test_a_second_run_reads_only_the_log(database: str, tmp_path: Path, kept_threads: KeptThreads) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, n int, note text)")
         connection.execute("INSERT INTO items SELECT n, 0, 'item ' || n FROM generate_series(1, 5000) n")
         with Feed(tmp_path, database, ["items"]) as feed:
-            feed.once(kept_spark)
+            feed.once(kept_threads)
             assert rows(feed) == 5000
             connection.execute("UPDATE items SET n = n + 1 WHERE id <= 2000")
             connection.execute("DELETE FROM items WHERE id > 4900")
-            feed.once(kept_spark)
+            feed.once(kept_threads)
             assert rows(feed) == 5000 + 2000 + 100
             assert_agrees(feed, database, "items")
             row = connection.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").fetchone()
             assert row is not None
-            feed.once(kept_spark)
+            feed.once(kept_threads)
             assert last_resolved(feed.files).wall >= row[0] * 1000
             assert rows(feed) == 7100
             assert feed.log().count("scan begins at") == 1
@@ -68,7 +68,7 @@ def test_a_killed_scan_goes_on_behind_its_finished_chunks(database: str, tmp_pat
 
 @pytest.mark.slow
 def test_columns_added_and_dropped_take_effect_with_the_first_row_that_has_them(
-    database: str, tmp_path: Path, kept_spark: KeptSpark
+    database: str, tmp_path: Path, kept_threads: KeptThreads
 ) -> None:
     options = {"schema_change_policy": "nobackfill"}
     with (
@@ -77,13 +77,13 @@ def test_columns_added_and_dropped_take_effect_with_the_first_row_that_has_them(
     ):
         connection.execute("CREATE TABLE items (id int PRIMARY KEY, a text)")
         connection.execute("INSERT INTO items VALUES (1, 'one')")
-        feed.once(kept_spark)
+        feed.once(kept_threads)
         connection.execute("INSERT INTO items VALUES (2, 'two')")
         connection.execute("ALTER TABLE items ADD COLUMN b int")
         connection.execute("INSERT INTO items VALUES (3, 'three', 3)")
         connection.execute("ALTER TABLE items DROP COLUMN a")
         connection.execute("INSERT INTO items VALUES (4, 4)")
-        feed.once(kept_spark)
+        feed.once(kept_threads)
         found = {}
         versions = set()
         for path in sorted(feed.files.rglob("*.ndjson")):
@@ -101,18 +101,18 @@ def test_columns_added_and_dropped_take_effect_with_the_first_row_that_has_them(
 
 
 @pytest.mark.slow
-def test_diff_carries_the_row_before(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
+def test_diff_carries_the_row_before(database: str, tmp_path: Path, kept_threads: KeptThreads) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE items (id int PRIMARY KEY, a text)")
         connection.execute("ALTER TABLE items REPLICA IDENTITY FULL")
         options = {"diff": True, "mvcc_timestamp": True, "topic_in_value": True, "full_table_name": True}
         with Feed(tmp_path, database, ["items"], options=options) as feed:
-            feed.once(kept_spark)
+            feed.once(kept_threads)
             connection.execute("INSERT INTO items VALUES (1, 'one')")
             connection.execute("UPDATE items SET a = 'uno'")
             connection.execute("UPDATE items SET id = 2")
             connection.execute("DELETE FROM items")
-            feed.once(kept_spark)
+            feed.once(kept_threads)
         lines = [line for path in sorted(feed.files.rglob("*.ndjson")) for line in path.read_text().splitlines()]
         found = [json.loads(line) for line in lines]
         assert [(row["key"], row["before"], row["after"]) for row in found] == [
