@@ -95,12 +95,13 @@ class Altering(Finder):
         definition = after.definition()
         if definition == before:
             return job
-        if self.store.progress.load(name) is not None:
+        begun = self.store.progress.load(name) is not None
+        if begun:
             self._require_same_parts(name, before, after)
         if connect:
             check_job(as_stored(after, self.store))
         wanted = Pending(definition=definition, locality=locality_of(after), initial_scans=scans or {}, why=why)
-        return configure(self.store, name, wanted, before=before)
+        return configure(self.store, name, wanted, before=before, begun=begun)
 
     def alter_run(
         self,
@@ -169,19 +170,21 @@ class Altering(Finder):
             _require_table_changes(after)
 
 
-def configure(store: ProgressStore, name: str, wanted: Pending, *, before: Mapping[str, Any]) -> JobRecord:
+def configure(
+    store: ProgressStore, name: str, wanted: Pending, *, before: Mapping[str, Any], begun: bool = True
+) -> JobRecord:
     """Give the job another definition: at once, or when its node has finished the running step; then it goes on.
 
     A job that someone has paused stays so; one that rests for an error runs again, as Kafka Connect has it. *before* is
     the definition that was changed, the pending one if there was one. What was chosen earlier about scans of the tables
-    that remain holds. Raises: RefusedError, also when *before* is not the last one; ConfigError when a changefeed that
-    has begun cannot have *wanted*. Source and sink are not asked.
+    that remain holds. Raises: RefusedError, also when *before* is not the last one, and when the job has begun since it
+    had not *begun*; ConfigError when one that has begun cannot have *wanted*. Source and sink are not asked.
     """
     with store.transaction() as connection:
         job = asked_job(connection, name, "alter")
         row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
         last = row.definition if job.pending is None else dump(job.pending.definition)
-        if last != dump(before):
+        if last != dump(before) or (row.token is not None and not begun):
             raise RefusedError(f"job '{name}' has been changed meanwhile", state=job.state, remedy=_AGAIN)
         earlier = json.loads(row.initial_scans or "{}") if job.pending is None else job.pending.initial_scans
         scans = {**_remaining(earlier, wanted.definition), **wanted.initial_scans}

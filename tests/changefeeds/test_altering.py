@@ -183,6 +183,15 @@ class TestAJob:
         assert definition(store)["written"]["options"]["resolved"] == "1s"
         assert store.rescans.initial_scans("orders") == {"public.a": False}
 
+    def test_that_begins_meanwhile_keeps_what_is_fixed_then(
+        self, store: ProgressStore, feeds: Changefeeds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        feeds.create(feeds.resolved(changefeed(tmp_path, "users")), owner="ann")
+        monkeypatch.setattr(altering, "check_job", lambda _feed: begin(store, feeds, "users"))
+        with pytest.raises(ConfigError, match="job 'users' has been changed meanwhile"):
+            feeds.alter("users", change(sink="drawer://desk"), by="ann")
+        assert definition(store, "users")["sink"] == "shelf://room"
+
     def test_that_is_so_already_is_not_disturbed(self, store: ProgressStore, feeds: Changefeeds) -> None:
         [one] = store.nodes.living()
         feeds.alter("orders", change(resolved="1s"), by="ann")
