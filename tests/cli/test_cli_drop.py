@@ -19,7 +19,6 @@ from cdc_testing.scripted import Script
 from cdc_core.cli.main import main
 from cdc_core.config.resolve import resolve
 from cdc_core.config.toml_file import read_changefeed
-from cdc_core.engine.fencing import RunLock
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import DeadLetter, Progress, ProgressStore, store_url
 from cdc_core.timestamp import Timestamp
@@ -141,14 +140,6 @@ def test_another_source_is_not_touched(file: Path, store: ProgressStore, capsys:
     assert (dropped(file.parent), store.changefeeds.find("orders") is None) == (0, False)
 
 
-def test_a_running_changefeed_is_refused(file: Path, store: ProgressStore, capsys: Capture) -> None:
-    with RunLock(file.parent / ".cdc" / "orders.lock") as lock:
-        assert lock.acquire()
-        assert main(["drop", str(file), "--yes"]) == 2
-    assert "is running from" in capsys.readouterr().err
-    assert store.changefeeds.find("orders") is not None
-
-
 @pytest.mark.parametrize(("phase", "status"), [("running", 2), ("paused", 2), ("stopped", 0)])
 def test_one_that_runs_on_another_host_is_refused(
     file: Path, store: ProgressStore, capsys: Capture, phase: str, status: int
@@ -158,12 +149,6 @@ def test_one_that_runs_on_another_host_is_refused(
     )
     assert main(["drop", str(file), "--yes"]) == status
     assert ("is running on elsewhere (process 7); stop it first" in capsys.readouterr().err) == (status == 2)
-
-
-def test_an_unknown_changefeed_creates_no_store(file: Path, capsys: Capture) -> None:
-    assert main(["drop", str(file), "--yes"]) == 2
-    assert "changefeed 'orders' is not known: there is no progress store" in capsys.readouterr().err
-    assert not (file.parent / ".cdc").exists()
 
 
 @pytest.mark.parametrize(

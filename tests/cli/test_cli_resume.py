@@ -85,13 +85,6 @@ def test_what_the_changefeed_refers_to_need_not_be_there(file: Path, store: Prog
     assert not is_paused(store)
 
 
-def test_a_store_out_of_reach_exits_with_2_without_its_password(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["resume", str(file), "--state", "postgresql://cdc:swordfish@127.0.0.1:1/cdc"]) == 2
-    shown = capsys.readouterr().err
-    assert "progress store postgresql://cdc:***@127.0.0.1:1/cdc cannot be used" in shown
-    assert "swordfish" not in shown
-
-
 @pytest.mark.parametrize(
     ("arguments", "command"),
     [
