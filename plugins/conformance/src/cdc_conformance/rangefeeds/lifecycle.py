@@ -143,7 +143,9 @@ class Startup(RangefeedSuite):
 
 
 def _openers(changefeed: ResolvedChangefeed) -> dict[str, Callable[[], Part]]:
-    return {part: getattr(changefeed, f"open_{part}") for part in ("rangefeed", "planner", "reader", "history")}
+    of = Parts(changefeed)
+    openers: list[Callable[[], Part]] = [of.open_rangefeed, of.open_planner, of.open_reader, of.open_history]
+    return {open_.__name__.removeprefix("open_"): open_ for open_ in openers}
 
 
 def _assert_sentence(error: ConfigError) -> None:
