@@ -48,7 +48,7 @@ def kept_spark(workers_find_the_tests: None) -> Iterator[KeptSpark]:
     spark.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def kept_threads() -> KeptThreads:
     """For runs in this process to which it does not matter that Spark has them."""
     from cdc_testing.thread_host import KeptThreads

@@ -12,9 +12,9 @@ import psycopg
 import pytest
 from cdc_testing.kafka_fixtures import Kafka
 from cdc_testing.kafka_reading import read_topics
-from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.postgres import Sql
 from cdc_testing.runs import Feed
+from cdc_testing.thread_host import KeptThreads
 from confluent_kafka import Producer
 
 from cdc_core import Timestamp
@@ -41,7 +41,7 @@ def audited(feed: Feed, sql: Sql, status: int) -> list[dict[str, Any]]:
 
 
 def test_three_wrong_rows_are_found_while_the_table_changes(
-    database: str, tmp_path: Path, kafka_broker: Kafka, topic_prefix: str, kept_spark: KeptSpark
+    database: str, tmp_path: Path, kafka_broker: Kafka, topic_prefix: str, kept_threads: KeptThreads
 ) -> None:
     topic = f"{topic_prefix}orders"
     with psycopg.connect(database, autocommit=True) as connection:
@@ -51,7 +51,7 @@ def test_three_wrong_rows_are_found_while_the_table_changes(
         options = {"topic_prefix": topic_prefix, "topic_partitions": 2}
         sink = f"kafka://{kafka_broker.bootstrap_servers}"
         with Feed(tmp_path, database, ["orders"], options=options, sink=sink) as feed:
-            feed.once(kept_spark)
+            feed.once(kept_threads)
 
             def audit_twice() -> None:
                 (figures,) = audited(feed, connection, 0)
@@ -76,7 +76,7 @@ def test_three_wrong_rows_are_found_while_the_table_changes(
                 (row,) = (row for row in found if row["finding"] == "different")
                 assert (row["source"], row["destination"]) == ({"w": "calm"}, {"w": "stormy"})
 
-            feed.during(kept_spark, audit_twice)
+            feed.during(kept_threads, audit_twice)
 
 
 def spoiled(key: bytes, after: dict[str, Any]) -> tuple[bytes, dict[str, Any] | None]:

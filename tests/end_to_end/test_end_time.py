@@ -9,10 +9,10 @@ from pathlib import Path
 import psycopg
 import pytest
 from cdc_testing.files import last_resolved
-from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.local_engine import LocalEngine, resolved_feed
 from cdc_testing.postgres import Sql, clock, writing
 from cdc_testing.runs import Feed, eventually
+from cdc_testing.thread_host import KeptThreads
 
 from cdc_core import TerminalError, Timestamp
 
@@ -33,7 +33,7 @@ def delivered(feed: Feed) -> list[tuple[int, Timestamp]]:
 
 @pytest.mark.slow
 def test_exactly_the_rows_up_to_the_end_time_arrive_while_writes_go_on(
-    database: str, tmp_path: Path, kept_spark: KeptSpark
+    database: str, tmp_path: Path, kept_threads: KeptThreads
 ) -> None:
     def write(connection: Sql, n: int) -> None:
         connection.execute("INSERT INTO items VALUES (%s)", [n])
@@ -42,7 +42,7 @@ def test_exactly_the_rows_up_to_the_end_time_arrive_while_writes_go_on(
         connection.execute("CREATE TABLE items (id int PRIMARY KEY)")
         connection.execute("INSERT INTO items SELECT generate_series(-100, -1)")
         with Feed(tmp_path, database, ["items"]) as feed:
-            feed.once(kept_spark)
+            feed.once(kept_threads)
 
         def written() -> list[tuple[int, int]]:
             return [(id_, at) for id_, at in connection.execute(COMMITTED) if id_ >= 0]
@@ -51,7 +51,7 @@ def test_exactly_the_rows_up_to_the_end_time_arrive_while_writes_go_on(
             eventually("rows", lambda: len(written()) > 200)
             end = Timestamp(written()[120][1] * 1000)
             with Feed(tmp_path, database, ["items"], options={"end_time": str(end)}) as feed:
-                feed.to_its_end(kept_spark)
+                feed.to_its_end(kept_threads)
         expected = {id_ for id_, at in written() if at * 1000 <= end.wall}
         changes = [(id_, updated) for id_, updated in delivered(feed) if id_ >= 0]
         assert sorted(id_ for id_, _ in changes) == sorted(expected)
@@ -60,24 +60,24 @@ def test_exactly_the_rows_up_to_the_end_time_arrive_while_writes_go_on(
         assert connection.execute(LEFT).fetchall() == []
 
         files = sorted(feed.files.rglob("*"))
-        feed.to_its_end(kept_spark)
+        feed.to_its_end(kept_threads)
         assert sorted(feed.files.rglob("*")) == files
         assert f"an earlier run delivered everything up to end_time, {end}; to continue, use another name" in feed.log()
 
 
 @pytest.mark.slow
 def test_an_end_time_in_the_future_ends_a_running_changefeed(
-    database: str, tmp_path: Path, kept_spark: KeptSpark
+    database: str, tmp_path: Path, kept_threads: KeptThreads
 ) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE items (id int PRIMARY KEY)")
         connection.execute("INSERT INTO items SELECT generate_series(1, 50)")
         with Feed(tmp_path, database, ["items"]) as feed:
-            feed.once(kept_spark)  # a scan that begins after the end time is an error
+            feed.once(kept_threads)  # a scan that begins after the end time is an error
         connection.execute("INSERT INTO items SELECT generate_series(51, 100)")
         end = Timestamp(clock(database).wall + 12 * 10**9)
         with Feed(tmp_path, database, ["items"], options={"end_time": end.to_datetime().isoformat()}) as feed:
-            feed.to_its_end(kept_spark)
+            feed.to_its_end(kept_threads)
         assert clock(database) >= end
         assert sorted(id_ for id_, _ in delivered(feed)) == list(range(1, 101))
         assert last_resolved(feed.files) == end

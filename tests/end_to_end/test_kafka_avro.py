@@ -12,7 +12,7 @@ from cdc_testing.decoders import avro_decoder
 from cdc_testing.kafka_feeds import followed_feed
 from cdc_testing.kafka_fixtures import Kafka, Registry
 from cdc_testing.kafka_reading import Message, read_topics
-from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.thread_host import KeptThreads
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -29,7 +29,7 @@ STEPS = [
 def test_consumers_continue_when_columns_are_added_widened_and_dropped(
     database: str,
     tmp_path: Path,
-    kept_spark: KeptSpark,
+    kept_threads: KeptThreads,
     kafka_broker: Kafka,
     schema_registry: Registry,
     topic_prefix: str,
@@ -63,7 +63,7 @@ def test_consumers_continue_when_columns_are_added_widened_and_dropped(
                 connection.execute(insert)
                 followed.reach_now()
 
-        followed.feed.during(kept_spark, work)
+        followed.feed.during(kept_threads, work)
         messages = read_topics(servers, [topic])
         versions = sorted(registry.get_versions(subject))
         seen = [

@@ -14,7 +14,7 @@ from cdc_testing.fixtures import fresh_database
 from cdc_testing.kafka_feeds import FollowedFeed, followed_feed
 from cdc_testing.kafka_following import Follower
 from cdc_testing.kafka_reading import add_partitions, create_topic
-from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.thread_host import KeptThreads
 from confluent_kafka import Producer, ThrottleEvent
 
 pytestmark = pytest.mark.slow
@@ -70,7 +70,7 @@ class Outcome:
 
 @pytest.fixture(scope="module")
 def outcome(
-    kept_spark: KeptSpark, postgres_server: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
+    kept_threads: KeptThreads, postgres_server: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Outcome]:
     """One run for both tests: a bank at work while partitions are added, and then while the broker throttles."""
     directory = tmp_path_factory.mktemp("feed")
@@ -95,7 +95,7 @@ def outcome(
                 broker.change_configs(*QUOTA, "--delete-config", "producer_byte_rate")
                 followed.reach_now()
 
-            feed.during(kept_spark, work)
+            feed.during(kept_threads, work)
             yield Outcome(followed=followed, throttled_s=probe.throttled_s, transactions=bank.transactions)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.runs import Feed, eventually
+from cdc_testing.thread_host import KeptThreads
 
 from cdc_core.cli.main import main
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_running_changefeed_is_shown_and_one_that_has_stopped_is_dropped(
-    database: str, tmp_path: Path, kept_spark: KeptSpark, capsys: pytest.CaptureFixture[str]
+    database: str, tmp_path: Path, kept_threads: KeptThreads, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def shown() -> dict[str, Any]:
         capsys.readouterr()
@@ -38,7 +38,7 @@ def test_a_running_changefeed_is_shown_and_one_that_has_stopped_is_dropped(
         connection.execute("CREATE TABLE items (id int PRIMARY KEY)")
         connection.execute("INSERT INTO items SELECT generate_series(1, 100)")
         with Feed(tmp_path, database, ["items"]) as feed:
-            feed.during(kept_spark, work)
+            feed.during(kept_threads, work)
             assert shown()["state"] == "stopped"
             assert main(["drop", str(feed.toml), "--state", str(feed.state), "--yes"]) == 0
         assert connection.execute("SELECT FROM pg_publication").fetchall() == []

@@ -8,8 +8,8 @@ from pathlib import Path
 import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.audit import audit
-from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.runs import Feed
+from cdc_testing.thread_host import KeptThreads
 
 Sql = psycopg.Connection[tuple[object, ...]]
 
@@ -37,10 +37,10 @@ def assert_agrees(feed: Feed, uri: str, *tables: str) -> None:
 
 @pytest.mark.slow
 def test_a_table_that_is_created_joins_and_a_dropped_one_leaves_while_the_run_continues(
-    database: str, sql: Sql, tmp_path: Path, kept_spark: KeptSpark
+    database: str, sql: Sql, tmp_path: Path, kept_threads: KeptThreads
 ) -> None:
     with Feed(tmp_path, database, ["shop_*"]) as feed:
-        feed.once(kept_spark)
+        feed.once(kept_threads)
 
         def come_and_go() -> None:
             create(sql, "shop_new")
@@ -53,8 +53,8 @@ def test_a_table_that_is_created_joins_and_a_dropped_one_leaves_while_the_run_co
             sql.execute("DROP TABLE shop_old")
             feed.until("the table leaves", lambda: "tables added: none; removed: public.shop_old" in feed.log())
 
-        feed.during(kept_spark, come_and_go)
-        feed.once(kept_spark)
+        feed.during(kept_threads, come_and_go)
+        feed.once(kept_threads)
         assert "table public.shop_items is now called public.things" in feed.log()
         sql.execute("ALTER TABLE things RENAME TO shop_items")
         assert_agrees(feed, database, "shop_items", "shop_new")

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.runs import Feed
+from cdc_testing.thread_host import KeptThreads
 
 from cdc_core.store.progress import ProgressStore, store_url
 
 
 @pytest.mark.slow
 def test_a_run_tells_events_what_was_slow_and_what_is_traced(
-    database: str, tmp_path: Path, kept_spark: KeptSpark
+    database: str, tmp_path: Path, kept_threads: KeptThreads
 ) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE items (id bigint PRIMARY KEY)")
@@ -24,7 +24,7 @@ def test_a_run_tells_events_what_was_slow_and_what_is_traced(
     with Feed(tmp_path, database, ["items"], sink="null://", options=options) as feed:
         with closing(ProgressStore(store_url(feed.state))) as store:
             number = store.traces.ask("test", table="items", key="[42]", most=1, seconds=600)
-        feed.once(kept_spark)
+        feed.once(kept_threads)
         with closing(ProgressStore(store_url(feed.state))) as store:
             found = store.events.read("test")[1:]
             traced = store.traces.load(number)

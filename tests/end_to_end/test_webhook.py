@@ -12,9 +12,9 @@ import pytest
 from cdc_testing.bank import TABLES, Bank, assert_faithful_messages, open_bank
 from cdc_testing.cloud_events import of_request
 from cdc_testing.counts import Counts
-from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.postgres import clock
 from cdc_testing.runs import Feed
+from cdc_testing.thread_host import KeptThreads
 from cdc_testing.webhook_bodies import messages_of
 from cdc_testing.webhook_server import WebhookServer
 from cloudevents.core.base import BaseCloudEvent
@@ -125,7 +125,7 @@ def test_no_fault_loses_or_reorders_events_or_changes_their_ids(database: str, t
 
 
 def test_one_refused_row_among_many(
-    database: str, tmp_path: Path, kept_spark: KeptSpark, webhook_server: WebhookServer
+    database: str, tmp_path: Path, kept_threads: KeptThreads, webhook_server: WebhookServer
 ) -> None:
     path = webhook_server.new_path()
     with psycopg.connect(database, autocommit=True) as connection:
@@ -134,13 +134,13 @@ def test_one_refused_row_among_many(
     uri = webhook_server.uri(path)
     with webhook_server.failing(refused_keys={"[4711]": 422}):
         with Feed(tmp_path / "feed", database, ["items"], sink=uri, options=options(webhook_server)) as stopped:
-            assert stopped._run_here(kept_spark, "--once") == 1
+            assert stopped._run_here(kept_threads, "--once") == 1
         error = stopped.log().splitlines()[-1]
         assert "the row of table public.items with key {'id': 4711}, updated " in error
         assert "422: the key [4711] is refused" in error
         dead = {"on_error": "dead_letter", "dead_letter": f"file://{tmp_path}/dead"}
         with Feed(tmp_path / "feed", database, ["items"], sink=uri, options=options(webhook_server, **dead)) as feed:
-            feed.once(kept_spark)
+            feed.once(kept_threads)
     assert {row["after"]["id"] for row in items(webhook_server, path)} == set(range(1, 5001)) - {4711}
     lines = [line for file in sorted((tmp_path / "dead").rglob("*.ndjson")) for line in file.read_text().splitlines()]
     (letter,) = (json.loads(line)["after"] for line in lines)
@@ -149,7 +149,7 @@ def test_one_refused_row_among_many(
 
 
 def test_a_password_that_is_refused_ends_a_first_run_and_is_waited_for_later(
-    database: str, tmp_path: Path, kept_spark: KeptSpark, webhook_server: WebhookServer
+    database: str, tmp_path: Path, kept_threads: KeptThreads, webhook_server: WebhookServer
 ) -> None:
     path = webhook_server.new_path()
     wrong = {"status": 401, "text": "wrong password"}
@@ -159,19 +159,19 @@ def test_a_password_that_is_refused_ends_a_first_run_and_is_waited_for_later(
         connection.execute("INSERT INTO items VALUES (1, 1)")
         with Feed(tmp_path, database, ["items"], sink=webhook_server.uri(path), options=chosen) as feed:
             with webhook_server.failing(wrong):
-                assert feed._run_here(kept_spark, "--once") == 1
+                assert feed._run_here(kept_threads, "--once") == 1
             assert "answer 401: wrong password. Check webhook_auth_header" in feed.log().splitlines()[-1]
-            feed.once(kept_spark)
+            feed.once(kept_threads)
             connection.execute("INSERT INTO items VALUES (2, 2)")
             with webhook_server.failing(wrong, wrong):
-                feed.once(kept_spark)
+                feed.once(kept_threads)
     assert "(failure 2 of this step for this reason; " in feed.log()
     assert [row["after"]["id"] for row in items(webhook_server, path)] == [1, 2]
     assert len(webhook_server.requests(path)) == 5
 
 
 def test_an_initial_scan_is_sent_as_csv(
-    database: str, tmp_path: Path, kept_spark: KeptSpark, webhook_server: WebhookServer
+    database: str, tmp_path: Path, kept_threads: KeptThreads, webhook_server: WebhookServer
 ) -> None:
     path = webhook_server.new_path()
     with psycopg.connect(database, autocommit=True) as connection:
@@ -179,7 +179,7 @@ def test_an_initial_scan_is_sent_as_csv(
         connection.execute("INSERT INTO items SELECT n, 'item, ' || n FROM generate_series(1, 100) n")
     chosen = options(webhook_server, updated=False, resolved=False, initial_scan="only")
     with Feed(tmp_path, database, ["items"], sink=webhook_server.uri(path), format_="csv", options=chosen) as feed:
-        feed.once(kept_spark)
+        feed.once(kept_threads)
     lines = [line for body in webhook_server.bodies(path) for line in body.decode().splitlines()]
     assert sorted(lines, key=lambda line: int(line.partition(",")[0])) == [f'{n},"item, {n}"' for n in range(1, 101)]
     (kind,) = {request["headers"]["content-type"] for request in webhook_server.requests(path)}
