@@ -20,6 +20,7 @@ from cdc_testing.kafka_fixtures import Kafka
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.local_engine import LocalEngine
 from cdc_testing.runs import Feed
+from cdc_testing.thread_host import KeptThreads
 
 from cdc_core import Changefeed, Timestamp
 from cdc_core.cli.main import main
@@ -64,7 +65,9 @@ def numbers(rows: Iterable[dict[str, Any]]) -> list[int]:
     return [row["n"] for row in rows]
 
 
-def test_a_row_among_many_that_the_encoder_does_not_take(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
+def test_a_row_among_many_that_the_encoder_does_not_take(
+    database: str, tmp_path: Path, kept_threads: KeptThreads
+) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, n bigint, day date)")
         connection.execute(
@@ -73,7 +76,7 @@ def test_a_row_among_many_that_the_encoder_does_not_take(database: str, tmp_path
             [BAD, ROWS],
         )
         with feed_of(tmp_path, database) as stopped:
-            assert stopped._run_here(kept_spark, "--once") == 1
+            assert stopped._run_here(kept_threads, "--once") == 1
         said = stopped.log().splitlines()[-1]
         assert f"the row of table public.items with key {{'id': {BAD}}}, updated " in said
         assert "was refused by encoder 'parquet' (stage encode): cannot encode column day" in said
@@ -81,7 +84,7 @@ def test_a_row_among_many_that_the_encoder_does_not_take(database: str, tmp_path
 
         options = dead_letter_options(tmp_path, dead_letter_order="block_key")
         with feed_of(tmp_path, database, **options) as feed:
-            feed.once(kept_spark)
+            feed.once(kept_threads)
             assert sorted(set(numbers(delivered(feed)))) == [n for n in range(1, ROWS + 1) if n != BAD]
             [letter] = letters(tmp_path)
             assert (letter["table"].rpartition(".")[2], letter["key"], letter["stage"]) == ("items", [BAD], "encode")
@@ -89,7 +92,7 @@ def test_a_row_among_many_that_the_encoder_does_not_take(database: str, tmp_path
             assert "(stage encode)" in feed.log()
 
             connection.execute("UPDATE items SET n = n + 100000, day = '2024-03-01' WHERE id IN (%s, 1)", [BAD])
-            feed.once(kept_spark)
+            feed.once(kept_threads)
             assert (100_001 in numbers(delivered(feed)), BAD + 100_000 in numbers(delivered(feed))) == (True, False)
             assert replay(feed)[0] == 1
             status, told = replay(feed)
@@ -99,7 +102,7 @@ def test_a_row_among_many_that_the_encoder_does_not_take(database: str, tmp_path
         assert replay(corrected) == (0, "changefeed 'test': 2 rows replayed, 0 dead letters remaining\n")
         of_key = [row["n"] for row in delivered(corrected) if row["id"] == BAD]
         assert of_key == [BAD, BAD + 100_000]
-        corrected.once(kept_spark)
+        corrected.once(kept_threads)
         assert sorted(set(numbers(delivered(corrected)))) == sorted([*range(1, ROWS + 1), 100_001, BAD + 100_000])
 
 

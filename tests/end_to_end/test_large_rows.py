@@ -13,6 +13,7 @@ from cdc_testing.kafka_fixtures import Kafka
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.peaks import peaks, peaks_of_scan_and_log
 from cdc_testing.runs import Feed
+from cdc_testing.thread_host import KeptThreads
 
 from cdc_core.delivery.dead_letters import row_of
 
@@ -50,23 +51,23 @@ def test_a_large_value_is_scanned_and_followed_within_bounded_memory(
 
 
 def test_a_row_above_the_limit_is_named_and_its_dead_letter_has_no_large_value(
-    database: str, tmp_path: Path, kept_spark: KeptSpark
+    database: str, tmp_path: Path, kept_threads: KeptThreads
 ) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, n bigint, body bytea)")
         connection.execute("INSERT INTO items SELECT n, n, '\\x01' FROM generate_series(1, 100) n")
         connection.execute("UPDATE items SET body = %b WHERE id = 7", [bytes_of(3 * MB)])
         with Feed(tmp_path, database, ["items"], options={"max_row_bytes": "2MB"}) as feed:
-            assert feed._run_here(kept_spark, "--once") == 1
+            assert feed._run_here(kept_threads, "--once") == 1
         said = feed.log().splitlines()[-1]
         assert "the row of table public.items with key {'id': 7}, updated " in said
         assert "was refused by rangefeed 'postgres' (stage source): it has 3,000,0" in said
         assert "bytes, more than max_row_bytes (2MB)" in said
         letters = {"on_error": "dead_letter", "dead_letter": f"file://{tmp_path}/dead"}
         with Feed(tmp_path, database, ["items"], options={"max_row_bytes": "2MB", **letters}) as feed:
-            feed.once(kept_spark)
+            feed.once(kept_threads)
             connection.execute("UPDATE items SET n = -n, body = body || '\\x00' WHERE id < 10")
-            feed.once(kept_spark)
+            feed.once(kept_threads)
     found = lines(tmp_path / "dead")
     assert [letter["row"] for letter in found] == [{"id": 7, "n": 7}, {"id": 7, "n": -7}]
     assert {letter["stage"] for letter in found} == {"source"}
