@@ -18,10 +18,10 @@ from cdc_testing.decoders import KEYED, json_decoder
 from cdc_testing.fixtures import fresh_database
 from cdc_testing.kafka_feeds import FollowedFeed, followed_feed
 from cdc_testing.kafka_reading import read_topics
-from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.postgres import Sql, clock, writing
 from cdc_testing.runs import Feed
 from cdc_testing.sockets import unread
+from cdc_testing.thread_host import KeptThreads
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 
 pytestmark = pytest.mark.slow
@@ -71,7 +71,7 @@ def require_replicas(servers: str, count: int) -> None:
 
 @pytest.fixture(scope="module")
 def outcome(
-    kept_spark: KeptSpark, postgres_server: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
+    kept_threads: KeptThreads, postgres_server: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Outcome]:
     """A bank and two writers of a single row, while the leader of that row's partition is killed repeatedly."""
     pause = threading.Event()
@@ -117,7 +117,7 @@ def outcome(
                     followed.reach_now()
                 followed.reach_now()
 
-            feed.during(kept_spark, work)
+            feed.during(kept_threads, work)
             yield Outcome(followed=followed, moves=moves, transactions=bank.transactions)
 
 
