@@ -59,8 +59,10 @@ class Altering(Finder):
         *scans* says of added tables whether their rows are emitted. *by* is who asks, for the history. Raises:
         ConfigError, which leaves the job as it is; as `redefine`.
         """
-        job = self.require_job(name)
-        require(job, "alter")
+        self.known(name)
+        job = self.find_job(name, verb="alter")
+        if job is None:
+            raise ConfigError(f"changefeed '{name}' is not a job; use `cdc alter`")
         last = self._last_definition(job)
         before = changefeed_from(last, name, origin=self.origin, environ=self._environ)
         after, change, chosen = self._changed(before, before.tables, change, scans)

@@ -222,6 +222,8 @@ class TestARun:
     def test_has_other_tables_in_the_store(self, store: ProgressStore, feeds: Changefeeds, tmp_path: Path) -> None:
         before = definition(store)
         wanted = change(add=["public.a", "${b"])
+        with pytest.raises(ConfigError, match="'orders' is not a job; use `cdc alter`"):
+            feeds.alter("orders", wanted, by="ann")
         altered = feeds.alter_run(changefeed(tmp_path), wanted, state_dir=tmp_path, by="ann", scans=False)
         assert altered.job is None
         assert altered.tables == ("public.counter", "public.a", "${b")
