@@ -117,16 +117,15 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol() -> Generator[None, object, object]:
-    """Let a collection of garbage traverse only what the test makes, not also all that was collected of other tests.
+def pytest_runtestloop() -> Generator[None, object, object]:
+    """Let a collection of garbage traverse only what tests make, not also ten thousand tests that were collected.
 
-    Afterwards the collector has everything again, also what a worker cache froze, or its files would stay open.
+    Nothing else is frozen meanwhile: what a worker cache froze would stay, with its open files.
     """
     gc.freeze()
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gc, "freeze", lambda: None)
         return (yield)
-    finally:
-        gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)
