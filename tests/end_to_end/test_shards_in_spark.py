@@ -44,6 +44,7 @@ def test_a_killed_run_of_two_shards_loses_nothing(
 ) -> None:
     def write(sql: Sql, count: int) -> None:
         sql.execute("UPDATE items SET note = %s WHERE id %% 500 = %s", [str(count), count % 500])
+        sql.execute("SELECT pg_sleep(0.05)")
 
     def shown(*options: str) -> str:
         capsys.readouterr()
