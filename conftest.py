@@ -116,16 +116,20 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtestloop() -> Generator[None, object, object]:
-    """Let a collection of garbage traverse only what tests make, not also ten thousand tests that were collected.
+_freeze = gc.freeze
 
-    Nothing else is frozen meanwhile: what a worker cache froze would stay, with its open files.
+
+@pytest.fixture(autouse=True, scope="module")
+def only_own_garbage() -> Iterator[None]:
+    """Let a collection of garbage traverse only what the tests of a file make, not all that there was before.
+
+    Nothing is frozen meanwhile: what a worker cache froze would stay, with its open files.
     """
-    gc.freeze()
+    gc.collect()
+    _freeze()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gc, "freeze", lambda: None)
-        return (yield)
+        yield
 
 
 @pytest.fixture(autouse=True)
