@@ -13,8 +13,12 @@ from cdc_core.changefeeds.replaying import Replaying
 from cdc_core.changefeeds.rescanning import Rescanning
 from cdc_core.changefeeds.scheduling import Scheduling
 from cdc_core.changefeeds.tracing import Tracing
+from cdc_core.config.alteration import Alteration
+from cdc_core.store.job_values import JobRecord
+from cdc_core.store.progress import ProgressStore
+from cdc_core.store.verbs import RefusedError, UnknownError
 
-__all__ = ["Changefeeds"]
+__all__ = ["Alteration", "Changefeeds", "JobRecord", "ProgressStore", "RefusedError", "UnknownError"]
 
 
 class Changefeeds(
