@@ -88,8 +88,8 @@ class Altering(Finder):
 
         One that runs has it after the running step, and continues at its position; one that an error has stopped runs
         again; one that was paused stays so. Source and sink are not asked unless *connect*. Raises: ConfigError, also
-        for what is fixed once the job has begun; RefusedError, also when *before* is not the last definition any more;
-        what the source and the sink raise.
+        for what is fixed once the job has begun, or while a node runs it; RefusedError, also when *before* is not the
+        last definition any more; what the source and the sink raise.
         """
         job = self.require_job(name)
         require(job, "alter")
@@ -98,12 +98,13 @@ class Altering(Finder):
         if definition == before:
             return job
         begun = self.store.progress.load(name) is not None
-        if begun:
-            self._require_same_parts(name, before, after)
+        runs = job.node is not None and job.state not in RESTING  # what it delivers at this moment is not saved yet
+        if begun or runs:
+            self._require_same_parts(name, before, after, begun=begun)
         if connect:
             check_job(as_stored(after, self.store))
         wanted = Pending(definition=definition, locality=locality_of(after), initial_scans=scans or {}, why=why)
-        return configure(self.store, name, wanted, before=before, begun=begun)
+        return configure(self.store, name, wanted, before=before, begun=begun or runs)
 
     def alter_run(
         self,
@@ -151,23 +152,25 @@ class Altering(Finder):
             return after, change, dict.fromkeys(change.add, scans)
         return after, change, {own[table]: wanted for table, wanted in (scans or {}).items()}
 
-    def _require_same_parts(self, name: str, before: Mapping[str, Any], after: ResolvedChangefeed) -> None:
-        """Return when the job, which has begun with the definition *before*, can be *after*. Raises: ConfigError."""
+    def _require_same_parts(
+        self, name: str, before: Mapping[str, Any], after: ResolvedChangefeed, *, begun: bool
+    ) -> None:
+        """Return when the job, which has *begun* or is beginning as *before*, can be *after*. Raises: ConfigError."""
+        why, remedy = ", as rows were delivered by it", "create another job"
+        if not begun:
+            why, remedy = " while a node begins with it", f"pause it first: `cdc pause {name}`"
         sink = self.plugins.sink_for(before["sink"]).name
         if after.sink.name != sink:
             raise ConfigError(
                 f"job '{name}' delivers to sink '{sink}', not '{after.sink.name}', and the type of a sink"
-                " cannot be altered; create another job"
+                f" cannot be altered; {remedy}"
             )
         was, now = before["written"], after.stored["written"]
         mine, other = ({key.lower(): text for key, text in each.get("options", {}).items()} for each in (was, now))
         changed = [f"'{part}'" for part in _PARTS if (was.get(part) or None) != (now.get(part) or None)]
         changed += [f"option '{option}'" for option in _FIXED if _text(mine.get(option)) != _text(other.get(option))]
         if changed:
-            raise ConfigError(
-                f"job '{name}': {', '.join(changed)} cannot be altered, as rows were delivered by it; create another"
-                " job"
-            )
+            raise ConfigError(f"job '{name}': {', '.join(changed)} cannot be altered{why}; {remedy}")
         if set(after.tables) != set(before["tables"]):
             _require_table_changes(after)
 
@@ -179,19 +182,20 @@ def configure(
 
     A job that someone has paused stays so; one that rests for an error runs again, as Kafka Connect has it. *before* is
     the definition that was changed, the pending one if there was one. What was chosen earlier about scans of the tables
-    that remain holds. Raises: RefusedError, also when *before* is not the last one, and when the job has begun since it
-    had not *begun*; ConfigError when one that has begun cannot have *wanted*. Source and sink are not asked.
+    that remain holds. Raises: RefusedError, also when *before* is not the last one, and when the job has begun or runs
+    since it had not *begun*; ConfigError when one that has begun cannot have *wanted*. Source and sink are not asked.
     """
     with store.transaction() as connection:
         job = asked_job(connection, name, "alter")
         row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
         last = row.definition if job.pending is None else dump(job.pending.definition)
-        if last != dump(before) or (row.token is not None and not begun):
+        runs = job.node is not None and job.state not in RESTING
+        if last != dump(before) or ((row.token is not None or runs) and not begun):
             raise RefusedError(f"job '{name}' has been changed meanwhile", state=job.state, remedy=_AGAIN)
         earlier = json.loads(row.initial_scans or "{}") if job.pending is None else job.pending.initial_scans
         scans = {**_remaining(earlier, wanted.definition), **wanted.initial_scans}
         wanted = replace(wanted, initial_scans=scans)
-        if job.state in RESTING or job.node is None:
+        if not runs:
             if job.state not in RESTING:  # its node is dead, or frozen: fence it
                 connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
                 connection.execute(of_job(name).values(node_id=None))

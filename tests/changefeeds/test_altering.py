@@ -192,6 +192,32 @@ class TestAJob:
             feeds.alter("users", change(sink="drawer://desk"), by="ann")
         assert definition(store, "users")["sink"] == "shelf://room"
 
+    @pytest.mark.parametrize("adopted", ["before", "meanwhile"])
+    def test_that_runs_keeps_what_is_fixed_before_its_first_step_is_saved(
+        self,
+        store: ProgressStore,
+        feeds: Changefeeds,
+        tmp_path: Path,
+        adopted: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        [one] = store.nodes.living()
+        feeds.create(feeds.resolved(changefeed(tmp_path, "users", initial_scan="no")), owner="ann")
+        if adopted == "before":
+            assert store.claims.adopt("users", one) is not None
+        else:
+            monkeypatch.setattr(altering, "check_job", lambda _feed: store.claims.adopt("users", one))
+        told = {
+            "before": "'initial_scan' cannot be altered while a node begins with it; pause it first: `cdc pause users`",
+            "meanwhile": "job 'users' has been changed meanwhile",
+        }
+        with pytest.raises(ConfigError, match=told[adopted]):
+            feeds.alter("users", change(add=["public.a"], initial_scan="yes"), by="ann")
+        assert feeds.require_job("users").pending is None
+        altered = feeds.alter("users", change(add=["public.a"], resolved="1s"), by="ann").job
+        assert altered is not None
+        assert altered.pending is not None
+
     def test_that_is_so_already_is_not_disturbed(self, store: ProgressStore, feeds: Changefeeds) -> None:
         [one] = store.nodes.living()
         feeds.alter("orders", change(resolved="1s"), by="ann")
