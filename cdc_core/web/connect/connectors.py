@@ -11,7 +11,6 @@ from starlette.responses import JSONResponse, Response
 from cdc_core.errors import CdcError, RetryableError
 from cdc_core.store.verbs import RULES, RefusedError, UnknownError
 from cdc_core.web.connect.connector import (
-    DELETED,
     Connector,
     all_connectors,
     find_connector,
@@ -140,9 +139,10 @@ def _create(
     connect = flag(request, "check", default=True)
     try:
         deployment.changefeeds.create(feed, owner=user_of(request), connect=connect, paused_for=paused_for)
-    except RefusedError as error:
-        raise _taken(name, deleted=error.state in DELETED) from error
     except CdcError as error:
+        job = deployment.changefeeds.find_job(name)  # another request may have created it meanwhile
+        if isinstance(error, RefusedError) and job is not None and job.state != "canceled":
+            raise _taken(name, deleted=is_deleted(job)) from error
         raise _invalid(error) from error
     return find_connector(deployment, name)
 

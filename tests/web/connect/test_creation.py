@@ -123,6 +123,19 @@ def test_of_two_that_create_the_same_one_is_told_409(rest: Rest, control: Path) 
     assert rest.message("POST", "/connectors", status=409, json=body) == "Connector orders already exists"
 
 
+def test_what_refuses_a_name_that_is_free_for_connectors_is_told(rest: Rest, control: Path) -> None:
+    far = {"name": "orders", "config": config(control, execution_locality="region=eu")}
+    assert "no node matches execution_locality 'region=eu'" in rest.message("POST", "/connectors", status=400, json=far)
+    rest.create("orders", config(control))
+    known = rest.store.changefeeds.find("orders")
+    assert known is not None
+    rest.store.changefeeds.register("gone", known.definition)
+    rest.store.handover.give("gone", to="elsewhere", again="cdc create gone --from-state x", owner="ann")
+    gone = {"name": "gone", "config": config(control)}
+    told = rest.message("POST", "/connectors", status=400, json=gone)
+    assert told.endswith("being handed over to elsewhere; repeat `cdc create gone --from-state x`")
+
+
 @pytest.mark.parametrize(
     ("initial", "expected"), [("paused", "PAUSED"), ("STOPPED", "STOPPED"), ("Running", "RUNNING")]
 )
