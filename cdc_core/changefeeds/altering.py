@@ -16,7 +16,7 @@ from cdc_core.changefeeds.stopped import stopped
 from cdc_core.config.alteration import Alteration
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.definition import changefeed_from, changefeed_of, require_references, written_of
-from cdc_core.config.identity import require_same_range, require_same_source
+from cdc_core.config.identity import changed_sections, require_same_range, require_same_source
 from cdc_core.config.listed_tables import own_name
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.checks import as_stored
@@ -168,6 +168,7 @@ class Altering(Finder):
         was, now = before["written"], after.stored["written"]
         mine, other = ({key.lower(): text for key, text in each.get("options", {}).items()} for each in (was, now))
         changed = [f"'{part}'" for part in _PARTS if (was.get(part) or None) != (now.get(part) or None)]
+        changed += ["'table'"] if changed_sections(before, after.definition()) else []
         changed += [f"option '{option}'" for option in _FIXED if _text(mine.get(option)) != _text(other.get(option))]
         if changed:
             raise ConfigError(f"job '{name}': {', '.join(changed)} cannot be altered{why}; {remedy}")

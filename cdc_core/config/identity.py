@@ -12,7 +12,7 @@ from cdc_core.queries.selection import Selection
 from cdc_core.timestamp import Timestamp
 from cdc_core.uris import same_server
 
-__all__ = ["require_same_range", "require_same_source", "same_destination", "same_sources"]
+__all__ = ["changed_sections", "require_same_range", "require_same_source", "same_destination", "same_sources"]
 
 _REMEDY = "give the new changefeed another name, and remove the old one with `cdc drop FILE NAME` unless you need it"
 
@@ -58,16 +58,22 @@ def _query(definition: Mapping[str, Any]) -> str:
 
 def _require_same_sections(name: str, known: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """Return when the sections of all tables that both definitions watch are the same. Raises: ConfigError."""
+    for table in changed_sections(known, wanted):
+        raise ConfigError(
+            f"changefeed '{name}' was started with {_section(table, known.get('selections', {}))}, which cannot be"
+            f" changed: rows that were delivered would have another form; restore it, or {_REMEDY}"
+        )
+
+
+def changed_sections(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """Return the tables that both definitions watch, and that have other sections in *wanted*."""
     before, now = known.get("selections", {}), wanted.get("selections", {})
-    for table in sorted({*before, *now}):
-        if before.get(table) == now.get(table):
-            continue
-        others = namesakes(known["tables"], table)
-        if all(watches(definition["tables"], table, but=others) for definition in (known, wanted)):
-            raise ConfigError(
-                f"changefeed '{name}' was started with {_section(table, before)}, which cannot be changed: rows that"
-                f" were delivered would have another form; restore it, or {_REMEDY}"
-            )
+    return [
+        table
+        for table in sorted({*before, *now})
+        if before.get(table) != now.get(table)
+        and all(watches(each["tables"], table, but=namesakes(known["tables"], table)) for each in (known, wanted))
+    ]
 
 
 def _section(table: str, sections: Mapping[str, Any]) -> str:

@@ -160,6 +160,10 @@ class TestAJob:
         users = changefeed_of("users", hashed, origin="a test", environ=ENVIRON)
         feeds.create(feeds.resolved(users), owner="ann", connect=False)
         begin(store, feeds, "users")
+        other = {**hashed, "table": {"public.users": {"mask": {"email": "hash", "phone": "hash"}}}}
+        masked = changefeed_of("users", other, origin="a test", environ=ENVIRON)
+        with pytest.raises(ConfigError, match=r"job 'users': 'table' cannot be altered, .*; create another job"):
+            feeds.redefine("users", feeds.resolved(masked), before=definition(store, "users"), why="PUT")
         feeds.alter("users", change(drop=["public.users"]), by="ann")
         left = definition(store, "users")
         assert (left["tables"], "mask_key" in left["written"]["options"]) == (["public.counter"], False)
