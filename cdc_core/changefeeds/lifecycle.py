@@ -87,7 +87,8 @@ class Lifecycle(Finder):
     def restart(self, name: str, reason: str) -> JobRecord:
         """Have what runs of the job end with its step and begin anew; one that rests for an error runs again.
 
-        A job that someone has paused, or that no node runs, stays as it is. Raises: also if no node matches.
+        A job that someone has paused, or that no node runs, stays as it is. Raises: RefusedError, also when no node
+        matches.
         """
         with self.store.transaction() as connection:
             job = asked_job(connection, name, "restart")
@@ -99,8 +100,9 @@ class Lifecycle(Finder):
             return known_job(connection, name)
 
     def cancel(self, name: str, reason: str, *, only: Collection[JobState] = tuple(FOLLOWING)) -> JobRecord:
-        """Have the job end for good; a node drops what it holds at its source. Raises: also when its state is not among
-        *only*.
+        """Have the job end for good; a node drops what it holds at its source.
+
+        Raises: RefusedError, also when its state is not among *only*.
         """
         with self.store.transaction() as connection:
             return _cancel(connection, name, reason, only)

@@ -62,7 +62,7 @@ def spark_home() -> str:
 
 
 def connect(connection: Path, process: subprocess.Popen[bytes]) -> None:
-    """Give pyspark the JVM *process*, which wrote the file *connection*. Pyspark would start one, and none in time."""
+    """Give pyspark the JVM *process*, which wrote the file *connection*. It need start none itself."""
     content = connection.read_bytes()  # port, length of the secret, secret
     own = {
         "PYSPARK_GATEWAY_PORT": str(int.from_bytes(content[:4], "big")),

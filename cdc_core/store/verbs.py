@@ -135,8 +135,8 @@ GRANTED: Mapping[str, frozenset[JobState]] = {
     "PATCH /connectors/{name}/offsets": _PAUSED,
     "DELETE /connectors/{name}/offsets": _PAUSED,
 }
-"""The states in which each request is granted. The four as Kafka Connect has it: what ends or is canceled exists no
-more, and a stopped connector alone can be moved.
+"""The states in which each request is granted. The last four follow Kafka Connect, where a connector that is ending or
+canceled no longer exists, and only a stopped one can be moved.
 """
 
 

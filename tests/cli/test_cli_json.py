@@ -12,7 +12,6 @@ from cdc_testing.scripted import Script
 
 from cdc_core.cli import explain as explain_module
 from cdc_core.cli import job_commands
-from cdc_core.cli import store_to_read as store_to_read_module
 from cdc_core.cli.main import main
 from cdc_core.store.progress import ProgressStore, store_url
 
@@ -131,7 +130,6 @@ def test_a_job_is_masked_before_it_becomes_json(
     store = ProgressStore(store_url(tmp_path / "store"))
     created(store)
     monkeypatch.setattr(job_commands, "uri_secrets", lambda _url: frozenset({"1"}))
-    monkeypatch.setattr(store_to_read_module, "uri_secrets", lambda _url: frozenset({"1"}))
     given = ["--store", str(tmp_path / "store")]
     assert document(capsys, "pause", "orders", "--reason", "1 of 1", *given)["reason"] == "*** of ***"
     assert document(capsys, "jobs", *given)["epoch"] == 1

@@ -1,6 +1,6 @@
 """kill -9 of a run and of its database, at random moments: nothing is lost, order holds, cuts are consistent.
 
-The processes of Spark are killed in tests/spark/test_engine_kills.py, test_bad_rows.py and test_kafka_kills.py.
+Other processes of Spark are killed in tests/spark/test_engine_kills.py, test_bad_rows.py and test_kafka_kills.py.
 """
 
 from __future__ import annotations
@@ -70,6 +70,20 @@ def test_nothing_is_lost_when_the_driver_is_killed_during_the_initial_scan_and_w
     begins = [tuple(map(int, found)) for found in re.findall(r"scan begins at (\d+) of (\d+)", feed.log())]
     assert begins[0][0] == 0
     assert any(0 < done < total for done, total in begins[1:]), begins
+
+
+def test_a_killed_jvm_is_started_again(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
+    open_bank(database)
+    with Feed(tmp_path, database, TABLES, options={"retry_backoff": "100ms"}) as feed, Bank(database):
+
+        def work() -> None:
+            feed.until("a resolved mark", lambda: bool(last_resolved(feed.files)))
+            kept_spark.kill_jvm()
+            seen = last_resolved(feed.files)
+            feed.until("a later resolved mark", lambda: last_resolved(feed.files) > seen)
+
+        feed.during(kept_spark, work)
+    finish(feed, database)
 
 
 def test_a_killed_database_is_waited_for(own_server: EmbeddedPostgres, tmp_path: Path) -> None:

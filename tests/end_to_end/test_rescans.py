@@ -146,7 +146,9 @@ def test_a_rescan_survives_kill_9(database: str, sql: Sql, tmp_path: Path) -> No
     store = ProgressStore(store_url(feed.state))
     with feed:
         feed.once()
+        runs = feed.log().count(": running")
         feed.start()
+        feed.until("it runs", lambda: feed.log().count(": running") > runs)
         feed.freeze(lambda: True)
         store.rescans.ask("test", table=f"{sql.info.dbname}.public.items", where="id > 400")
         feed.kill_driver()

@@ -192,7 +192,7 @@ def test_a_trace_that_finds_nothing_says_where_the_changefeed_stands(
         assert "'7' is not a JSON array" in capsys.readouterr().err
         assert main(["trace", "t", "--store", str(tmp_path), "--key", "[7]"]) == 2
         assert "name it by 'table'" in capsys.readouterr().err
-        monkeypatch.setattr("cdc_core.cli.trace._standing", interrupt)
+        monkeypatch.setattr("cdc_core.cli.trace.standing_text", interrupt)
         assert main(["trace", "t", "--store", str(tmp_path)]) == 1
         said = capsys.readouterr()
         assert "no such change was read" in said.err
