@@ -40,12 +40,16 @@ _PARTS = ("source", "query", "functions")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Altered:
-    """What an alteration did. `job` is None for a changefeed of `cdc run`. `tables` are all, if they are others now."""
+    """What an alteration did. `job` is None for a changefeed of `cdc run`. `tables` are all, if they are others now.
+
+    `is_new`: the definition is another than before.
+    """
 
     job: JobRecord | None
     change: Alteration
     definition: Mapping[str, Any]
     tables: Sequence[str]
+    is_new: bool = True
 
 
 class Altering(Finder):
@@ -72,7 +76,8 @@ class Altering(Finder):
             )
         altered = self.redefine(name, after, before=last, why=f"altered ({by}): {change}", scans=chosen)
         tables = () if after.tables == before.tables else after.tables
-        return Altered(job=altered, change=change, definition=self._last_definition(altered), tables=tables)
+        definition = self._last_definition(altered)
+        return Altered(job=altered, change=change, definition=definition, tables=tables, is_new=definition != last)
 
     def redefine(
         self,
@@ -84,18 +89,18 @@ class Altering(Finder):
         scans: Mapping[str, bool] | None = None,
         connect: bool = True,
     ) -> JobRecord:
-        """Give job *name*, whose last definition is *before*, that of *after*; nothing happens if they are the same.
+        """Give job *name*, whose last definition is *before*, that of *after*.
 
-        One that runs has it after the running step, and continues at its position; one that an error has stopped runs
-        again; one that was paused stays so. Source and sink are not asked unless *connect*. Raises: ConfigError, also
-        for what is fixed once the job has begun, or while a node runs it; RefusedError, also when *before* is not the
-        last definition any more; what the source and the sink raise.
+        One that runs has it after the running step, and continues at its position, undisturbed if they are the same;
+        one that an error has stopped runs again in any case; one that was paused stays so. Source and sink are not
+        asked unless *connect*. Raises: ConfigError, also for what is fixed once the job has begun, or while a node runs
+        it; RefusedError, also when *before* is not the last definition any more; what the source and the sink raise.
         """
         job = self.require_job(name)
         require(job, "alter")
         require_references(after.stored, name)
         definition = after.definition()
-        if definition == before:
+        if definition == before and not job.rests_for_error:
             return job
         begun = self.store.progress.load(name) is not None
         runs = job.node is not None and job.state not in RESTING  # what it delivers at this moment is not saved yet

@@ -109,4 +109,5 @@ def altered_text(changefeeds: Changefeeds, altered: Altered) -> str:
     else:
         continues = adoption_text(changefeeds, job)
     tables = f"\nits tables are {', '.join(altered.tables)}" if altered.tables else ""
-    return f"job '{job.name}' is altered: {altered.change}; {continues}{tables}"
+    done = "is altered" if altered.is_new else "is unchanged, as it has this already"
+    return f"job '{job.name}' {done}: {altered.change}; {continues}{tables}"

@@ -222,14 +222,22 @@ class TestAJob:
         assert altered is not None
         assert altered.pending is not None
 
-    def test_that_is_so_already_is_not_disturbed(self, store: ProgressStore, feeds: Changefeeds) -> None:
+    def test_that_is_so_already_is_not_disturbed_and_runs_again_after_an_error(
+        self, store: ProgressStore, feeds: Changefeeds
+    ) -> None:
         [one] = store.nodes.living()
         feeds.alter("orders", change(resolved="1s"), by="ann")
         feeds.resume("orders")
         assert store.claims.adopt("orders", one) is not None
         events = store.jobs.events("orders")
-        assert feeds.alter("orders", change(resolved="1s"), by="ann").job == feeds.require_job("orders")
+        same = feeds.alter("orders", change(resolved="1s"), by="ann")
+        assert (same.job, same.is_new) == (feeds.require_job("orders"), False)
         assert store.jobs.events("orders") == events
+        store.claims.settle("orders", one, "failed", "no route")
+        again = feeds.alter("orders", change(resolved="1s"), by="ann")
+        assert again.job is not None
+        assert (again.job.state, again.is_new) == ("running", False)
+        assert store.jobs.events("orders")[-1].reason == "altered (ann): set resolved"
 
     def test_may_be_anything_before_it_begins(self, store: ProgressStore, feeds: Changefeeds, tmp_path: Path) -> None:
         fixed = Changefeeds(store, plugins=scripted(changes_tables=False), environ=ENVIRON)

@@ -103,6 +103,10 @@ def test_a_job_is_altered_by_its_name(
         "job 'orders' is altered: added public.b; set resolved; continue it with `cdc resume orders`\n"
         "its tables are public.counter, public.b\n"
     )
+    assert main(["alter", "orders", "--set", "resolved=10s"]) == 0
+    assert capsys.readouterr().out == (
+        "job 'orders' is unchanged, as it has this already: set resolved; continue it with `cdc resume orders`\n"
+    )
     assert main(["alter", "orders", "--set", "execution_locality=region=eu", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["execution_locality"] == "region=eu"
     assert main(["alter", "orders", "--unset", "execution_locality"]) == 0

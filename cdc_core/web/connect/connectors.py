@@ -68,7 +68,7 @@ def get_config(request: Request) -> Response:
 
 
 def put_config(request: Request) -> Response:
-    """Create or configure a connector. A pause, a stop or an error stays what it is."""
+    """Create or configure a connector. A pause stays what it is; what has failed runs again."""
     deployment, name = deployment_of(request), name_of(request)
     config = _named(config_of_json(json_object(request)), name)
     job = deployment.changefeeds.find_job(name)
