@@ -29,12 +29,21 @@ __all__ = [
     "Tracing",
     "shown_change",
     "standing_text",
+    "trace_seconds",
 ]
 
 MAX_CHANGES = 100
 MAX_TRACE_S = 3600.0
 ROWS = 10
 TIMEOUT = "2m"
+
+
+def trace_seconds(timeout: str) -> float:
+    """Return how long a trace with this duration lasts. Raises: ValueError, which goes on after the name of it."""
+    seconds = float(read_duration(timeout))
+    if not 0 < seconds <= MAX_TRACE_S:
+        raise ValueError(f"must be more than 0s and at most {format_duration(MAX_TRACE_S)}")
+    return seconds
 
 
 def shown_change(change: TracedChange) -> dict[str, Any]:
@@ -72,11 +81,9 @@ class Tracing(Finder):
         if type(rows) is not int or not 1 <= rows <= MAX_CHANGES:
             raise ConfigError(f"'rows' must be a whole number from 1 to {MAX_CHANGES}")
         try:
-            seconds = float(read_duration(timeout))
+            seconds = trace_seconds(timeout)
         except ValueError as error:
             raise ConfigError(f"'timeout' {error}") from None
-        if not 0 < seconds <= MAX_TRACE_S:
-            raise ConfigError(f"'timeout' must be more than 0s and at most {format_duration(MAX_TRACE_S)}")
         self.known(name)
         found = _traced_table(self.store, name, table)
         number = self.store.traces.ask(name, table=found, key=key, most=rows, seconds=seconds)

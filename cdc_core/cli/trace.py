@@ -8,12 +8,22 @@ from collections.abc import Iterator
 import click
 
 from cdc_core.changefeeds.service import Changefeeds
-from cdc_core.changefeeds.tracing import MAX_CHANGES, MAX_TRACE_S, ROWS, TIMEOUT, Trace, shown_change, standing_text
+from cdc_core.changefeeds.tracing import (
+    MAX_CHANGES,
+    MAX_TRACE_S,
+    ROWS,
+    TIMEOUT,
+    Trace,
+    shown_change,
+    standing_text,
+    trace_seconds,
+)
 from cdc_core.cli.completion import complete_name
 from cdc_core.cli.run import name_in
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.store_to_read import store_to_read
 from cdc_core.cli.stored import state_option, store_option
+from cdc_core.errors import ConfigError
 from cdc_core.options import format_duration
 from cdc_core.store.traced_change import TracedChange
 from cdc_core.telemetry.status import shown_moment
@@ -73,6 +83,12 @@ def trace(
     otherwise 1.
     """
     wanted = None if key is None else checked_key(key)
+    if key is not None and table is None:
+        raise ConfigError("--key is a key of one table; name it with --table")
+    try:
+        trace_seconds(timeout)
+    except ValueError as error:
+        raise ConfigError(f"--timeout: '{timeout}' {error}") from None
     with store_to_read(session, file, name, state, store) as (changefeeds, found):
         changefeed = name_in(file, name)[0] if found is None else found
         asked = changefeeds.ask_trace(changefeed, table=table, key=wanted, rows=rows, timeout=timeout)

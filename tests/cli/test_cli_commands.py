@@ -151,6 +151,21 @@ def test_the_shell_completes_changefeeds(
     assert capsys.readouterr().out.splitlines() == found
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--key", "[42]"], "--key is a key of one table; name it with --table"),
+        (["--timeout", "2x"], "--timeout: '2x' must be a duration such as 500ms, 10s or 1h30m"),
+        (["--timeout", "2h"], "--timeout: '2h' must be more than 0s and at most 1h"),
+    ],
+)
+def test_trace_names_the_option_that_is_wrong(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+) -> None:
+    assert main(["trace", "shop.toml", *arguments]) == 2
+    assert capsys.readouterr().err == f"error: {told}\n"
+
+
 def test_the_shell_does_not_wait_for_a_store_that_does_not_answer(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
