@@ -65,15 +65,17 @@ class Lifecycle(Finder):
                 add_event(connection, "pause_requested", name, message=reason)
             return known_job(connection, name)
 
-    def resume(self, name: str) -> JobRecord | None:
+    def resume(self, name: str) -> JobRecord | bool:
         """Have the job run from its position: at once, or when the pause is over that was asked for. Raises: also if no
         node matches.
 
-        Of a changefeed that is no job, a run that waits since an error continues, and None is returned.
+        Of a changefeed that is no job, a run that waits since an error continues, and it returns whether it was paused.
         """
         with self.store.transaction() as connection:
-            if found_job(connection, name, locked=True) is None and resume_run(connection, name) is not None:
-                return None
+            if found_job(connection, name, locked=True) is None:
+                was_paused = resume_run(connection, name)
+                if was_paused is not None:
+                    return was_paused
             job = asked_job(connection, name, "resume")
             if job.state in RESTING:
                 require_match(name, job.locality, alive_sessions(connection))

@@ -92,16 +92,15 @@ def resume(
         require_one_name(name, state)
         name, beside, state = file, Path(), store
     with opened(session, state_of(beside, state)[1], name, by_name=store is not None) as changefeeds:
-        known = changefeeds.known(name)
         if wait and changefeeds.find_job(name) is None:
             raise ConfigError(f"changefeed '{name}' is not a job, and no node adopts it; remove --wait")
-        job = changefeeds.resume(name)
-        if job is not None:
-            job = await_job(changefeeds, name, "resume") if wait else job
+        resumed = changefeeds.resume(name)
+        if not isinstance(resumed, bool):
+            job = await_job(changefeeds, name, "resume") if wait else resumed
             echo_job(session, changefeeds, job, resume_text(changefeeds, job), as_json=as_json)
         elif as_json:
             session.echo_json(changefeeds.report(name).to_json())
-        elif known.paused is None:
+        elif not resumed:
             click.echo(f"changefeed '{name}' is not paused")
         else:
             remedy = "a waiting run continues now; otherwise start one with `cdc run`"

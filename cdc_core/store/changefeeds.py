@@ -105,12 +105,11 @@ class Changefeeds(Aggregate):
 
 def resume_run(connection: sa.Connection, name: str) -> bool | None:
     """Resume a changefeed that is no job; return whether it was paused, None when it is unknown."""
-    paused = connection.execute(sa.select(CHANGEFEEDS.c.paused).where(CHANGEFEEDS.c.name == name)).one_or_none()
-    if paused is None or paused[0] is None:
-        return None if paused is None else False
-    connection.execute(update(name).values(paused=None))
-    add_event(connection, "changefeed_resumed", name)
-    return True
+    if connection.execute(update(name).where(CHANGEFEEDS.c.paused.is_not(None)).values(paused=None)).rowcount:
+        add_event(connection, "changefeed_resumed", name)
+        return True
+    known = connection.execute(sa.select(CHANGEFEEDS.c.name).where(CHANGEFEEDS.c.name == name)).one_or_none()
+    return None if known is None else False
 
 
 def register_changefeed(

@@ -90,6 +90,17 @@ def test_only_one_prunes_the_events(stores: Stores, monkeypatch: pytest.MonkeyPa
     assert len(stores.mine.events.read("orders")) == 1
 
 
+def test_of_two_who_resume_a_run_one_does(stores: Stores) -> None:
+    stores.mine.changefeeds.register("orders", DEFINITION)
+    stores.mine.changefeeds.pause("orders", stores.mine.changefeeds.begin_attempt("orders"), "no route")
+    with stores.mine._database.transaction() as connection:
+        assert changefeeds.resume_run(connection, "orders")
+        other = stores.begin(lambda store: Changefeeds(store).resume("orders"))
+    assert other.result() is False
+    kinds = [event.kind for event in stores.mine.events.read("orders")]
+    assert kinds.count("changefeed_resumed") == 1
+
+
 def test_a_session_that_expires_while_its_renewal_waits_stays_expired(stores: Stores) -> None:
     one = stores.mine.nodes.join(node("one"), lease_s=1)
     with stores.mine._database.transaction() as connection:  # as another node that looks whether the session lives

@@ -227,6 +227,14 @@ def test_an_action_that_cannot_be_done_is_shown_again_with_the_reason(browser: B
     assert [form.target for form in answer.page.forms] == ["/ui/changefeeds/orders/pause"]
 
 
+def test_a_run_that_is_resumed_twice_is_not_paused_the_second_time(browser: Browser, store: ProgressStore) -> None:
+    store.changefeeds.register("old", DEFINITION)
+    store.changefeeds.pause("old", store.changefeeds.begin_attempt("old"), "no route")
+    assert browser.post("/ui/changefeeds/old/resume").status == 303
+    again = browser.post("/ui/changefeeds/old/resume")
+    assert (again.status, "changefeed 'old' is not paused" in again.page.text) == (409, True)
+
+
 def test_nodes_are_shown_with_locality_and_jobs_and_can_be_drained(browser: Browser, store: ProgressStore) -> None:
     page = browser.get("/ui/nodes").page
     assert "ada alive region=eu-west-1 zone=a 1 of 9 orders" in page.text

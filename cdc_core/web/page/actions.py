@@ -19,7 +19,7 @@ __all__ = ["ask_to_drain", "asking", "doing", "drain"]
 
 _ASKED: dict[str, Callable[[Changefeeds, str, str], object]] = {
     "pause": Changefeeds.pause,
-    "resume": lambda changefeeds, name, _reason: changefeeds.resume(name),
+    "resume": lambda changefeeds, name, _reason: _resume(changefeeds, name),
     "restart": Changefeeds.restart,
     "cancel": Changefeeds.cancel,
 }
@@ -50,6 +50,11 @@ def doing(action: str) -> Callable[[Request], Response]:
         return redirect(f"/ui/changefeeds/{quote(name, safe='')}?done={action}")
 
     return obey
+
+
+def _resume(changefeeds: Changefeeds, name: str) -> None:
+    if changefeeds.resume(name) is False:
+        raise ConfigError(f"changefeed '{name}' is not paused")
 
 
 def ask_to_drain(request: Request) -> Response:
