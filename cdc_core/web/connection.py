@@ -55,7 +55,7 @@ class GuardedConnection(asyncio.Protocol):
         self._early = b""
         self._head: asyncio.TimerHandle | None = None
         self._reading: asyncio.TimerHandle | None = None
-        self._answering = 0
+        self._answering: set[object] = set()
         self._ended = asyncio.Event()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -102,23 +102,33 @@ class GuardedConnection(asyncio.Protocol):
             self._reading.cancel()
             self._reading = None
 
+    def shutdown(self) -> None:
+        """End a handshake, as the server is being closed. After it uvicorn has its own protocol do that."""
+        self._accepted.abort()
+
     async def answer(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         """Have *app* answer a request whose head has come. Drop what it sends when the connection is being closed."""
 
         async def send_while_open(message: Message) -> None:
             if not self._transport.is_closing():
                 await send(message)
+                if message["type"] == "http.response.body" and not message.get("more_body", False):
+                    self._answering.discard(request)  # the next head may come before *app* returns
 
+        request = object()
         self._has_head()
-        self._answering += 1
+        self._answering.add(request)
         try:
             await app(scope, receive, send_while_open)
             if self._transport.is_closing():  # uvicorn misses an answer until it knows
                 await self._ended.wait()
         finally:
-            self._answering -= 1
+            self._answering.discard(request)
 
     async def _encrypt(self, context: ssl.SSLContext) -> None:
+        encrypted: asyncio.Transport | None = None
+        handshakes: set[Any] = self._server_state.connections  # uvicorn calls `shutdown` of each when the server closes
+        handshakes.add(self)
         try:
             encrypted = await self._loop.start_tls(
                 self._accepted,
@@ -130,9 +140,11 @@ class GuardedConnection(asyncio.Protocol):
             )
         except OSError as error:  # also of TLS, and of a handshake that takes too long
             log.debug("a connection ended before its first request: %s", error)
+        finally:
+            handshakes.discard(self)
+        if encrypted is None:  # also when `shutdown` or `Connections.abort` came first
             self._connections.remove(self._accepted)
             return
-        assert encrypted is not None
         self._transport = encrypted
         self._serve(encrypted.get_extra_info("ssl_object").getpeercert() or None)
 

@@ -14,6 +14,9 @@ __all__ = ["Connections"]
 
 log = logging.getLogger(__name__)
 
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""Errors of `accept` after which asyncio tries again each second."""
+
 
 class Connections:
     """The open connections with their clients. Those that are being encrypted count too. Used in the event loop."""
@@ -56,9 +59,9 @@ class Connections:
             transport.abort()
 
     def log_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log an error of the event loop; one line while the process has no file left for a connection."""
+        """Log an error of the event loop; one line while there is no file or memory for a connection."""
         error = context.get("exception")
-        if not isinstance(error, OSError) or error.errno != errno.EMFILE:
+        if not isinstance(error, OSError) or error.errno not in _EXHAUSTED:
             loop.default_exception_handler(context)
         elif self._accepts:
             self._accepts = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import shutil
 import ssl
@@ -265,9 +266,21 @@ def test_connections_count_before_their_handshake_ends(tmp_path: Path, certifica
             web.ask("/open", tls=client(certificates))
         eventually("the end of the connections", lambda: not web.server.connections)
         assert web.ask("/open", tls=client(certificates)).status == 200
-        with web.connect():
-            web.server.close()
-            assert not web.server._thread.is_alive()
+
+
+def test_a_server_that_closes_ends_handshakes(
+    tmp_path: Path, certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(tmp_path, **tls_options(certificates)) as web, web.connect() as connection:
+        state = web.server._server.server_state
+        eventually("the handshake", lambda: bool(state.connections))
+        web.server.close()
+        assert not web.server._thread.is_alive()
+        assert (web.server.connections, state.connections) == (0, set())
+        with contextlib.suppress(ConnectionResetError):
+            assert connection.recv(1) == b""
+    gc.collect()
+    assert caplog.text == ""
 
 
 def test_a_renewed_certificate_is_used_without_a_restart(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import errno
 import logging
 import os
 import resource
@@ -15,6 +17,12 @@ from typing import Any
 
 import pytest
 from cdc_testing.web_rig import SECRET, TOKENS, Reply, Web, read_reply, serving
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cdc_core.web.connections import Connections
+from cdc_core.web.endpoint import Endpoint, Role
 
 MAX_BODY = 4096
 SLOW_S = 0.4
@@ -165,6 +173,24 @@ def test_a_second_head_that_comes_slowly(hasty: Web) -> None:
         connection.sendall(request[:-3])
         assert read_reply(connection).status == 408
         assert connection.recv(1) == b""
+
+
+def test_a_second_head_that_comes_slowly_while_the_handler_has_work_left(tmp_path: Path) -> None:
+    goes_on = threading.Event()
+
+    def handle(_request: Request) -> Response:
+        return Response(b"x", background=BackgroundTask(goes_on.wait))
+
+    endpoint = Endpoint(method="GET", path="/view", role=Role.ANYONE, handle=handle)
+    with serving(tmp_path, endpoints=[endpoint], request_timeout=SLOW_S, **LIMITS) as web, web.connect() as connection:
+        connection.sendall(b"GET /view HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert read_reply(connection).status == 200
+        connection.sendall(b"G")
+        try:
+            assert read_reply(connection).status == 408
+            assert connection.recv(1) == b""
+        finally:
+            goes_on.set()
 
 
 def test_a_body_that_comes_slowly(hasty: Web) -> None:
@@ -447,6 +473,19 @@ def test_files_that_cannot_be_opened_any_more_are_named_with_their_limit(
         "no connection could be accepted: [Errno 24] Too many open files; this process may open"
         f" {free} files: raise the limit, such as with `ulimit -n 4096`"
     )
+
+
+@pytest.mark.parametrize("number", [errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
+def test_a_host_without_files_or_memory_for_connections_does_not_flood_the_log(
+    web: Web, caplog: pytest.LogCaptureFixture, number: int
+) -> None:
+    connections = Connections(web.access)
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        for _ in range(3):
+            connections.log_error(loop, {"exception": OSError(number, os.strerror(number))})
+    assert [record.getMessage() for record in caplog.records] == [
+        f"no connection could be accepted: [Errno {number}] {os.strerror(number)}"
+    ]
 
 
 def test_connections_leave_files_for_what_answers_them(
