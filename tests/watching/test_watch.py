@@ -353,15 +353,14 @@ def test_a_step_that_fails_again_and_again_ends_it_after_max_attempts(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     SimulatedDatabase.create(tmp_path / "database").create_table("t")
-    attempts: list[int] = []
+    reasons = iter(["a torn page", "a lost lock", "a full disk", "a stale lease"])
 
     def fail(*_: Any) -> Any:
-        attempts.append(1)
-        raise RetryableError(f"attempt {len(attempts)} broke", outage=False)
+        raise RetryableError(next(reasons), outage=False)
 
     monkeypatch.setattr(SimulatedReader, "read", fail)
     options = {**ONLY, "retry_backoff": "1ms", "max_attempts": 3}
-    with pytest.raises(RetryableError, match="attempt 3 broke"):
+    with pytest.raises(RetryableError, match="a full disk"):
         list(watch(source=f"simulated://{tmp_path}/database", tables=["t"], options=options))
 
 
