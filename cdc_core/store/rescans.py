@@ -22,11 +22,6 @@ class Rescans(Aggregate):
     A rescan has begun when a saved token holds it. It is complete when the high-water mark has passed `began`.
     """
 
-    def ask(self, name: str, *, table: str | None, where: str | None = None, new_slot: bool = False) -> None:
-        """Save that *table*, or all tables when it is None, is to be read again. Forgets rescans that are complete."""
-        with self._database.transaction() as connection:
-            ask_rescan(connection, name, table=table, where=where, new_slot=new_slot)
-
     def of(self, name: str) -> list[RescanRecord]:
         """Return what is known of rescans, in the order in which they were asked for."""
         return self._rescans(RESCANS.c.name == name)
@@ -74,7 +69,7 @@ class Rescans(Aggregate):
 
 
 def ask_rescan(connection: sa.Connection, name: str, *, table: str | None, where: str | None, new_slot: bool) -> None:
-    """Do what `Rescans.ask` does, in the transaction of *connection*."""
+    """Save that *table*, or all tables when it is None, is to be read again. Forgets rescans that are complete."""
     high_water = frontier_of(_column(connection, CHANGEFEEDS.c.frontier, name)).high_water
     begun = sa.select(RESCANS).where(RESCANS.c.name == name, RESCANS.c.began.is_not(None))
     complete = [row.id for row in connection.execute(begun) if Timestamp.parse(row.began) < high_water]

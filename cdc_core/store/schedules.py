@@ -86,11 +86,6 @@ class Schedules(Aggregate):
             reason = f"schedule '{schedule}' runs again; it had failed: {job.reason}"
             change_job(connection, job, "cancel-requested", reason=reason)
 
-    def clock(self) -> float:
-        """Return the database's clock, in seconds since 1970."""
-        with self._database.transaction(reading=True) as connection:
-            return float(connection.execute(sa.select(DatabaseNow())).scalar_one())
-
 
 def known_schedule(connection: sa.Connection, name: str, *, locked: bool = False) -> ScheduleRecord:
     """Return the schedule, with its open runs. *locked*: no other transaction changes it until the end of this one.

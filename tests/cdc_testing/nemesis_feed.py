@@ -12,6 +12,7 @@ from typing import Any
 
 from cdc_testing import nemesis_faults as faults
 from cdc_testing.nemesis_engine import BUG, control_of, faulty_attempt
+from cdc_testing.stored import ask_rescan
 from cdc_testing.thread_host import ThreadHost
 
 from cdc_core.config.changefeed import Changefeed
@@ -140,7 +141,7 @@ class NemesisFeed:
         wanted = Rescan(table=full, where=where)
         with closing(Parts(feed).open_planner()) as planner:
             planner.check_rescan(wanted)
-        self._store.rescans.ask(feed.name, table=wanted.table, where=wanted.where)
+        ask_rescan(self._store, feed.name, table=wanted.table, where=wanted.where)
 
     def rescan_began(self) -> Timestamp | None:
         """Return when the last rescan that was asked for began, once it is complete."""

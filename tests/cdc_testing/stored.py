@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from cdc_core import Frontier, Span, Timestamp
 from cdc_core.locality import Locality
+from cdc_core.store import rescans
 from cdc_core.store.deletion import drop
 from cdc_core.store.job_tables import NODES, DatabaseNow
 from cdc_core.store.job_values import NodeRecord
@@ -56,6 +57,13 @@ def die(store: ProgressStore, session: NodeRecord) -> None:
         connection.execute(
             sa.update(NODES).where(NODES.c.node_id == session.node_id).values(expires=DatabaseNow() - 0.001)
         )
+
+
+def ask_rescan(
+    store: ProgressStore, name: str, *, table: str | None, where: str | None = None, new_slot: bool = False
+) -> None:
+    with store.transaction() as connection:
+        rescans.ask_rescan(connection, name, table=table, where=where, new_slot=new_slot)
 
 
 def dropped(store: ProgressStore, name: str = "orders") -> None:

@@ -17,6 +17,7 @@ from cdc_testing.local_engine import LocalEngine, resolved_feed
 from cdc_testing.ndjson_rows import Row, delivered, later
 from cdc_testing.postgres import Sql, clock, table_of, writing
 from cdc_testing.runs import Feed, eventually
+from cdc_testing.stored import ask_rescan
 
 from cdc_core import RowBatch, Slice, SliceReader, SpanMark, Timestamp
 from cdc_core.cli.main import main
@@ -91,7 +92,7 @@ def test_a_rescan_is_taken_by_a_running_changefeed_while_changes_continue(
         connection.execute("UPDATE items SET n = n + 1 WHERE id = %s", [n % 500 + 1])
 
     with writing(database, write, writers=1):
-        engine.store.rescans.ask("test", table=f"{sql.info.dbname}.public.items")
+        ask_rescan(engine.store, "test", table=f"{sql.info.dbname}.public.items")
         eventually("the rescan", complete(engine))
     catch_up(engine, database)
     (began,) = begun(engine.store)
@@ -128,7 +129,7 @@ def test_a_step_that_breaks_off_leaves_the_rescan_waiting(database: str, sql: Sq
         database,
         wrap_reader=lambda reader: BreaksOnce(reader, broken),
     )
-    engine.store.rescans.ask("test", table=None)
+    ask_rescan(engine.store, "test", table=None)
     sql.execute("UPDATE items SET n = 1 WHERE id = 1")
     broken.append(True)
     eventually("the break", lambda: _breaks(engine))
@@ -150,7 +151,7 @@ def test_a_rescan_survives_kill_9(database: str, sql: Sql, tmp_path: Path) -> No
         feed.start()
         feed.until("it runs", lambda: feed.log().count(": running") > runs)
         feed.freeze(lambda: True)
-        store.rescans.ask("test", table=f"{sql.info.dbname}.public.items", where="id > 400")
+        ask_rescan(store, "test", table=f"{sql.info.dbname}.public.items", where="id > 400")
         feed.kill_driver()
         assert begun(store) == [None]
         sql.execute("UPDATE items SET n = 1 WHERE id <= 10")
@@ -181,7 +182,7 @@ def test_after_a_lost_slot_consumers_that_follow_the_rule_have_the_state(
     sql.execute("UPDATE orders SET n = 2 WHERE id = 200")
     with pytest.raises(HistoryLostError, match=r"no longer exists: .* `cdc rescan FILE NAME --all --new-slot`"):
         engine.run()
-    engine.store.rescans.ask("test", table=None, new_slot=True)
+    ask_rescan(engine.store, "test", table=None, new_slot=True)
     engine.run()
     sql.execute("INSERT INTO orders VALUES (1, 3), (501, 3)")
     sql.execute("DELETE FROM orders WHERE id = 300")
@@ -216,7 +217,7 @@ def test_a_crash_between_the_new_slot_and_its_token_begins_again(
     feed = feed_into(tmp_path, database, "orders", initial_scan="no")
     engine = started(feed, tmp_path, database)
     engine.close()
-    engine.store.rescans.ask("test", table=None, new_slot=True)
+    ask_rescan(engine.store, "test", table=None, new_slot=True)
     for aggregate, method in ((Rescans, "begin"), (SavedProgress, "save")):
         with monkeypatch.context() as patch:
             patch.setattr(aggregate, method, _interrupted)
@@ -240,7 +241,7 @@ def test_a_slot_made_beforehand_must_be_made_again_first(database: str, sql: Sql
     engine.close()
     sql.execute("SELECT pg_drop_replication_slot(%s)", [slot])
     sql.execute("DELETE FROM orders WHERE id <= 100")
-    engine.store.rescans.ask("test", table=None, new_slot=True)
+    ask_rescan(engine.store, "test", table=None, new_slot=True)
     with pytest.raises(ConfigError, match=rf"{slot} does not exist. Run SELECT pg_create_logical_replication_slot"):
         engine.run()
     sql.execute(create, [slot])
@@ -266,7 +267,7 @@ def test_a_new_slot_does_not_begin_at_the_cursor(database: str, sql: Sql, tmp_pa
     sql.execute("SELECT pg_drop_replication_slot(%s)", [slot])
     sql.execute("DELETE FROM orders WHERE id > 400")
     sql.execute(create, [slot])
-    engine.store.rescans.ask("test", table=None, new_slot=True)
+    ask_rescan(engine.store, "test", table=None, new_slot=True)
     engine.run()
     eventually("the rescan", complete(engine))
     assert later(delivered(tmp_path / "files", "orders"), begun(engine.store)[0]) == set(range(1, 401))
@@ -287,7 +288,7 @@ def test_with_a_new_slot_tables_are_followed_under_their_present_names(database:
         "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()"
     )
     sql.execute("CREATE TABLE items (id int PRIMARY KEY, n int); INSERT INTO items VALUES (7, 7)")
-    engine.store.rescans.ask("test", table=None, new_slot=True)
+    ask_rescan(engine.store, "test", table=None, new_slot=True)
     engine.run()
     eventually("the rescan", complete(engine))
     began = begun(engine.store)[0]

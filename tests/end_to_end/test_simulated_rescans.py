@@ -10,6 +10,7 @@ from cdc_conformance.simulated import SimulatedDatabase
 from cdc_testing.local_engine import LocalEngine, resolved_feed
 from cdc_testing.ndjson_rows import delivered, later
 from cdc_testing.runs import eventually
+from cdc_testing.stored import ask_rescan
 
 from cdc_core.errors import HistoryLostError
 
@@ -45,8 +46,8 @@ def complete(engine: LocalEngine) -> Callable[[], bool]:
 
 def test_a_table_is_read_again_across_restarts(db: SimulatedDatabase, engine: LocalEngine, tmp_path: Path) -> None:
     full = db.cluster.table("t").name.full
-    engine.store.rescans.ask("t", table=full)
-    engine.store.rescans.ask("t", table=db.cluster.table("u").name.full, where="id < 4")
+    ask_rescan(engine.store, "t", table=full)
+    ask_rescan(engine.store, "t", table=db.cluster.table("u").name.full, where="id < 4")
     condition = complete(engine)
 
     def with_restarts() -> bool:
@@ -72,7 +73,7 @@ def test_a_changefeed_continues_after_its_history_was_lost(
     db.collect_garbage(force=True)
     with pytest.raises(HistoryLostError):
         engine.run()
-    engine.store.rescans.ask("t", table=None, new_slot=True)
+    ask_rescan(engine.store, "t", table=None, new_slot=True)
     engine.run()
     assert engine.high_water == resolved
     eventually("the rescan", complete(engine))

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from cdc_testing.stored import DEFINITION
+from cdc_testing.stored import DEFINITION, ask_rescan
 
 from cdc_core import Timestamp
 from cdc_core.engine.attempt_channel import AttemptChannel
@@ -36,8 +36,8 @@ def test_one_question_a_second_serves_all_changefeeds_of_a_process(
     ask = store.rescans.all_waiting
     monkeypatch.setattr(store.rescans, "all_waiting", lambda: answers.append(ask()) or answers[-1])
     made = [begun(store, tmp_path, f"feed{number}") for number in range(20)]
-    store.rescans.ask("feed3", table="t")
-    store.rescans.ask("feed4", table=None, new_slot=True)
+    ask_rescan(store, "feed3", table="t")
+    ask_rescan(store, "feed4", table=None, new_slot=True)
     for requests, _ in made:
         requests.poll()
     assert len(answers) == 1
@@ -51,7 +51,7 @@ def test_what_is_passed_on_changes_with_each_rescan_and_when_they_have_begun(
     requests, channel = begun(store, tmp_path, "feed")
     seen = []
     for _ in range(2):
-        store.rescans.ask("feed", table="t")
+        ask_rescan(store, "feed", table="t")
         requests.poll()
         seen.append(channel.rescans())
     numbers = [waiting.number for waiting in store.rescans.waiting("feed", new_slot=False)]

@@ -51,7 +51,7 @@ def state(store: ProgressStore) -> tuple[str, str | None]:
 def test_a_job_that_holds_back_more_than_it_may_is_cancelled(
     store: ProgressStore, caplog: pytest.LogCaptureFixture, paused: bool
 ) -> None:
-    now = store.schedules.clock()
+    now = store.claims.overview().now
     create(store, marked_at=now - 3 * HOUR_S - 1, GC_PROTECT_EXPIRES_AFTER="2h")
     if paused:
         Changefeeds(store).pause("orders", "maintenance")
@@ -69,7 +69,7 @@ def test_the_age_before_the_first_mark_is_that_of_the_job(store: ProgressStore) 
 
 
 def test_a_fresh_mark_keeps_an_old_job(store: ProgressStore) -> None:
-    now = store.schedules.clock() + 100 * HOUR_S
+    now = store.claims.overview().now + 100 * HOUR_S
     create(store, marked_at=now - HOUR_S, gc_protect_expires_after="2h")
     assert RetentionLimit(store).enforce(now) == []
 
@@ -79,7 +79,7 @@ def claimed(store: ProgressStore) -> None:
 
 
 def test_by_default_a_job_that_rests_may_hold_back_four_days_from_then_on(store: ProgressStore) -> None:
-    now = store.schedules.clock()
+    now = store.claims.overview().now
     create(store, marked_at=now - 500 * HOUR_S)
     store.claims.await_match("orders", reason="no node")
     assert RetentionLimit(store).enforce(now) == [], "it was far behind before, and rests only now"
@@ -129,7 +129,7 @@ def test_a_warning_comes_once_an_hour_and_says_when_the_job_is_cancelled(
     store: ProgressStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    now = store.schedules.clock()
+    now = store.claims.overview().now
     create(store, marked_at=now - 30, gc_protect_expires_after="4d")  # no age is a whole number of minutes
     limit = RetentionLimit(store)
     for later_s, warnings in (
@@ -182,7 +182,7 @@ def test_the_option_is_parsed_as_everywhere(store: ProgressStore, monkeypatch: p
 
 
 def test_a_report_says_what_a_job_holds_back(store: ProgressStore) -> None:
-    now = store.schedules.clock()
+    now = store.claims.overview().now
     create(store, marked_at=now - 90)
     store.changefeeds.register("users", DEFINITION)
     orders, users = (

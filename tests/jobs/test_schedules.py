@@ -58,7 +58,7 @@ def running(store: ProgressStore) -> list[JobRecord]:
 
 def test_a_run_is_a_job_of_the_schedule(store: ProgressStore) -> None:
     schedules = create(store)
-    now = store.schedules.clock()
+    now = store.claims.overview().now
     [name] = schedules.tick()
     assert run_name("nightly", now - 60) < name <= run_name("nightly", now + 60)
     job = store.jobs.find(name)
@@ -125,7 +125,7 @@ def test_skip_leaves_out_a_run_while_the_one_before_is_paused(store: ProgressSto
     assert schedules.tick() == []
     known = store.schedules.find("nightly")
     assert known.next_run is not None
-    assert known.next_run > store.schedules.clock()
+    assert known.next_run > store.claims.overview().now
     assert str(known.reason).endswith(" was skipped: " + store.jobs.all()[0].name + " is paused")
     end(store, "succeeded")
     assert schedules.tick() == []
@@ -159,7 +159,7 @@ def test_a_failed_run_is_followed_by_what_the_schedule_says(store: ProgressStore
     assert job.state == "failed"
     if policy == "retry":
         assert known.next_run is not None
-        assert 0 < known.next_run - store.schedules.clock() <= RETRY_S
+        assert 0 < known.next_run - store.claims.overview().now <= RETRY_S
     else:
         assert known.next_run == planned
     assert store.schedules.all()[0].runs == []
@@ -233,7 +233,7 @@ def test_a_paused_schedule_starts_nothing_until_it_is_resumed(store: ProgressSto
     resumed = Changefeeds(store).resume_schedule("nightly")
     assert resumed.reason is None
     assert resumed.next_run is not None
-    assert resumed.next_run > store.schedules.clock(), "what was due during the pause is not made up for"
+    assert resumed.next_run > store.claims.overview().now, "what was due during the pause is not made up for"
     with pytest.raises(ConfigError, match="schedule 'nightly' is not paused"):
         Changefeeds(store).resume_schedule("nightly")
 

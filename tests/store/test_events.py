@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
-from cdc_testing.stored import DEFINITION, die, dropped, node, progress
+from cdc_testing.stored import DEFINITION, ask_rescan, die, dropped, node, progress
 
 from cdc_core.changefeeds.altering import configure
 from cdc_core.changefeeds.service import Changefeeds
@@ -42,7 +42,7 @@ def test_the_life_of_a_run_s_changefeed_is_told(store: ProgressStore) -> None:
     store.changefeeds.pause("orders", epoch, "a row was refused")
     assert store.changefeeds.resume("orders")
     assert not store.changefeeds.resume("orders")
-    store.rescans.ask("orders", table="public.orders", where="id > 7")
+    ask_rescan(store, "orders", table="public.orders", where="id > 7")
     store.dead_letters.mark_replayed("orders", epoch, [1, 2])
     dropped(store, "orders")
     dropped(store, "orders")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from cdc_testing.job_commands import as_json, created, done, ended, refused
 from cdc_testing.scripted import read_journal
-from cdc_testing.stored import dropped, node, progress
+from cdc_testing.stored import ask_rescan, dropped, node, progress
 
 from cdc_core import RetryableError, Timestamp
 from cdc_core.cli import run as run_module
@@ -143,7 +143,7 @@ def left(file: Path) -> Iterator[ProgressStore]:
         epoch = left.changefeeds.begin_attempt("orders")
         left.progress.save("orders", epoch, progress(), dead_letters=[LETTER])
         left.statuses.save("orders", epoch, {"phase": "stopped"})
-        left.rescans.ask("orders", table="shop.public.orders", where="id > 7")
+        ask_rescan(left, "orders", table="shop.public.orders", where="id > 7")
         yield left
 
 
