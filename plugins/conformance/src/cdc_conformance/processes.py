@@ -23,7 +23,7 @@ __all__ = ["Peer", "assert_light", "assert_works_alone", "serve"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_CORE = ("cdc_core", "cdc_core.rows", "cdc_core.cli.main", "cdc_core.config.resolve")
+_CORE = ("cdc_core", "cdc_core.sink_context", "cdc_core.cli.main", "cdc_core.config.resolve")
 """What commands import, and plugins with the names of the core."""
 _UNWELCOME = {"pytest", "_pytest", "pyspark"}
 
@@ -113,9 +113,8 @@ def assert_works_alone(*targets: str) -> None:
 
 
 def _imported_by(*modules: str) -> set[str]:
-    """Return the top-level modules that a new process loads for *modules* in addition to those of the core."""
-    loaded, core = ({name.partition(".")[0] for name in _loaded(*several)} for several in (modules, _CORE))
-    return loaded - core
+    """Return the top-level names of what a new process loads for *modules* in addition to what the core loads."""
+    return {name.partition(".")[0] for name in _loaded(*modules) - _loaded(*_CORE)}
 
 
 @cache
