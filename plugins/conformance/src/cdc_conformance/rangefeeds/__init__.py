@@ -48,4 +48,4 @@ class RangefeedConformance(
     kind = "rangefeed"
     known_capabilities = CAPABILITIES
     capability_fixtures = FIXTURES
-    reserved = RangefeedSuite.reserved | {"registration", "table", "workload", "make_changefeed", "open_feed"}
+    reserved = RangefeedSuite.reserved | {"registration", "first_table", "workload", "make_changefeed", "open_feed"}

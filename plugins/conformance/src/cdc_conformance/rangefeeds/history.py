@@ -158,19 +158,19 @@ class History(RangefeedSuite):
 
     @requires("cursors", "the changefeed starts in the past")
     def test_a_cursor_yields_the_changes_after_it(
-        self, workload: Workload, cursor: Cursor, make_changefeed: MakeChangefeed, open_feed: OpenFeed, table: str
+        self, workload: Workload, cursor: Cursor, make_changefeed: MakeChangefeed, open_feed: OpenFeed, first_table: str
     ) -> None:
         """A feed that starts at a cursor yields every commit after it, in order, and no scan unless it is wanted.
 
         If the cursor is a timestamp, earlier changes are left out by the engine.
         """
-        workload.fill(table, 5)
-        workload.put(table, 2)
+        workload.fill(first_table, 5)
+        workload.put(first_table, 2)
         options = cursor()
         begun = len(workload.history)
-        workload.put(table, 2)
-        workload.delete(table, 3)
-        workload.fill(table, 2, first=8)
+        workload.put(first_table, 2)
+        workload.delete(first_table, 3)
+        workload.fill(first_table, 2, first=8)
         changefeed = make_changefeed(initial_scan=False, **options)
         feed = open_feed(changefeed=changefeed, start=True)
         feed.catch_up()

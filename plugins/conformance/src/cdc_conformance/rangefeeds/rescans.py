@@ -50,16 +50,16 @@ class Rescans(RangefeedSuite):
 
     @requires("rescans", _NEEDED)
     def test_a_rescan_with_a_predicate_yields_the_rows_that_it_selects(
-        self, workload: Workload, open_feed: OpenFeed, table: str
+        self, workload: Workload, open_feed: OpenFeed, first_table: str
     ) -> None:
         """With the predicate `id < 4`, only the rows with these keys arrive again.
 
         Who repairs a part of a large table does not want all of it.
         """
-        workload.fill(table, 10)
-        feed = open_feed(table).scan()
+        workload.fill(first_table, 10)
+        feed = open_feed(first_table).scan()
         known = len(feed.changes)
-        _rescan(feed, table, where="id < 4")
+        _rescan(feed, first_table, where="id < 4")
         feed.catch_up()
         found = [change.id for change in _scanned(feed.changes[known:])]
         assert sorted(map(str, found)) == ["1", "2", "3"], f"rows 1 to 3 must arrive again, not {found}"
@@ -92,37 +92,37 @@ class Moves(RangefeedSuite):
 
     @requires("moves", _STOPPED)
     def test_a_move_to_now_leaves_out_what_was_committed_before_and_nothing_else(
-        self, workload: Workload, open_feed: OpenFeed, table: str
+        self, workload: Workload, open_feed: OpenFeed, first_table: str
     ) -> None:
         """After a move to `now`, no earlier commit arrives, every later one does, and marks go on.
 
         People move a changefeed because of rows that must not arrive, and rely on all others.
         """
-        workload.fill(table, 5)
-        feed = open_feed(table).scan()
+        workload.fill(first_table, 5)
+        feed = open_feed(first_table).scan()
         feed.catch_up()
         known, resolved = len(feed.changes), feed.resolved
-        workload.put(table, 1, note="left out")
-        workload.put(table, 7, note="left out")
-        workload.delete(table, 2)
+        workload.put(first_table, 1, note="left out")
+        workload.put(first_table, 7, note="left out")
+        workload.delete(first_table, 2)
         found = feed.move("now")
         assert (found.forward, found.back) == (True, False), "now is later than a position of before"
         assert feed.resolved == resolved, "a move changes nothing of what is resolved"
-        workload.put(table, 3)
-        workload.put(table, 8)
+        workload.put(first_table, 3)
+        workload.put(first_table, 8)
         feed.start()
         feed.catch_up()
         arrived = [change.id for change in feed.changes[known:]]
         assert sorted(set(map(str, arrived))) == ["3", "8"], f"rows 3 and 8 must arrive after the move, not {arrived}"
 
     @requires("moves", _STOPPED)
-    def test_a_move_into_the_future_is_refused(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
+    def test_a_move_into_the_future_is_refused(self, workload: Workload, open_feed: OpenFeed, first_table: str) -> None:
         """A time that is later than the source's clock, and a text that is no position, raise ConfigError.
 
         Changes up to a position in the future would be left out before they exist.
         """
-        workload.fill(table, 3)
-        feed = open_feed(table).scan()
+        workload.fill(first_table, 3)
+        feed = open_feed(first_table).scan()
         feed.catch_up()
         later = Timestamp(feed.clock.now().wall + _HOUR_NS)
         feed.kill()

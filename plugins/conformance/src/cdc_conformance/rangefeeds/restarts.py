@@ -49,21 +49,21 @@ class Restarts(RangefeedSuite):
         feed.catch_up()
         assert_all_there(feed.changes, workload.rows)
 
-    def test_restarts_keep_the_order_of_keys(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
+    def test_restarts_keep_the_order_of_keys(self, workload: Workload, open_feed: OpenFeed, first_table: str) -> None:
         """Attempts are killed before their rows are saved; no version of a key arrives first after a newer one.
 
         More is written between the attempts. After a restart versions may repeat, but a version that never arrived
         before must be newer than all others of its key.
         """
         for first in range(1, 121, 20):
-            workload.fill(table, 20, first=first, note="x" * 200)
-        feed = open_feed(table, bytes_=16_000, start=True)
+            workload.fill(first_table, 20, first=first, note="x" * 200)
+        feed = open_feed(first_table, bytes_=16_000, start=True)
         for attempt in range(60):
             if not feed.scanning and attempt > 6:
                 break
             for turn in range(attempt % 3 + 1):
                 for id_ in range(1, 111, 17):
-                    workload.put(table, id_, note="y" * 200)
+                    workload.put(first_table, id_, note="y" * 200)
                 step = feed.execute(feed.next_plan())
                 if turn < 2:
                     feed.finish(step, release=False)
@@ -78,24 +78,24 @@ class Restarts(RangefeedSuite):
             )
             known.add(change.n)
 
-    def test_a_step_can_be_planned_again(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
+    def test_a_step_can_be_planned_again(self, workload: Workload, open_feed: OpenFeed, first_table: str) -> None:
         """A planner that planned a step gets the same start again, and plans the step again without missing a row.
 
         The engine decides where a step begins. A planner that continues where its last plan ended skips rows that were
         never read.
         """
-        workload.fill(table, 30)
+        workload.fill(first_table, 30)
         feed = open_feed(rows=10, start=True)
         feed.next_plan()
         feed.next_plan()
         feed.scan()
-        workload.put(table, 31)
-        workload.put(table, 32)
+        workload.put(first_table, 31)
+        workload.put(first_table, 32)
         for _ in feed.patiently("no step has the committed rows"):
             plan = feed.next_plan()
             if {change.id for slice_ in plan.slices for change in feed.read(slice_).changes} >= {31, 32}:
                 break  # without saving the step
-        workload.put(table, 33)
+        workload.put(first_table, 33)
         feed.catch_up()
         assert_all_there(feed.changes, workload.rows)
 

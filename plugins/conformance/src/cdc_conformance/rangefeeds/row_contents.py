@@ -48,54 +48,54 @@ class RowContents(RangefeedSuite):
             assert same_row(change.before, before), f"before must be {before}, not {change.before}: {change}"
             previous[change.row_key] = change.n
 
-    def test_before_is_absent_without_diff(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
+    def test_before_is_absent_without_diff(self, workload: Workload, open_feed: OpenFeed, first_table: str) -> None:
         """Without the option `diff`, batches have no column `before`: it would double the size of all messages.
 
         `RangefeedContext.diff` holds the user's choice.
         """
         feed = open_feed(before=False, start=True)
-        workload.put(table, 1)
-        workload.put(table, 1)
+        workload.put(first_table, 1)
+        workload.put(first_table, 1)
         feed.catch_up()
         for batch in feed.batches:
             assert not batch.has_before, f"a batch has the column `before` without diff: {batch}"
 
-    def test_after_is_null_for_deletes_only(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
+    def test_after_is_null_for_deletes_only(self, workload: Workload, open_feed: OpenFeed, first_table: str) -> None:
         """`after` is null for a deleted row and not null for any other row.
 
         The deleted row belongs in `before`; in `after`, consumers would read it as an existing row.
         """
-        workload.fill(table, 3)
+        workload.fill(first_table, 3)
         feed = open_feed().scan()
-        workload.delete(table, 1)
-        workload.put(table, 2)
+        workload.delete(first_table, 1)
+        workload.put(first_table, 2)
         feed.catch_up()
         assert any(change.deleted for change in feed.changes), "a row was deleted, but no delete arrived"
         for change in feed.changes:
             assert (change.after is None) is change.deleted, f"after is {change.after}: {change}"
 
-    def test_deletes_carry_the_key(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
+    def test_deletes_carry_the_key(self, workload: Workload, open_feed: OpenFeed, first_table: str) -> None:
         """A delete carries the key of the deleted row, even if nothing else of the row is known.
 
         Without the key, consumers do not know which row was deleted. If this fails, look at where the key is taken
         from: `after` is null.
         """
-        workload.fill(table, 3)
+        workload.fill(first_table, 3)
         feed = open_feed(before=False).scan()
-        workload.delete(table, 2)
+        workload.delete(first_table, 2)
         feed.catch_up()
         keys = [change.key for change in feed.changes if change.deleted]
         assert keys == [{"id": 2}], f"row 2 was deleted, but the keys of the deletes are {keys}"
 
-    def test_keys_match_their_rows(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
+    def test_keys_match_their_rows(self, workload: Workload, open_feed: OpenFeed, first_table: str) -> None:
         """`key` holds the row's own key columns. Neither `key` nor one of its fields is null.
 
         Sinks choose the partition by it, and consumers the row that they replace.
         """
-        workload.fill(table, 5)
+        workload.fill(first_table, 5)
         feed = open_feed().scan()
-        workload.put(table, 2)
-        workload.put(table, 7)
+        workload.put(first_table, 2)
+        workload.put(first_table, 7)
         feed.catch_up()
         for change in feed.changes:
             assert change.after is not None
@@ -116,17 +116,19 @@ class RowContents(RangefeedSuite):
         feed.catch_up()
         _assert_rows(feed.changes, workload.rows)
 
-    def test_unchanged_large_values_are_present(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
+    def test_unchanged_large_values_are_present(
+        self, workload: Workload, open_feed: OpenFeed, first_table: str
+    ) -> None:
         """After an update of another column, a row with a large value arrives complete.
 
         Logs often omit large values that did not change. They must be filled in, never replaced by a placeholder.
         """
         text = "".join(f"{number:x}" for number in range(20_000))
-        workload.put(table, 1, note=text)
+        workload.put(first_table, 1, note=text)
         feed = open_feed().scan()
-        workload.put(table, 2, note=text)
-        workload.put(table, 1)
-        workload.put(table, 2)
+        workload.put(first_table, 2, note=text)
+        workload.put(first_table, 1)
+        workload.put(first_table, 2)
         feed.catch_up()
         for change in feed.changes:
             assert change.after is not None
@@ -166,15 +168,15 @@ class RowContents(RangefeedSuite):
         assert mvcc <= between, f"row 91 was committed by {between}, but its mvcc is {mvcc}"
         assert begun.wall - mvcc.wall < 1_000_000_000, f"row 91 was committed after {begun}, but its mvcc is {mvcc}"
 
-    def test_columns_have_the_declared_types(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
+    def test_columns_have_the_declared_types(self, workload: Workload, open_feed: OpenFeed, first_table: str) -> None:
         """Every column of a batch has the type of its schema; see the tables at `RowBatch` and `ColumnType`.
 
         Encoders and sinks work on whole columns and do not check single values. `RowBatch.of` checks the types.
         """
-        workload.fill(table, 3)
+        workload.fill(first_table, 3)
         feed = open_feed().scan()
-        workload.put(table, 1, note=None)
-        workload.delete(table, 2)
+        workload.put(first_table, 1, note=None)
+        workload.delete(first_table, 2)
         feed.catch_up()
         for batch in feed.batches:
             _assert_types(batch)

@@ -274,19 +274,19 @@ class Transactions(RangefeedSuite):
                 f"the rows of one transaction ({note}) have {len(several)} timestamps: {sorted(several)}"
             )
 
-    def test_ops_are_correct(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
+    def test_ops_are_correct(self, workload: Workload, open_feed: OpenFeed, first_table: str) -> None:
         """The op is INSERT if there was no row before, UPDATE if there was one, DELETE if there is none afterwards.
 
         It describes the transaction as a whole: a row that is deleted and inserted in one transaction is updated.
         """
         feed = open_feed(start=True)
-        workload.put(table, 1)
-        workload.put(table, 1)
-        workload.delete(table, 1)
-        workload.put(table, 1)
+        workload.put(first_table, 1)
+        workload.put(first_table, 1)
+        workload.delete(first_table, 1)
+        workload.put(first_table, 1)
         again = workload.begin()
-        again.delete(table, 1)
-        again.put(table, 1)
+        again.delete(first_table, 1)
+        again.put(first_table, 1)
         again.commit()
         feed.catch_up()
         ops = [change.op.name for change in sorted(feed.changes, key=lambda change: change.updated)]

@@ -25,15 +25,15 @@ class SchemaBoundaries(RangefeedSuite):
 
     @requires("schema_changes", _NEEDED)
     def test_no_resolved_mark_passes_a_schema_change_before_its_backfill(
-        self, workload: Workload, open_feed: OpenFeed, table: str
+        self, workload: Workload, open_feed: OpenFeed, first_table: str
     ) -> None:
         """At every resolved mark, the rows that arrived are those that the table held at some moment, column by column.
 
         A column with a default gives every row another value without a change of the row. A mark that passes such a
         change before all rows have followed makes consumers trust a state that never was.
         """
-        workload.fill(table, 12)
-        feed = open_feed(table, rows=4).scan()
+        workload.fill(first_table, 12)
+        feed = open_feed(first_table, rows=4).scan()
         states = [dict(workload.rows)]
 
         def do(*statements: Callable[[], object]) -> None:
@@ -41,11 +41,11 @@ class SchemaBoundaries(RangefeedSuite):
                 statement()
                 states.append(dict(workload.rows))
 
-        do(lambda: workload.put(table, 1), lambda: workload.delete(table, 2))
-        do(lambda: _fill_column(workload, table))
-        do(lambda: workload.put(table, 3, note="later"), lambda: workload.delete(table, 4))
-        do(lambda: workload.put(table, 2), lambda: workload.drop_column(table, "extra"))
-        do(lambda: workload.put(table, 5), lambda: workload.delete(table, 6))
+        do(lambda: workload.put(first_table, 1), lambda: workload.delete(first_table, 2))
+        do(lambda: _fill_column(workload, first_table))
+        do(lambda: workload.put(first_table, 3, note="later"), lambda: workload.delete(first_table, 4))
+        do(lambda: workload.put(first_table, 2), lambda: workload.drop_column(first_table, "extra"))
+        do(lambda: workload.put(first_table, 5), lambda: workload.delete(first_table, 6))
         until, reached, resolved = feed.clock.now(), 0, Timestamp()
         for _ in feed.patiently(lambda: f"the commits up to {until} are not resolved"):
             if feed.resolved > resolved:
@@ -74,7 +74,7 @@ class SchemaBoundaries(RangefeedSuite):
 
     @requires("schema_changes", _NEEDED)
     def test_a_backfill_is_complete_whatever_was_killed(
-        self, workload: Workload, open_feed: OpenFeed, many_rows: int, table: str
+        self, workload: Workload, open_feed: OpenFeed, many_rows: int, first_table: str
     ) -> None:
         """Attempts are killed in the middle of a backfill, half of them before a step is saved; no row is missing.
 
@@ -82,13 +82,13 @@ class SchemaBoundaries(RangefeedSuite):
         the backfill: everything that is not in the token is lost.
         """
         size = many_rows // 3
-        workload.fill(table, size, note="x" * 200)
-        feed = open_feed(table, rows=max(8, many_rows // 40), bytes_=16_000).scan()
+        workload.fill(first_table, size, note="x" * 200)
+        feed = open_feed(first_table, rows=max(8, many_rows // 40), bytes_=16_000).scan()
         feed.catch_up()
-        workload.put(table, 1)
-        _fill_column(workload, table)
+        workload.put(first_table, 1)
+        _fill_column(workload, first_table)
         states = [dict(workload.rows)]
-        workload.put(table, 2)
+        workload.put(first_table, 2)
         states.append(dict(workload.rows))
         until, kills = feed.clock.now(), 0
         for _ in feed.patiently("the change is not resolved"):
@@ -104,23 +104,25 @@ class SchemaBoundaries(RangefeedSuite):
             if killed:
                 feed.restart()
                 kills += 1
-                workload.put(table, kills * 17 % size + 1)
+                workload.put(first_table, kills * 17 % size + 1)
                 states.append(dict(workload.rows))
         assert kills, "no step had rows of the backfill"
         _place(feed, states, 0)
 
     @requires("schema_changes", _NEEDED)
-    def test_a_backfill_yields_every_row_that_exists(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
+    def test_a_backfill_yields_every_row_that_exists(
+        self, workload: Workload, open_feed: OpenFeed, first_table: str
+    ) -> None:
         """After a column with a default was added, every row arrives with its new value, whenever it was inserted.
 
         If this fails, look at rows that were inserted after the initial scan.
         """
-        workload.fill(table, 10)
-        feed = open_feed(table).scan()
-        workload.fill(table, 20, first=101)
-        workload.delete(table, 3)
-        _fill_column(workload, table)
-        workload.put(table, 1)
+        workload.fill(first_table, 10)
+        feed = open_feed(first_table).scan()
+        workload.fill(first_table, 20, first=101)
+        workload.delete(first_table, 3)
+        _fill_column(workload, first_table)
+        workload.put(first_table, 1)
         feed.catch_up()
         seen = _state(feed.changes)
         assert seen == workload.rows, f"after the backfill {_difference(seen, [workload.rows])}"
@@ -156,22 +158,24 @@ class SchemaBoundaries(RangefeedSuite):
         )
 
     @requires("schema_changes", _NEEDED)
-    def test_all_rows_follow_under_a_changed_key(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
+    def test_all_rows_follow_under_a_changed_key(
+        self, workload: Workload, open_feed: OpenFeed, first_table: str
+    ) -> None:
         """After a table got another key, all its rows have arrived under it before anything later is resolved.
 
         Rows under the old key remain at the destination, so a consumer keeps those with the new key alone.
         """
-        workload.fill(table, 12)
-        _fill_column(workload, table)
-        feed = open_feed(table).scan()
-        workload.put(table, 1)
-        if not workload.writer.change_key(table, ("extra", "id")):
+        workload.fill(first_table, 12)
+        _fill_column(workload, first_table)
+        feed = open_feed(first_table).scan()
+        workload.put(first_table, 1)
+        if not workload.writer.change_key(first_table, ("extra", "id")):
             does_not_apply("the source's writer cannot change a key: override SourceWriter.change_key")
-        workload.put(table, 2)
-        workload.delete(table, 3)
+        workload.put(first_table, 2)
+        workload.delete(first_table, 3)
         feed.catch_up()
-        workload.put(table, 4)
-        workload.delete(table, 5)
+        workload.put(first_table, 4)
+        workload.delete(first_table, 5)
         feed.catch_up()
         seen = _state([change for change in feed.changes if tuple(change.key or ()) == ("extra", "id")])
         assert seen == workload.rows, f"under the new key {_difference(seen, [workload.rows])}"
@@ -219,22 +223,26 @@ class SchemaBoundaries(RangefeedSuite):
         assert found == [(1, 2)], f"after the change only version 2 of row 1 may arrive, not these (id, n): {found}"
 
     @requires("schema_changes", _NEEDED)
-    def test_schema_change_events_select_the_changes(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
+    def test_schema_change_events_select_the_changes(
+        self, workload: Workload, open_feed: OpenFeed, first_table: str
+    ) -> None:
         """A new column that is null in every row causes a backfill only if `schema_change_events` says so.
 
         The values are "default" and "column_changes". A new column with a default causes one in any case.
         """
-        workload.fill(table, 5)
-        feeds = {events: open_feed(table, schema_change_events=events) for events in ("default", "column_changes")}
+        workload.fill(first_table, 5)
+        feeds = {
+            events: open_feed(first_table, schema_change_events=events) for events in ("default", "column_changes")
+        }
         for feed in feeds.values():
             feed.scan()
         found: dict[str, list[int]] = {events: [] for events in feeds}
         for filled in (True, False):
             if filled:
-                _fill_column(workload, table)
+                _fill_column(workload, first_table)
             else:
-                workload.add_column(table, "empty")
-            workload.put(table, 1)
+                workload.add_column(first_table, "empty")
+            workload.put(first_table, 1)
             for events, feed in feeds.items():
                 known = len(feed.changes)
                 feed.catch_up()

@@ -45,13 +45,13 @@ class Limits(RangefeedSuite):
         assert sum(sizes) >= many_rows, f"{many_rows} rows were written, but {sum(sizes)} arrived"
         assert max(sizes) <= most, f"a step may hold about {limit} rows, but one held {max(sizes)}: {sizes}"
 
-    def test_log_steps_obey_the_byte_limit(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
+    def test_log_steps_obey_the_byte_limit(self, workload: Workload, open_feed: OpenFeed, first_table: str) -> None:
         """A backlog of many more bytes than `StepLimit.bytes` is read in many steps, even if it has few rows."""
         workload.put(workload.tables[1], 1)
         feed = open_feed(bytes_=40_000).scan()
         feed.catch_up()
         for id_ in range(1, 31):
-            workload.put(table, id_, note=random.Random(id_).randbytes(5000).hex())  # not compressible
+            workload.put(first_table, id_, note=random.Random(id_).randbytes(5000).hex())  # not compressible
         begun = len(feed.steps)
         feed.catch_up()
         sizes = [
@@ -95,14 +95,14 @@ class Limits(RangefeedSuite):
             assert sum(sizes) >= large_slice_bytes, f"the {kind} must hold {large_slice_bytes} bytes: {sizes}"
             assert max(sizes) <= sum(sizes) * 0.6, f"more than half of the {kind} came in one batch: {sizes}"
 
-    def test_slices_are_small(self, workload: Workload, open_feed: OpenFeed, many_rows: int, table: str) -> None:
+    def test_slices_are_small(self, workload: Workload, open_feed: OpenFeed, many_rows: int, first_table: str) -> None:
         """A pickled slice has less than 100 kB, whatever its number of rows.
 
         Spark's scheduler sends it with every task. A slice says where rows are; it does not hold them.
         """
-        workload.fill(table, many_rows, note="x" * 200)
+        workload.fill(first_table, many_rows, note="x" * 200)
         feed = open_feed(parallelism=1).scan()
-        workload.fill(table, many_rows, note="y" * 200)
+        workload.fill(first_table, many_rows, note="y" * 200)
         feed.catch_up()
         largest = max(len(pickled) for step in feed.steps for pickled in step.plan.pickled)
         assert largest < _SLICE_BYTES, f"a pickled slice has {largest} bytes, the limit is {_SLICE_BYTES}"
@@ -111,18 +111,18 @@ class Limits(RangefeedSuite):
 class Slices(RangefeedSuite):
     """Reading slices: repeatedly, in another process, and after an abandoned read."""
 
-    def test_reading_a_slice_is_repeatable(self, workload: Workload, open_feed: OpenFeed, table: str) -> None:
+    def test_reading_a_slice_is_repeatable(self, workload: Workload, open_feed: OpenFeed, first_table: str) -> None:
         """Another reader, after more commits, yields the same rows of a slice in the same order, and the same marks.
 
         After a failure a step is repeated, and must match what consumers have of it already. A slice ends where its
         step ends, whatever was written since.
         """
-        workload.fill(table, 10)
+        workload.fill(first_table, 10)
         feed = open_feed(start=True)
         for plan in _scan_and_log(feed, workload):
             for slice_ in plan.slices:
                 once = feed.read(slice_).items
-                workload.put(table, 1)
+                workload.put(first_table, 1)
                 workload.run(3, settle=True)
                 _assert_same(once, _read_anew(feed, slice_), "after more commits")
 

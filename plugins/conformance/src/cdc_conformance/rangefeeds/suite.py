@@ -114,7 +114,7 @@ class RangefeedSuite(Conformance):
         return f"cdc_first_{word}", f"cdc_second_{word}"
 
     @pytest.fixture
-    def table(self, tables: tuple[str, str]) -> str:
+    def first_table(self, tables: tuple[str, str]) -> str:
         """The first of them."""
         return tables[0]
 
