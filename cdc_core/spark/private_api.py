@@ -1,4 +1,7 @@
-"""All that the package uses of pyspark, py4j and Spark's JVM without a public way: no other module does.
+"""All that the package uses of pyspark, py4j and Spark's JVM without a public way.
+
+With two exceptions: `python_forkserver` knows the modules that Spark runs as programs, and several modules convert
+types with `pyspark.sql.pandas.types`.
 
 tests/spark/test_private_api.py has a test for each function, which says what would replace it and fails when Spark
 changes what it uses.
