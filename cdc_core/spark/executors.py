@@ -35,7 +35,6 @@ _ROUNDS = 20
 _ROUND_S = 0.5
 _POLL_INTERVAL_S = 5.0
 _MAX_SHOWN = 3
-_GAVE_NONE = "gave none; its web page and its log show what it has"
 _RESOURCE = re.compile(r"spark\.executor\.resource\.(.+)\.amount")
 _LOST_TASK = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor (\S+)\)")
 _NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
@@ -77,7 +76,7 @@ def _awaited(session: SparkSession, wait_s: float, *, stopped: Callable[[], bool
         if late and not known:
             raise QueryHostError(
                 f"no executor began within {format_duration(wait_s)} (executor_wait): each needs {_requested(session)},"
-                f" and the master {context.master} {_GAVE_NONE}",
+                f" and {_gave_none(session)}",
                 outage=True,
             )
         pause.wait(_POLL_S)
@@ -105,8 +104,7 @@ def require_executors(session: SparkSession, wait_s: float, presence: Presence) 
     presence.looked_at = now
     if now - presence.seen_at >= wait_s:
         raise QueryHostError(
-            f"no executor has been there for {format_duration(wait_s)} (executor_wait): the master"
-            f" {session.sparkContext.master} {_GAVE_NONE}",
+            f"no executor has been there for {format_duration(wait_s)} (executor_wait): {_gave_none(session)}",
             outage=True,
         )
 
@@ -196,6 +194,18 @@ def _requested(session: SparkSession) -> str:
         if resource := _RESOURCE.fullmatch(key):
             words.append(f"{value} of resource {resource[1]}")
     return ", ".join(words)
+
+
+def _gave_none(session: SparkSession) -> str:
+    """Return that the master gave no executor, and where to see why."""
+    master, settings = session.sparkContext.master, session.sparkContext.getConf().getAll()
+    found = f"the master {master} gave none"
+    if not str(master).startswith("spark://"):
+        return f"{found}; its own tools say why"
+    found += "; its web page and its log show what it has"
+    if any((resource := _RESOURCE.fullmatch(key)) and resource[1].startswith("cdc_") for key, _ in settings):
+        found += ". Change execution_locality, or start a worker there with the settings of `cdc worker-resources`"
+    return found
 
 
 def _refuse(answers: list[Answer]) -> None:

@@ -1,0 +1,37 @@
+"""What is said about a master that gives no executor."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cdc_core.engine.query_host import QueryHostError
+from cdc_core.spark.executors import Presence, require_executors
+
+PINNED = {"spark.executor.resource.cdc_region_us-east-2.amount": "1"}
+
+
+@pytest.mark.parametrize(
+    ("master", "settings", "said"),
+    [
+        ("yarn", {}, "the master yarn gave none; its own tools say why"),
+        ("spark://a:7077", {}, "the master spark://a:7077 gave none; its web page and its log show what it has"),
+        (
+            "spark://a:7077",
+            PINNED,
+            "show what it has. Change execution_locality, or start a worker there with the settings of"
+            " `cdc worker-resources`",
+        ),
+    ],
+)
+def test_an_error_without_executors_says_where_to_look(
+    monkeypatch: pytest.MonkeyPatch, master: str, settings: dict[str, str], said: str
+) -> None:
+    monkeypatch.setattr("cdc_core.spark.executors.executor_ids", lambda _: set())
+    conf = SimpleNamespace(getAll=settings.items)
+    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(master=master, getConf=lambda: conf))
+    with pytest.raises(QueryHostError) as raised:
+        require_executors(session, 0.0, Presence())
+    assert str(raised.value).endswith(said)
