@@ -43,9 +43,10 @@ def test_a_connector_with_a_reference_that_stands_for_nothing_any_more_is_repair
 
 
 def test_a_configuration_that_is_refused_changes_nothing(rest: Rest, control: Path, one: NodeRecord) -> None:
-    rest.create("orders", config(control))
+    rest.create("orders", {**config(control), "source": "counter://elsewhere/shop"})
+    rest.ask("PUT", "/connectors/orders/config", status=200, json=config(control))  # as it has not begun
     rest.adopted(one)
-    rest.store.progress.save("orders", 1, progress(50))
+    rest.store.progress.save("orders", 2, progress(50))
     before = rest.get("/connectors/orders"), rest.store.jobs.find("orders"), rest.store.jobs.events("orders")
     for change in (
         {"rows_per_step": "many"},
