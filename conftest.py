@@ -6,6 +6,7 @@ import fcntl
 import gc
 import logging
 import os
+import signal
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import suppress
@@ -30,6 +31,8 @@ pytest_plugins = [
     "cdc_testing.webhook_server",
 ]
 
+# A shell that runs the tests in the background has SIGINT ignored, and processes inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 for name in ("COLUMNS", "LINES"):  # `import readline` sets them for the processes that xdist starts
     os.environ.pop(name, None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -10,10 +11,12 @@ import click
 from cdc_core.cli.job_commands import changefeeds_at, job_store_option
 from cdc_core.cli.serving import DEFAULT_ADDRESS, listen_options, serving
 from cdc_core.cli.session import CliSession, debug_option, log_format_option
-from cdc_core.cli.stop_signals import stop_signals
+from cdc_core.cli.stop_signals import stop_signals, take_back_interrupts
 from cdc_core.plugins.host import PluginHost
 
 __all__ = ["serve"]
+
+_POLL_INTERVAL_S = 0.5
 
 
 @click.command
@@ -36,5 +39,9 @@ def serve(session: CliSession, /, store: str | None, listen: str, **given: Any) 
     ):
         told: queue.SimpleQueue[None] = queue.SimpleQueue()
         with stop_signals(lambda: told.put(None)):
-            told.get()
+            while True:
+                take_back_interrupts()
+                with suppress(queue.Empty):
+                    told.get(timeout=_POLL_INTERVAL_S)
+                    break
     return 0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["STOP_SIGNALS", "stop_signals"]
+__all__ = ["STOP_SIGNALS", "stop_signals", "take_back_interrupts"]
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -35,3 +35,12 @@ def stop_signals(stop: Callable[[], object]) -> Iterator[None]:
     finally:
         for number, handler in saved.items():
             signal.signal(number, handler)
+
+
+def take_back_interrupts() -> None:
+    """Have Python handle SIGINT again, for a wait that is asked now and then. Main thread only.
+
+    A library that is imported meanwhile may handle it: with Polars' handler, Ctrl-C ends no wait for a lock, and is
+    lost during a call of Polars in another thread (https://github.com/pola-rs/polars/issues/21739).
+    """
+    signal.signal(signal.SIGINT, signal.getsignal(signal.SIGINT))

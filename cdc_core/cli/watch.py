@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import replace
 
@@ -15,6 +15,7 @@ import click
 from cdc_core.cli.completion import complete_name
 from cdc_core.cli.run import located
 from cdc_core.cli.session import FILE, CliSession, debug_option
+from cdc_core.cli.stop_signals import take_back_interrupts
 from cdc_core.cli.stored import store_option
 from cdc_core.config.assignments import assigned
 from cdc_core.config.changefeed import Changefeed
@@ -31,6 +32,7 @@ from cdc_core.watching.watch import Watch, WatchedRow
 __all__ = ["print_messages", "resolved_to_watch", "watch"]
 
 _NULL = "NULL"
+_POLL_INTERVAL_S = 0.5
 
 
 @click.command
@@ -85,9 +87,16 @@ def print_messages(feed: ResolvedChangefeed, *, as_json: bool) -> None:
         if not as_json:
             click.echo("table,key,value")
         batches = watched.batches()
-        while (batch := pool.submit(next, batches, None).result()) is not None:  # echo flushes
+        while (batch := _awaited(pool.submit(next, batches, None))) is not None:  # echo flushes
             lines = _json_lines(batch, embedded=feed.encoder.name == "json") if as_json else _csv_lines(batch)
             click.echo(lines, nl=False)
+
+
+def _awaited(batch: Future[Sequence[WatchedRow] | None]) -> Sequence[WatchedRow] | None:
+    """Wait for *batch*, unless Ctrl-C ends the wait. Raises: as `Watch`."""
+    while not wait([batch], _POLL_INTERVAL_S).done:
+        take_back_interrupts()
+    return batch.result()
 
 
 def resolved_to_watch(session: CliSession, changefeed: Changefeed) -> ResolvedChangefeed:
