@@ -353,7 +353,9 @@ def test_the_commands_reach_a_run_and_the_next_one(
         feed.once(kept_spark)
         feed.during(kept_spark, rescan)
         (began,) = [found.began for found in ProgressStore(store_url(feed.state)).rescans.of("test")]
-        assert later(delivered(tmp_path / "files", "items"), began) == {1, *range(2, 501, 2)}
+        rows = delivered(tmp_path / "files", "items")
+        assert later(rows, began) - {1} == {*range(2, 501, 2)}  # the update may be read before the rescan begins
+        assert [row["after"]["n"] for row in rows if row["key"] == [1]][-1] == 1
         assert main(["alter", "--store", str(feed.state), "test", "--add", "orders", "--no-initial-scan"]) == 2
         assert "had a secret in plain text" in capsys.readouterr().err
         assert main(["alter", str(feed.toml), "--add", "orders", "--no-initial-scan", "--state", str(feed.state)]) == 0
