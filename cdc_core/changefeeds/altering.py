@@ -71,6 +71,8 @@ class Altering(Finder):
         before = changefeed_from(last, name, origin=self.origin, environ=self._environ)
         after, change, chosen = self._changed(before, before.tables, change, scans)
         if chosen and self.store.progress.load(name) is None:
+            if _runs(job):
+                raise _fixed(job, f"job '{name}': the scan of added tables", begun=False)
             raise ConfigError(
                 f"job '{name}' has not begun yet, and its option initial_scan is for all tables; set that"
             )
@@ -93,8 +95,9 @@ class Altering(Finder):
 
         One that runs has it after the running step, and continues at its position, undisturbed if they are the same;
         one that an error has stopped runs again in any case; one that was paused stays so. Source and sink are not
-        asked unless *connect*. Raises: ConfigError, also for what is fixed once the job has begun, or while a node runs
-        it; RefusedError, also when *before* is not the last definition any more; what the source and the sink raise.
+        asked unless *connect*. Raises: ConfigError, also for what is fixed once the job has begun; RefusedError, also
+        for that while a node begins with the job, and when *before* is not the last definition any more; what the
+        source and the sink raise.
         """
         job = self.require_job(name)
         require(job, "alter")
@@ -103,9 +106,9 @@ class Altering(Finder):
         if definition == before and not job.rests_for_error:
             return job
         begun = self.store.progress.load(name) is not None
-        runs = job.node is not None and job.state not in RESTING  # what it delivers at this moment is not saved yet
+        runs = _runs(job)  # by the time that its node hears of the change, it may have begun
         if begun or runs:
-            self._require_same_parts(name, before, after, begun=begun)
+            self._require_same_parts(job, before, after, begun=begun)
         if connect:
             check_job(as_stored(after, self.store))
         wanted = Pending(definition=definition, locality=locality_of(after), initial_scans=scans or {}, why=why)
@@ -158,26 +161,24 @@ class Altering(Finder):
         return after, change, {own[table]: wanted for table, wanted in (scans or {}).items()}
 
     def _require_same_parts(
-        self, name: str, before: Mapping[str, Any], after: ResolvedChangefeed, *, begun: bool
+        self, job: JobRecord, before: Mapping[str, Any], after: ResolvedChangefeed, *, begun: bool
     ) -> None:
         """Return when the job, which has *begun* or is beginning as *before*, can be *after*. Raises: ConfigError."""
-        why, remedy = ", as rows were delivered by it", "create another job"
-        if not begun:
-            why, remedy = " while a node begins with it", f"pause it first: `cdc pause {name}`"
-        sink = self.plugins.sink_for(before["sink"]).name
+        name, sink = job.name, self.plugins.sink_for(before["sink"]).name
         if after.sink.name != sink:
-            raise ConfigError(
-                f"job '{name}' delivers to sink '{sink}', not '{after.sink.name}', and the type of a sink"
-                f" cannot be altered; {remedy}"
-            )
+            what = f"job '{name}' delivers to sink '{sink}', not '{after.sink.name}', and the type of a sink"
+            raise _fixed(job, what, begun=begun)
         was, now = before["written"], after.stored["written"]
         mine, other = ({key.lower(): text for key, text in each.get("options", {}).items()} for each in (was, now))
         changed = [f"'{part}'" for part in _PARTS if (was.get(part) or None) != (now.get(part) or None)]
         changed += ["'table'"] if changed_sections(before, after.definition()) else []
         changed += [f"option '{option}'" for option in _FIXED if _text(mine.get(option)) != _text(other.get(option))]
         if changed:
-            raise ConfigError(f"job '{name}': {', '.join(changed)} cannot be altered{why}; {remedy}")
+            what = f"job '{name}': {', '.join(changed)}"
+            raise _fixed(job, what, begun=begun, why=", as rows were delivered by it")
         if set(after.tables) != set(before["tables"]):
+            if not begun and not after.rangefeed.registration.changes_tables:
+                raise _fixed(job, f"job '{name}': 'tables'", begun=False)
             _require_table_changes(after)
 
 
@@ -195,7 +196,7 @@ def configure(
         job = asked_job(connection, name, "alter")
         row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
         last = row.definition if job.pending is None else dump(job.pending.definition)
-        runs = job.node is not None and job.state not in RESTING
+        runs = _runs(job)
         if last != dump(before) or ((row.token is not None or runs) and not begun):
             raise RefusedError(f"job '{name}' has been changed meanwhile", state=job.state, remedy=_AGAIN)
         earlier = json.loads(row.initial_scans or "{}") if job.pending is None else job.pending.initial_scans
@@ -242,6 +243,21 @@ def configure_run(
         require_no_job(connection, name)
         scans = {**_remaining(json.loads(row.initial_scans or "{}"), definition), **initial_scans}
         connection.execute(update(name).values(initial_scans=dump(scans) if scans else None))
+
+
+def _runs(job: JobRecord) -> bool:
+    """Return whether a node has the job, and carries out later what is asked now."""
+    return job.node is not None and job.state not in RESTING
+
+
+def _fixed(job: JobRecord, what: str, *, begun: bool, why: str = "") -> ConfigError:
+    """Return the refusal to alter *what* of the job, which has *begun* or is beginning."""
+    if begun:
+        return ConfigError(f"{what} cannot be altered{why}; create another job")
+    remedy = f"pause it with `cdc pause {job.name}`, and alter it if it has not begun by then"
+    if job.state == "pause-requested":
+        remedy = "wait until it is paused"
+    return RefusedError(f"{what} cannot be altered while a node begins with the job", state=job.state, remedy=remedy)
 
 
 def _remaining(scans: Mapping[str, bool], definition: Mapping[str, Any]) -> dict[str, bool]:

@@ -65,7 +65,7 @@ def alter(
     A job has only a name: FILE is the name then, in the store that --store or the environment variable CDC_STORE names.
     One that runs continues with the changes after the running step. One that an error has stopped runs again; one that
     was paused stays so. Its source cannot be changed; once it has begun, neither can the type of its sink, nor the
-    options cursor, end_time and initial_scan.
+    options cursor, end_time and initial_scan. While a node begins with it, pause it for that.
     """
     change = Alteration.parse(add=add, drop=drop, assignments=assignments, unset=unset)
     if not str(change):
@@ -110,4 +110,6 @@ def altered_text(changefeeds: Changefeeds, altered: Altered) -> str:
         continues = adoption_text(changefeeds, job)
     tables = f"\nits tables are {', '.join(altered.tables)}" if altered.tables else ""
     done = "is altered" if altered.is_new else "is unchanged, as it has this already"
+    if job.pending is not None and not altered.is_new:
+        done = "has been asked for this already"
     return f"job '{job.name}' {done}: {altered.change}; {continues}{tables}"

@@ -94,8 +94,9 @@ def print_messages(feed: ResolvedChangefeed, *, as_json: bool) -> None:
 
 def _awaited(batch: Future[Sequence[WatchedRow] | None]) -> Sequence[WatchedRow] | None:
     """Wait for *batch*, unless Ctrl-C ends the wait. Raises: as `Watch`."""
-    while not wait([batch], _POLL_INTERVAL_S).done:
+    while not batch.done():
         take_back_interrupts()
+        wait([batch], _POLL_INTERVAL_S)
     return batch.result()
 
 

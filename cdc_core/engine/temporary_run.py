@@ -239,7 +239,7 @@ class TemporaryRun:
     def _wait(self, policy: RetryPolicy, error: RetryableError) -> None:
         """Wait as *policy* says, until `stop`. Raises: *error* when no other attempt is to follow."""
         name, shown = self._feed.name, self._shown(error)
-        if policy.give_up_reason(error, "any") is not None:  # people wait: different reasons count together
+        if policy.give_up_reason(error, "any") is not None:  # people wait: all reasons of one kind count together
             raise error
         if wait_s := policy.next_wait_s(error):
             log.warning("changefeed '%s': %s; next attempt in %.1f s", name, shown, wait_s, extra={"changefeed": name})

@@ -48,6 +48,7 @@ class GuardedConnection(asyncio.Protocol):
         connections: Connections,
     ) -> None:
         self._config, self._server_state, self._app_state = config, server_state, app_state
+        self._handshakes: set[Any] = server_state.connections  # uvicorn calls `shutdown` of each when the server closes
         self._access, self._connections = access, connections
         self._within_s = access.settings.request_timeout
         self._loop = asyncio.get_running_loop()
@@ -69,6 +70,7 @@ class GuardedConnection(asyncio.Protocol):
             self._serve(None)
         else:
             transport.pause_reading()  # what has come belongs to the handshake
+            self._handshakes.add(self)
             self._encrypting = self._loop.create_task(self._encrypt(tls.context()))
 
     def data_received(self, data: bytes) -> None:
@@ -127,8 +129,6 @@ class GuardedConnection(asyncio.Protocol):
 
     async def _encrypt(self, context: ssl.SSLContext) -> None:
         encrypted: asyncio.Transport | None = None
-        handshakes: set[Any] = self._server_state.connections  # uvicorn calls `shutdown` of each when the server closes
-        handshakes.add(self)
         try:
             encrypted = await self._loop.start_tls(
                 self._accepted,
@@ -141,7 +141,7 @@ class GuardedConnection(asyncio.Protocol):
         except OSError as error:  # also of TLS, and of a handshake that takes too long
             log.debug("a connection ended before its first request: %s", error)
         finally:
-            handshakes.discard(self)
+            self._handshakes.discard(self)
         if encrypted is None:  # also when `shutdown` or `Connections.abort` came first
             self._connections.remove(self._accepted)
             return

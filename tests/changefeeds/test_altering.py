@@ -212,7 +212,7 @@ class TestAJob:
         else:
             monkeypatch.setattr(altering, "check_job", lambda _feed: store.claims.adopt("users", one))
         told = {
-            "before": "'initial_scan' cannot be altered while a node begins with it; pause it first: `cdc pause users`",
+            "before": "'initial_scan' cannot be altered while a node begins with the job; pause it with `cdc pause",
             "meanwhile": "job 'users' has been changed meanwhile",
         }
         with pytest.raises(ConfigError, match=told[adopted]):

@@ -191,7 +191,7 @@ def test_a_trace_that_finds_nothing_says_where_the_changefeed_stands(
         assert main(["trace", "t", "--store", str(tmp_path), "--table", "items", "--key", "7"]) == 2
         assert "'7' is not a JSON array" in capsys.readouterr().err
         assert main(["trace", "t", "--store", str(tmp_path), "--key", "[7]"]) == 2
-        assert "name it by 'table'" in capsys.readouterr().err
+        assert "name it with --table" in capsys.readouterr().err
         monkeypatch.setattr("cdc_core.cli.trace.standing_text", interrupt)
         assert main(["trace", "t", "--store", str(tmp_path)]) == 1
         said = capsys.readouterr()

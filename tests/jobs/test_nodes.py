@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,16 @@ from cdc_testing.files import last_resolved
 from cdc_testing.fixtures import fresh_database
 from cdc_testing.nodes import Nodes
 from cdc_testing.postgres import clock
-from psutil import wait_procs
+from psutil import Error as PsutilError
+from psutil import Process, wait_procs
 
 from cdc_core.changefeeds.service import Changefeeds
+
+
+def command_line(process: Process) -> list[str]:
+    with suppress(PsutilError):  # it has ended meanwhile
+        return process.cmdline()
+    return []
 
 
 def test_another_node_takes_over_what_a_killed_one_ran(
@@ -78,7 +86,7 @@ def test_a_job_of_spark_goes_on_elsewhere_and_nothing_is_left_of_its_killed_node
             nodes.create("bank", database, TABLES, f"file://{files}", spark={"master": "local[2,2]"})
             killed = nodes.until_delivering("bank")
             family = killed.tree()
-            assert any("cdc_core.jobs.subprocess_main" in process.cmdline() for process in family)
+            assert any("cdc_core.jobs.subprocess_main" in command_line(process) for process in family)
             killed.kill()
             nodes.until_delivering("bank", but_not=killed)
             _, alive = wait_procs(family, timeout=300)

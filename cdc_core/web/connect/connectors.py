@@ -139,10 +139,12 @@ def _create(
     connect = flag(request, "check", default=True)
     try:
         deployment.changefeeds.create(feed, owner=user_of(request), connect=connect, paused_for=paused_for)
-    except CdcError as error:
+    except RefusedError as error:
         job = deployment.changefeeds.find_job(name)  # another request may have created it meanwhile
-        if isinstance(error, RefusedError) and job is not None and job.state != "canceled":
+        if job is not None and job.state != "canceled":
             raise _taken(name, deleted=is_deleted(job)) from error
+        raise _invalid(error) from error
+    except CdcError as error:
         raise _invalid(error) from error
     return find_connector(deployment, name)
 
