@@ -22,7 +22,7 @@ demo: $(READY) java
 demo-kafka: $(READY) maven
 	$(PYTHON) -m cdc_core demo kafka --directory build/demo-kafka $(if $(STAY),--stay)
 
-# Everything except the tests marked `slow`: ten to fifteen minutes on two cores. Many of them wait, so three processes
+# Everything except the tests marked `slow`: eight minutes on two cores. Many of them wait, so three processes
 # share them.
 # With COSTS=yes it prints the files that took the most processor time.
 test: $(SERVERS)
