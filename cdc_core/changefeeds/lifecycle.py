@@ -66,10 +66,10 @@ class Lifecycle(Finder):
             return known_job(connection, name)
 
     def resume(self, name: str) -> JobRecord | bool:
-        """Have the job run from its position: at once, or when the pause is over that was asked for. Raises: also if no
-        node matches.
+        """Have the job run from its position: at once, or after the requested pause has taken effect.
 
-        Of a changefeed that is no job, a run that waits since an error continues, and it returns whether it was paused.
+        A run of a changefeed that is not a job continues if it is paused; the result is then whether it was. Raises:
+        RefusedError, also when no node matches.
         """
         with self.store.transaction() as connection:
             if found_job(connection, name, locked=True) is None:
@@ -87,7 +87,7 @@ class Lifecycle(Finder):
             return known_job(connection, name)
 
     def restart(self, name: str, reason: str) -> JobRecord:
-        """Have what runs of the job end with its step and begin anew; one that rests for an error runs again.
+        """Restart the job after its running step; one that an error has stopped runs again.
 
         A job that someone has paused, or that no node runs, stays as it is. Raises: RefusedError, also when no node
         matches.

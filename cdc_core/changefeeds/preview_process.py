@@ -100,7 +100,7 @@ def _exchange(process: subprocess.Popen[bytes], job: bytes, *, is_gone: Callable
     until = time.monotonic() + _LIMIT_S
     while (left_s := until - time.monotonic()) > 0:
         if is_gone():
-            raise TerminalError("the client does not wait any more")
+            raise TerminalError("the client has disconnected")
         with suppress(queue.Empty):
             output = found.get(timeout=min(left_s, _POLL_INTERVAL_S))
             if len(output) > MAX_BYTES:

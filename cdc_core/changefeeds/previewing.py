@@ -25,8 +25,8 @@ class Previewing(Finder):
     def preview(self, name: str, rows: int, *, is_gone: Callable[[], bool]) -> list[Previewed]:
         """Return the messages that the job would send for so many *rows* of its tables. Sends and saves nothing.
 
-        With a query, or sections of tables, this takes several seconds, unless *is_gone* says that nobody waits any
-        more. Raises: BusyError; ConfigError; what the source raises; TerminalError when it takes too long.
+        With a query, or sections of tables, this takes several seconds; it ends early once *is_gone* says that the
+        client has left. Raises: BusyError; ConfigError; what the source raises; TerminalError when it takes too long.
         """
         self.require_job(name)
         feed = self.feed(name, self.known(name).definition)
@@ -34,7 +34,7 @@ class Previewing(Finder):
         places = _place_apart if evaluated else _places
         if not places.acquire(blocking=False):
             made = "a preview of a query is" if evaluated else "two previews are"
-            raise BusyError(f"{made} being made; ask again in some seconds")
+            raise BusyError(f"{made} running; try again in a few seconds")
         try:
             if evaluated:
                 return preview_apart(feed, rows=rows, is_gone=is_gone)

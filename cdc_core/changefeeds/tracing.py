@@ -39,7 +39,7 @@ TIMEOUT = "2m"
 
 
 def trace_seconds(timeout: str) -> float:
-    """Return how long a trace with this duration lasts. Raises: ValueError, which goes on after the name of it."""
+    """Return how long a trace with this duration lasts. Raises: ValueError, whose text follows its name."""
     seconds = float(read_duration(timeout))
     if not 0 < seconds <= MAX_TRACE_S:
         raise ValueError(f"must be more than 0s and at most {format_duration(MAX_TRACE_S)}")

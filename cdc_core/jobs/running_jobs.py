@@ -70,7 +70,7 @@ class RunningJobs:
             self._run(adopted, lease)
 
     def move(self, name: str, other: NodeRecord) -> None:
-        """Stop job *name*, and have node *other* go on with it."""
+        """Stop job *name*, and hand it over to node *other*."""
         log.info("job '%s' moves to node '%s', which has fewer jobs", name, other.name, extra={"changefeed": name})
         self.by_name[name].moves_to = other
         self._stop(self.by_name[name])

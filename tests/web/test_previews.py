@@ -83,7 +83,7 @@ def test_a_preview_ends_with_its_process_and_its_process_with_the_client(counted
     with asking(counted, script) as client:
         busy = counted.client.get(PREVIEW)
         assert (busy.status_code, busy.headers["retry-after"]) == (429, "5")
-        assert "a preview of a query is being made" in busy.json()["message"]
+        assert "a preview of a query is running" in busy.json()["message"]
         page = Browser(int(counted.url.rpartition(":")[2])).get(SHOWN)
         assert (page.status, page.headers["retry-after"]) == (429, "5")
         for process in children():
