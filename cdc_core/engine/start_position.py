@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def register(feed: ResolvedChangefeed, store: ProgressStore, *, epoch: int | None = None) -> ChangefeedRecord:
-    """Return the changefeed as the store knows it, added if it is new. Raises: as `Changefeeds.register`."""
+    """Return the changefeed as the store knows it, added if it is new. Raises: as `ChangefeedRecords.register`."""
     changes_tables = feed.rangefeed.registration.changes_tables
     return store.changefeeds.register(feed.name, feed.definition(), changes_tables=changes_tables, epoch=epoch)
 

@@ -20,13 +20,13 @@ from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.values import ChangefeedRecord, changefeed_record, dump, now_text, timestamp_of
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Changefeeds", "register_changefeed", "require_no_job", "resume_run"]
+__all__ = ["ChangefeedRecords", "register_changefeed", "require_no_job", "resume_run"]
 
 _TOLD = ("envelope", "initial_scan", "resolved", "cursor", "end_time", "on_error")
 """Options of which the event of a new changefeed tells the value."""
 
 
-class Changefeeds(Aggregate):
+class ChangefeedRecords(Aggregate):
     """Every changefeed that was run with this store, until it is forgotten."""
 
     def register(
@@ -121,7 +121,7 @@ def register_changefeed(
     epoch: int | None = None,
     why: str | None = None,
 ) -> ChangefeedRecord:
-    """Do what `Changefeeds.register` does, in a transaction that keeps all others away from the changefeed.
+    """Do what `ChangefeedRecords.register` does, in a transaction that keeps all others away from the changefeed.
 
     *why* is what the event of a change says.
     """

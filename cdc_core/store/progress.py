@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 
 import sqlalchemy as sa
 
-from cdc_core.store.changefeeds import Changefeeds
+from cdc_core.store.changefeeds import ChangefeedRecords
 from cdc_core.store.database import Database
 from cdc_core.store.dead_letters import DeadLetters
 from cdc_core.store.events import Events
@@ -58,7 +58,7 @@ class ProgressStore:
 
     def __init__(self, url: str, *, alone: bool = False) -> None:
         self._database = database = Database(url, alone=alone)
-        self.changefeeds = Changefeeds(database)
+        self.changefeeds = ChangefeedRecords(database)
         self.progress = SavedProgress(database)
         self.steps = Steps(database)
         self.marks = Marks(database)
