@@ -67,7 +67,7 @@ class Altering(Finder):
         job = self.find_job(name, verb="alter")
         if job is None:
             raise ConfigError(f"changefeed '{name}' is not a job; use `cdc alter`")
-        last = self._last_definition(job)
+        last = self.last_definition(job)
         before = changefeed_from(last, name, origin=self.origin, environ=self._environ)
         after, change, chosen = self._changed(before, before.tables, change, scans)
         if chosen and self.store.progress.load(name) is None:
@@ -78,7 +78,7 @@ class Altering(Finder):
             )
         altered = self.redefine(name, after, before=last, why=f"altered ({by}): {change}", scans=chosen)
         tables = () if after.tables == before.tables else after.tables
-        definition = self._last_definition(altered)
+        definition = self.last_definition(altered)
         return Altered(job=altered, change=change, definition=definition, tables=tables, is_new=definition != last)
 
     def redefine(
@@ -141,7 +141,8 @@ class Altering(Finder):
             configure_run(self.store, known, definition, initial_scans=chosen, why=why)
         return Altered(job=None, change=change, definition=definition, tables=after.tables)
 
-    def _last_definition(self, job: JobRecord) -> Mapping[str, Any]:
+    def last_definition(self, job: JobRecord) -> Mapping[str, Any]:
+        """Return the definition that the job was given last, even if it does not run yet. Raises: UnknownError."""
         return self.known(job.name).definition if job.pending is None else job.pending.definition
 
     def _changed(

@@ -87,6 +87,7 @@ RULES: Mapping[Verb, Rule] = {
         commands=("cdc alter NAME",),
         statements=("ALTER CHANGEFEED 'name'",),
         requests=("PUT /connectors/{name}/config", "PATCH /connectors/{name}/config"),
+        actions=("alter",),
     ),
     "cancel": Rule(
         does=_LIVE | (FINISHED - REVERTED),

@@ -25,7 +25,7 @@ from cdc_core.web.config_keys import CLASS, COMMON, CORE, ConfigKey, keys_of
 from cdc_core.web.deployment import Deployment
 from cdc_core.web.endpoint import Refusal
 
-__all__ = ["Validated", "config_of_json", "is_our_class", "validate"]
+__all__ = ["Validated", "config_of_json", "is_our_class", "key_of", "validate"]
 
 T = TypeVar("T")
 _PLACE = "the request"
@@ -298,7 +298,7 @@ def _find_all(found: Validated, keys: Iterable[str], check: Callable[[Collection
         about = _mentioned(text, found.config)
         if not any(key in found.problems for key in about):
             sections = [key for key in about if key.startswith("table.")]
-            key = (*sections, _key_of(text, found) or (*about, "name")[0])[0]
+            key = (*sections, key_of(text, found) or (*about, "name")[0])[0]
             if key not in found.problems:
                 found.add(key, text)
             about.append(key)
@@ -337,7 +337,7 @@ def _require_no_masks(written: Mapping[str, Any]) -> None:
             raise ConfigError(f"'{key}' has {MASK} in place of a secret; write it as ${{VARIABLE}} or ${{file:PATH}}")
 
 
-def _key_of(text: str, found: Validated) -> str | None:
+def key_of(text: str, found: Validated) -> str | None:
     """Return the key that an error is about, as well as its text tells."""
     by_option = {key.option or key.name: key.name for key in found.keys}
     names = [name for match in _QUOTED.finditer(text) for name in match.groups() if name]

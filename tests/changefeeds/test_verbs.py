@@ -166,7 +166,8 @@ def by_request(rest: Rest, control: Path, text: str, state: JobState, name: str)
 
 def by_form(rest: Rest, action: str, name: str) -> bool:
     origin = {"Origin": rest.url, "Sec-Fetch-Site": "same-origin", "Content-Type": "application/x-www-form-urlencoded"}
-    answer = rest.client.post(f"/ui/changefeeds/{name}/{action}", content=b"", headers=origin)
+    content = b"resolved=1s" if action == "alter" else b""
+    answer = rest.client.post(f"/ui/changefeeds/{name}/{action}", content=content, headers=origin)
     assert answer.status_code in (303, 409), answer.text
     return answer.status_code == 303
 

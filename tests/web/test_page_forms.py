@@ -320,6 +320,31 @@ def test_a_valid_form_becomes_a_job_of_the_caller(
     assert "is a job already" in again.page.text
 
 
+def test_a_job_is_altered_by_a_form_with_what_is_written(
+    browser: Browser, store: ProgressStore, fields: dict[str, str]
+) -> None:
+    assert browser.post("/ui/new", **{**fields, "updated": "true"}).status == 303
+    assert "/ui/changefeeds/orders/alter" in browser.get("/ui/changefeeds/orders").page.links
+    [form] = browser.get("/ui/changefeeds/orders/alter").page.forms
+    assert (form.fields["tables"], form.fields["updated"], form.fields["total"]) == (TABLE, "true", "40")
+    assert form.fields.keys().isdisjoint({"name", "source", "query"})
+
+    wrong = browser.post(form.target, **{**form.fields, "resolved": "soon", "sink": ""})
+    assert (wrong.status, set(errors_of(wrong))) == (400, {"resolved", "sink"})
+    assert wrong.page.forms[0].fields["resolved"] == "soon"
+    for name, value in (("source", "counter://x/y"), ("tables", "t,t"), ("unheard_of", "1")):
+        assert browser.post(form.target, **{**form.fields, name: value}).status == 400
+    assert store.events.read("orders", kinds=["alter_changefeed"]) == []
+
+    done = browser.post(form.target, **{**form.fields, "resolved": "1s", "updated": "", "tables": f"{TABLE}\nmore"})
+    assert (done.status, done.headers["location"]) == (303, "/ui/changefeeds/orders?done=alter")
+    text = browser.get(done.headers["location"]).page.text
+    assert "It is altered." in text
+    assert "altered (local): added more; set resolved; unset updated" in text
+    stale = browser.post(form.target, **{**form.fields, "resolved": "2s"})
+    assert (stale.status, "has been changed meanwhile" in stale.page.text) == (409, True)
+
+
 def test_a_preview_shows_messages_and_leaves_nothing_behind(
     store: ProgressStore, plugins: PluginHost, database: str, tmp_path: Path
 ) -> None:

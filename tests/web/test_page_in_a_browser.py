@@ -28,6 +28,7 @@ VIEWS = (
     "/ui/changefeeds/eu-shipments",
     "/ui/changefeeds/eu-carts",
     "/ui/changefeeds/eu-orders/cancel",
+    "/ui/changefeeds/eu-orders/alter",
     "/ui/changefeeds/eu-shipments/dead-letters/1",
     "/ui/changefeeds/eu-shipments/replay",
     "/ui/nodes",

@@ -12,7 +12,7 @@ from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import ConfigError
 from cdc_core.web.page.confirmations import Confirmation, confirmation_of
 from cdc_core.web.page.rendering import page, redirect
-from cdc_core.web.page.requests import form_values, known_name, name_of
+from cdc_core.web.page.requests import feed_path, form_values, known_name, name_of
 from cdc_core.web.page.site import site_of
 
 __all__ = ["ask_to_drain", "asking", "doing", "drain"]
@@ -47,7 +47,7 @@ def doing(action: str) -> Callable[[Request], Response]:
         except ConfigError as error:
             question = confirmation_of(action, name, error=deployment.masked(str(error)))
             return page(request, "confirm.html", status=409, question=question)
-        return redirect(f"/ui/changefeeds/{quote(name, safe='')}?done={action}")
+        return redirect(f"{feed_path(name)}?done={action}")
 
     return obey
 

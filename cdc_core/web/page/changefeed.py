@@ -16,7 +16,7 @@ from cdc_core.telemetry import metrics
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE
 from cdc_core.web.page.measurements import Measurement
 from cdc_core.web.page.stage_bars import StageBar, stage_bar
-from cdc_core.web.page.states import Tone, actions_of, note_of, tone_of
+from cdc_core.web.page.states import FOR_ADMINS, Tone, actions_of, note_of, tone_of
 from cdc_core.web.page.texts import (
     UNKNOWN,
     age_text,
@@ -40,6 +40,7 @@ __all__ = [
     "Station",
     "changefeed_view",
     "letter_row",
+    "shown_value",
 ]
 
 _SPANS = 50
@@ -125,6 +126,7 @@ class ChangefeedView:
     is_evaluated: bool
     """Whether a query, or sections of tables, select what is delivered."""
     actions: Sequence[str]
+    for_admins: Sequence[str] = FOR_ADMINS
     stations: Sequence[Station]
     delivered: str
     oldest: str
@@ -334,12 +336,12 @@ def _flattened(prefix: str, value: Any) -> Iterator[Fact]:
             yield from _flattened(f"{prefix}.{name}" if prefix else str(name), inner)
     elif isinstance(value, list | tuple):
         if value:
-            yield Fact(name=prefix, value="\n".join(_shown(prefix, each) for each in value))
+            yield Fact(name=prefix, value="\n".join(shown_value(prefix, each) for each in value))
     elif value is not None and value != "":
-        yield Fact(name=prefix, value=_shown(prefix, value))
+        yield Fact(name=prefix, value=shown_value(prefix, value))
 
 
-def _shown(name: str, value: Any) -> str:
+def shown_value(name: str, value: Any) -> str:
     """Return a value as text. The store holds no secret; one that an old version left there is masked all the same."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if "://" in text and "${" not in text:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import quote
+
+from cdc_core.web.page.requests import feed_path
 
 __all__ = ["Confirmation", "confirmation_of"]
 
@@ -38,7 +39,7 @@ _TEXTS = {
 
 def confirmation_of(action: str, name: str, *, error: str = "") -> Confirmation:
     """Return the question about *action* on the changefeed *name*. *error* is why it could not be done."""
-    path = f"/ui/changefeeds/{quote(name, safe='')}"
+    path = feed_path(name)
     return Confirmation(
         title=f"{action.capitalize()} {name}?",
         text=_TEXTS[action],

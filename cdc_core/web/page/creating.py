@@ -11,7 +11,7 @@ from cdc_core.errors import CdcError, ConfigError
 from cdc_core.web.page.form_text import text_of, values_in
 from cdc_core.web.page.forms import Finding, form_of, validated
 from cdc_core.web.page.rendering import page, part, redirect, secured
-from cdc_core.web.page.requests import form_values
+from cdc_core.web.page.requests import feed_path, form_values
 from cdc_core.web.page.site import site_of
 from cdc_core.web.requests import user_of
 from cdc_core.web.validation import Validated
@@ -81,7 +81,7 @@ def create_new(request: Request) -> Response:
     except CdcError as error:
         finding = Finding(tone="bad", text=deployment.masked(str(error)))
         return _form(request, values, found=found, status=400, findings=[finding])
-    return redirect(f"/ui/changefeeds/{found.feed.name}?done=create")
+    return redirect(f"{feed_path(found.feed.name)}?done=create")
 
 
 def _form(

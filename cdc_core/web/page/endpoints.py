@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from cdc_core.web.endpoint import Endpoint, Role
 from cdc_core.web.page.actions import ask_to_drain, asking, doing, drain
+from cdc_core.web.page.altering import alter, show_alter
 from cdc_core.web.page.creating import check_new, create_new, read_text, show_new, validate_new
 from cdc_core.web.page.errors import error_page
 from cdc_core.web.page.letters import (
@@ -20,7 +21,7 @@ from cdc_core.web.page.letters import (
     show_preview,
 )
 from cdc_core.web.page.signing_in import ask_for_token, sign_in, sign_out
-from cdc_core.web.page.states import ACTIONS
+from cdc_core.web.page.states import ACTIONS, FOR_ADMINS
 from cdc_core.web.page.static_files import static_file
 from cdc_core.web.page.traces import begin_trace, end_trace
 from cdc_core.web.page.views import (
@@ -71,9 +72,10 @@ def _public() -> list[Endpoint]:
 def _steering() -> list[Endpoint]:
     found = []
     for action in ACTIONS:
-        role = Role.ADMIN if action == "cancel" else Role.OPERATE
-        found.append(_endpoint("GET", f"{_FEED}/{action}", role, asking(action)))
-        found.append(_endpoint("POST", f"{_FEED}/{action}", role, doing(action)))
+        role = Role.ADMIN if action in FOR_ADMINS else Role.OPERATE
+        ask, obey = (show_alter, alter) if action == "alter" else (asking(action), doing(action))
+        found.append(_endpoint("GET", f"{_FEED}/{action}", role, ask))
+        found.append(_endpoint("POST", f"{_FEED}/{action}", role, obey))
     return [
         *found,
         _endpoint("GET", "/ui/nodes/{node}/drain", Role.ADMIN, ask_to_drain),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from cdc_core.config.flat import flat, unflattened
 from cdc_core.config.toml_file import definition_in
@@ -12,7 +13,7 @@ from cdc_core.web.config_keys import ConfigKey
 from cdc_core.web.page.forms import config_in
 from cdc_core.web.page.requests import MAX_ENTRIES
 
-__all__ = ["text_of", "values_in"]
+__all__ = ["text_of", "values_in", "values_of"]
 
 
 def text_of(values: Mapping[str, str], keys: Sequence[ConfigKey]) -> str:
@@ -31,9 +32,16 @@ def text_of(values: Mapping[str, str], keys: Sequence[ConfigKey]) -> str:
 def values_in(text: str) -> dict[str, str]:
     """Return the form that the file *text* describes. Raises: ConfigError when it cannot be read, or is too large."""
     name, written = definition_in(text, origin="the text")
-    values = {"name": name, **{key: str(value) for key, value in flat(written).items()}}
+    values = values_of(name, {"written": written})
     if len(values) > MAX_ENTRIES:
         raise ConfigError(f"the text has {len(values)} entries, and the form holds {MAX_ENTRIES}; use cdc create")
+    return values
+
+
+def values_of(name: str, definition: Mapping[str, Any]) -> dict[str, str]:
+    """Return the form of the changefeed *name* with this *definition*, as it was written."""
+    written = definition.get("written") or definition
+    values = {"name": name, **{key: str(value) for key, value in flat(written).items()}}
     if "tables" in values and not values["tables"].startswith("["):
         values["tables"] = values["tables"].replace(",", "\n")
     return values

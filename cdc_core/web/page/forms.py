@@ -112,14 +112,24 @@ def config_in(values: Mapping[str, str]) -> dict[str, str | None]:
     return {"connector.class": CLASS, **config}
 
 
-def form_of(plugins: PluginHost, values: Mapping[str, str], found: Validated, *, complete: bool = True) -> Form:
-    """Return the form with *values* and what was *found*. Unless *complete*, what is missing is no error yet."""
+def form_of(
+    plugins: PluginHost,
+    values: Mapping[str, str],
+    found: Validated,
+    *,
+    complete: bool = True,
+    main: Sequence[str] = _MAIN,
+) -> Form:
+    """Return the form with *values* and what was *found*. Unless *complete*, what is missing is no error yet.
+
+    *main* are the fields before the options.
+    """
     keys = {key.name: key for key in (*COMMON, *CORE, *found.keys)}
     shown = {name for name in keys if complete or values.get(name, "").strip()}
     problems = {name: " ".join(texts) for name, texts in found.problems.items() if name in shown or name not in keys}
     schemes = {"source": _schemes(plugins, "rangefeed"), "sink": _schemes(plugins, "sink")}
     formats = [encoder.name for encoder in plugins.encoders()]
-    main = [
+    first = [
         _field(
             keys[name],
             values,
@@ -127,7 +137,7 @@ def form_of(plugins: PluginHost, values: Mapping[str, str], found: Validated, *,
             hint=f"{_HINTS.get(name, keys[name].doc)} {schemes.get(name, '')}".strip(),
             choices=formats if name == "format" else None,
         )
-        for name in _MAIN
+        for name in main
     ]
     groups: dict[str, list[Field]] = {"": [], _FURTHER: []}
     for group, key in _grouped([key for key in keys.values() if key.option is not None]):
@@ -136,11 +146,11 @@ def form_of(plugins: PluginHost, values: Mapping[str, str], found: Validated, *,
         if name not in keys and values[name].strip():
             groups[_FURTHER].append(_field(ConfigKey(name=name, type="STRING", doc="", group=""), values, problems))
     common = groups.pop("")
-    main += [field for field in common if field.required]
+    first += [field for field in common if field.required]
     groups[_FURTHER] = groups.pop(_FURTHER)
-    fields = {field.name for mine in (main, common, *groups.values()) for field in mine}
+    fields = {field.name for mine in (first, common, *groups.values()) for field in mine}
     return Form(
-        main=main,
+        main=first,
         common=[field for field in common if not field.required],
         sections=[_section(group, mine) for group, mine in groups.items() if mine],
         others=[text for name, text in problems.items() if name not in fields],

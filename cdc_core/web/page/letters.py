@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,7 +20,7 @@ from cdc_core.web.endpoint import Refusal
 from cdc_core.web.page.changefeed import letter_row
 from cdc_core.web.page.confirmations import Confirmation
 from cdc_core.web.page.rendering import page, redirect
-from cdc_core.web.page.requests import known_name
+from cdc_core.web.page.requests import feed_path, known_name
 from cdc_core.web.page.site import site_of
 from cdc_core.web.previews import MAX_ROWS, messages
 from cdc_core.web.requests import number
@@ -70,7 +69,7 @@ def replay_all(request: Request) -> Response:
     problem = _replayed(deployment, name)
     if problem:
         return page(request, "confirm.html", status=409, question=_about_replay(name, error=problem))
-    return redirect(f"{_path(name)}?done=replay")
+    return redirect(f"{feed_path(name)}?done=replay")
 
 
 def ask_to_discard(request: Request) -> Response:
@@ -84,7 +83,7 @@ def discard(request: Request) -> Response:
     problem = _replayed(deployment, name, letter.number)
     if problem:
         return page(request, "confirm.html", status=409, question=_about_discard(name, letter, error=problem))
-    return redirect(f"{_path(name)}?done=discard")
+    return redirect(f"{feed_path(name)}?done=discard")
 
 
 def show_preview(request: Request) -> Response:
@@ -164,8 +163,8 @@ def _about_replay(name: str, *, error: str = "") -> Confirmation:
             " is refused again stays a dead letter."
         ),
         button="Replay",
-        target=f"{_path(name)}/replay",
-        back=_path(name),
+        target=f"{feed_path(name)}/replay",
+        back=feed_path(name),
         error=error,
     )
 
@@ -178,8 +177,8 @@ def _about_discard(name: str, letter: DeadLetter, *, error: str = "") -> Confirm
             " sent to the sink again. A job must be paused for that."
         ),
         button="Discard",
-        target=f"{_path(name)}/dead-letters/{letter.number}/discard",
-        back=f"{_path(name)}/dead-letters/{letter.number}",
+        target=f"{feed_path(name)}/dead-letters/{letter.number}/discard",
+        back=f"{feed_path(name)}/dead-letters/{letter.number}",
         harm=True,
         error=error,
     )
@@ -194,7 +193,3 @@ def _shown(message: Previewed) -> Shown:
         headers=headers,
         error=message.error or "",
     )
-
-
-def _path(name: str) -> str:
-    return f"/ui/changefeeds/{quote(name, safe='')}"

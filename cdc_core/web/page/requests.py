@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 from starlette.requests import Request
 
@@ -10,7 +10,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.store.progress import ProgressStore
 from cdc_core.web.endpoint import Refusal
 
-__all__ = ["MAX_ENTRIES", "form_values", "known_name", "name_of"]
+__all__ = ["MAX_ENTRIES", "feed_path", "form_values", "known_name", "name_of"]
 
 MAX_ENTRIES = 1000
 """How many values a form may have; the fields that are empty come on top."""
@@ -37,6 +37,11 @@ def name_of(request: Request, parameter: str = "name") -> str:
     if not name or len(name) > 200:
         raise ConfigError("the address has no name")
     return name
+
+
+def feed_path(name: str) -> str:
+    """Return the address of the page of a changefeed."""
+    return f"/ui/changefeeds/{quote(name, safe='')}"
 
 
 def known_name(request: Request, store: ProgressStore) -> str:

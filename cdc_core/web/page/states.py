@@ -7,7 +7,7 @@ from typing import Literal
 from cdc_core.store.reports import Report
 from cdc_core.store.verbs import RULES, Verb
 
-__all__ = ["ACTIONS", "Tone", "actions_of", "note_of", "tone_of"]
+__all__ = ["ACTIONS", "FOR_ADMINS", "Tone", "actions_of", "note_of", "tone_of"]
 
 Tone = Literal["good", "busy", "rest", "warn", "bad"]
 
@@ -31,6 +31,8 @@ _TONES: dict[str, Tone] = {
 }
 ACTIONS: tuple[Verb, ...] = tuple(verb for verb, rule in RULES.items() if rule.actions == (verb,))
 """What people may ask for, in the order of the buttons."""
+FOR_ADMINS = ("alter", "cancel")
+"""Those that take the role admin."""
 
 
 def tone_of(report: Report) -> Tone:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,7 +14,7 @@ from cdc_core.store.traced_change import STAGES, TracedChange
 from cdc_core.store.traces import TraceRecord
 from cdc_core.watching.trace_keys import checked_key
 from cdc_core.web.page.rendering import redirect
-from cdc_core.web.page.requests import form_values, known_name
+from cdc_core.web.page.requests import feed_path, form_values, known_name
 from cdc_core.web.page.site import site_of
 from cdc_core.web.page.texts import UNKNOWN, clock_text
 
@@ -61,7 +60,7 @@ def begin_trace(request: Request) -> Response:
         key=checked_key(key) if key else None,
         rows=int(rows) if rows.isascii() and rows.isdecimal() and len(rows) < 9 else 0,
     )
-    return redirect(f"/ui/changefeeds/{quote(name, safe='')}?done=trace#traces")
+    return redirect(f"{feed_path(name)}?done=trace#traces")
 
 
 def end_trace(request: Request) -> Response:
@@ -69,7 +68,7 @@ def end_trace(request: Request) -> Response:
     deployment = site_of(request).deployment
     name = known_name(request, deployment.store)
     deployment.changefeeds.end_trace(name, request.path_params["number"])
-    return redirect(f"/ui/changefeeds/{quote(name, safe='')}?done=end-trace#traces")
+    return redirect(f"{feed_path(name)}?done=end-trace#traces")
 
 
 def _view(record: TraceRecord) -> TraceView:
