@@ -4,7 +4,6 @@ import dataclasses
 import io
 import itertools
 import json
-import pickle
 from typing import Any
 
 import fastavro
@@ -188,21 +187,9 @@ def test_an_error_names_a_key_that_python_cannot_represent(
         encoder_with().encode(rows, topic="orders")
 
 
-def test_the_encoder_can_be_pickled(history: RowBatch, registered: Any) -> None:
-    encoder = encoder_with(updated=True)
-    copy = pickle.loads(pickle.dumps(encoder))
-    assert copy.encode(history, topic="orders").value.equals(encoder.encode(history, topic="orders").value)
-
-
 def test_messages_without_a_registry_are_refused() -> None:
     with pytest.raises(ConfigError, match="messages require option 'confluent_schema_registry'"):
         encoder_with(options=AvroOptions()).check([])
-
-
-@pytest.mark.parametrize("option", ["updated", "mvcc_timestamp", "key_in_value", "topic_in_value"])
-def test_an_option_without_a_place_in_key_only_is_refused(option: str) -> None:
-    with pytest.raises(ConfigError, match=f"envelope 'key_only' has no place for '{option}'; use 'wrapped' or 'bare'"):
-        encoder_with(name="key_only", **{option: True}).check([])
 
 
 @pytest.mark.parametrize("output", ["messages", "files"])

@@ -12,7 +12,6 @@ from cdc_encoder_avro.schemas import envelope_schema
 from cdc_encoder_avro.types import branches
 
 from cdc_core import Column, ColumnType, Envelope, Kind, TableName, TableSchema
-from cdc_core.options import describe
 
 ROOT = Path(__file__).parents[3]
 README = ROOT / "encoders" / "avro" / "README.md"
@@ -65,24 +64,12 @@ def types_table() -> str:
     return "\n".join(["| kind | Avro type besides null |", "|---|---|", *rows])
 
 
-def options_table() -> str:
-    rows = []
-    for row in describe(AvroOptions):
-        cells = (f"`{row.name}`", row.type, row.default, row.doc + (" Secret." if row.secret else ""))
-        rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
-    return "\n".join(["| option | type | default | meaning |", "|---|---|---|---|", *rows])
-
-
 def test_the_types_table_matches_the_schemas() -> None:
     assert f"<!-- types: begin -->\n{types_table()}\n<!-- types: end -->" in README.read_text(encoding="utf-8")
 
 
 def test_the_types_table_has_every_kind() -> None:
     assert {type_.kind for type_, _ in SAMPLES.values()} == set(Kind)
-
-
-def test_the_options_table_is_the_generated_one() -> None:
-    assert f"<!-- options: begin -->\n{options_table()}\n<!-- options: end -->" in README.read_text(encoding="utf-8")
 
 
 def test_the_schema_on_the_page_is_the_one_that_is_registered() -> None:

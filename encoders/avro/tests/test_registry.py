@@ -19,12 +19,10 @@ from fastavro.read import SchemaResolutionError
 
 from cdc_core import (
     ColumnType,
-    ConfigError,
     EncoderContext,
     Envelope,
     Kind,
     Op,
-    RetryableError,
     RowBatch,
     TerminalError,
     Timestamp,
@@ -232,69 +230,3 @@ def test_a_label_can_be_added_to_an_avro_enum_unless_old_readers_must_know_it(
     assert consumer.read(old, schema=consumer.schema_of(new))["after"]["c"] == "red"
     with pytest.raises(SchemaResolutionError, match="blue"):
         consumer.read(new, schema=consumer.schema_of(old))
-
-
-def test_a_check_registers_nothing(url: str, topic_prefix: str, one: Any) -> None:
-    rows = one({"id": INT8}, id=1)
-    topic = f"{topic_prefix}orders"
-    before = subjects(url)
-    encoder = encoder_for(url)
-    encoder.check([(rows.schema, topic)])
-    assert subjects(url) == before
-    encoder.encode(rows, topic=topic)
-    encoder.check([(rows.schema, topic)])
-
-
-def test_an_incompatible_schema_is_refused_with_both_schemas(
-    url: str, topic_prefix: str, one: Any, set_compatibility: Any
-) -> None:
-    topic = f"{topic_prefix}orders"
-    set_compatibility(f"{topic}-value", "BACKWARD")
-    encoder = encoder_for(url)
-    encoder.encode(one({"id": INT8, "a": INT8}, id=1, a=2), topic=topic)
-    changed = one({"id": INT8, "a": TEXT}, id=1, a="2", version=2)
-    with pytest.raises(ConfigError, match=f"{topic}-value") as refused:
-        encoder_for(url).check([(changed.schema, topic)])
-    with pytest.raises(TerminalError, match=f"{topic}-value") as failed:
-        encoder.encode(changed, topic=topic)
-    for error in (refused, failed):
-        assert '"__crdb__":"a bigint"' in str(error.value)
-        assert '"type":["null","string"],"default":null,"__crdb__":"a text"' in str(error.value)
-
-
-def test_an_unreachable_registry_fails_a_check_and_is_retryable_later(
-    registry_proxy: Any, topic_prefix: str, one: Any
-) -> None:
-    rows = one({"id": INT8}, id=1)
-    proxy = registry_proxy()
-    proxy.failure = 503
-    encoder = encoder_for(proxy.url)
-    with pytest.raises(ConfigError, match="schema registry"):
-        encoder.check([(rows.schema, topic_prefix)])
-    with pytest.raises(RetryableError, match="schema registry"):
-        encoder.encode(rows, topic=topic_prefix)
-    with pytest.raises(RetryableError, match="schema registry"):
-        encoder.encode_resolved(topic_prefix, STAMP)
-    proxy.failure = None
-    encoder.check([(rows.schema, topic_prefix)])
-    assert len(encoder.encode(rows, topic=topic_prefix)) == 1
-
-
-def test_ids_are_requested_once(registry_proxy: Any, topic_prefix: str, one: Any) -> None:
-    rows = one({"id": INT8}, id=1)
-    proxy = registry_proxy()
-    encoder = encoder_for(proxy.url)
-    for _ in range(3):
-        encoder.encode(rows, topic=topic_prefix)
-        encoder.encode_resolved(topic_prefix, STAMP)
-    assert len([asked for asked in proxy.requests if asked.endswith("/versions")]) == 3
-
-
-def test_credentials_are_used_and_never_shown(registry_proxy: Any, topic_prefix: str, one: Any) -> None:
-    rows = one({"id": INT8}, id=1)
-    proxy = registry_proxy(user="alice", password="s3cret/words")
-    host = proxy.url.removeprefix("http://")
-    encoder_for(f"http://alice:s3cret%2Fwords@{host}").check([(rows.schema, topic_prefix)])
-    with pytest.raises(ConfigError, match="credentials") as refused:
-        encoder_for(f"http://alice:wr0ng%2Fwords@{host}").check([(rows.schema, topic_prefix)])
-    assert "wr0ng" not in str(refused.value)

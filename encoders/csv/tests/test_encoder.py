@@ -22,8 +22,6 @@ from cdc_core import (
     Op,
     OptionError,
     RowBatch,
-    TerminalError,
-    Timestamp,
 )
 from cdc_core.config.resolve import resolve
 from cdc_core.plugins.host import PluginHost
@@ -196,11 +194,6 @@ def test_a_deleted_row_is_refused_by_table_and_key(make_rows: Any, row: Any) -> 
             write(rows)
 
 
-def test_a_resolved_mark_is_refused() -> None:
-    with pytest.raises(TerminalError, match="no place for resolved marks"):
-        CsvEncoder(context()).encode_resolved("t", Timestamp(1))
-
-
 @pytest.mark.parametrize("name", ["updated", "topic_in_value", "diff", "mvcc_timestamp"])
 def test_metadata_is_refused(name: str) -> None:
     with pytest.raises(OptionError, match=f"no place for '{name}'"):
@@ -221,9 +214,3 @@ def test_the_format_is_for_scans_only() -> None:
     with pytest.raises(OptionError, match="set initial_scan = 'only'"):
         resolve(Changefeed(**feed), host)  # type: ignore[arg-type]
     assert resolve(Changefeed(**feed, options={"initial_scan": "only"}), host).encoder.name == "csv"  # type: ignore[arg-type]
-
-
-def test_a_truncated_file_is_refused(texts: RowBatch) -> None:
-    body = written(texts)
-    with pytest.raises(ValueError, match="has no end"):
-        CsvDecoder(context()).file(texts.schema, body[:-1])

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pytest
@@ -116,34 +115,6 @@ def test_the_message_key_is_the_array_of_the_primary_key_in_key_order(make_rows:
     assert batch.topic == "rides"
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "text"),
-    [
-        (Kind.BOOL, True, "true"),
-        (Kind.FLOAT, 1.5, "1.5"),
-        (Kind.FLOAT, float("nan"), '"NaN"'),
-        (Kind.DECIMAL, "1.50", "1.50"),
-        (Kind.DECIMAL, "-Infinity", '"-Infinity"'),
-        (Kind.BYTES, b"ab", '"\\\\x6162"'),
-        (Kind.DATE, 18292, '"2020-01-31"'),
-        (Kind.TIME, 86_400_000_000, '"24:00:00"'),
-        (Kind.TIMESTAMP, 1_500_000, '"1970-01-01T00:00:01.5"'),
-        (Kind.TIMESTAMPTZ, -(2**63), '"-infinity"'),
-        (Kind.TIMETZ, "12:00:00+02", '"12:00:00+02"'),
-        (Kind.INTERVAL, "1 day", '"1 day"'),
-        (Kind.ENUM, "red", '"red"'),
-        (Kind.ARRAY, "[1, 2]", "[1, 2]"),
-        (Kind.JSON, '{"a": 1}', '{"a": 1}'),
-    ],
-)
-def test_keys_may_have_any_type(make_rows: Any, row: Any, kind: Kind, value: Any, text: str) -> None:
-    type_ = ColumnType(kind=kind, source=str(kind))
-    rows = make_rows({"a": INT, "k": type_}, [row(after={"a": 1, "k": value})], primary_key=["k", "a"])
-    batch = encoder_with(key_in_value=True).encode(rows, topic="foo")
-    assert batch.key.to_pylist() == [f"[{text}, 1]".encode()]
-    assert batch.value.to_pylist() == [f'{{"after": {{"a": 1, "k": {text}}}, "key": [{text}, 1]}}'.encode()]
-
-
 def test_json_null_is_an_object_in_values_and_keys_with_the_option(make_rows: Any, row: Any) -> None:
     jsonb = ColumnType(kind=Kind.JSON, source="jsonb")
     after = [{"k": "null", "v": "null"}, {"k": "1", "v": None}]
@@ -184,9 +155,3 @@ def test_a_file_body_is_the_values_each_with_a_newline(history: RowBatch, *, key
     messages = encoder.encode(history, topic="foo").value.to_pylist()
     assert written == b"".join(message + b"\n" for message in [*messages, *messages[1:3]])
     assert written.count(b"\n") == 6
-
-
-def test_the_encoder_can_be_pickled(history: RowBatch) -> None:
-    encoder = encoder_with(updated=True)
-    copy = pickle.loads(pickle.dumps(encoder))
-    assert copy.encode(history, topic="foo").value.equals(encoder.encode(history, topic="foo").value)

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.options import JsonOptions
-from cdc_encoder_json.plugin import cdc_register_encoders
 
 from cdc_core import (
     ColumnType,
@@ -16,7 +15,6 @@ from cdc_core import (
     Kind,
     NewlineBody,
     Op,
-    OptionError,
     RowBatch,
     Timestamp,
 )
@@ -126,21 +124,6 @@ def test_files_accept_bare_values(history: RowBatch) -> None:
     assert lines == "".join(f"{value}\n" for value in values(history, "bare"))
 
 
-@pytest.mark.parametrize("envelope", ["row", "key_only"])
-@pytest.mark.parametrize("option", sorted(METADATA))
-def test_options_without_a_place_in_the_envelope_are_refused(envelope: str, option: str) -> None:
-    with pytest.raises(
-        OptionError, match=f"envelope '{envelope}' has no place for '{option}'; use 'wrapped' or 'bare'"
-    ):
-        encoder_with(envelope, **{option: True})
-
-
-@pytest.mark.parametrize("envelope", ["bare", "row", "key_only"])
-def test_only_a_wrapped_value_has_a_place_for_the_row_before(envelope: str) -> None:
-    with pytest.raises(OptionError, match=f"envelope '{envelope}' has no place for 'diff'; use 'wrapped'"):
-        encoder_with(envelope, diff=True)
-
-
 def test_a_column_named_like_metadata_requires_wrapped(make_rows: Any, row: Any) -> None:
     rows = make_rows({"a": INT, "__crdb__": INT}, [row(after={"a": 1, "__crdb__": 2})], primary_key=["a"])
     tables = [(rows.schema, "foo")]
@@ -150,8 +133,3 @@ def test_a_column_named_like_metadata_requires_wrapped(make_rows: Any, row: Any)
     for envelope in ("wrapped", "key_only"):
         encoder_with(envelope).check(tables)
     assert values(rows, "wrapped") == ['{"after": {"__crdb__": 2, "a": 1}}']
-
-
-def test_every_envelope_is_registered() -> None:
-    (registration,) = cdc_register_encoders()
-    assert registration.envelopes == set(ENVELOPES)

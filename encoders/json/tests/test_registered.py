@@ -203,15 +203,6 @@ def test_dropping_a_column_is_refused_with_both_schemas_unless_the_subject_allow
     assert len(encoder_for().encode(less, topic=topic)) == 3
 
 
-def test_a_check_registers_nothing(
-    encoder_for: EncoderFor, rows_of: Any, registry: Registry, topic_prefix: str
-) -> None:
-    for envelope in ENVELOPES:
-        encoder_for(envelope).check([(rows_of({"id": INT}).schema, topic_prefix)])
-    assert registry.latest(f"{topic_prefix}-key") is None
-    assert registry.latest(f"{topic_prefix}-value") is None
-
-
 def test_tables_that_share_a_topic_require_compatibility_none(
     encoder_for: EncoderFor, rows_of: Any, registry: Registry, set_compatibility: Any, topic_prefix: str
 ) -> None:
@@ -241,18 +232,6 @@ def test_the_registry_is_asked_once_for_each_schema_of_a_topic(
     assert (kinds.count("POST"), kinds.count("GET")) == (4, 2)
 
 
-def test_an_unreachable_registry_fails_the_check_without_its_password(encoder_for: EncoderFor, rows_of: Any) -> None:
-    encoder = encoder_for(url="http://me:geheim@127.0.0.1:1")
-    with pytest.raises(ConfigError, match=r"registry http://127\.0\.0\.1:1 is unreachable") as refused:
-        encoder.check([(rows_of({"id": INT}).schema, "orders")])
-    assert "geheim" not in str(refused.value)
-
-
 def test_files_have_no_place_for_schema_ids(encoder_for: EncoderFor) -> None:
     with pytest.raises(OptionError, match="'confluent_schema_registry' applies to messages only"):
         encoder_for(output="files")
-
-
-def test_a_wrong_address_is_refused_before_anything_starts(encoder_for: EncoderFor) -> None:
-    with pytest.raises(OptionError, match=r"encoder 'json': option 'confluent_schema_registry' .*'timeout'"):
-        encoder_for(url="https://host?timeuot=1s")

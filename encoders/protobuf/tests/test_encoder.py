@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pytest
@@ -12,8 +11,6 @@ from google.protobuf.json_format import MessageToDict
 
 from cdc_core import (
     ColumnType,
-    ConfigError,
-    EncodeError,
     EncoderContext,
     Envelope,
     Kind,
@@ -127,32 +124,11 @@ def test_files_without_keys_are_refused() -> None:
         ProtobufEncoder(context(output="files")).check([])
 
 
-@pytest.mark.parametrize("option", ["updated", "mvcc_timestamp", "key_in_value", "topic_in_value", "diff"])
-def test_an_option_without_a_place_in_the_envelope_is_refused(option: str) -> None:
-    with pytest.raises(ConfigError, match=f"encoder 'protobuf': envelope 'row' has no place for '{option}'"):
-        ProtobufEncoder(context(name="row", **{option: True}))
-
-
-def test_an_error_names_table_column_and_key(make_rows: Any, row: Any) -> None:
-    changes = [row(op=Op.DELETE, key=(1,)), row(after={"a": 2, "t": 0}), row(after={"a": 3, "t": 2**63 - 1})]
-    rows = make_rows({"a": INT, "t": STAMP}, changes, primary_key=["a"])
-    wanted = r"column t of table public\.orders as Protocol Buffers \(key \{'a': 3\}\): .* no 'infinity'"
-    with pytest.raises(EncodeError, match=wanted) as refused:
-        ProtobufEncoder(context()).encode(rows, topic="orders")
-    assert refused.value.row == 2
-
-
 def test_equal_keys_are_equal_bytes_whatever_the_order_of_the_columns(make_rows: Any, row: Any) -> None:
     encoder = ProtobufEncoder(context())
     one = make_rows({"a": INT, "b": TEXT}, [row(after={"a": 1, "b": "x"})], primary_key=["a", "b"])
     other = make_rows({"b": TEXT, "a": INT}, [row(after={"b": "x", "a": 1})], primary_key=["b", "a"])
     assert encoder.encode(one, topic="t").key.equals(encoder.encode(other, topic="t").key)
-
-
-def test_the_encoder_can_be_pickled(history: RowBatch) -> None:
-    encoder = ProtobufEncoder(context(updated=True))
-    copy = pickle.loads(pickle.dumps(encoder))
-    assert copy.encode(history, topic="orders").value.equals(encoder.encode(history, topic="orders").value)
 
 
 @pytest.mark.parametrize("damage", [b"\xff", b"\x0a\x05\x0a", b"\x0b"])
