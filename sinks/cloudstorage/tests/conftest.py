@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
 import pytest
+from cdc_conformance.rows import INT8, Change
+from cdc_conformance.rows import rows as rows_of
+from cdc_conformance.rows import table as table_of
 from cdc_sink_cloudstorage.destination import CloudStorageDestination
 from cdc_sink_cloudstorage.names import DataFile, parse_name
 from cdc_sink_cloudstorage.options import CloudStorageOptions
@@ -17,19 +21,14 @@ from cdc_sink_cloudstorage.schema_file import SCHEMAS
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 
 from cdc_core import (
-    Column,
-    ColumnType,
     Encoder,
     EncoderContext,
     Envelope,
-    Kind,
     MessageBatch,
-    Op,
     RowBatch,
     SinkContext,
     SliceInfo,
     TableName,
-    TableSchema,
     Timestamp,
     parse_options,
 )
@@ -65,20 +64,9 @@ def make_rows(
     keys: Sequence[int], *, table: str = "orders", schema: str = "public", version: int = 1, wall: int = START.wall
 ) -> RowBatch:
     """Return inserts of *keys*, all at *wall*."""
-    shape = TableSchema(
-        name=TableName("shop", schema, table),
-        version=version,
-        columns=(Column(name="id", type=ColumnType(kind=Kind.INT, source="bigint", bits=64)),),
-        primary_key=("id",),
-    )
-    ids = pa.array(keys, pa.int64())
-    return RowBatch.of(
-        shape,
-        op=pa.array([Op.INSERT] * len(ids), pa.uint8()),
-        updated=RowBatch.timestamps(pa.array([wall] * len(ids), pa.int64()), pa.array([0] * len(ids), pa.int32())),
-        key=RowBatch.struct(shape.key_type, [ids]),
-        after=RowBatch.struct(shape.after_type, [ids]),
-    )
+    name = TableName("shop", schema, table)
+    shape = replace(table_of(table, {"id": INT8}), name=name, version=version)
+    return rows_of(shape, [Change({"id": key}, updated=Timestamp(wall)) for key in keys])
 
 
 @pytest.fixture
@@ -173,15 +161,5 @@ def data_files(visible: Callable[[], list[str]]) -> Callable[[], list[DataFile]]
 
     def read() -> list[DataFile]:
         return [name for path in visible() if isinstance(name := parse_name(path), DataFile)]
-
-    return read
-
-
-@pytest.fixture
-def keys_of(root: Path) -> Callable[[str], list[int]]:
-    """Returns the keys of the rows of an uncompressed file, in order."""
-
-    def read(path: str) -> list[int]:
-        return [json.loads(line)[1] for line in (root / path).read_text().splitlines()]
 
     return read

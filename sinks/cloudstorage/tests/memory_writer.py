@@ -6,25 +6,19 @@ import resource
 import sys
 import time
 
-import pyarrow as pa
+from cdc_conformance.rows import INT8, Change, rows, table
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 
 from cdc_core import (
-    Column,
-    ColumnType,
     Encoder,
     EncoderContext,
     Envelope,
     FileBody,
-    Kind,
     MessageBatch,
-    Op,
     RowBatch,
     SinkContext,
     SliceInfo,
-    TableName,
-    TableSchema,
     Timestamp,
     parse_options,
 )
@@ -56,19 +50,6 @@ class BufferEncoder(Encoder):
         return b""
 
 
-def one_row(table: str) -> RowBatch:
-    column = Column(name="id", type=ColumnType(kind=Kind.INT, source="bigint", bits=64))
-    shape = TableSchema(name=TableName("d", "s", table), version=1, columns=(column,), primary_key=("id",))
-    ids = pa.array([1], pa.int64())
-    return RowBatch.of(
-        shape,
-        op=pa.array([Op.INSERT], pa.uint8()),
-        updated=RowBatch.timestamps(ids, pa.array([0], pa.int32())),
-        key=RowBatch.struct(shape.key_type, [ids]),
-        after=RowBatch.struct(shape.after_type, [ids]),
-    )
-
-
 def main(root: str, compression: str, megabytes: int, tables: int) -> None:
     encoder = BufferEncoder(EncoderContext(changefeed="feed", envelope=Envelope(), options=None))
     options = parse_options(CloudStorageOptions, {"compression": compression}, owner="sink")
@@ -81,7 +62,7 @@ def main(root: str, compression: str, megabytes: int, tables: int) -> None:
         compression=compression,
     )
     sink = CloudStorageSink(context)
-    batches = [one_row(f"t{number}") for number in range(tables)]
+    batches = [rows(table(f"t{number}", {"id": INT8}), [Change({"id": 1})]) for number in range(tables)]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     sink.begin(SliceInfo(step=0, index=0, lower=Timestamp(1)))
     started = time.perf_counter()

@@ -89,20 +89,6 @@ def listed(history: CloudStorageHistory, upto: Timestamp, after: Timestamp = ZER
     return [file.path for file in history.files(upto=upto, after=after)]
 
 
-def test_a_mark_covers_saved_steps_and_no_leftovers_of_a_crash(feed: Feed, history: CloudStorageHistory) -> None:
-    first = feed.step(1, 2)
-    feed.step(3, 4, saved=False)
-    second = feed.step(3, 4)
-    mark = feed.mark(5)
-    third = feed.step(6)
-    assert history.marks() == [mark]
-    assert listed(history, mark) == first + second
-    later = feed.mark(7)
-    assert listed(history, later) == first + second + third
-    assert listed(history, later, after=mark) == third
-    assert listed(history, mark, after=mark) == []
-
-
 def test_a_manifest_describes_its_files(feed: Feed, history: CloudStorageHistory, root: Path) -> None:
     (path,) = feed.step(3, 1, 2, version=10)
     mark = feed.mark(9)
@@ -136,15 +122,6 @@ def test_rows_above_the_mark_of_their_file_are_found_when_reading_after_it(
     assert listed(history, third, after=first) == ahead + later
     assert listed(history, third, after=second) == ahead + later
     assert listed(history, third, after=third) == []
-
-
-def test_a_manifest_that_is_written_twice_counts_once(feed: Feed, history: CloudStorageHistory) -> None:
-    files = feed.step(1)
-    waiting, previous = feed.waiting, feed.previous
-    mark = feed.mark(2)
-    feed.waiting, feed.previous = waiting, previous
-    feed.mark(2)
-    assert listed(history, mark) == files
 
 
 def test_a_manifest_of_a_mark_that_was_not_saved_is_skipped(feed: Feed, history: CloudStorageHistory) -> None:
@@ -272,18 +249,6 @@ def test_each_schema_file_is_written_once_and_before_the_files_of_its_version(
     assert [name.rpartition("-")[0] for name in schemas] == ["orders-1", "orders-2"]
     first_file = min(path.stat().st_mtime_ns for path in root.glob("2*/*"))
     assert (root / "_schemas" / schemas[0]).stat().st_mtime_ns < first_file
-
-
-def test_a_repeated_slice_uses_the_names_of_the_attempt_that_planned_it(
-    open_sink: OpenSink, rows: Callable[..., RowBatch], visible: Callable[[], list[str]]
-) -> None:
-    slice_ = SliceInfo(step=4, index=0, lower=at(1))
-    repeated = SliceInfo(step=4, index=0, lower=at(1), planned_by=7)
-    for sink, info in ((open_sink(epoch=7), slice_), (open_sink(epoch=9), repeated)):
-        sink.begin(info)
-        sink.emit(rows([1, 2]))
-        sink.flush()
-    assert len(visible()) == 1
 
 
 def test_a_file_never_changes_its_content(

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cdc_sink_cloudstorage.plugin import cdc_register_sinks
 from cdc_sink_cloudstorage.reader import CloudStorageReader
 from cdc_sink_cloudstorage.resolved_sink import CloudStorageResolvedSink
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 from fsspec.implementations.memory import MemoryFileSystem
 
-from cdc_core import ConfigError, RowBatch, SinkContext, SinkReader, StoredMessage, Timestamp
-from cdc_core.plugins.classes import load_class
+from cdc_core import ConfigError, RowBatch, SinkContext, StoredMessage, Timestamp
 
 Context = Callable[..., SinkContext]
 
@@ -82,8 +80,3 @@ def test_other_files_and_unfinished_files_are_skipped(context: Context, root: Pa
 def test_a_uri_without_a_bucket_is_refused(context: Context) -> None:
     with pytest.raises(ConfigError, match="does not name a bucket"):
         list(CloudStorageReader(context(uri="s3:///path")).read())
-
-
-def test_the_sink_registers_its_reader() -> None:
-    registrations: Sequence[Any] = list(cdc_register_sinks())
-    assert load_class(registrations[0].reader, owner="reader", base=SinkReader) is CloudStorageReader

@@ -130,11 +130,6 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
     assert str(refused.value) == sentence
 
 
-def test_a_uri_without_a_bucket_is_refused(open_destination: OpenDestination) -> None:
-    with pytest.raises(ConfigError, match=r"sink URI 's3://' does not name a bucket\. Write s3://bucket/path"):
-        open_destination(uri="s3://").check()
-
-
 def test_every_scheme_is_one_of_a_store_that_shows_only_whole_objects() -> None:
     (registration,) = cdc_register_sinks()
     assert {*uris._PROTOCOLS, "file"} == set(registration.schemes)

@@ -84,17 +84,6 @@ def test_a_full_file_is_visible_before_flush(
     assert flushed.messages == 20
 
 
-def test_every_row_is_in_exactly_one_file_in_order(
-    open_sink: OpenSink, rows: Rows, visible: Visible, slice_of: SliceOf, keys_of: Callable[[str], list[int]]
-) -> None:
-    sink = open_sink({"file_size": "100"})
-    sink.begin(slice_of())
-    for key in range(0, 60, 3):
-        sink.emit(rows(range(key, key + 3)))
-    sink.flush()
-    assert [key for path in visible() for key in keys_of(path)] == list(range(60))
-
-
 def test_a_newer_schema_version_closes_the_file_of_the_older_version(
     open_sink: OpenSink, rows: Rows, data_files: DataFiles, slice_of: SliceOf
 ) -> None:
@@ -171,20 +160,6 @@ def test_every_slice_counts_its_files_from_zero(
         sink.emit(rows([1]))
         sink.flush()
     assert [(file.step, file.counter) for file in data_files()] == [(0, 0), (1, 0), (2, 0)]
-
-
-def test_the_same_slice_gives_the_same_files(
-    open_sink: OpenSink, rows: Rows, visible: Visible, slice_of: SliceOf, root: Path
-) -> None:
-    def write() -> dict[str, bytes]:
-        sink = open_sink({"file_size": "300", "compression": "gzip"})
-        sink.begin(slice_of())
-        for number in range(50):
-            sink.emit(rows(range(number, number + 10), table=f"t{number % 3}"))
-        sink.flush()
-        return {path: (root / path).read_bytes() for path in visible()}
-
-    assert write() == write()
 
 
 @pytest.mark.parametrize(

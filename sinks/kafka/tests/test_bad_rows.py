@@ -6,12 +6,11 @@ import dataclasses
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pytest
 from cdc_sink_kafka.sink import KafkaSink
 from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import SmallEncoder, rows, version
 
-from cdc_core import EncoderContext, Envelope, Flushed, MessageBatch, RefusedRowsError, RowBatch, SliceInfo, Timestamp
+from cdc_core import EncoderContext, Envelope, Flushed, MessageBatch, RowBatch, SliceInfo, Timestamp
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.delivery.delivery import Delivery
 
@@ -94,19 +93,3 @@ def test_a_message_that_the_topic_refuses_for_its_content_is_a_bad_row(kafka: Ka
     assert "a topic with cleanup.policy=compact takes no message without a key" in reason
     assert flushed.messages == 100
     assert list(dict.fromkeys(version(message)[0] for message in kafka.received())) == list(range(100))
-
-
-def test_after_a_refusal_the_same_sink_takes_the_rows_again(kafka: KafkaRig) -> None:
-    kafka.create_topic(1, max_message_bytes="2000")
-    sink = kafka.sink()
-    sink.emit(rows([1]))
-    assert sink.flush().messages == 1
-    sink.emit(rows([2, 3, 4], texts=["x", LARGE, "x"]))
-    with pytest.raises(RefusedRowsError) as refused:
-        sink.flush()
-    assert refused.value.row == 1
-    assert sink.flush() == Flushed(), "no row since the last flush counts"
-    sink.emit(rows([2]))
-    sink.emit(rows([4]))
-    assert sink.flush().messages == 2
-    assert list(dict.fromkeys(version(message)[0] for message in kafka.received())) == [1, 2, 4]

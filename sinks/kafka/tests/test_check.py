@@ -46,13 +46,6 @@ def encoded(path: Any) -> str:
     return base64.b64encode(path.read_bytes()).decode()
 
 
-def test_a_check_of_a_running_broker_changes_nothing(kafka: KafkaRig) -> None:
-    kafka.destination().check()
-    missing = kafka.destination({"create_kafka_topics": "off"})
-    with pytest.raises(ConfigError):
-        missing.check()
-
-
 @pytest.mark.slow
 def test_a_broker_that_does_not_run(complaint: Callable[..., str]) -> None:
     assert complaint("127.0.0.1:1", {}) == (

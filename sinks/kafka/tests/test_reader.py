@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from cdc_sink_kafka.demo.servers import admin_client
-from cdc_sink_kafka.plugin import cdc_register_sinks
 from cdc_sink_kafka.reader import KafkaReader
 from cdc_testing.kafka_fixtures import KAFKA_PASSWORD, KAFKA_USER
 from cdc_testing.kafka_rig import KafkaRig
@@ -16,8 +15,7 @@ from cdc_testing.kafka_rows import rows, table_name
 from cdc_testing.shared_servers import SecuredKafka
 from confluent_kafka import TopicPartition
 
-from cdc_core import ConfigError, SinkReader, Timestamp
-from cdc_core.plugins.classes import load_class
+from cdc_core import ConfigError, Timestamp
 
 TABLES = (table_name("orders"), table_name("unchanging"))
 
@@ -84,8 +82,3 @@ def test_it_connects_as_the_sink_does(secured_broker: SecuredKafka, kafka: Kafka
 def test_a_uri_that_names_no_broker_is_refused(kafka: KafkaRig) -> None:
     with pytest.raises(ConfigError, match="names no broker"):
         list(KafkaReader(kafka.at("").context()).read())
-
-
-def test_the_sink_registers_its_reader() -> None:
-    (registration,) = cdc_register_sinks()
-    assert load_class(registration.reader, owner="reader", base=SinkReader) is KafkaReader

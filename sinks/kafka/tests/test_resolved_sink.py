@@ -4,26 +4,10 @@ import time
 
 import pytest
 from cdc_sink_kafka.partitions import Partitions
-from cdc_sink_kafka.resolved_sink import KafkaResolvedSink
 from cdc_testing.kafka_rig import KafkaRig
-from cdc_testing.kafka_rows import rows, table_name
+from cdc_testing.kafka_rows import table_name
 
 from cdc_core import TerminalSinkError, Timestamp
-
-
-def test_a_mark_follows_the_rows_in_every_partition_of_every_table(kafka: KafkaRig) -> None:
-    tables = (table_name(), table_name("unchanging"))
-    options = {"topic_partitions": "3"}
-    sink = kafka.sink(options, tables=tables)
-    sink.emit(rows(range(100)))
-    sink.flush()
-    kafka.resolved_sink(options, tables=tables).emit_resolved(Timestamp(100))
-    for table in tables:
-        messages = kafka.received(f"{kafka.prefix}{table.table}")
-        for partition in range(3):
-            *before, last = [message for message in messages if message.partition == partition]
-            assert (last.key, last.value) == (None, f'{{"resolved":"{Timestamp(100)}"}}'.encode())
-            assert all(message.key is not None for message in before)
 
 
 def test_one_topic_for_all_tables_gets_each_mark_once(kafka: KafkaRig) -> None:
@@ -94,11 +78,3 @@ def test_a_compacted_topic_refuses_marks_in_one_sentence(kafka: KafkaRig) -> Non
         "a topic with cleanup.policy=compact takes no message without a key, such as a resolved mark: change that"
         " setting, or remove the option resolved"
     )
-
-
-def test_a_closed_sink_takes_no_marks(kafka: KafkaRig) -> None:
-    sink = KafkaResolvedSink(kafka.at("nohost.invalid:9092").context())
-    sink.close()
-    sink.close()
-    with pytest.raises(TerminalSinkError, match="the Kafka sink is closed"):
-        sink.emit_resolved(Timestamp(1))

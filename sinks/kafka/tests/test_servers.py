@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
-import ssl
 import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from cdc_sink_kafka.demo.servers import Certificates, KafkaBroker, Listener, SchemaRegistry
+from cdc_sink_kafka.demo.servers import KafkaBroker, SchemaRegistry
 from cdc_testing.kafka_fixtures import (
-    KAFKA_PASSWORD,
-    KAFKA_USER,
     QUICK_RETURN,
     ClusterFactory,
-    ProxyFactory,
-    Registry,
 )
 from cdc_testing.kafka_reading import read_topics
-from cdc_testing.shared_servers import SecuredKafka
 from confluent_kafka import KafkaError, Message, Producer
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
-from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from cdc_core import ConfigError
 
@@ -109,70 +100,6 @@ def require_quota(broker: KafkaBroker) -> None:
     producer.purge()
     producer.flush(5)
     assert max(waits) > 0
-
-
-@pytest.mark.parametrize(
-    ("listener", "mechanism"),
-    [
-        ("SSL", None),
-        ("MTLS", None),
-        ("SASL_PLAINTEXT", "PLAIN"),
-        ("SASL_PLAINTEXT", "SCRAM-SHA-256"),
-        ("SASL_SSL", "PLAIN"),
-        ("SASL_SSL", "SCRAM-SHA-512"),
-    ],
-)
-def test_a_secured_broker_accepts_only_its_users_and_certificates(
-    secured_broker: SecuredKafka, topic_prefix: str, listener: Listener, mechanism: str
-) -> None:
-    settings: dict[str, Any] = {"security.protocol": "SSL" if listener == "MTLS" else listener}
-    spoiled: dict[str, Any] = {}
-    if "SASL" in listener:
-        settings |= {"sasl.mechanism": mechanism, "sasl.username": KAFKA_USER, "sasl.password": KAFKA_PASSWORD}
-        spoiled = {"sasl.password": "wrong"}
-    if listener != "SASL_PLAINTEXT":
-        settings["ssl.ca.location"] = str(secured_broker.certificates.ca)
-    if listener == "SSL":
-        spoiled = {"ssl.ca.location": str(secured_broker.certificates.stranger_ca)}
-    if listener == "MTLS":
-        settings |= {"ssl.certificate.location": str(secured_broker.certificates.client_cert)}
-        settings |= {"ssl.key.location": str(secured_broker.certificates.client_key)}
-        spoiled = {"ssl.certificate.location": "", "ssl.key.location": ""}
-    address = secured_broker.address(listener)
-    assert send(address, f"{topic_prefix}a", **settings) is None
-    assert send(address, f"{topic_prefix}a", limit_s=0.5, **{**settings, **spoiled}) is not None
-
-
-def test_a_registry_refuses_an_incompatible_schema(schema_registry: Registry, topic_prefix: str) -> None:
-    subject = f"{topic_prefix}a-value"
-    with SchemaRegistryClient({"url": schema_registry.url}) as client:
-        client.register_schema(subject, Schema('{"type":"record","name":"a","fields":[]}', "AVRO"))
-        client.set_compatibility(subject, level="BACKWARD")
-        fields = '[{"name":"b","type":"int"}]'
-        with pytest.raises(SchemaRegistryError) as refused:
-            client.register_schema(subject, Schema(f'{{"type":"record","name":"a","fields":{fields}}}', "AVRO"))
-    assert refused.value.http_status_code == 409
-
-
-def test_a_proxy_demands_password_and_certificate(registry_proxy: ProxyFactory, certificates: Certificates) -> None:
-    proxy = registry_proxy(user="bob", password="secret", certificates=certificates, demand_client_certificate=True)
-    tls = {
-        "ssl.ca.location": str(certificates.ca),
-        "ssl.certificate.location": str(certificates.client_cert),
-        "ssl.key.location": str(certificates.client_key),
-    }
-    known = {"url": proxy.url, "basic.auth.user.info": "bob:secret", **tls}
-    with SchemaRegistryClient(known) as client:
-        assert isinstance(client.get_subjects(), list)
-    assert proxy.requests[-1].startswith("GET /subjects")
-    with (
-        SchemaRegistryClient({**known, "basic.auth.user.info": "bob:wrong"}) as client,
-        pytest.raises(SchemaRegistryError, match="Unauthorized"),
-    ):
-        client.get_subjects()
-    context = ssl.create_default_context(cafile=str(certificates.ca))
-    with pytest.raises(OSError, match=r"CERTIFICATE_REQUIRED|reset|EOF"):
-        urllib.request.urlopen(f"{proxy.url}/subjects", context=context)
 
 
 def test_servers_end_with_the_process_that_started_them(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from cdc_sink_kafka.sink import KafkaSink
 from cdc_testing.kafka_rig import KafkaRig
 from cdc_testing.kafka_rows import rows, table_name, version
 
-from cdc_core import Flushed, RowBatch, TerminalSinkError, TracedRow
+from cdc_core import Flushed, RowBatch, TracedRow
 from cdc_core.telemetry.stages import Stages
 
 
@@ -23,33 +23,6 @@ def test_each_row_is_a_message_and_flush_counts_them(kafka: KafkaRig) -> None:
     assert sorted(version(message)[0] for message in messages) == list(range(25_000))
     assert all(json.loads(message.key or b"") == [version(message)[0]] for message in messages)
     assert sink.flush() == Flushed()
-
-
-def test_the_versions_of_a_row_are_in_order_in_one_partition(kafka: KafkaRig) -> None:
-    sink = kafka.sink({"topic_partitions": "3"})
-    for start in range(0, 30_000, 5_000):
-        sink.emit(rows([number % 100 for number in range(5_000)], walls=range(start + 1, start + 5_001)))
-    sink.flush()
-    seen: dict[int, list[tuple[int, int]]] = {}
-    for message in kafka.received():
-        key, wall = version(message)
-        seen.setdefault(key, []).append((message.partition, wall))
-    assert len(seen) == 100
-    assert len({partition for versions in seen.values() for partition, _ in versions}) == 3
-    for versions in seen.values():
-        assert len({partition for partition, _ in versions}) == 1
-        assert [wall for _, wall in versions] == sorted(wall for _, wall in versions)
-
-
-def test_a_deleted_row_can_be_a_tombstone(kafka: KafkaRig) -> None:
-    sink = kafka.sink({"topic_partitions": "1"})
-    sink.emit(rows([1, 2, 3], deleted=[2]))
-    sink.flush()
-    assert [(message.key, message.value is None) for message in kafka.received()] == [
-        (b"[1]", False),
-        (b"[2]", True),
-        (b"[3]", False),
-    ]
 
 
 class EveryFirstRow:
@@ -117,14 +90,6 @@ def test_all_tables_go_to_one_topic_when_it_has_a_name(kafka: KafkaRig) -> None:
 
 def test_a_slice_without_rows_needs_no_broker(kafka: KafkaRig) -> None:
     assert KafkaSink(kafka.at("nohost.invalid:9092").context()).flush() == Flushed()
-
-
-def test_a_closed_sink_takes_no_rows(kafka: KafkaRig) -> None:
-    sink = KafkaSink(kafka.at("nohost.invalid:9092").context())
-    sink.close()
-    for call in (lambda: sink.emit(rows([1])), sink.flush):
-        with pytest.raises(TerminalSinkError, match="the Kafka sink is closed"):
-            call()
 
 
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])

@@ -10,19 +10,6 @@ from cdc_testing.kafka_rows import rows, version
 from cdc_core import Flushed, RefusedRow, RefusedRowsError, RetryableSinkError
 
 
-def test_a_message_too_large_names_table_key_size_limit_and_remedy(kafka: KafkaRig) -> None:
-    kafka.create_topic(1, max_message_bytes="3000")
-    sink = kafka.sink()
-    sink.emit(rows([6, 7, 8], texts=["a", "b" * 4000, "c" * 2950]))
-    with pytest.raises(RefusedRowsError) as refused:
-        sink.flush()
-    assert str(refused.value) == (
-        "the message of the row with key {'id': 7} of table public.orders has 4035 bytes, more than topic"
-        f" '{kafka.topic}' takes (max.message.bytes = 3000); raise max.message.bytes of the topic, or set Compression"
-        " in kafka_sink_config"
-    )
-
-
 def test_a_message_too_large_is_delivered_when_compression_makes_it_small(kafka: KafkaRig) -> None:
     kafka.create_topic(1, max_message_bytes="3000")
     sink = kafka.sink({"kafka_sink_config": {"Compression": "GZIP", "CompressionLevel": 9}})

@@ -18,7 +18,6 @@ from cdc_core import (
     MessageBatch,
     RowBatch,
     SinkContext,
-    TerminalSinkError,
     Timestamp,
 )
 
@@ -58,10 +57,3 @@ def test_each_flush_takes_the_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     sink().flush()
     sink(0.25).flush()
     assert slept == [0.25]
-
-
-def test_a_closed_sink_counts_nothing_more() -> None:
-    null = sink()
-    null.close()
-    with pytest.raises(TerminalSinkError, match="is closed"):
-        null.emit(ROWS)

@@ -17,7 +17,6 @@ from cdc_sink_webhook.sink import WebhookSink
 from cdc_testing.webhook_server import WebhookServer
 
 from cdc_core import (
-    CdcError,
     ConfigError,
     Encoder,
     RetryableSinkError,
@@ -90,17 +89,12 @@ def test_an_option_accepts_any_certificate(context: Context, server: WebhookServ
 
 
 def test_a_client_certificate_is_sent(
-    context: Context, strict_server: WebhookServer, rows: Callable[..., RowBatch]
+    open_sink: Callable[..., WebhookSink], strict_server: WebhookServer, path: str, rows: Callable[..., RowBatch]
 ) -> None:
-    options = {**strict_server.trust, **client_of(strict_server)}
-    path = strict_server.new_path()
-    WebhookDestination(context(strict_server.uri(path), options)).check()
-    sink = WebhookSink(context(strict_server.uri(path), options))
-    sink.begin(SliceInfo(step=0, index=0, lower=Timestamp(1)))
+    sink = open_sink(client_of(strict_server), at=strict_server)
+    WebhookDestination(sink.context).check()
     sink.emit(rows([1]))
-    assert sink.flush().messages == 1
-    sink.close()
-    assert len(strict_server.bodies(path)) == 1
+    assert sink.flush().messages == len(strict_server.bodies(path)) == 1
 
 
 def test_a_missing_client_certificate_is_reported(
@@ -234,14 +228,9 @@ def test_messages_must_be_json_or_csv(context: Context, server: WebhookServer, e
 
 
 def test_in_a_run_a_host_without_an_address_is_retried(
-    context: Context, rows: Callable[..., RowBatch], flush: Callable[..., dict[str, Any]]
+    open_sink: Callable[..., WebhookSink], rows: Callable[..., RowBatch], flush: Callable[..., dict[str, Any]]
 ) -> None:
-    options = flush(retry={"Max": 1, "Backoff": "1ms"})
-    sink = WebhookSink(context("webhook-https://no-such-host.invalid/x", options))
-    sink.begin(SliceInfo(step=0, index=0, lower=Timestamp(1)))
+    sink = open_sink(flush(retry={"Max": 1, "Backoff": "1ms"}), uri="webhook-https://no-such-host.invalid/x")
     sink.emit(rows([1]))
-    with pytest.raises(CdcError) as raised:
+    with pytest.raises(RetryableSinkError, match=r"failed 2 times: cannot connect \("):
         sink.flush()
-    sink.close()
-    assert isinstance(raised.value, RetryableSinkError)
-    assert "failed 2 times: cannot connect (" in str(raised.value)

@@ -17,7 +17,7 @@ import pytest
 from cdc_sink_webhook.sink import WebhookSink
 from cdc_testing.webhook_server import WebhookServer
 
-from cdc_core import RetryableSinkError, RowBatch, SinkContext, SliceInfo, Timestamp
+from cdc_core import RetryableSinkError, RowBatch
 
 OpenSink = Callable[..., WebhookSink]
 Rows = Callable[..., RowBatch]
@@ -102,15 +102,12 @@ def test_a_tls_error_counts_as_a_broken_connection(open_sink: OpenSink, rows: Ro
 
 
 def test_a_silent_connection_is_not_used_again(
-    rows: Rows, flush: Flush, context: Callable[..., SinkContext], server: WebhookServer, path: str, proxy: Any
+    open_sink: OpenSink, rows: Rows, server: WebhookServer, path: str, proxy: Any
 ) -> None:
-    options = {**server.trust, **flush(), "webhook_client_timeout": "2s"}
-    sink = WebhookSink(context(f"webhook-https://localhost:{proxy.port}{path}", options))
-    sink.begin(SliceInfo(step=0, index=0, lower=Timestamp(1)))
+    sink = open_sink({"webhook_client_timeout": "2s"}, uri=f"webhook-https://localhost:{proxy.port}{path}")
     write(sink, rows(range(20)))
     proxy.cut()
     write(sink, rows(range(20, 40)))
-    sink.close()
     assert delivered(server, path) == set(range(40))
     assert {request["http"] for request in server.requests(path)} == {"2"}
 

@@ -256,16 +256,6 @@ def test_a_replayed_row_has_a_new_request_id_in_every_attempt(
     assert len({request["headers"]["idempotency-key"] for request in requests}) == len(requests) == 3
 
 
-def test_refused_rows_are_counted_over_all_tables_since_the_last_flush(
-    open_sink: OpenSink, rows: Rows, flush: Flush, server: WebhookServer, users: Any
-) -> None:
-    server.faults(refused_keys={"[7]": 400})
-    sink = open_sink(flush(Messages=3))
-    flushed = write(sink, rows([1, 2]), rows([7, 8], schema=users), rows([3, 7]))
-    assert [row.index for row in flushed.refused] == [2, 5]
-    assert [row.index for row in write(sink, rows([9, 7])).refused] == [1]
-
-
 def test_later_rows_of_a_key_wait_for_the_search_for_refused_rows(
     open_sink: OpenSink, rows: Rows, flush: Flush, server: WebhookServer, path: str
 ) -> None:

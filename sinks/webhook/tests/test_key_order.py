@@ -23,25 +23,6 @@ def start_all(order: KeyOrder) -> list[QueuedRequest]:
     return started
 
 
-def test_requests_without_a_common_key_start_at_once() -> None:
-    order = KeyOrder()
-    for keys in ({1, 2}, {3}, {4, 5}):
-        order.add(request(keys))
-    assert [queued.request.keys for queued in start_all(order)] == [{1, 2}, {3}, {4, 5}]
-
-
-def test_a_request_waits_for_a_waiting_request() -> None:
-    order = KeyOrder()
-    for keys in ({1}, {1, 2}, {2, 3}, {3}):
-        order.add(request(keys))
-    seen = []
-    while started := start_all(order):
-        assert len(started) == 1
-        seen.append(started[0].request.keys)
-        order.done(started[0])
-    assert seen == [{1}, {1, 2}, {2, 3}, {3}]
-
-
 def test_equal_keys_of_different_topics_are_independent() -> None:
     order = KeyOrder()
     order.add(request({1}))
