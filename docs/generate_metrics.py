@@ -11,8 +11,7 @@ from pathlib import Path
 
 from pages import main, replaced, table
 
-from cdc_core.telemetry.metric import Metric
-from cdc_core.telemetry.metrics import CHANGEFEED_METRICS, NODE_METRICS, PROCESS_METRICS
+from cdc_core.telemetry.metrics import CHANGEFEED_METRICS, NODE_METRICS, PROCESS_METRICS, Metric
 
 PAGE = Path(__file__).with_name("monitoring.md")
 _TABLES = {"changefeeds": CHANGEFEED_METRICS, "nodes": NODE_METRICS, "process": PROCESS_METRICS}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cdc_core.config.topics import topics_of
+from cdc_core.config.listed_tables import topics_of
 from cdc_core.queries.selection import Selection
 from cdc_core.queries.table_queries import TableQueries
 from cdc_core.schema import TableName

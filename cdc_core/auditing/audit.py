@@ -13,10 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cdc_core.auditing.comparison import Comparison
-from cdc_core.auditing.delivered import Delivered, DeliveredFiles
-from cdc_core.auditing.delivered_messages import DeliveredMessages
-from cdc_core.auditing.difference import Difference, Figures
+from cdc_core.auditing.comparison import Comparison, Difference, Figures
+from cdc_core.auditing.delivered import Delivered, DeliveredFiles, DeliveredMessages
 from cdc_core.auditing.refusals import require_auditable
 from cdc_core.auditing.source import SourceRows, read_source
 from cdc_core.auditing.spill import Spill

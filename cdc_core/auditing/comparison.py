@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cdc_core.auditing.difference import Difference, Figures, Finding
-from cdc_core.auditing.hashing import Hashes, hashed
-from cdc_core.auditing.layout import KEY_HASHES, Layout, key_of, value_of
+from cdc_core.auditing.layout import KEY_HASHES, Hashes, Layout, hashed, key_of, value_of
 from cdc_core.auditing.spill import PARTITIONS, Spill
 from cdc_core.auditing.versions import known, later, reduced, same
 from cdc_core.rows import shown_value
+from cdc_core.schema import TableName
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Comparison"]
+__all__ = ["Comparison", "Difference", "Figures", "Finding"]
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -203,3 +203,45 @@ def _array(table: pa.Table, name: str) -> pa.Array:
         if column.num_chunks
         else (pa.array([], column.type))
     )
+
+
+class Finding(StrEnum):
+    """What is wrong with a row at the destination."""
+
+    MISSING = "missing"
+    EXTRA = "extra"
+    DIFFERENT = "different"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One row that is not the same. Values are for messages, see `shown_value`."""
+
+    table: TableName
+    finding: Finding
+    key: Mapping[str, Any]
+    source: Mapping[str, Any] = field(default_factory=dict)
+    destination: Mapping[str, Any] = field(default_factory=dict)
+    """Of a row that is `different`: the columns that differ, with their values on either side."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Figures:
+    """What an audit has compared so far."""
+
+    cut: Timestamp = Timestamp()
+    """The mark that the destination was compared at."""
+    upto: Timestamp = Timestamp()
+    """The mark up to which changes may explain a row that differs at `cut`."""
+    tables: int = 0
+    rows: int = 0
+    """Rows that the source has."""
+    changed: int = 0
+    """Rows that changed between the two marks: each is the same as one of its versions."""
+    missing: int = 0
+    extra: int = 0
+    different: int = 0
+
+    @property
+    def differences(self) -> int:
+        return self.missing + self.extra + self.different

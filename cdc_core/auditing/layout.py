@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_core.auditing.hashing import hashed
 from cdc_core.errors import ConfigError
 from cdc_core.rows import Op, RowBatch
 from cdc_core.schema import Column, ColumnType, TableSchema
 from cdc_core.unavailable import unavailable_by_column
 
-__all__ = ["KEY_HASHES", "Layout", "key_of", "unknown_of", "value_of"]
+__all__ = ["KEY_HASHES", "Hashes", "Layout", "hashed", "key_of", "unknown_of", "value_of"]
 
 KEY_HASHES = ("hash1", "hash2")
 """128 bits that stand for the key."""
@@ -137,3 +138,25 @@ def _cast_or_none(array: pa.Array, type_: pa.DataType) -> pa.Array | None:
         return _cast(array, type_)
     except pa.ArrowException:
         return None
+
+
+Hashes = npt.NDArray[np.uint64]
+
+
+def hashed(columns: Sequence[pa.Array], *, rows: int, seed: int) -> Hashes:
+    """Return one hash for each of the *rows* of *columns*. -0.0 is 0.0, and NaN is itself."""
+    if not columns:
+        return np.zeros(rows, np.uint64)
+    frame = pl.from_arrow(pa.table({str(index): _plain(column) for index, column in enumerate(columns)}))
+    assert isinstance(frame, pl.DataFrame)
+    hashes: Hashes = frame.hash_rows(seed).to_numpy()
+    return hashes
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Return dates and times as numbers: Polars has neither 24:00:00 nor infinite dates."""
+    if pa.types.is_date32(column.type):
+        return column.view(pa.int32())
+    if pa.types.is_time64(column.type) or pa.types.is_timestamp(column.type):
+        return column.view(pa.int64())
+    return column

@@ -24,7 +24,7 @@ from cdc_core.store.job_values import JobRecord
 from cdc_core.store.liveness import is_alive
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.verbs import require_free
-from cdc_core.telemetry.log_names import logged_as
+from cdc_core.telemetry.logs import logged_as
 
 __all__ = ["Creating", "check_job", "locality_of"]
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cdc_core.changefeeds.finding import Finder
-from cdc_core.config.topics import topics_of
+from cdc_core.config.listed_tables import topics_of
 from cdc_core.store.job_reports import JobReport, job_report, job_reports
 from cdc_core.store.job_values import JobRecord, NodeRecord, moment
 from cdc_core.store.node_reports import node_values

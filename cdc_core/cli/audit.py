@@ -20,7 +20,7 @@ from cdc_core.options import counted
 from cdc_core.timestamp import Timestamp
 
 if TYPE_CHECKING:
-    from cdc_core.auditing.difference import Difference, Figures
+    from cdc_core.auditing.comparison import Difference, Figures
 
 __all__ = ["audit"]
 

@@ -16,8 +16,7 @@ from rich.text import Text
 from cdc_core.cli.completion import FileOrName
 from cdc_core.cli.status_block import StatusBlock
 from cdc_core.masking import MaskingFilter, mask
-from cdc_core.telemetry.json_log import JsonFormatter, details_of
-from cdc_core.telemetry.log_names import NamingFormatter
+from cdc_core.telemetry.logs import JsonFormatter, NamingFormatter, details_of
 from cdc_core.telemetry.status import StatusLog, StatusView
 
 __all__ = ["FILE", "CliSession", "debug_option", "json_option", "log_format_option"]

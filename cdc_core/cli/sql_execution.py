@@ -20,8 +20,7 @@ from cdc_core.cli.sql_schedules import control_schedules, created_schedule, show
 from cdc_core.cli.watch import resolved_to_watch
 from cdc_core.config.alteration import Alteration
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.statements.definitions import changefeed_of_statement, derived_name
-from cdc_core.statements.rendering import statement_text
+from cdc_core.statements.definitions import changefeed_of_statement, derived_name, statement_text
 from cdc_core.statements.values import (
     AlterChangefeed,
     ControlJobs,

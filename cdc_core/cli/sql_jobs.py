@@ -8,13 +8,12 @@ from typing import Any
 from cdc_core.changefeeds.reading import recent
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.sql_results import Result, shown_time
-from cdc_core.config.listed_tables import database_of, named_tables
-from cdc_core.config.topics import topics_of
+from cdc_core.config.listed_tables import database_of, named_tables, topics_of
 from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
 from cdc_core.schema import TableName
 from cdc_core.sql_names import listed
-from cdc_core.statements.rendering import statement_text
+from cdc_core.statements.definitions import statement_text
 from cdc_core.statements.values import ShowJobs
 from cdc_core.store.job_reports import JobReport
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore

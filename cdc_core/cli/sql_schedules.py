@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.job_commands import by_user
 from cdc_core.cli.sql_results import Result, shown_time
-from cdc_core.statements.rendering import statement_text
+from cdc_core.statements.definitions import statement_text
 from cdc_core.statements.values import ControlSchedules, ScheduleVerb, ShowSchedules
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.schedule_values import ScheduleRecord

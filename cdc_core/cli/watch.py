@@ -17,7 +17,7 @@ from cdc_core.cli.run import located
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stop_signals import take_back_interrupts
 from cdc_core.cli.stored import store_option
-from cdc_core.config.assignments import assigned
+from cdc_core.config.alteration import assigned
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.changefeed_options import NOT_OF_SCANS
 from cdc_core.config.resolve import resolve_without_sink

@@ -6,14 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdc_core.config.assignments import assigned
 from cdc_core.config.interpolation import escaped
 from cdc_core.config.listed_tables import matched, namesakes, same_entry, watches
 from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
 from cdc_core.queries.selection import Selection
 
-__all__ = ["Alteration", "changed_tables", "remaining_sections"]
+__all__ = ["Alteration", "assigned", "changed_tables", "remaining_sections"]
 
 _MASK_KEY = "mask_key"
 _REMEDIES = {
@@ -167,3 +166,16 @@ def _folded(name: str) -> str:
     """Return *name* so that `AWS_REGION` and `aws_region` are the same; entries of tables keep their case."""
     head, dot, rest = name.partition(".")
     return head.lower() + dot + rest
+
+
+def assigned(assignments: Sequence[str]) -> dict[str, str]:
+    """Return options by name, each written as `NAME=VALUE`. Raises: ConfigError."""
+    found: dict[str, str] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not (name and equals):
+            raise ConfigError(f"--set {assignment}: this sets nothing; write --set NAME=VALUE")
+        if name in found:
+            raise ConfigError(f"--set {name} is given twice; keep one of them")
+        found[name] = value
+    return found

@@ -12,10 +12,11 @@ from cdc_core.errors import ConfigError
 from cdc_core.masking import has_unencoded_password, is_secret_name, masked_uri
 from cdc_core.queries.parser import parse_query
 from cdc_core.queries.table_queries import TableQueries
+from cdc_core.schema import TableName
 from cdc_core.shards.shard import MAX_SHARDS
 from cdc_core.uris import place_of, same_database
 
-__all__ = ["Changefeed", "require_name"]
+__all__ = ["Changefeed", "dead_letter_changefeed", "dead_letter_table", "require_name"]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
@@ -150,3 +151,13 @@ class Changefeed:
             f" tables={self.tables!r}, "
             f"sink={masked_uri(self.sink)!r}, format={self.format!r}, options={options!r})"
         )
+
+
+def dead_letter_table(changefeed: str) -> TableName:
+    """Return the table that dead letters of *changefeed* are rows of, for the sink that takes them."""
+    return TableName(database="cdc", schema="dead_letters", table=f"{changefeed}_dead_letters")
+
+
+def dead_letter_changefeed(changefeed: Changefeed, uri: str) -> Changefeed:
+    """Return what delivers dead letters of *changefeed* to the sink at *uri*."""
+    return Changefeed(name=changefeed.name, source=changefeed.source, tables=changefeed.tables, sink=uri, format="json")

@@ -6,19 +6,20 @@ Sections of tables are compared with them: one may not disappear while its table
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 from urllib.parse import unquote
 
 from cdc_core.config.interpolation import cut_references, fill_references
 from cdc_core.errors import ConfigError
+from cdc_core.messages import TopicNames
 from cdc_core.queries.selection import Selection
 from cdc_core.schema import TableName
 from cdc_core.sql_names import fold, listed, name_parts
-from cdc_core.uris import place_of
+from cdc_core.uris import place_of, split_parameters
 
-__all__ = ["database_of", "matched", "named_tables", "namesakes", "own_name", "same_entry", "watches"]
+__all__ = ["database_of", "matched", "named_tables", "namesakes", "own_name", "same_entry", "topics_of", "watches"]
 
 _WILD = {"*": ".*", "?": "."}
 _SCHEMA = "public"
@@ -148,3 +149,21 @@ def _parts(table: str) -> tuple[str, ...]:
         return Selection(table=table).name
     except ConfigError:
         return ()
+
+
+def topics_of(definition: Mapping[str, Any]) -> list[str] | None:
+    """Return the topics by the options about them; None where patterns decide which tables there are."""
+    written, source = definition.get("written", definition), definition["source"]
+    names = named_tables(definition["tables"], database_of(source if isinstance(source, str) else source[0]))
+    if names is None:
+        return None
+    parameters = split_parameters(written["sink"], owner="the sink")[1]
+    options = {name.lower(): value for name, value in {**written.get("options", {}), **parameters}.items()}
+    if "topic_name" in options:
+        return [str(options["topic_name"])]
+    topics = TopicNames(
+        full_table_name=str(options.get("full_table_name", False)).lower() == "true",
+        prefix=str(options.get("topic_prefix", "")),
+        pattern=options.get("topic"),
+    )
+    return list(dict.fromkeys(map(topics.of, names)))

@@ -27,7 +27,7 @@ from cdc_core.sink_context import SinkContext
 from cdc_core.slice_reader import SliceReader
 from cdc_core.source_history import SourceHistory
 from cdc_core.step_planner import StepPlanner
-from cdc_core.telemetry.timed_encoder import TimedEncoder
+from cdc_core.telemetry.measuring import TimedEncoder
 from cdc_core.uris import place_of
 
 __all__ = ["Parts"]

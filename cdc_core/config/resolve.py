@@ -9,10 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from cdc_core.config.changefeed import Changefeed
+from cdc_core.config.changefeed import Changefeed, dead_letter_changefeed, dead_letter_table
 from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.config.component import Component
-from cdc_core.config.dead_letters import dead_letter_changefeed, dead_letter_table
 from cdc_core.config.definition import stored_definition
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.config.sinkless import SINKLESS, refuse_unused
@@ -211,7 +210,7 @@ def _functions(
         texts = [changefeed.query, *changefeed.functions.values()]
     if not texts:
         return ()
-    from cdc_core.queries.names import called_names  # loads the parser
+    from cdc_core.queries.dialect import called_names  # loads the parser
 
     names = {name for text in texts for name in called_names(text)} & host.function_names
     return tuple(host.function(name) for name in sorted(names - set(changefeed.functions)))

@@ -10,7 +10,7 @@ from typing import Any
 from cdc_core.cloudevents import CloudEvents
 from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.config.component import Component
-from cdc_core.config.places import kept_place, kept_places
+from cdc_core.config.identity import kept_place, kept_places
 from cdc_core.envelope import ENVELOPE_OPTIONS, Envelope
 from cdc_core.envelope_shapes import SHAPES
 from cdc_core.function_registration import FunctionRegistration

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cdc_core.config.dead_letters import dead_letter_table
+from cdc_core.config.changefeed import dead_letter_table
 from cdc_core.delivery.row_json import key_json, row_json
 from cdc_core.rows import TIMESTAMP_TYPE, Op, RowBatch
 from cdc_core.schema import Column, ColumnType, Kind, TableSchema

@@ -25,7 +25,7 @@ from cdc_core.queries.bound_query import QueryPlan
 from cdc_core.rangefeed import Token
 from cdc_core.sink import Sink
 from cdc_core.slice_reader import SliceReader
-from cdc_core.telemetry.log_names import NamingFormatter, logged_as
+from cdc_core.telemetry.logs import NamingFormatter, logged_as
 
 if TYPE_CHECKING:
     from cdc_core.store.progress import ProgressStore

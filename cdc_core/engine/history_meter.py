@@ -18,7 +18,7 @@ from cdc_core.errors import FencedError, TerminalError
 from cdc_core.masking import mask
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.reports import Report, reports
-from cdc_core.telemetry.log_names import logged_as
+from cdc_core.telemetry.logs import logged_as
 
 __all__ = ["HistoryMeter"]
 

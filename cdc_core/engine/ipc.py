@@ -19,8 +19,7 @@ from cdc_core.engine.supervisor import Outcome
 from cdc_core.errors import CdcError, from_wire, to_wire
 from cdc_core.masking import mask
 from cdc_core.scan_progress import ScanProgress
-from cdc_core.telemetry.retrying import Retrying
-from cdc_core.telemetry.status import Status
+from cdc_core.telemetry.status import Retrying, Status
 from cdc_core.timestamp import Timestamp
 
 __all__ = [

@@ -13,8 +13,7 @@ from cdc_core.engine.status_record import StatusRecord
 from cdc_core.errors import CdcError
 from cdc_core.store.liveness import retried_by
 from cdc_core.store.progress import ProgressStore
-from cdc_core.telemetry.retrying import Retrying
-from cdc_core.telemetry.status import Status
+from cdc_core.telemetry.status import Retrying, Status
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["RunStatus", "WatchError"]

@@ -17,8 +17,8 @@ from cdc_core.rangefeed import Token
 from cdc_core.scan_progress import ScanProgress
 from cdc_core.store.progress import Progress
 from cdc_core.telemetry import metrics
-from cdc_core.telemetry.retrying import Retrying
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, STORE
+from cdc_core.telemetry.status import Retrying
 from cdc_core.telemetry.tally import Tally
 
 __all__ = ["StatusSampler"]

@@ -15,7 +15,7 @@ from cdc_core.engine.run_context import RunContext
 from cdc_core.engine.run_control import RunControl
 from cdc_core.engine.run_status import RunStatus
 from cdc_core.store.progress import ProgressStore
-from cdc_core.telemetry.log_names import logged_as
+from cdc_core.telemetry.logs import logged_as
 from cdc_core.telemetry.status import Status
 
 __all__ = ["Outcome", "Supervisor"]

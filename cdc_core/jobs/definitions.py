@@ -23,7 +23,7 @@ from cdc_core.plugins.host import PluginHost
 from cdc_core.spark.placement_settings import pin
 from cdc_core.store.job_values import JobRecord, JobState
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
-from cdc_core.telemetry.log_names import logged_as
+from cdc_core.telemetry.logs import logged_as
 
 __all__ = ["Definitions"]
 

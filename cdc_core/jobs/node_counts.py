@@ -9,7 +9,7 @@ from importlib.metadata import version
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.store.job_values import Adoption
 from cdc_core.telemetry import metrics
-from cdc_core.telemetry.metric import Sample
+from cdc_core.telemetry.metrics import Sample
 
 __all__ = ["NodeCounts"]
 

@@ -10,7 +10,7 @@ from cdc_core.engine.error_text import one_line
 from cdc_core.errors import FencedError, RetryableError
 from cdc_core.jobs.definitions import Definitions
 from cdc_core.store.job_values import Ended
-from cdc_core.telemetry.log_names import logged_as
+from cdc_core.telemetry.logs import logged_as
 
 __all__ = ["Reverting"]
 

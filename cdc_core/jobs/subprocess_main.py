@@ -20,7 +20,7 @@ from cdc_core.engine.process_session import kill_session
 from cdc_core.engine.supervisor import Outcome, Supervisor
 from cdc_core.masking import MaskingFilter, secret_forms, uri_secrets
 from cdc_core.store.progress import ProgressStore
-from cdc_core.telemetry.json_log import details_of, event_of
+from cdc_core.telemetry.logs import details_of, event_of
 
 __all__ = ["main"]
 

@@ -19,7 +19,7 @@ from cdc_core.engine.process_session import kill_session
 from cdc_core.engine.supervisor import Outcome
 from cdc_core.errors import RetryableError
 from cdc_core.spark.log_file import open_log
-from cdc_core.telemetry.log_names import logged_as
+from cdc_core.telemetry.logs import logged_as
 from cdc_core.telemetry.status import Status
 
 __all__ = ["SubprocessLostError", "SubprocessRun"]

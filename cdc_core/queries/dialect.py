@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import ClassVar
 
 from sqlglot import exp, parse_one
@@ -11,9 +12,9 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from cdc_core.queries.refusals import refusal
+from cdc_core.sql_names import fold
 
-__all__ = ["is_word_of_sql", "knows_function", "parsed", "place_of", "tokens_of"]
-
+__all__ = ["called_names", "folded", "is_word_of_sql", "knows_function", "parsed", "place_of", "tokens_of"]
 
 _BEFORE = "SELECT "
 _NO_EXPRESSION = "this is not an expression of Spark SQL"
@@ -95,3 +96,15 @@ def _place(text: str, error: ParseError | TokenError) -> int:
         return 0
     start = sum(len(each) for each in f"{_BEFORE}{text}".splitlines(keepends=True)[: line - 1])
     return max(0, start + int(column) - len(found.get("highlight") or " ") - len(_BEFORE))
+
+
+def folded(token: Token) -> str:
+    """Return the name that *token* is, in lower case unless it is in quotes, as in PostgreSQL."""
+    return token.text if token.token_type is TokenType.IDENTIFIER else fold(token.text)
+
+
+def called_names(text: str) -> Iterator[str]:
+    """Yield the names of the functions that *text* calls, and of whatever else has a parenthesis after it."""
+    for token, following in pairwise(tokens_of(text)):
+        if following.token_type is TokenType.L_PAREN and token.token_type is not TokenType.STRING:
+            yield folded(token)

@@ -11,11 +11,17 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from cdc_core.options import counted
-from cdc_core.queries.clock_words import CLOCK_WORDS, TIME_OF_DAY, clock_word, no_date
-from cdc_core.queries.dialect import parsed, place_of
+from cdc_core.queries.dialect import folded, parsed, place_of
 from cdc_core.queries.event_names import EVENT_FUNCTIONS, PREVIOUS
-from cdc_core.queries.functions import NO_PARENTHESES, RANDOM, refused_function
-from cdc_core.queries.names import folded
+from cdc_core.queries.functions import (
+    CLOCK_WORDS,
+    NO_PARENTHESES,
+    RANDOM,
+    TIME_OF_DAY,
+    clock_word,
+    no_date,
+    refused_function,
+)
 from cdc_core.queries.query import Fragment, Reference
 from cdc_core.queries.refusals import refusal
 from cdc_core.sql_names import fold

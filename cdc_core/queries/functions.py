@@ -1,4 +1,4 @@
-"""The functions that a query may use beside those of Spark SQL, and those that it may not."""
+"""The functions that a query may use beside those of Spark SQL, and those and the texts that it may not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from cdc_core.queries.builtin_functions import BUILTIN_FUNCTIONS
 from cdc_core.queries.dialect import is_word_of_sql, knows_function
 from cdc_core.queries.event_names import EVENT_FUNCTIONS, PREVIOUS
 
-__all__ = ["NO_PARENTHESES", "RANDOM", "refused_function", "refused_name"]
+__all__ = [
+    "CLOCK_WORDS",
+    "NO_PARENTHESES",
+    "RANDOM",
+    "TIME_OF_DAY",
+    "clock_word",
+    "no_date",
+    "refused_function",
+    "refused_name",
+]
 
 NO_PARENTHESES = frozenset(
     {"current_date", "current_time", "current_timestamp", "current_user", "localtimestamp", "session_user"}
@@ -54,3 +63,22 @@ def refused_name(name: str) -> str | None:
     if name in PREVIOUS or is_word_of_sql(name):
         return "this is a word of SQL; choose another"
     return None
+
+
+CLOCK_WORDS = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s.*)?", re.IGNORECASE | re.DOTALL)
+"""What Spark takes for a time when it makes one of a text. Planning finds those that it converts by itself."""
+TIME_OF_DAY = re.compile(r"\s*(T\d|\d{1,2}:)")
+"""How a text begins for which Spark takes the date of the clock when it makes a timestamp of it."""
+
+
+def clock_word(text: str) -> str:
+    """Return why *text*, one of `CLOCK_WORDS`, is refused."""
+    return f"'{text.strip().lower()}' reads the clock; the time of the commit is statement_timestamp()"
+
+
+def no_date(what: str) -> str:
+    """Return why *what*, a time of day, cannot be a timestamp."""
+    return (
+        f"{what} is a time of day, to which Spark would add the date of the clock; put a date before it, as in"
+        " to_timestamp('2000-01-01 ' || time)"
+    )

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from pyspark.errors import PySparkException
 
-from cdc_core.queries.clock_words import TIME_OF_DAY, no_date
+from cdc_core.queries.functions import TIME_OF_DAY, no_date
 from cdc_core.spark.private_api import JavaObject, Py4JError, items
 from cdc_core.spark.query_refusals import typed_columns
 

@@ -1,4 +1,4 @@
-"""CockroachDB's options, and what each is here: the option of ours that it means, or why there is none."""
+"""CockroachDB's options and sinks, and what each is here: the option of ours that it means, or why there is none."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from cdc_core.options import read_duration
-from cdc_core.statements.sinks import translated_sink
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["OPTIONS", "CockroachOption", "moment", "our_name", "translated"]
+__all__ = ["OPTIONS", "CockroachOption", "moment", "our_name", "translated", "translated_sink"]
 
 Kind = Literal["flag", "flag or duration", "duration", "choice", "text", "timestamp", "JSON", "list", "URI"]
 _WITHOUT_VALUE: tuple[Kind, ...] = ("flag", "flag or duration")
@@ -157,3 +156,27 @@ def moment(text: str, now: datetime) -> str:
         date, _, time = text.strip().replace(" ", "T").partition("T")
         return f"{date}T{time or '00:00'}Z"
     return text
+
+
+_FILES = "files are not sent over HTTP; for requests to an endpoint write webhook-https://"
+_REFUSED = {
+    "experimental-sql": "rows are not written to a table of a database",
+    "external": "there are no external connections; write the URI itself, with ${VARIABLE} in place of its secrets",
+    "file-http": _FILES,
+    "file-https": _FILES,
+    "http": _FILES,
+    "https": _FILES,
+    "nodelocal": "nodes have no directory of their own; write file:///PATH with a directory that all nodes share",
+}
+
+
+def translated_sink(uri: str) -> str:
+    """Return the URI of ours that CockroachDB's means: the same one, as parameters have the same names.
+
+    Whether a sink for it is installed is found out later. Raises: ValueError with what to write instead.
+    """
+    scheme = uri.partition("://")[0].lower()
+    reason = _REFUSED.get(scheme) if "://" in uri else None
+    if reason is not None:
+        raise ValueError(f"a URI with the scheme '{scheme}' cannot be a sink: {reason}")
+    return uri

@@ -1,4 +1,4 @@
-"""The text of statements, taken apart: which statement it is, and where it ends."""
+"""The text of statements, taken apart: which statement it is, and where it ends; and the grammar of those about jobs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from datetime import UTC, datetime
 
 from sqlglot.tokenizer_core import TokenType
 
-from cdc_core.statements.alterations import alter_changefeed
-from cdc_core.statements.creation import create_changefeed
-from cdc_core.statements.job_control import control_jobs, own_job, show_jobs
+from cdc_core.statements.creation import alter_changefeed, create_changefeed
 from cdc_core.statements.reading import Reading
 from cdc_core.statements.schedules import control_schedules, create_schedule, show_schedules
-from cdc_core.statements.values import Statement
+from cdc_core.statements.values import ControlJobs, OwnJob, ShowJobs, Statement, Verb
 from cdc_core.store.verbs import RULES
 
 __all__ = ["Parsed", "parse"]
@@ -58,16 +56,62 @@ def _statement(reading: Reading, now: datetime) -> Statement:
     if reading.has("ALTER", "CHANGEFEED"):
         return alter_changefeed(reading, now)
     if reading.has("ALTER", "JOB"):
-        return own_job(reading)
+        return _own_job(reading)
     if reading.is_word("PAUSE", "RESUME", "DROP") and reading.is_word("SCHEDULE", "SCHEDULES", ahead=1):
         return control_schedules(reading)
     if reading.is_word("PAUSE", "RESUME", "CANCEL"):
-        return control_jobs(reading)
+        return _control_jobs(reading)
     if reading.is_word("SHOW") and reading.is_word("SCHEDULE", "SCHEDULES", ahead=1):
         return show_schedules(reading)
     if reading.has("SHOW"):
-        return show_jobs(reading)
+        return _show_jobs(reading)
     for verb, rule in RULES.items():
         if rule.instead and reading.is_word(verb.upper()):
             raise reading.refused(f"neither cdc nor CockroachDB has a statement for this; {rule.instead}")
     raise reading.unexpected("this is not a statement about changefeeds", _KNOWN)
+
+
+_CONTROL = "PAUSE JOB 'name', RESUME JOB 'name' or CANCEL JOB 'name'"
+_SHOW = "SHOW JOBS, SHOW CHANGEFEED JOBS or SHOW SCHEDULES"
+_OWN = "ALTER JOB 'name' OWNER TO user"
+
+
+def _control_jobs(reading: Reading) -> ControlJobs:
+    """Take `PAUSE`, `RESUME` or `CANCEL`, and what follows it."""
+    verb: Verb = reading.skip().text.upper()  # type: ignore[assignment]
+    jobs: list[str] | None = []
+    if reading.has("ALL", "CHANGEFEED", "JOBS"):
+        jobs = None
+    elif reading.has("JOBS"):
+        if reading.is_word("FOR"):
+            raise reading.refused("the name of a job is missing here; list the names")
+        jobs = reading.names("the name of a job")
+    else:
+        reading.require("JOB", shape=_CONTROL)
+        jobs = [reading.name("the name of the job")]
+    reason = None
+    if verb != "RESUME" and reading.has("WITH"):
+        reading.require("REASON", shape=f"{verb} JOB 'name' WITH REASON = 'text'")
+        reading.has_mark(TokenType.EQ)
+        reason = reading.string("the reason")
+    return ControlJobs(verb=verb, jobs=None if jobs is None else tuple(jobs), reason=reason)
+
+
+def _show_jobs(reading: Reading) -> ShowJobs:
+    """Take what follows `SHOW`."""
+    changefeeds = reading.has("CHANGEFEED")
+    job = None
+    if reading.has("JOB"):
+        job = reading.name("the name of the job")
+    else:
+        reading.require("JOBS", shape=_SHOW)
+    if changefeeds and reading.has("WITH"):
+        reading.require("WATCHED_TABLES", shape="SHOW CHANGEFEED JOBS WITH WATCHED_TABLES")
+    return ShowJobs(changefeeds=changefeeds, job=job)
+
+
+def _own_job(reading: Reading) -> OwnJob:
+    """Take what follows `ALTER JOB`."""
+    job = reading.name("the name of the job")
+    reading.require("OWNER", "TO", shape=_OWN)
+    return OwnJob(job=job, owner=reading.name("the name of the owner"))

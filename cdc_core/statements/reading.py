@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from sqlglot.tokenizer_core import Token, TokenType
 
 from cdc_core.errors import OptionError
-from cdc_core.queries.dialect import tokens_of
-from cdc_core.queries.names import folded
+from cdc_core.queries.dialect import folded, tokens_of
 from cdc_core.queries.refusals import refusal
 from cdc_core.sql_names import listed
 from cdc_core.statements.secrets import all_hidden, without_secrets

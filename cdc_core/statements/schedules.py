@@ -6,8 +6,7 @@ from datetime import datetime
 from typing import Any, get_args
 
 from cdc_core.options import did_you_mean
-from cdc_core.statements.creation import delivery, targets
-from cdc_core.statements.option_lists import pairs
+from cdc_core.statements.creation import delivery, pairs, targets
 from cdc_core.statements.options import moment
 from cdc_core.statements.reading import Reading
 from cdc_core.statements.values import ControlSchedules, CreateSchedule, ScheduleVerb, ShowSchedules

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from cdc_core.store.values import SavedStatus
-from cdc_core.telemetry.retrying import Retrying
+from cdc_core.telemetry.status import Retrying
 
 __all__ = ["ENDINGS", "is_alive", "retried_by"]
 

@@ -13,7 +13,7 @@ from cdc_core.store.lag import lag_s
 from cdc_core.store.liveness import ENDINGS, is_alive, retried_by
 from cdc_core.store.progress import ChangefeedRecord, Progress, ProgressStore, RescanRecord, SavedStatus
 from cdc_core.telemetry import metrics
-from cdc_core.telemetry.retrying import Retrying
+from cdc_core.telemetry.status import Retrying
 from cdc_core.telemetry.tally import Tally
 from cdc_core.timestamp import Timestamp
 

@@ -1,4 +1,4 @@
-"""What is measured of the rows of a slice: once for each batch, in its Arrow arrays."""
+"""What is measured of the rows of a slice: once for each batch, in its Arrow arrays, and what encoding them takes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_core.file_body import FileBody
 from cdc_core.messages import MessageBatch
 from cdc_core.rows import Op, RowBatch
 from cdc_core.telemetry.metrics import BATCH_ROWS, COMMIT_LATENCY, MESSAGE_BYTES
+from cdc_core.telemetry.stages import ENCODE, measured_stages, stage
 from cdc_core.telemetry.tally import Tally
+from cdc_core.timestamp import Timestamp
+from cdc_core.wrapped_encoder import WrappedBody, WrappedEncoder
 
-__all__ = ["CommitLatency", "note_sizes"]
+__all__ = ["CommitLatency", "TimedEncoder", "note_sizes"]
 
 _SCAN = np.uint8(Op.SCAN)
 
@@ -48,3 +52,43 @@ def note_sizes(tally: Tally, batch: MessageBatch) -> None:
     value = getattr(batch, "value", None)
     if isinstance(value, pa.BinaryArray | pa.LargeBinaryArray):
         tally.observe_all(MESSAGE_BYTES, pc.fill_null(pc.binary_length(value), 0).to_numpy())
+
+
+class TimedEncoder(WrappedEncoder):
+    """Encodes as another encoder does, at the stage `encode`, and counts the sizes of messages."""
+
+    def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
+        with stage(ENCODE):
+            batch = super().encode(rows, topic=topic)
+            stages = measured_stages()
+            if stages is not None:
+                note_sizes(stages.tally, batch)
+            _note_encoded(rows)
+            return batch
+
+    def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:
+        with stage(ENCODE):
+            return super().encode_resolved(topic, timestamp)
+
+    def open_body(self, topic: str) -> FileBody:
+        with stage(ENCODE):
+            return _TimedBody(super().open_body(topic))
+
+
+class _TimedBody(WrappedBody):
+    def write(self, rows: RowBatch) -> bytes | pa.Buffer:
+        with stage(ENCODE):
+            written = super().write(rows)
+            _note_encoded(rows)
+            return written
+
+    def finish(self) -> bytes | pa.Buffer:
+        with stage(ENCODE):
+            return super().finish()
+
+
+def _note_encoded(rows: RowBatch) -> None:
+    stages = measured_stages()
+    if stages is not None:
+        for _, traced in stages.traced_rows(rows):
+            traced.reached("encoded")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from cdc_core.telemetry.metric import Metric, Sample
-from cdc_core.telemetry.metrics import SOURCE_BYTES, SOURCE_SECONDS, SOURCE_VALUE
+from cdc_core.telemetry.metrics import SOURCE_BYTES, SOURCE_SECONDS, SOURCE_VALUE, Metric, Sample
 from cdc_core.telemetry.tally import Tally
 
 __all__ = ["RETAINED", "gauge_samples", "gauges_of", "keep_gauges", "measure_once", "measured_at"]

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from cdc_core.telemetry.metric import Metric, Sample
+from cdc_core.telemetry.metrics import Metric, Sample
 
 __all__ = ["Tally"]
 

@@ -9,7 +9,7 @@ from prometheus_client.exposition import choose_encoder
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from cdc_core.telemetry.metric import Sample
+from cdc_core.telemetry.metrics import Sample
 from cdc_core.web.connect.endpoints import CONNECT_ENDPOINTS
 from cdc_core.web.endpoint import Answer, Endpoint, Refusal, Role
 from cdc_core.web.exposition import SampleCollector

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from cdc_core.telemetry.metric import Metric, Sample
-from cdc_core.telemetry.metrics import labels_of
+from cdc_core.telemetry.metrics import Metric, Sample, labels_of
 
 __all__ = ["SampleCollector"]
 

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import ThreadingWSGIServer, make_wsgi_app
 
 from cdc_core.errors import ConfigError
-from cdc_core.telemetry.metric import Sample
+from cdc_core.telemetry.metrics import Sample
 from cdc_core.web.address import Address
 from cdc_core.web.exposition import SampleCollector
 

@@ -21,8 +21,7 @@ from opentelemetry.sdk.metrics.export import Metric as ExportedMetric
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from cdc_core.telemetry.metric import Metric, Sample
-from cdc_core.telemetry.metrics import labels_of
+from cdc_core.telemetry.metrics import Metric, Sample, labels_of
 
 __all__ = ["metrics_data"]
 

@@ -16,7 +16,7 @@ from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
 from cdc_core.errors import ConfigError
 from cdc_core.masking import mask, secret_forms
-from cdc_core.telemetry.metric import Sample
+from cdc_core.telemetry.metrics import Sample
 from cdc_core.web.otlp_data import metrics_data
 from cdc_core.web.otlp_settings import OtlpSettings, otlp_secrets
 

@@ -14,7 +14,7 @@ from cdc_core.store.progress import ProgressStore
 from cdc_core.store.reports import Report, reports
 from cdc_core.store.samples import changefeed_samples, job_samples
 from cdc_core.telemetry import metrics
-from cdc_core.telemetry.metric import Sample
+from cdc_core.telemetry.metrics import Sample
 
 __all__ = ["NodeView", "Seen", "Watched"]
 

@@ -18,9 +18,8 @@ from cdc_testing.postgres import Sql, clock, losing
 
 from cdc_core import Timestamp
 from cdc_core.auditing.audit import Audit
-from cdc_core.auditing.delivered import Delivered, DeliveredFiles
-from cdc_core.auditing.delivered_messages import DeliveredMessages
-from cdc_core.auditing.difference import Figures
+from cdc_core.auditing.comparison import Figures
+from cdc_core.auditing.delivered import Delivered, DeliveredFiles, DeliveredMessages
 
 Found = dict[tuple[str, int], tuple[str, dict[str, Any]]]
 TABLE = """

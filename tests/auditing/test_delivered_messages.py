@@ -21,7 +21,7 @@ from cdc_core import (
     TableSchema,
     Timestamp,
 )
-from cdc_core.auditing.delivered_messages import DeliveredMessages
+from cdc_core.auditing.delivered import DeliveredMessages
 
 INT = ColumnType(kind=Kind.INT, source="integer", bits=32)
 TEXT = ColumnType(kind=Kind.STRING, source="text")

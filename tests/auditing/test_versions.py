@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from cdc_core import Column, ColumnType, ConfigError, Kind, Op, RowBatch, TableName, TableSchema, Timestamp
-from cdc_core.auditing.comparison import Comparison
-from cdc_core.auditing.difference import Figures, Finding
+from cdc_core.auditing.comparison import Comparison, Figures, Finding
 from cdc_core.auditing.layout import Layout
 from cdc_core.auditing.spill import PARTITIONS, Spill
 from cdc_core.auditing.versions import reduced

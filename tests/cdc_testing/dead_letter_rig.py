@@ -12,7 +12,7 @@ from cdc_testing.local_engine import LocalEngine, installed_plugins
 from cdc_testing.scripted import TABLE, Script
 
 from cdc_core import Changefeed, Timestamp
-from cdc_core.config.dead_letters import dead_letter_changefeed, dead_letter_table
+from cdc_core.config.changefeed import dead_letter_changefeed, dead_letter_table
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.replay import DeadLetterReader, Replay

@@ -7,8 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_core.config.toml_file import definition_in
-from cdc_core.config.toml_text import toml_text
+from cdc_core.config.toml_file import definition_in, toml_text
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\"\\\n\r\t'#\x7f"), max_size=12)
 PLAIN = st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | TEXT

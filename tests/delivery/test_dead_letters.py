@@ -12,7 +12,7 @@ from cdc_encoder_json.options import JsonOptions
 from cdc_testing.table_rows import MakeRows, Row
 
 from cdc_core import ColumnType, EncoderContext, Envelope, Kind, Op, RowBatch, Timestamp
-from cdc_core.config.dead_letters import dead_letter_table
+from cdc_core.config.changefeed import dead_letter_table
 from cdc_core.delivery.dead_letters import BadRow, dead_letter_batch, dead_letter_schema, row_of
 
 TYPES = {

@@ -12,8 +12,7 @@ from cdc_core.engine.ipc import line, outcome_of, outcome_values, read_lines, st
 from cdc_core.engine.supervisor import Outcome
 from cdc_core.errors import ConfigError, RetryableSinkError
 from cdc_core.scan_progress import ScanProgress
-from cdc_core.telemetry.retrying import Retrying
-from cdc_core.telemetry.status import Status
+from cdc_core.telemetry.status import Retrying, Status
 from cdc_core.timestamp import Timestamp
 
 STATUSES = [

@@ -15,8 +15,7 @@ from cdc_core import Timestamp
 from cdc_core.engine.run_status import RunStatus
 from cdc_core.store.reports import Report, reports
 from cdc_core.telemetry import metrics
-from cdc_core.telemetry.retrying import Retrying
-from cdc_core.telemetry.status import Status, status_line
+from cdc_core.telemetry.status import Retrying, Status, status_line
 
 STEPS: dict[str, Any] = {"total": 2000, "rows_per_step": 500}
 

@@ -21,7 +21,7 @@ from cdc_core.engine.supervisor import Outcome
 from cdc_core.errors import ConfigError
 from cdc_core.jobs.subprocess_run import SubprocessLostError, SubprocessRun
 from cdc_core.store.progress import ProgressStore, store_url
-from cdc_core.telemetry.json_log import JsonFormatter
+from cdc_core.telemetry.logs import JsonFormatter
 
 OWN_SPARK = {"master": "local[2,2]"}
 STEPS: dict[str, Any] = {"total": 5000, "rows_per_step": 500, "spark": OWN_SPARK}

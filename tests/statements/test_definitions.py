@@ -12,9 +12,8 @@ from cdc_core.config.resolve import resolve, resolve_without_sink
 from cdc_core.config.toml_file import read_changefeed
 from cdc_core.errors import ConfigError, OptionError
 from cdc_core.plugins.host import PluginHost
-from cdc_core.statements.definitions import changefeed_of_statement, derived_name
+from cdc_core.statements.definitions import changefeed_of_statement, derived_name, statement_text
 from cdc_core.statements.parsing import parse
-from cdc_core.statements.rendering import statement_text
 from cdc_core.statements.values import CreateChangefeed
 
 SOURCE = "postgresql://cdc:${PASSWORD}@host:5432/shop"

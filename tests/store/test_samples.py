@@ -18,7 +18,7 @@ from cdc_core.store.reports import Report, report, reports
 from cdc_core.store.samples import changefeed_samples
 from cdc_core.store.values import DeadLetter
 from cdc_core.telemetry import metrics
-from cdc_core.telemetry.metric import Metric
+from cdc_core.telemetry.metrics import Metric
 from cdc_core.telemetry.tally import Tally
 
 SPAN = Span("shop.public.orders")

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from cdc_core.masking import MaskingFilter
-from cdc_core.telemetry.json_log import JsonFormatter
-from cdc_core.telemetry.log_names import NamingFormatter, logged_as
+from cdc_core.telemetry.logs import JsonFormatter, NamingFormatter, logged_as
 
 
 class Lines(logging.Handler):

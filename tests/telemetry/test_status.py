@@ -14,8 +14,7 @@ from rich.console import Console
 
 from cdc_core import ScanProgress, Timestamp
 from cdc_core.cli.status_block import StatusBlock
-from cdc_core.telemetry.retrying import Retrying
-from cdc_core.telemetry.status import Status, StatusLog, is_idle, status_line
+from cdc_core.telemetry.status import Retrying, Status, StatusLog, is_idle, status_line
 
 RUNNING = Status(
     changefeed="orders",

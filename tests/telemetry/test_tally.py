@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from cdc_core.telemetry import metrics
-from cdc_core.telemetry.metric import Metric
-from cdc_core.telemetry.metrics import METRICS
+from cdc_core.telemetry.metrics import METRICS, Metric
 from cdc_core.telemetry.source_gauges import gauge_samples, gauges_of, keep_gauges, measure_once, measured_at
 from cdc_core.telemetry.tally import Tally
 

@@ -10,9 +10,9 @@ import pytest
 from cdc_testing.scripted import TABLE, PlainEncoder
 
 from cdc_core import EncoderContext, Envelope, FileBody, MessageBatch, RowBatch, TableSchema, Timestamp
+from cdc_core.telemetry.measuring import TimedEncoder
 from cdc_core.telemetry.metrics import MESSAGE_BYTES
 from cdc_core.telemetry.stages import ENCODE, SINK, STAGES, Stages
-from cdc_core.telemetry.timed_encoder import TimedEncoder
 
 ROWS = RowBatch.of(
     TABLE,

@@ -20,8 +20,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 from cdc_core.telemetry import metrics
-from cdc_core.telemetry.metric import Sample
-from cdc_core.telemetry.metrics import METRICS, labels_of
+from cdc_core.telemetry.metrics import METRICS, Sample, labels_of
 from cdc_core.telemetry.tally import Tally
 from cdc_core.web.address import Address
 from cdc_core.web.metrics_server import MetricsServer

@@ -19,8 +19,7 @@ from opentelemetry.sdk.metrics.export import MetricExportResult
 
 from cdc_core.errors import ConfigError
 from cdc_core.telemetry import metrics
-from cdc_core.telemetry.metric import Sample
-from cdc_core.telemetry.metrics import METRICS, labels_of
+from cdc_core.telemetry.metrics import METRICS, Sample, labels_of
 from cdc_core.web.otlp_export import OtlpExport
 from cdc_core.web.otlp_settings import OtlpSettings, otlp_secrets
 from cdc_core.web.watched import Watched

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from cdc_core.errors import ConfigError
 from cdc_core.telemetry import metrics
-from cdc_core.telemetry.metric import Sample
+from cdc_core.telemetry.metrics import Sample
 from cdc_core.web.access.access import Access
 from cdc_core.web.access.settings import AccessSettings
 from cdc_core.web.address import Address

@@ -21,7 +21,7 @@ from cdc_core.store.reports import reports
 from cdc_core.store.samples import changefeed_samples
 from cdc_core.store.tables import CHANGEFEEDS
 from cdc_core.telemetry import metrics
-from cdc_core.telemetry.metric import Metric
+from cdc_core.telemetry.metrics import Metric
 from cdc_core.telemetry.source_gauges import keep_gauges
 from cdc_core.telemetry.tally import Tally
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cdc_core.config.flat import flat, unflattened
-from cdc_core.config.toml_file import definition_in
-from cdc_core.config.toml_text import toml_text
+from cdc_core.config.toml_file import definition_in, toml_text
 from cdc_core.errors import ConfigError
 from cdc_core.web.config_keys import ConfigKey
 from cdc_core.web.page.forms import config_in
