@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,17 +12,19 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from cdc_testing.components import encoder, host, rangefeed, sink
+from cdc_testing.dead_letter_rig import Rig
 from cdc_testing.engine import counter_feed
 from cdc_testing.scripted import CounterPlanner
 from cdc_testing.stored import DEFINITION, node, progress
 
-from cdc_core.changefeeds.altering import configure, configure_run
 from cdc_core.changefeeds.moving import PlannedMove
-from cdc_core.changefeeds.service import Changefeeds
+from cdc_core.changefeeds.service import Alteration, Changefeeds
+from cdc_core.config.definition import changefeed_of
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.locality import Locality
 from cdc_core.move import Move
-from cdc_core.store.job_values import JobState, Pending
+from cdc_core.store.job_values import JobState
 from cdc_core.store.opening import sqlite_file, store_url
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.schedule_values import ScheduleRecord
@@ -38,7 +41,49 @@ MOVE = PlannedMove(
     saved=progress().token,
     epoch=1,
 )
-WIDER = DEFINITION | {"tables": [*DEFINITION["tables"], "public.more"]}
+ORDERS = changefeed_of(
+    "orders",
+    {"source": "paper://desk", "tables": ["public.counter"], "sink": "shelf://room", "options": {"control": "/unused"}},
+    origin="the test",
+    environ={},
+)
+WIDER = Alteration(add=["public.more"])
+PLUGINS = host(
+    rangefeed(options="cdc_testing.scripted:CounterOptions", changes_tables=True),
+    encoder(),
+    sink(options="cdc_testing.scripted:JournalOptions"),
+)
+READING = {
+    "check_continuing",
+    "check_new",
+    "dead_letter_rows",
+    "dead_letters",
+    "feed",
+    "find_job",
+    "identities",
+    "job_report",
+    "job_reports",
+    "jobs_for",
+    "known",
+    "may_be_adopted",
+    "moving",
+    "node",
+    "nodes",
+    "plan_move",
+    "positions",
+    "preview",
+    "report",
+    "report_of",
+    "require_job",
+    "require_not_run",
+    "resolved",
+    "topics",
+    "trace",
+    "traces",
+    "wait",
+    "wait_for_end",
+}
+"""The methods of the service that change no store."""
 
 
 class Killed(BaseException):
@@ -83,24 +128,30 @@ def contents(store: ProgressStore) -> dict[str, list[dict[str, Any]]]:
         }
 
 
+def service(store: ProgressStore) -> Changefeeds:
+    return Changefeeds(store, plugins=PLUGINS, environ={})
+
+
 def prepared(directory: Path, state: JobState | None) -> ProgressStore:
     """Return a store with a changefeed that has begun: a job in *state*, or none; a node; and a schedule."""
     store = ProgressStore(store_url(directory))
     one = store.nodes.join(node("one"), lease_s=86_400)
-    changefeeds = Changefeeds(store)
+    changefeeds = service(store)
     changefeeds.create_schedule(NIGHTLY)
+    definition = changefeeds.resolved(ORDERS).definition()
     if state is None:
-        epoch = store.changefeeds.begin_attempt(store.changefeeds.register("orders", DEFINITION).name)
+        epoch = store.changefeeds.begin_attempt(store.changefeeds.register("orders", definition).name)
         store.progress.save("orders", epoch, progress())
         store.changefeeds.pause("orders", epoch, "the sink refuses")
         return store
-    store.jobs.create("orders", DEFINITION, owner="ann", locality=Locality())
+    store.jobs.create("orders", definition, owner="ann", locality=Locality())
     adopted = store.claims.adopt("orders", one)
     assert adopted is not None
     store.progress.save("orders", adopted.epoch, progress())
     if state == "paused":
         changefeeds.ask_trace("orders", table=None, key=None)
         changefeeds.pause("orders", "lunch")
+        changefeeds.pause_schedule("nightly", "holidays")
         store.claims.settle("orders", one, "stopped")
     elif state == "succeeded":
         store.claims.settle("orders", one, "succeeded")
@@ -113,19 +164,31 @@ def forget(changefeeds: Changefeeds) -> None:
 
 
 def create(changefeeds: Changefeeds) -> None:
-    feed = replace(counter_feed(Path("unused")), name="carts", stored={"literal_secrets": []})
-    changefeeds.create(feed, owner="ann", connect=False)
+    changefeeds.create(changefeeds.resolved(replace(ORDERS, name="carts")), owner="ann", connect=False)
 
 
 def alter(changefeeds: Changefeeds) -> None:
-    wanted = Pending(definition=WIDER, locality=Locality(), initial_scans={"public.more": False}, why="altered")
-    configure(changefeeds.store, "orders", wanted, before=DEFINITION)
+    changefeeds.alter("orders", WIDER, by="ann", scans=False)
+
+
+def redefine(changefeeds: Changefeeds) -> None:
+    before = changefeeds.known("orders").definition
+    after = changefeeds.resolved(replace(ORDERS, tables=("public.counter", "public.more")))
+    changefeeds.redefine("orders", after, before=before, why="wider")
+
+
+def alter_run(changefeeds: Changefeeds) -> None:
+    changefeeds.alter_run(ORDERS, WIDER, state_dir=directory_of(changefeeds.store), by="ann", scans=False)
 
 
 def begun(changefeeds: Changefeeds) -> ResolvedChangefeed:
-    file = sqlite_file(changefeeds.store.url)
+    return changefeeds.feed("orders", changefeeds.known("orders").definition)
+
+
+def directory_of(store: ProgressStore) -> Path:
+    file = sqlite_file(store.url)
     assert file is not None
-    return counter_feed(file.parent, name="orders")
+    return file.parent
 
 
 def end_trace(changefeeds: Changefeeds) -> None:
@@ -133,15 +196,11 @@ def end_trace(changefeeds: Changefeeds) -> None:
     changefeeds.end_trace("orders", trace.number)
 
 
-def alter_run(changefeeds: Changefeeds) -> None:
-    known = changefeeds.known("orders")
-    configure_run(changefeeds.store, known, WIDER, initial_scans={"public.more": False}, why="altered")
-
-
 VERBS: dict[str, tuple[JobState | None, Callable[[Changefeeds], object]]] = {
     "create": ("running", create),
     "alter what runs": ("running", alter),
     "alter what rests": ("paused", alter),
+    "redefine": ("paused", redefine),
     "alter a run": (None, alter_run),
     "pause": ("running", lambda on: on.pause("orders", "lunch")),
     "stop": ("paused", lambda on: on.pause("orders", "lunch", "stop")),
@@ -161,6 +220,7 @@ VERBS: dict[str, tuple[JobState | None, Callable[[Changefeeds], object]]] = {
     "drain": ("running", lambda on: on.drain("one")),
     "create a schedule": ("running", lambda on: on.create_schedule(replace(NIGHTLY, name="weekly"))),
     "pause a schedule": ("running", lambda on: on.pause_schedule("nightly", "holidays")),
+    "resume a schedule": ("paused", lambda on: on.resume_schedule("nightly")),
     "drop a schedule": ("running", lambda on: on.drop_schedule("nightly")),
 }
 
@@ -181,39 +241,113 @@ def test_a_kill_leaves_what_was_before_the_verb_or_all_of_it(
 
     whole = copied("whole")
     with killed(whole) as statements:
-        ask(Changefeeds(whole))
+        ask(service(whole))
     after = contents(whole)
     assert before != after
     assert statements[-1] == "COMMIT"
     for at in range(len(statements)):
         store = copied(f"killed-{at}")
         with pytest.raises(Killed), killed(store, at):
-            ask(Changefeeds(store))
+            ask(service(store))
         assert contents(store) in (before, after), f"killed before {statements[at]}"
         store.close()
     whole.close()
 
 
+def drop(changefeeds: Changefeeds, feed: ResolvedChangefeed) -> None:
+    state_dir = directory_of(changefeeds.store)
+    with changefeeds.dropping(feed.name, feed=feed, state_dir=state_dir) as planned:
+        planned.carry_out()
+
+
 def test_a_drop_that_is_killed_can_be_repeated_wherever_that_was(tmp_path: Path) -> None:
     """The source is another system: its slot and its store's rows cannot go at the same moment."""
     feed = counter_feed(tmp_path)
+    store = ProgressStore(store_url(tmp_path))
+    store.changefeeds.register(feed.name, feed.definition())
+    store.progress.save(feed.name, store.changefeeds.begin_attempt(feed.name), progress())
+    for statement in killed_in_turn(store, lambda: drop(Changefeeds(store), feed)):
+        assert store.changefeeds.find(feed.name) is not None, f"killed before {statement}"
+        assert store.progress.load(feed.name) is not None
+    assert store.changefeeds.find(feed.name) is None
+    store.close()
 
-    def drop(store: ProgressStore) -> None:
-        with Changefeeds(store).dropping(feed.name, feed=feed, state_dir=tmp_path) as planned:
-            planned.carry_out()
 
-    for at in range(100):
-        store = ProgressStore(store_url(tmp_path / str(at)))
-        store.changefeeds.register(feed.name, feed.definition())
-        store.progress.save(feed.name, store.changefeeds.begin_attempt(feed.name), progress())
-        with killed(store, at) as statements:
-            try:
-                drop(store)
-            except Killed:
-                assert store.changefeeds.find(feed.name) is not None, f"killed before {statements[-1]}"
-                assert store.progress.load(feed.name) is not None
-                drop(store)
-        assert store.changefeeds.find(feed.name) is None
-        if len(statements) <= at:
+def replay(changefeeds: Changefeeds, rig: Rig, give_up: Collection[int]) -> None:
+    changefeeds.replay("t", state_dir=rig.directory, feed=rig.feed(), give_up=give_up)
+
+
+@pytest.mark.parametrize("given_up", [0, 1, 2])
+@pytest.mark.parametrize("is_job", [True, False])
+def test_a_replay_that_is_killed_can_be_repeated_wherever_that_was(
+    tmp_path: Path, *, is_job: bool, given_up: int
+) -> None:
+    """The sink is another system: until the store knows that a row was sent, the row is a dead letter."""
+    rig = Rig(tmp_path)
+    rig.refuse(7, 8)
+    rig.complete()
+    rig.correct()
+    store, changefeeds = rig.store, Changefeeds(rig.store)
+    if is_job:
+        store.jobs.create("t", rig.feed().definition(), owner="ann", locality=Locality(), paused_for="pause")
+    letters = changefeeds.dead_letters("t")
+    give_up = [letter.number for letter in letters[:given_up]]
+    for statement in killed_in_turn(store, lambda: replay(changefeeds, rig, give_up)):
+        assert len(changefeeds.dead_letters("t")) == 2, f"killed before {statement}"
+    assert changefeeds.dead_letters("t") == []
+    assert {7, 8} & {*rig.delivered()} == {letter.updated.wall for letter in letters[given_up:]}
+    [event] = store.events.read("t", kinds=["dead_letters_replayed"])
+    assert event.details["count"] == 2
+
+
+def continue_run(changefeeds: Changefeeds, left: ProgressStore, feed: ResolvedChangefeed) -> None:
+    changefeeds.continue_run(feed, left, directory_of(left), again="cdc create FILE --from-state", owner="ann")
+
+
+def test_a_hand_over_that_is_killed_can_be_repeated_wherever_that_was(tmp_path: Path) -> None:
+    """The progress is in two stores meanwhile: never do runs have it in one, and a job in the other."""
+    left, here = (ProgressStore(store_url(tmp_path / name)) for name in ("left", "here"))
+    changefeeds = service(here)
+    feed = changefeeds.resolved(ORDERS)
+    known = left.changefeeds.register("orders", feed.definition())
+    left.progress.save("orders", left.changefeeds.begin_attempt("orders"), progress())
+
+    def hand_over() -> None:
+        for _ in killed_in_turn(here, lambda: continue_run(changefeeds, left, feed)):
+            assert here.jobs.find("orders") is None
+
+    for _ in killed_in_turn(left, hand_over):
+        given = left.jobs.find("orders")
+        assert here.jobs.find("orders") is None or (given is not None and given.has_left)
+    found, given = here.changefeeds.find("orders"), left.jobs.find("orders")
+    assert found is not None
+    assert found.feed_id == known.feed_id
+    assert here.progress.load("orders") == left.progress.load("orders")
+    assert given is not None
+    assert given.has_left
+    assert not given.is_leaving
+    for store in (left, here):
+        store.close()
+
+
+def killed_in_turn(store: ProgressStore, ask: Callable[[], object]) -> Iterator[str]:
+    """Ask again and again, each time killed before the next statement, which is yielded, until that ends by itself."""
+    for at in range(200):
+        try:
+            with killed(store, at) as statements:
+                ask()
+        except Killed:
+            yield statements[-1]
+        else:
             return
-    raise AssertionError("a drop has less than 100 statements")
+    raise AssertionError("a verb has less than 200 statements")
+
+
+def test_every_method_that_writes_is_killed() -> None:
+    methods = {name for name, _ in inspect.getmembers(Changefeeds, inspect.isfunction) if not name.startswith("_")}
+    asks = [drop, replay, continue_run, *(ask for _, ask in VERBS.values())]
+    killed_here = {name for ask in asks for name in ask.__code__.co_names}
+    assert methods - killed_here <= READING
+    assert methods >= READING
+    for name in READING:
+        assert ".transaction()" not in inspect.getsource(getattr(Changefeeds, name)), name
