@@ -1,18 +1,22 @@
-"""What people see of jobs and nodes. Nothing is changed."""
+"""What people see of changefeeds, jobs and nodes. Nothing is changed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cdc_core.changefeeds.finding import Finder
 from cdc_core.config.listed_tables import topics_of
+from cdc_core.store.event_values import Event
+from cdc_core.store.events import EventTail
 from cdc_core.store.job_reports import JobReport, job_report, job_reports
-from cdc_core.store.job_values import JobRecord, NodeRecord, moment
+from cdc_core.store.job_values import JobEvent, JobRecord, NodeRecord, moment
+from cdc_core.store.moments import Moment
 from cdc_core.store.node_reports import node_values
-from cdc_core.store.progress import ChangefeedRecord
-from cdc_core.store.reports import Report, report
+from cdc_core.store.progress import ChangefeedRecord, Progress
+from cdc_core.store.reports import Report, report, reports
 from cdc_core.store.verbs import RULES, Verb
 
 __all__ = ["Reading", "recent"]
@@ -21,7 +25,19 @@ _RECENT = timedelta(hours=12)
 
 
 class Reading(Finder):
-    """The lists of jobs and nodes."""
+    """Lists and reports. What they are about may have been forgotten since, unless UnknownError is raised for that."""
+
+    def records(self) -> list[ChangefeedRecord]:
+        """Return every changefeed, by name."""
+        return self.store.changefeeds.all()
+
+    def reports(self) -> list[Report]:
+        """Return a report of every changefeed, by name, without histories: see `cdc_core.store.reports.reports`."""
+        return reports(self.store)
+
+    def jobs(self) -> list[JobRecord]:
+        """Return every job, by name, finished ones too."""
+        return self.store.jobs.all()
 
     def job_reports(self) -> list[JobReport]:
         """Return a report of every job, by name, of finished ones too."""
@@ -29,7 +45,7 @@ class Reading(Finder):
 
     def jobs_for(self, verb: Verb) -> list[str]:
         """Return the names of the jobs for which *verb* would do something."""
-        return [job.name for job in self.store.jobs.all() if job.state in RULES[verb].does]
+        return [job.name for job in self.jobs() if job.state in RULES[verb].does]
 
     def job_report(self, job: JobRecord) -> JobReport:
         """Return a report of the job. Raises: UnknownError when it was forgotten meanwhile."""
@@ -43,28 +59,92 @@ class Reading(Finder):
         """Return what is known of a changefeed that was found before; it may have been forgotten since."""
         return report(self.store, known, now=datetime.now(UTC))
 
+    def progress(self, name: str) -> Progress | None:
+        """Return what was saved of the changefeed last, None if it has not begun."""
+        return self.store.progress.load(name)
+
+    def history(self, name: str) -> Sequence[JobEvent]:
+        """Return the states that the job has been in, the first one first."""
+        return self.store.jobs.events(name)
+
+    def moments(self, name: str) -> list[Moment]:
+        """Return what the changefeed had counted, minute by minute within a day."""
+        return self.store.moments.of(name)
+
+    def events(
+        self,
+        name: str | None = None,
+        *,
+        since: datetime | None = None,
+        after: int = 0,
+        kinds: Sequence[str] = (),
+        limit: int | None = None,
+    ) -> list[Event]:
+        """Return the events of a changefeed, or of all and of nodes, the first one first: see `Events.read`."""
+        return self.store.events.read(name, since=since, after=after, kinds=kinds, limit=limit)
+
+    def follow_events(
+        self, name: str | None, *, since: datetime | None, kinds: Sequence[str], limit: int | None
+    ) -> tuple[list[Event], EventTail]:
+        """Return the events until now, and what returns those that follow them."""
+        log = self.store.events
+        last = log.last_number()
+        found = log.read(name, since=since, until=last, kinds=kinds, limit=limit)
+        return found, EventTail(log, name, after=last, kinds=kinds)
+
+    def saved(self, known: ChangefeedRecord) -> dict[str, Any]:
+        """Return all that the store has of a changefeed as JSON values, for diagnostics."""
+        found, store, name = self.report_of(known), self.store, known.name
+        progress, status = found.progress, found.status
+        return {
+            "store": store.shown,
+            "definition": known.definition,
+            "report": found.to_json(),
+            "epoch": known.epoch,
+            "progress": None
+            if progress is None
+            else {
+                "token": progress.token,
+                "frontier": progress.frontier.to_json(),
+                "latest": str(progress.latest),
+                "emitted": str(progress.emitted),
+                "counters": progress.counters,
+            },
+            "status": None if status is None else {**status.values, "written_at": status.written_at.isoformat()},
+            "plan": store.steps.load_plan(name),
+            "topics": list(store.topics.of(name)),
+            "rescans": [asdict(rescan) for rescan in found.rescans],
+        }
+
     def topics(self, name: str) -> list[str]:
         """Return the topics of the changefeed by its definition, and those that a query has given to rows."""
         return list(self.store.topics.of(name) or topics_of(self.known(name).definition) or ())
 
+    def sessions(self) -> tuple[float, list[NodeRecord]]:
+        """Return the database's clock, and every node, those that died within a day too."""
+        return self.store.nodes.all()
+
+    def living_nodes(self) -> list[NodeRecord]:
+        """Return the nodes that are alive, those that drain too."""
+        return self.store.nodes.living()
+
     def nodes(self) -> list[dict[str, Any]]:
         """Return every node as JSON values, those that died within a day too."""
-        now, found = self.store.nodes.all()
+        now, found = self.sessions()
         return self._shown(found, now)
 
     def node(self, record: NodeRecord) -> dict[str, Any]:
         """Return the node, which may have ended since, as JSON values."""
-        now, _ = self.store.nodes.all()
+        now, _ = self.sessions()
         return self._shown([record], now)[0]
 
     def _shown(self, nodes: list[NodeRecord], now: float) -> list[dict[str, Any]]:
-        jobs = self.store.jobs.all()
+        jobs = self.jobs()
         return [node_values(each, jobs, now=now) for each in nodes]
 
     def may_be_adopted(self, job: JobRecord) -> bool:
         """Return whether a living node that matches the job would take it."""
-        living = self.store.nodes.living()
-        return any(not node.draining and node.locality.matches(job.locality) for node in living)
+        return any(not node.draining and node.locality.matches(job.locality) for node in self.living_nodes())
 
 
 def recent(found: Iterable[JobReport]) -> list[JobReport]:

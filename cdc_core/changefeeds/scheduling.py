@@ -21,7 +21,15 @@ __all__ = ["Scheduling"]
 
 
 class Scheduling(Finder):
-    """The verbs of schedules. Each returns the schedule as it is now."""
+    """Schedules, and their verbs. Each verb returns the schedule as it is now."""
+
+    def schedules(self) -> list[ScheduleRecord]:
+        """Return every schedule, by name."""
+        return self.store.schedules.all()
+
+    def schedule(self, name: str) -> ScheduleRecord:
+        """Return the schedule. Raises: UnknownError."""
+        return self.store.schedules.find(name)
 
     def create_schedule(self, wanted: ScheduleRecord, *, at_once: bool = False) -> ScheduleRecord:
         """Add the schedule, which nodes follow from now on. The first run is *at_once*, at its `next_run`, or as its

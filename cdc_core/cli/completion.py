@@ -55,25 +55,14 @@ def _stored(ctx: click.Context) -> Sequence[str]:
         store = store or os.environ.get("CDC_STORE")
     if not store:
         return ()
-    import sqlalchemy as sa  # every command imports this module, and few need a store
+    # every command imports this module, and few need a store
+    from cdc_core.store.opening import store_url, stored_names
 
-    from cdc_core.store.opening import open_engine, store_exists, store_url
-    from cdc_core.store.tables import CHANGEFEEDS
-
-    selected = sa.select(CHANGEFEEDS.c.name).order_by(CHANGEFEEDS.c.name)
     found: list[str] = []
 
     def look() -> None:
         with suppress(Exception):  # whatever is wrong with a store, its commands say it; a key press does not
-            url = store if "://" in store else store_url(Path(store))
-            if not store_exists(url):
-                return
-            engine = open_engine(url)
-            try:
-                with engine.execution_options(cdc_reading=True).begin() as connection:
-                    found.extend(connection.execute(selected).scalars())
-            finally:
-                engine.dispose()
+            found.extend(stored_names(store if "://" in store else store_url(Path(store))))
 
     thread = threading.Thread(target=look, name="completion", daemon=True)
     thread.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import json
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from typing import Any
 
 import click
 
+from cdc_core.changefeeds.reading import Reading
 from cdc_core.cli import debug_parts as parts
 from cdc_core.cli.completion import complete_name
 from cdc_core.cli.debug_archive import DebugArchive
@@ -22,7 +24,8 @@ from cdc_core.cli.stored import definition_store, require_known, require_one_nam
 from cdc_core.config.interpolation import with_absolute_files
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.masking import secret_forms, uri_secrets
-from cdc_core.store.progress import ChangefeedRecord, ProgressStore
+from cdc_core.store.progress import ProgressStore
+from cdc_core.store.values import ChangefeedRecord
 from cdc_core.web.otlp_settings import otlp_secrets
 
 __all__ = ["debug"]
@@ -86,7 +89,7 @@ def debug(
             known = found["known"] = require_known(progress, feed_name, option=option)
             if "feed" not in found:
                 session.add_secrets(referred_secrets(known.definition))
-            return parts.saved(progress, known)
+            return Reading(progress).saved(known)
 
         archive.add("configuration.json", configured)  # first: it says what is secret
         if "feed" not in found:  # it may also have taken too long
@@ -94,7 +97,7 @@ def debug(
         archive.add("progress.json", stored)
         archive.add("versions.json", parts.versions)
         archive.add("machine.json", lambda: parts.machine(state_dir))
-        _add_of_store(archive, progress, feed_name, found.get("known"))
+        _add_of_store(archive, progress, found.get("known"))
         _add_of_feed(archive, found.get("feed"), found.get("known"), connect=not no_connect)
         own = sorted(state_dir.glob(f"{glob.escape(feed_name)}.spark.log*"))  # with those that were rotated
         for number, log in enumerate([*own, *map(Path, logs)], 1):
@@ -105,10 +108,11 @@ def debug(
     return 0
 
 
-def _add_of_store(archive: DebugArchive, store: ProgressStore, name: str, known: ChangefeedRecord | None) -> None:
+def _add_of_store(archive: DebugArchive, store: ProgressStore, known: ChangefeedRecord | None) -> None:
     if known is not None:
-        archive.add("events.jsonl", lambda: parts.events(store, name))
-        archive.add("nodes.json", lambda: parts.nodes(store))
+        reading, name = Reading(store), known.name
+        archive.add("events.jsonl", lambda: "\n".join(json.dumps(each.to_json()) for each in reading.events(name)))
+        archive.add("nodes.json", reading.nodes)
 
 
 def _add_of_feed(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import platform
 import re
@@ -26,18 +25,13 @@ from cdc_core.errors import ConfigError
 from cdc_core.masking import MASK, is_secret_name
 from cdc_core.plugins.host import PluginHost
 from cdc_core.shards.shard import shard_feed_id
-from cdc_core.store.node_reports import node_values
-from cdc_core.store.progress import ChangefeedRecord, ProgressStore
-from cdc_core.store.reports import report
+from cdc_core.store.values import ChangefeedRecord
 
 __all__ = [
     "configuration",
-    "events",
     "explanation",
     "last_lines",
     "machine",
-    "nodes",
-    "saved",
     "sink",
     "source",
     "versions",
@@ -96,42 +90,6 @@ def configuration(feed: ResolvedChangefeed) -> dict[str, Any]:
         "source": feed.shown_source,
         "sink": feed.shown_destination,
     }
-
-
-def saved(store: ProgressStore, known: ChangefeedRecord) -> dict[str, Any]:
-    """Return all that the progress store knows, as it is saved: definition, report, progress, status and plan."""
-    progress, status = store.progress.load(known.name), store.statuses.load(known.name)
-    return {
-        "store": store.shown,
-        "definition": known.definition,
-        "report": report(store, known, now=datetime.now(UTC)).to_json(),
-        "epoch": known.epoch,
-        "progress": None
-        if progress is None
-        else {
-            "token": progress.token,
-            "frontier": progress.frontier.to_json(),
-            "latest": str(progress.latest),
-            "emitted": str(progress.emitted),
-            "counters": progress.counters,
-        },
-        "status": None if status is None else {**status.values, "written_at": status.written_at.isoformat()},
-        "plan": store.steps.load_plan(known.name),
-        "topics": list(store.topics.of(known.name)),
-        "rescans": [dataclasses.asdict(rescan) for rescan in store.rescans.of(known.name)],
-    }
-
-
-def nodes(store: ProgressStore) -> list[dict[str, Any]]:
-    """Return the nodes of the store, as `cdc nodes --json` does."""
-    now, found = store.nodes.all()
-    jobs = store.jobs.all()
-    return [node_values(node, jobs, now=now) for node in found]
-
-
-def events(store: ProgressStore, name: str) -> str:
-    """Return the events of the changefeed, one JSON object a line."""
-    return "\n".join(json.dumps(event.to_json()) for event in store.events.read(name))
 
 
 def explanation(feed: ResolvedChangefeed) -> str:

@@ -16,7 +16,6 @@ from cdc_core.cli.stored import state_option, store_option
 from cdc_core.errors import ConfigError
 from cdc_core.options import read_duration
 from cdc_core.store.event_values import KINDS, Event
-from cdc_core.store.events import EventTail
 from cdc_core.telemetry.status import shown_moment
 
 __all__ = ["event_text", "events", "since_of"]
@@ -62,11 +61,9 @@ def events(
     begin = None if since is None else since_of(since, now=datetime.now(UTC))
     limit = _LATEST if limit is None and begin is None else limit
     with store_to_read(session, file, name, state, store) as (changefeeds, wanted):
-        log = changefeeds.store.events
-        last = log.last_number()
-        for event in log.read(wanted, since=begin, until=last, kinds=kinds, limit=limit):
+        found, tail = changefeeds.follow_events(wanted, since=begin, kinds=kinds, limit=limit)
+        for event in found:
             _print(session, event, as_json=as_json)
-        tail = EventTail(log, wanted, after=last, kinds=kinds)
         while follow:
             for event in tail.poll():
                 _print(session, event, as_json=as_json)

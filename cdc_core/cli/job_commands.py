@@ -73,7 +73,7 @@ def opened(session: CliSession, url: str, name: str | None = None, *, by_name: b
 
 def await_job(changefeeds: Changefeeds, name: str, verb: Verb) -> JobRecord:
     """Return the job when *verb* is done: see `Changefeeds.wait`. Ctrl-C ends the wait and not the request."""
-    if not changefeeds.store.nodes.living():
+    if not changefeeds.living_nodes():
         click.echo("no node is alive; waiting for one", err=True)
     return changefeeds.wait(name, verb)
 

@@ -15,7 +15,7 @@ from cdc_core.cli.stored import state_option, store_option, store_or_environment
 from cdc_core.cli.tables import echo_table
 from cdc_core.errors import ConfigError
 from cdc_core.options import counted
-from cdc_core.store.progress import DeadLetter
+from cdc_core.store.values import DeadLetter
 
 __all__ = ["replay_dead_letters"]
 

@@ -138,7 +138,7 @@ def new_schedule(
 def list_(session: CliSession, store: str | None, as_json: bool) -> int:
     """List the schedules of the store."""
     with changefeeds_at(session, store) as changefeeds:
-        found = changefeeds.store.schedules.all()
+        found = changefeeds.schedules()
         if not (found or as_json):
             click.echo(f"the progress store {changefeeds.store.shown} has no schedules")
         for index, each in enumerate(found):

@@ -44,7 +44,7 @@ def show(
     job in that store; without it, all of them are shown.
     """
     with store_to_read(session, file, name, state, store) as (changefeeds, wanted):
-        found = changefeeds.store.changefeeds.all() if wanted is None else [changefeeds.known(wanted)]
+        found = changefeeds.records() if wanted is None else [changefeeds.known(wanted)]
         if not (found or as_json):
             click.echo(f"the progress store {changefeeds.store.shown} knows no changefeed")
         for index, each in enumerate(map(changefeeds.report_of, found)):

@@ -63,11 +63,10 @@ def execute(session: CliSession, target: SqlTarget, statement: Statement) -> Res
     if isinstance(statement, CreateSchedule):
         return _create_schedule(session, target, statement)
     with changefeeds_at(session, target.store) as changefeeds:
-        store = changefeeds.store
         if isinstance(statement, ShowJobs):
             return show_jobs(changefeeds, statement)
         if isinstance(statement, ShowSchedules):
-            return show_schedules(store, statement)
+            return show_schedules(changefeeds, statement)
         if isinstance(statement, ControlSchedules):
             return control_schedules(changefeeds, statement)
         if isinstance(statement, AlterChangefeed):
@@ -90,7 +89,7 @@ def changefeed_to_watch(session: CliSession, target: SqlTarget, statement: Creat
 def _create(session: CliSession, target: SqlTarget, statement: CreateChangefeed) -> Result:
     owner = require_owner(user_name() if target.owner is None else target.owner)
     with changefeeds_at(session, target.store, create=True) as changefeeds:
-        taken = {known.name for known in changefeeds.store.changefeeds.all()}
+        taken = {known.name for known in changefeeds.records()}
         name = statement.name or derived_name(statement.tables, taken)
         changefeed = changefeed_of_statement(
             statement, name, sources=target.sources, directory=target.directory, environ=os.environ
@@ -101,7 +100,7 @@ def _create(session: CliSession, target: SqlTarget, statement: CreateChangefeed)
 
 def _create_schedule(session: CliSession, target: SqlTarget, statement: CreateSchedule) -> Result:
     with changefeeds_at(session, target.store, create=True) as changefeeds:
-        known = {each.name: each for each in changefeeds.store.schedules.all()}
+        known = {each.name: each for each in changefeeds.schedules()}
         name = statement.label or derived_name(statement.changefeed.tables, known, longest=_MAX_LABEL_LENGTH)
         if statement.if_not_exists and name in known:
             return replace(created_schedule(known[name]), rows=[], notices=[f"schedule '{name}' exists already"])
@@ -123,14 +122,14 @@ def _create_schedule(session: CliSession, target: SqlTarget, statement: CreateSc
 
 
 def _alter(changefeeds: Changefeeds, statement: AlterChangefeed) -> Result:
-    name, store = statement.job, changefeeds.store
+    name = statement.job
     change = Alteration.parse(
         add=list(statement.add),
         drop=statement.drop,
         assignments=[f"{option}={value}" for option, value in statement.set.items()],
         unset=statement.unset,
     )
-    begun = store.progress.load(name) is not None
+    begun = changefeeds.progress(name) is not None
     scans = {table: bool(wanted) for table, wanted in statement.add.items() if begun or wanted is not None}
     altered = changefeeds.alter(name, change, by=by_user(), scans=scans)
     description = statement_text(altered.definition)

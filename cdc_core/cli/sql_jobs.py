@@ -16,7 +16,7 @@ from cdc_core.sql_names import listed
 from cdc_core.statements.definitions import statement_text
 from cdc_core.statements.values import ShowJobs
 from cdc_core.store.job_reports import JobReport
-from cdc_core.store.progress import ChangefeedRecord, ProgressStore
+from cdc_core.store.values import ChangefeedRecord
 
 __all__ = ["show_jobs"]
 
@@ -51,14 +51,14 @@ def show_jobs(changefeeds: Changefeeds, statement: ShowJobs) -> Result:
         if not found:
             raise ConfigError(f"there is no job '{statement.job}'{did_you_mean(statement.job, known)}")
     columns = _CHANGEFEEDS if statement.changefeeds else _JOBS
-    rows = [_values(changefeeds.store, each) for each in found]
+    rows = [_values(changefeeds, each) for each in found]
     return Result(columns=columns, rows=[[row[column] for column in columns] for row in rows])
 
 
-def _values(store: ProgressStore, report: JobReport) -> dict[str, str | None]:
+def _values(changefeeds: Changefeeds, report: JobReport) -> dict[str, str | None]:
     job, definition, mark = report.job, report.known.definition, report.known.high_water
     erred = job.rests_for_error or job.state == "revert-failed"
-    events = store.jobs.events(job.name)
+    events = changefeeds.history(job.name)
     return {
         "job_id": job.name,
         "job_type": "CHANGEFEED",
@@ -75,15 +75,15 @@ def _values(store: ProgressStore, report: JobReport) -> dict[str, str | None]:
         "error": job.reason if erred else None,
         "coordinator_id": job.node,
         "sink_uri": definition["sink"],
-        "full_table_names": ", ".join(_full_names(store, report.known)),
+        "full_table_names": ", ".join(_full_names(changefeeds, report.known)),
         "topics": _shown_topics(definition),
         "format": definition["format"],
     }
 
 
-def _full_names(store: ProgressStore, known: ChangefeedRecord) -> list[str]:
+def _full_names(changefeeds: Changefeeds, known: ChangefeedRecord) -> list[str]:
     """Return the tables with their databases, as far as these are known; patterns as listed until they are resolved."""
-    listed_, progress = known.definition["tables"], store.progress.load(known.name)
+    listed_, progress = known.definition["tables"], changefeeds.progress(known.name)
     found = [] if progress is None else [*dict.fromkeys(TableName.parse(span.table) for span, _ in progress.frontier)]
     database = found[0].database if found else database_of(known.sources[0])
     names = named_tables(listed_, database) or found

@@ -9,7 +9,6 @@ from cdc_core.cli.job_commands import by_user
 from cdc_core.cli.sql_results import Result, shown_time
 from cdc_core.statements.definitions import statement_text
 from cdc_core.statements.values import ControlSchedules, ScheduleVerb, ShowSchedules
-from cdc_core.store.progress import ProgressStore
 from cdc_core.store.schedule_values import ScheduleRecord
 
 __all__ = ["control_schedules", "created_schedule", "show_schedules"]
@@ -48,9 +47,9 @@ def control_schedules(changefeeds: Changefeeds, statement: ControlSchedules) -> 
     return _shown(done)
 
 
-def show_schedules(store: ProgressStore, statement: ShowSchedules) -> Result:
+def show_schedules(changefeeds: Changefeeds, statement: ShowSchedules) -> Result:
     """Return the schedules that *statement* is about. Raises: ConfigError when the one is unknown."""
-    return _shown(store.schedules.all() if statement.schedule is None else [store.schedules.find(statement.schedule)])
+    return _shown(changefeeds.schedules() if statement.schedule is None else [changefeeds.schedule(statement.schedule)])
 
 
 def _shown(found: Sequence[ScheduleRecord]) -> Result:

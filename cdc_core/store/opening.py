@@ -13,9 +13,19 @@ from typing import Any
 import sqlalchemy as sa
 
 from cdc_core.errors import ConfigError
-from cdc_core.store.tables import METADATA, SCHEMA_VERSION, STORE
+from cdc_core.store.tables import CHANGEFEEDS, METADATA, SCHEMA_VERSION, STORE
 
-__all__ = ["CONNECTIONS", "WAIT_S", "open_engine", "prepare", "sqlite_file", "store_exists", "store_place", "store_url"]
+__all__ = [
+    "CONNECTIONS",
+    "WAIT_S",
+    "open_engine",
+    "prepare",
+    "sqlite_file",
+    "store_exists",
+    "store_place",
+    "store_url",
+    "stored_names",
+]
 
 CONNECTIONS = 8
 """How many connections an engine has at most. Not for SQLite."""
@@ -95,6 +105,18 @@ def store_exists(url: str) -> bool:
         return sa.inspect(engine).has_table(STORE.name)
     except sa.exc.SQLAlchemyError:
         return True
+    finally:
+        engine.dispose()
+
+
+def stored_names(url: str) -> list[str]:
+    """Return the names of the changefeeds in the store as it is: it is neither created nor upgraded for this."""
+    if not store_exists(url):
+        return []
+    engine = open_engine(url)
+    try:
+        with engine.execution_options(cdc_reading=True).begin() as connection:
+            return list(connection.execute(sa.select(CHANGEFEEDS.c.name).order_by(CHANGEFEEDS.c.name)).scalars())
     finally:
         engine.dispose()
 

@@ -11,10 +11,10 @@ from typing import Protocol
 
 from starlette.requests import Request
 
-from cdc_core.changefeeds.service import Changefeeds
+from cdc_core.changefeeds.service import Changefeeds, ProgressStore
 from cdc_core.masking import mask, secret_forms, uri_secrets
 from cdc_core.plugins.host import PluginHost
-from cdc_core.store.progress import ProgressStore, sqlite_file
+from cdc_core.store.opening import sqlite_file
 
 __all__ = ["Deployment", "deployment_of"]
 
@@ -41,7 +41,7 @@ class Deployment:
         keep_secret: KeepsSecrets,
         allowed_paths: Iterable[str] = (),
     ) -> None:
-        self.store, self.plugins, self.environ = store, plugins, environ
+        self.plugins, self.environ = plugins, environ
         self.changefeeds = Changefeeds(store, plugins=plugins, environ=environ, keep_secrets=self.add_secrets)
         self._allowed_paths = [Path(os.path.realpath(path)) for path in allowed_paths]
         self.started = datetime.now(UTC)
@@ -68,7 +68,7 @@ class Deployment:
     @property
     def state_dir(self) -> Path:
         """A directory for locks of runs on this host: beside a store that is a file."""
-        file = sqlite_file(self.store.url)
+        file = sqlite_file(self.changefeeds.store.url)
         return Path(".cdc").absolute() if file is None else file.parent
 
     def masked(self, text: str) -> str:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from cdc_core.changefeeds.reading import Reading
 from cdc_core.errors import CdcError
 from cdc_core.store.job_values import RESTING, RUNNABLE, JobRecord, NodeRecord
 from cdc_core.store.progress import ProgressStore
-from cdc_core.store.reports import Report, reports
+from cdc_core.store.reports import Report
 from cdc_core.store.samples import changefeed_samples, job_samples
 from cdc_core.telemetry import metrics
 from cdc_core.telemetry.metrics import Sample
@@ -89,7 +90,7 @@ class Watched:
     """
 
     def __init__(self, url: str, *, names: frozenset[str] | None = None, node: NodeView | None = None) -> None:
-        self._store = ProgressStore(url, alone=True)
+        self._changefeeds = Reading(ProgressStore(url, alone=True))
         self._names, self._node = names, node
         self._lock = threading.Lock()
         self._read_at = float("-inf")
@@ -111,7 +112,7 @@ class Watched:
         """Close the connection to the store; return without that while the store does not answer a thread."""
         if self._lock.acquire(timeout=_LAST_S):
             try:
-                self._store.close()
+                self._changefeeds.store.close()
             finally:
                 self._lock.release()
 
@@ -125,9 +126,9 @@ class Watched:
     def _read(self) -> None:
         began = time.monotonic()
         try:
-            found = reports(self._store)
+            found = self._changefeeds.reports()
             jobs = [report.job.job for report in found if report.job is not None]
-            nodes = self._store.nodes.living() if self._names is None or self._node is not None else []
+            nodes = self._changefeeds.living_nodes() if self._names is None or self._node is not None else []
             self._seen, self._up = Seen(reports=found, jobs=jobs, nodes=nodes, took_s=time.monotonic() - began), True
         except CdcError:
             self._up = False

@@ -39,8 +39,8 @@ def root(request: Request) -> Response:
     """Return versions; a browser is sent to the page."""
     if "text/html" in request.headers.get("accept", ""):
         return RedirectResponse("/ui", status_code=303)
-    store = deployment_of(request).store
-    cluster = hashlib.sha256(store.shown.encode()).hexdigest()[:22]
+    store = deployment_of(request).changefeeds.store.shown
+    cluster = hashlib.sha256(store.encode()).hexdigest()[:22]
     return JSONResponse(
         {"version": DIALECT, "commit": f"cdc-core-{VERSION}", "kafka_cluster_id": cluster, "cdc_version": VERSION}
     )
@@ -49,7 +49,7 @@ def root(request: Request) -> Response:
 def health(request: Request) -> Response:
     """Say whether the store can be reached; whether nodes are alive, `/v1/nodes` tells."""
     try:
-        deployment_of(request).store.nodes.living()
+        deployment_of(request).changefeeds.living_nodes()
     except CdcError as error:
         text = f"Worker was unable to handle this request and may be unable to handle other requests. {error}"
         shown = deployment_of(request).masked(text)

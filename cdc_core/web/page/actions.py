@@ -29,7 +29,7 @@ def asking(action: str) -> Callable[[Request], Response]:
     """Return the handler that asks whether *action* is meant."""
 
     def ask(request: Request) -> Response:
-        name = known_name(request, site_of(request).deployment.store)
+        name = known_name(request)
         return page(request, "confirm.html", question=confirmation_of(action, name))
 
     return ask
@@ -40,7 +40,7 @@ def doing(action: str) -> Callable[[Request], Response]:
 
     def obey(request: Request) -> Response:
         deployment = site_of(request).deployment
-        name = known_name(request, deployment.store)
+        name = known_name(request)
         reason = form_values(request).get("reason", "").strip()[:500] or f"asked for by {request.state.user or 'local'}"
         try:
             _ASKED[action](deployment.changefeeds, name, reason)

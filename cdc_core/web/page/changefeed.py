@@ -9,9 +9,9 @@ from typing import Any
 
 from cdc_core.masking import MASK, is_secret_name, masked_uri
 from cdc_core.store.event_values import Event
-from cdc_core.store.progress import DeadLetter
 from cdc_core.store.reports import Report
 from cdc_core.store.traces import TraceRecord
+from cdc_core.store.values import DeadLetter
 from cdc_core.telemetry import metrics
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE
 from cdc_core.web.page.measurements import Measurement

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.store.moments import MINUTE_S, Moment
-from cdc_core.store.progress import ProgressStore
-from cdc_core.store.reports import Report, reports
+from cdc_core.store.reports import Report
 from cdc_core.web.page.measurements import Measurement, measure, moment_of
 
 __all__ = ["History", "Snapshot"]
@@ -43,8 +43,8 @@ class _Kept:
 class History:
     """Reads the store when it is asked, at most once a second, however many people watch. Safe with several threads."""
 
-    def __init__(self, store: ProgressStore) -> None:
-        self._store = store
+    def __init__(self, changefeeds: Changefeeds) -> None:
+        self._changefeeds = changefeeds
         self._lock = threading.Lock()
         self._kept: dict[str, _Kept] = {}
         self._read_at = float("-inf")
@@ -67,7 +67,8 @@ class History:
             kept = self._kept.get(name)
             seconds = [] if kept is None else list(kept.points)
         watched = {point.at // MINUTE_S for point in seconds}
-        minutes = [point for point in _by_minute(self._store.moments.of(name)) if point.at // MINUTE_S not in watched]
+        kept_minutes = _by_minute(self._changefeeds.moments(name))
+        minutes = [point for point in kept_minutes if point.at // MINUTE_S not in watched]
         points = [(point, _GAP_S) for point in seconds] + [(point, _LONG_GAP_S) for point in minutes]
         points.sort(key=lambda entry: entry[0].at)
         found = [point for point, _ in points[:1]]
@@ -78,7 +79,7 @@ class History:
         return found
 
     def _read(self) -> None:
-        found = reports(self._store)
+        found = self._changefeeds.reports()
         names = {report.known.name for report in found}
         for gone in self._kept.keys() - names:
             del self._kept[gone]

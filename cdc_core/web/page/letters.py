@@ -13,7 +13,7 @@ from cdc_core.changefeeds.replaying import Replayed
 from cdc_core.delivery.row_json import row_json
 from cdc_core.errors import CdcError, ConfigError, FencedError
 from cdc_core.options import counted
-from cdc_core.store.progress import DeadLetter
+from cdc_core.store.values import DeadLetter
 from cdc_core.watching.preview import Previewed
 from cdc_core.web.deployment import Deployment
 from cdc_core.web.endpoint import Refusal
@@ -58,14 +58,13 @@ def show_letter(request: Request) -> Response:
 
 
 def ask_to_replay(request: Request) -> Response:
-    deployment = site_of(request).deployment
-    return page(request, "confirm.html", question=_about_replay(known_name(request, deployment.store)))
+    return page(request, "confirm.html", question=_about_replay(known_name(request)))
 
 
 def replay_all(request: Request) -> Response:
     """Send all dead letters to the sink again; a refusal is shown with its reason."""
     deployment = site_of(request).deployment
-    name = known_name(request, deployment.store)
+    name = known_name(request)
     problem = _replayed(deployment, name)
     if problem:
         return page(request, "confirm.html", status=409, question=_about_replay(name, error=problem))
@@ -89,7 +88,7 @@ def discard(request: Request) -> Response:
 def show_preview(request: Request) -> Response:
     """Show the messages that the job would send for some rows of its tables; a refusal is shown with its reason."""
     deployment = site_of(request).deployment
-    name = known_name(request, deployment.store)
+    name = known_name(request)
     found: Sequence[Previewed] = ()
     problem, status, headers = "", 200, {}
     try:
@@ -136,7 +135,7 @@ def _remaining(found: Replayed) -> str:
 
 def _letter(request: Request) -> tuple[Deployment, str, DeadLetter]:
     deployment = site_of(request).deployment
-    name, number = known_name(request, deployment.store), str(request.path_params["number"])
+    name, number = known_name(request), str(request.path_params["number"])
     if number.isascii() and number.isdecimal() and 0 < len(number) < 19:
         found = deployment.changefeeds.dead_letters(name, after=int(number) - 1, limit=1)
         if found and str(found[0].number) == number:

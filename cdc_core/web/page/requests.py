@@ -7,10 +7,12 @@ from urllib.parse import parse_qsl, quote
 from starlette.requests import Request
 
 from cdc_core.errors import ConfigError
-from cdc_core.store.progress import ProgressStore
+from cdc_core.store.values import ChangefeedRecord
+from cdc_core.store.verbs import UnknownError
+from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Refusal
 
-__all__ = ["MAX_ENTRIES", "feed_path", "form_values", "known_name", "name_of"]
+__all__ = ["MAX_ENTRIES", "feed_path", "form_values", "known", "known_name", "name_of"]
 
 MAX_ENTRIES = 1000
 """How many values a form may have; the fields that are empty come on top."""
@@ -44,9 +46,15 @@ def feed_path(name: str) -> str:
     return f"/ui/changefeeds/{quote(name, safe='')}"
 
 
-def known_name(request: Request, store: ProgressStore) -> str:
-    """Return the name of a changefeed in the path. Raises: Refusal when the store does not know it."""
+def known(request: Request) -> ChangefeedRecord:
+    """Return the changefeed in the path. Raises: Refusal when the store does not know it."""
     name = name_of(request)
-    if store.changefeeds.find(name) is None:
-        raise Refusal(404, f"the store knows no changefeed '{name}'")
-    return name
+    try:
+        return deployment_of(request).changefeeds.known(name)
+    except UnknownError as error:
+        raise Refusal(404, f"the store knows no changefeed '{name}'") from error
+
+
+def known_name(request: Request) -> str:
+    """Return the name of a changefeed in the path. Raises: Refusal when the store does not know it."""
+    return known(request).name

@@ -19,7 +19,7 @@ class Site:
 
     def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
-        self.history = History(deployment.store)
+        self.history = History(deployment.changefeeds)
 
 
 def site_of(request: Request) -> Site:

@@ -52,7 +52,7 @@ def trace_views(records: Sequence[TraceRecord]) -> list[TraceView]:
 def begin_trace(request: Request) -> Response:
     """Have the changes followed that the form names. Raises: ConfigError."""
     deployment = site_of(request).deployment
-    name, fields = known_name(request, deployment.store), form_values(request)
+    name, fields = known_name(request), form_values(request)
     table, key, rows = (fields.get(field, "").strip() for field in ("table", "key", "rows"))
     deployment.changefeeds.ask_trace(
         name,
@@ -66,7 +66,7 @@ def begin_trace(request: Request) -> Response:
 def end_trace(request: Request) -> Response:
     """Have one trace ended, and what it found forgotten. Raises: UnknownError."""
     deployment = site_of(request).deployment
-    name = known_name(request, deployment.store)
+    name = known_name(request)
     deployment.changefeeds.end_trace(name, request.path_params["number"])
     return redirect(f"{feed_path(name)}?done=end-trace#traces")
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cdc_core.store.reports import report
-from cdc_core.web.endpoint import Refusal
 from cdc_core.web.page.changefeed import EVENTS, LETTERS, ChangefeedView, changefeed_view
 from cdc_core.web.page.live import Frame, frames_answer
 from cdc_core.web.page.measurements import Measurement, measure, moment_of
@@ -17,7 +14,7 @@ from cdc_core.web.page.node_views import NodeRow, node_rows
 from cdc_core.web.page.overview import Filter, Overview, overview
 from cdc_core.web.page.plugin_views import plugin_groups
 from cdc_core.web.page.rendering import page, part, secured
-from cdc_core.web.page.requests import name_of
+from cdc_core.web.page.requests import known, name_of
 from cdc_core.web.page.site import Site, site_of
 
 __all__ = [
@@ -69,17 +66,17 @@ def stream_overview(request: Request) -> Response:
 
 
 def show_changefeed(request: Request) -> Response:
-    site, name = site_of(request), name_of(request)
-    view, _ = seen_changefeed(site, name)
+    site = site_of(request)
+    view, _ = seen_changefeed(site, request)
     return page(request, "changefeed.html", view=view, done=_done(request))
 
 
 def stream_changefeed(request: Request) -> Response:
-    site, name = site_of(request), name_of(request)
+    site = site_of(request)
     may = {"may_operate": request.state.role >= 2, "may_administer": request.state.role >= 3}
 
     def read() -> Frame:
-        view, point = seen_changefeed(site, name)
+        view, point = seen_changefeed(site, request)
         names = ("head", "strip", "readings", "facts", "spans", "events", "letters", "traces")
         return Frame(parts={each: part(f"{each}.html", view=view, **may) for each in names}, point=point.to_json())
 
@@ -108,28 +105,24 @@ def show_plugins(request: Request) -> Response:
     return page(request, "plugins.html", groups=plugin_groups(site_of(request).deployment.plugins))
 
 
-def seen_changefeed(site: Site, name: str) -> tuple[ChangefeedView, Measurement]:
+def seen_changefeed(site: Site, request: Request) -> tuple[ChangefeedView, Measurement]:
     """Return the changefeed as of now, and the newest point of its charts. Raises: Refusal when it is unknown."""
-    store = site.deployment.store
-    measured = site.history.snapshot().measured.get(name)
-    known = store.changefeeds.find(name)
-    if known is None:
-        raise Refusal(404, f"the store knows no changefeed '{name}'")
-    found = report(store, known, now=datetime.now(UTC))
-    if measured is None:
-        measured = measure(moment_of(found), None)
-    letters, events = store.dead_letters.of(name, limit=LETTERS), store.events.read(name, limit=EVENTS)
-    return changefeed_view(found, measured, letters, events, store.traces.of(name)), measured
+    changefeeds, snapshot = site.deployment.changefeeds, site.history.snapshot()
+    found = changefeeds.report_of(known(request))
+    name = found.known.name
+    measured = snapshot.measured.get(name) or measure(moment_of(found), None)
+    letters, events = changefeeds.dead_letters(name, limit=LETTERS), changefeeds.events(name, limit=EVENTS)
+    return changefeed_view(found, measured, letters, events, changefeeds.traces(name)), measured
 
 
 def _overview(site: Site, chosen: Filter) -> Overview:
-    return overview(site.history.snapshot(), site.deployment.store.nodes.living(), chosen)
+    return overview(site.history.snapshot(), site.deployment.changefeeds.living_nodes(), chosen)
 
 
 def _nodes(site: Site) -> list[NodeRow]:
-    store = site.deployment.store
-    now, nodes = store.nodes.all()
-    return node_rows(nodes, store.jobs.all(), now=now)
+    changefeeds = site.deployment.changefeeds
+    now, nodes = changefeeds.sessions()
+    return node_rows(nodes, changefeeds.jobs(), now=now)
 
 
 def _filter_of(request: Request) -> Filter:

@@ -9,7 +9,6 @@ from starlette.responses import JSONResponse, Response
 
 from cdc_core.options import did_you_mean
 from cdc_core.store.event_values import KINDS
-from cdc_core.store.reports import reports
 from cdc_core.store.verbs import UnknownError
 from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Refusal
@@ -22,7 +21,8 @@ _MAX_EVENTS = 1000
 
 def jobs(request: Request) -> Response:
     """Return a report of every job, also of those that have ended, without its history."""
-    return JSONResponse([found.to_json() for found in reports(deployment_of(request).store) if found.job is not None])
+    found = deployment_of(request).changefeeds.reports()
+    return JSONResponse([each.to_json() for each in found if each.job is not None])
 
 
 def job(request: Request) -> Response:
@@ -83,6 +83,5 @@ def _events(request: Request, name: str | None) -> Response:
             raise Refusal(400, f"there is no kind of event '{kind}'{did_you_mean(kind, KINDS)}")
     after = number(request, "after", default=0, least=0, most=2**62)
     limit = number(request, "limit", default=100, least=1, most=_MAX_EVENTS)
-    deployment = deployment_of(request)
-    found = deployment.store.events.read(name, after=after, kinds=kinds, limit=limit)
+    found = deployment_of(request).changefeeds.events(name, after=after, kinds=kinds, limit=limit)
     return JSONResponse([event.to_json() for event in found])
