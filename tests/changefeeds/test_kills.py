@@ -19,6 +19,7 @@ from cdc_testing.scripted import CounterPlanner
 from cdc_testing.stored import DEFINITION, node, progress
 
 from cdc_core.changefeeds.moving import PlannedMove
+from cdc_core.changefeeds.reading import Reading
 from cdc_core.changefeeds.service import Alteration, Changefeeds
 from cdc_core.config.definition import changefeed_of
 from cdc_core.config.resolved import ResolvedChangefeed
@@ -61,27 +62,22 @@ READING = {
     "feed",
     "find_job",
     "identities",
-    "job_report",
-    "job_reports",
-    "jobs_for",
     "known",
-    "may_be_adopted",
+    "last_definition",
     "moving",
-    "node",
-    "nodes",
     "plan_move",
     "positions",
     "preview",
-    "report",
-    "report_of",
     "require_job",
     "require_not_run",
     "resolved",
-    "topics",
+    "schedule",
+    "schedules",
     "trace",
     "traces",
     "wait",
     "wait_for_end",
+    *(name for name in vars(Reading) if not name.startswith("_")),
 }
 """The methods of the service that change no store."""
 
