@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from cdc_core.remedies import ALL_AGAIN, LIST_AGAIN, RUN_AGAIN
     from cdc_core.resolved_sink import Covered, ResolvedSink
     from cdc_core.restriction import Comparison, Restriction
-    from cdc_core.rows import Op, RowBatch, shown_key
+    from cdc_core.rows import Op, RowBatch, RowColumns, shown_key
     from cdc_core.scan_progress import ScanProgress
     from cdc_core.schema import Column, ColumnType, Kind, TableName, TableSchema
     from cdc_core.schema_change import SchemaChange, SchemaChangeRules, ShapeChange
@@ -163,6 +163,7 @@ __all__ = [
     "RetryableRangefeedError",
     "RetryableSinkError",
     "RowBatch",
+    "RowColumns",
     "RowError",
     "RowPlace",
     "ScanProgress",
@@ -256,7 +257,7 @@ _NAMES = {
     "cdc_core.remedies": "ALL_AGAIN LIST_AGAIN RUN_AGAIN",
     "cdc_core.resolved_sink": "Covered ResolvedSink",
     "cdc_core.restriction": "Comparison Restriction",
-    "cdc_core.rows": "Op RowBatch shown_key",
+    "cdc_core.rows": "Op RowBatch RowColumns shown_key",
     "cdc_core.scan_progress": "ScanProgress",
     "cdc_core.schema": "Column ColumnType Kind TableName TableSchema",
     "cdc_core.schema_change": "SchemaChange SchemaChangeRules ShapeChange",

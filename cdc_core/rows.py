@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, cast
+from typing import Any, NotRequired, TypedDict, Unpack, cast
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ import pyarrow as pa
 from cdc_core.schema import TableSchema
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["TIMESTAMP_TYPE", "UNAVAILABLE_TYPE", "Op", "RowBatch", "shown_key", "shown_value"]
+__all__ = ["TIMESTAMP_TYPE", "UNAVAILABLE_TYPE", "Op", "RowBatch", "RowColumns", "shown_key", "shown_value"]
 
 TIMESTAMP_TYPE = pa.struct([pa.field("wall", pa.int64()), pa.field("logical", pa.int32())])
 """Arrow type of the columns `updated` and `mvcc`."""
@@ -29,6 +29,22 @@ class Op(IntEnum):
     UPDATE = 2
     DELETE = 3
     SCAN = 4
+
+
+class RowColumns(TypedDict):
+    """The columns from which `RowBatch.of` builds a batch, see the table there. None is the same as a missing column."""
+
+    op: pa.Array
+    updated: pa.StructArray
+    key: pa.StructArray
+    after: pa.StructArray
+    before: NotRequired[pa.StructArray | None]
+    mvcc: NotRequired[pa.StructArray | None]
+    unavailable: NotRequired[pa.ListArray | None]
+    topic: NotRequired[pa.StringArray | None]
+
+
+_REQUIRED = {"op", "updated", "key", "after"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,23 +70,9 @@ class RowBatch:
     batch: pa.RecordBatch
 
     @classmethod
-    def of(
-        cls,
-        schema: TableSchema,
-        *,
-        op: pa.Array,
-        updated: pa.StructArray,
-        key: pa.StructArray,
-        after: pa.StructArray,
-        before: pa.StructArray | None = None,
-        mvcc: pa.StructArray | None = None,
-        unavailable: pa.ListArray | None = None,
-        topic: pa.StringArray | None = None,
-    ) -> RowBatch:
+    def of(cls, schema: TableSchema, **columns: Unpack[RowColumns]) -> RowBatch:
         """Build a batch from its columns. Raises: ValueError when a column has another type than the schema says."""
-        columns = {"op": op, "updated": updated, "mvcc": mvcc, "key": key, "after": after, "before": before}
-        columns |= {"unavailable": unavailable, "topic": topic}
-        wanted = {
+        types = {
             "op": pa.uint8(),
             "updated": TIMESTAMP_TYPE,
             "mvcc": TIMESTAMP_TYPE,
@@ -80,10 +82,13 @@ class RowBatch:
             "unavailable": UNAVAILABLE_TYPE,
             "topic": pa.string(),
         }
-        present = {name: column for name, column in columns.items() if column is not None}
+        if not types.keys() >= columns.keys() >= _REQUIRED:
+            raise TypeError(f"columns of {schema.name} are {', '.join(columns)}, not those of a RowBatch")
+        given = cast(dict[str, pa.Array | None], columns)
+        present = {name: column for name in types if (column := given.get(name)) is not None}
         for name, column in present.items():
-            if column.type != wanted[name]:
-                raise ValueError(f"column {name} of {schema.name} is {column.type}, expected {wanted[name]}")
+            if column.type != types[name]:
+                raise ValueError(f"column {name} of {schema.name} is {column.type}, expected {types[name]}")
         return cls(schema=schema, batch=pa.RecordBatch.from_pydict(present))
 
     def __len__(self) -> int:

@@ -65,6 +65,14 @@ def test_a_column_of_another_type_is_refused_by_name() -> None:
         RowBatch.of(SCHEMA, key=good.column("after"), **columns)
 
 
+@pytest.mark.parametrize("more", [(), ("key", "afer")])
+def test_columns_that_are_missing_or_unknown_are_refused(more: tuple[str, ...]) -> None:
+    good = rows([Timestamp(1)])
+    columns = {name: good.column("op") for name in ("op", "updated", "after", *more)}
+    with pytest.raises(TypeError, match=r"columns of public\.t are op, updated, after"):
+        RowBatch.of(SCHEMA, **columns)
+
+
 def test_before_and_mvcc_are_there_only_when_given() -> None:
     batch = rows([Timestamp(1)])
     assert not batch.has_before
