@@ -25,7 +25,7 @@ from cdc_testing.documented_role import documented
 from cdc_core import Op, RangefeedContext, Rescan, RowBatch, Slice, StepLimit, Timestamp, Token
 from cdc_core.store.values import Progress
 
-__all__ = ["Change", "Feed", "again", "feed_of"]
+__all__ = ["Change", "Feed", "again", "caught_up", "feed_of", "started"]
 
 Key = tuple[Any, ...]
 
@@ -286,6 +286,22 @@ def feed_of(
         feed.close()
         feed.rangefeed.drop(feed.saved)
         feed.rangefeed.close()
+
+
+@contextmanager
+def started(uri: str, *tables: str, **context: Any) -> Iterator[Feed]:
+    """A feed as `feed_of` makes it, after its first start."""
+    with feed_of(uri, *tables, **context) as feed:
+        feed.start()
+        yield feed
+
+
+@contextmanager
+def caught_up(uri: str, *tables: str, **context: Any) -> Iterator[Feed]:
+    """A feed as `feed_of` makes it, that has delivered everything that was committed before."""
+    with started(uri, *tables, **context) as feed:
+        feed.catch_up()
+        yield feed
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from cdc_rangefeed_postgres import boundaries, planner
-from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.feeding import Feed, caught_up, feed_of, started
 from cdc_testing.postgres import Sql, table_of
 
 from cdc_core import Op, SchemaChangeRules, TerminalRangefeedError
@@ -98,9 +98,7 @@ def scans(feed: Feed, tables: Mapping[str, str]) -> dict[str, int]:
 
 def test_rows_that_exist_get_the_values_that_alter_table_gives_them(database: str, sql: Sql) -> None:
     tables = created(sql, REWRITES)
-    with feed_of(database, *tables.values()) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, *tables.values()) as feed:
         altered(sql, tables)
         feed.catch_up()
         assert_agree(feed, sql, tables)
@@ -109,9 +107,7 @@ def test_rows_that_exist_get_the_values_that_alter_table_gives_them(database: st
 
 def test_a_change_that_gives_rows_no_other_value_emits_none(database: str, sql: Sql) -> None:
     tables = created(sql, SILENT)
-    with feed_of(database, *tables.values()) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, *tables.values()) as feed:
         altered(sql, tables)
         feed.catch_up()
         for name in tables.values():
@@ -125,9 +121,7 @@ def test_a_change_that_gives_rows_no_other_value_emits_none(database: str, sql: 
 
 def test_column_changes_are_boundaries_when_they_are_asked_for(database: str, sql: Sql) -> None:
     tables = created(sql, ["ADD COLUMN c int", "RENAME COLUMN name TO title", "DROP COLUMN name"])
-    with feed_of(database, *tables.values(), schema_changes=COLUMN_CHANGES) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, *tables.values(), schema_changes=COLUMN_CHANGES) as feed:
         altered(sql, tables)
         feed.catch_up()
         assert_agree(feed, sql, tables)
@@ -135,9 +129,7 @@ def test_column_changes_are_boundaries_when_they_are_asked_for(database: str, sq
 
 def test_a_column_added_and_dropped_at_once_leaves_no_trace_in_rows_of_the_log(database: str, sql: Sql) -> None:
     create(sql)
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         sql.execute("ALTER TABLE t ADD COLUMN c int")
         sql.execute("UPDATE t SET c = 1 WHERE id = 1")
         sql.execute("ALTER TABLE t DROP COLUMN c")
@@ -147,9 +139,7 @@ def test_a_column_added_and_dropped_at_once_leaves_no_trace_in_rows_of_the_log(d
 
 def test_a_change_while_no_run_was_there_is_found_at_the_next_start(database: str, sql: Sql) -> None:
     create(sql)
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         feed.close()
         sql.execute("ALTER TABLE t ADD COLUMN c int DEFAULT 7")
         sql.execute("UPDATE t SET c = 8 WHERE id = 5")
@@ -160,9 +150,7 @@ def test_a_change_while_no_run_was_there_is_found_at_the_next_start(database: st
 
 def test_a_change_is_found_again_when_the_step_that_found_it_is_planned_again(database: str, sql: Sql) -> None:
     create(sql)
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         sql.execute("ALTER TABLE t ADD COLUMN c int DEFAULT 7")
         assert feed.plan()
         feed.catch_up()
@@ -183,9 +171,7 @@ def test_a_change_in_the_middle_of_a_comparison_is_found(
             sql.execute("ALTER TABLE t ADD COLUMN c text DEFAULT gen_random_uuid()::text")
         return read(*arguments)
 
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         sql.execute("CREATE INDEX ON t (v)")
         monkeypatch.setattr(boundaries, query, alter_and_read)
         feed.catch_up()
@@ -196,9 +182,7 @@ def test_a_change_in_the_middle_of_a_comparison_is_found(
 
 def test_nothing_is_resolved_between_a_change_and_the_end_of_its_backfill(database: str, sql: Sql) -> None:
     create(sql, rows=2000)
-    with feed_of(database, "t", bytes_=40_000) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", bytes_=40_000) as feed:
         before = dict(feed.resolved)
         sql.execute("ALTER TABLE t ADD COLUMN c int DEFAULT 7")
         sql.execute("UPDATE t SET v = 0 WHERE id <= 5")
@@ -214,9 +198,7 @@ def test_nothing_is_resolved_between_a_change_and_the_end_of_its_backfill(databa
 
 def test_a_restart_in_the_middle_of_a_backfill_continues_it(database: str, sql: Sql) -> None:
     create(sql, rows=3000)
-    with feed_of(database, "t", bytes_=100_000) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", bytes_=100_000) as feed:
         sql.execute("ALTER TABLE t ADD COLUMN c int DEFAULT 7")
         feed.steps_until(lambda: scanned(feed) > 3500)
         feed.restart()
@@ -229,8 +211,7 @@ def test_a_table_altered_in_the_middle_of_the_scan_is_read_from_its_beginning(da
     create(sql, rows=3000)
     sql.execute("CREATE TABLE u AS SELECT id, v FROM t")
     sql.execute("ALTER TABLE u ADD PRIMARY KEY (id)")
-    with feed_of(database, "t", "u", bytes_=100_000) as feed:
-        feed.start()
+    with started(database, "t", "u", bytes_=100_000) as feed:
         feed.steps_until(lambda: scanned(feed) > 4000)
         sql.execute("ALTER TABLE t ADD COLUMN c int DEFAULT 7")
         sql.execute("ALTER TABLE u ADD COLUMN c int DEFAULT 8")
@@ -244,9 +225,7 @@ def test_only_the_changed_table_is_read_again(database: str, sql: Sql, first: st
     create(sql)
     sql.execute("CREATE TABLE u (id int PRIMARY KEY)")
     sql.execute("INSERT INTO u SELECT generate_series(1, 50)")
-    with feed_of(database, "t", "u") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", "u") as feed:
         sql.execute(f"ALTER TABLE {first} ADD COLUMN c int DEFAULT 7")
         feed.catch_up()
         assert scanned(feed) == 150 + {"t": 100, "u": 50}[first]
@@ -254,9 +233,7 @@ def test_only_the_changed_table_is_read_again(database: str, sql: Sql, first: st
 
 def test_the_policy_stop_ends_with_table_change_and_time_and_resolves_nothing_beyond(database: str, sql: Sql) -> None:
     create(sql)
-    with feed_of(database, "t", schema_changes=STOP) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", schema_changes=STOP) as feed:
         sql.execute("UPDATE t SET v = 0 WHERE id = 1")
         feed.catch_up()
         sql.execute("ALTER TABLE t ADD COLUMN c int DEFAULT 7")
@@ -275,9 +252,7 @@ def test_the_policy_stop_ends_with_table_change_and_time_and_resolves_nothing_be
 
 def test_the_policy_nobackfill_emits_later_changes_only(database: str, sql: Sql) -> None:
     create(sql)
-    with feed_of(database, "t", schema_changes=NOBACKFILL) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", schema_changes=NOBACKFILL) as feed:
         sql.execute("ALTER TABLE t ADD COLUMN c int DEFAULT 7")
         sql.execute("UPDATE t SET v = 0 WHERE id = 1")
         feed.catch_up()

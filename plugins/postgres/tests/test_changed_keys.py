@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 from cdc_rangefeed_postgres import planner
-from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.feeding import Feed, caught_up, feed_of
 from cdc_testing.postgres import Sql, writing
 
 from cdc_core import ConfigError, Op, SchemaChangeRules, TerminalRangefeedError
@@ -111,9 +111,7 @@ def test_the_rows_of_a_table_with_a_changed_key_follow_under_the_new_one(
     create(sql)
     sql.execute(f"ALTER TABLE t REPLICA IDENTITY {identity}")
     statements, key = CHANGES[change]
-    with feed_of(database, "t", bytes_=100_000) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", bytes_=100_000) as feed:
         marks = dict(feed.resolved)
         sql.execute("UPDATE t SET v = 'before' WHERE other = 1001")
         sql.execute("DELETE FROM t WHERE other = 1002")
@@ -135,9 +133,7 @@ def test_the_rows_of_a_table_with_a_changed_key_follow_under_the_new_one(
 def test_earlier_rows_have_the_old_key_and_later_rows_the_new_one(database: str, sql: Sql, layout: str) -> None:
     old = ("id", "region") if layout == "partitioned" else ("id",)
     new = ("other", "region") if layout == "partitioned" else ("other",)
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         known = len(feed.changes)
         with sql.transaction():
             sql.execute("UPDATE t SET v = 'before' WHERE id = 1")
@@ -158,9 +154,7 @@ def test_earlier_rows_have_the_old_key_and_later_rows_the_new_one(database: str,
 def test_nothing_is_resolved_before_all_rows_have_followed(database: str, sql: Sql, layout: str) -> None:
     sql.execute("INSERT INTO t SELECT g, 1000 + g, 'eu', repeat('v', 100) FROM generate_series(101, 1000) g")
     key = ("other", "region") if layout == "partitioned" else ("other",)
-    with feed_of(database, "t", bytes_=30_000) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", bytes_=30_000) as feed:
         marks, steps = dict(feed.resolved), feed.steps
         sql.execute(f"ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY ({', '.join(key)})")
         while feed.resolved == marks:
@@ -183,9 +177,7 @@ def test_a_key_that_a_table_had_for_a_while_is_found_in_the_log(
     else:
         there = [f"ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY ({', '.join(new)})"]
         back = [f"ALTER TABLE t DROP CONSTRAINT t_pkey, ADD CONSTRAINT t_pkey PRIMARY KEY ({', '.join(old)})"]
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         if stopped:
             feed.close()
         for statement in there:
@@ -204,9 +196,7 @@ def test_a_key_that_a_table_had_for_a_while_is_found_in_the_log(
 
 def test_the_policy_stop_ends_after_everything_before_is_delivered(database: str, sql: Sql) -> None:
     create(sql)
-    with feed_of(database, "t", schema_changes=STOP) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", schema_changes=STOP) as feed:
         sql.execute("UPDATE t SET v = 'before' WHERE id = 1")
         sql.execute(ANOTHER_KEY)
         changed = feed.now()
@@ -224,9 +214,7 @@ def test_the_policy_stop_ends_after_everything_before_is_delivered(database: str
 def test_the_policy_stop_also_finds_a_key_that_a_table_had_for_a_while(database: str, sql: Sql) -> None:
     create(sql)
     sql.execute("CREATE UNIQUE INDEX t_other ON t (other)")
-    with feed_of(database, "t", schema_changes=STOP) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", schema_changes=STOP) as feed:
         sql.execute("ALTER TABLE t REPLICA IDENTITY USING INDEX t_other")
         sql.execute("DELETE FROM t WHERE id = 1")
         sql.execute("ALTER TABLE t REPLICA IDENTITY DEFAULT")
@@ -238,9 +226,7 @@ def test_the_policy_stop_also_finds_a_key_that_a_table_had_for_a_while(database:
 
 def test_the_policy_nobackfill_continues_with_the_new_key(database: str, sql: Sql, layout: str) -> None:
     new = ("other", "region") if layout == "partitioned" else ("other",)
-    with feed_of(database, "t", schema_changes=NOBACKFILL) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", schema_changes=NOBACKFILL) as feed:
         sql.execute("UPDATE t SET v = 'before' WHERE id = 1")
         sql.execute(f"ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY ({', '.join(new)})")
         sql.execute("UPDATE t SET v = 'after' WHERE id = 2")
@@ -257,9 +243,7 @@ def test_without_a_key_rows_have_the_last_one_and_nothing_is_resolved(
 ) -> None:
     create(sql)
     monkeypatch.setattr(planner, "_TELL_AFTER_S", 0.0)
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         marks = dict(feed.resolved)
         sql.execute("ALTER TABLE t DROP CONSTRAINT t_pkey")
         for number in range(3):
@@ -282,9 +266,7 @@ def test_a_key_that_was_dropped_with_its_columns_ends_the_changefeed_until_there
     database: str, sql: Sql
 ) -> None:
     create(sql)
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         sql.execute("ALTER TABLE t DROP COLUMN id")
         sql.execute("INSERT INTO t VALUES (5000, 'eu')")
         with pytest.raises(TerminalRangefeedError, match=r"table public\.t has no primary key.* Run ALTER TABLE"):
@@ -298,9 +280,7 @@ def test_a_key_that_was_missing_for_a_while_is_read_again_although_it_is_the_sam
     """With REPLICA IDENTITY FULL a row can be deleted whose key another row has too."""
     create(sql)
     sql.execute("ALTER TABLE t REPLICA IDENTITY FULL")
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         sql.execute("ALTER TABLE t DROP CONSTRAINT t_pkey")
         sql.execute("INSERT INTO t VALUES (5, 5000, 'eu')")
         sql.execute("DELETE FROM t WHERE other = 5000")
@@ -312,9 +292,7 @@ def test_a_key_that_was_missing_for_a_while_is_read_again_although_it_is_the_sam
 def test_an_identity_that_names_the_same_key_is_no_change(database: str, sql: Sql) -> None:
     create(sql)
     sql.execute("CREATE UNIQUE INDEX t_id ON t (id)")
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         for number, identity in enumerate(["FULL", "USING INDEX t_id", "FULL", "DEFAULT"]):
             sql.execute("DELETE FROM t WHERE id = %s", [number + 10])
             sql.execute(f"ALTER TABLE t REPLICA IDENTITY {identity}")
@@ -330,9 +308,7 @@ def test_an_identity_that_names_the_same_key_is_no_change(database: str, sql: Sq
 
 def test_several_changes_within_one_step(database: str, sql: Sql, layout: str) -> None:
     keys = [("other", "region"), ("id", "other", "region"), ("region", "id")]
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         for number, key in enumerate(keys):
             sql.execute(f"ALTER TABLE t DROP CONSTRAINT t_pkey, ADD CONSTRAINT t_pkey PRIMARY KEY ({', '.join(key)})")
             sql.execute("UPDATE t SET v = 'x' WHERE id = %s", [number + 1])
@@ -348,9 +324,7 @@ def test_several_changes_within_one_step(database: str, sql: Sql, layout: str) -
 def test_a_restart_at_each_step_loses_nothing(database: str, sql: Sql, layout: str) -> None:
     sql.execute("INSERT INTO t SELECT g, 1000 + g, 'eu', repeat('v', 100) FROM generate_series(101, 1000) g")
     keys = [("other", "region"), ("id", "region"), ("region", "other")]
-    with feed_of(database, "t", bytes_=30_000) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", bytes_=30_000) as feed:
         for number, key in enumerate(keys):
             marks = dict(feed.resolved)
             sql.execute("UPDATE t SET v = 'before' WHERE id %% 100 = %s", [number])
@@ -367,9 +341,7 @@ def test_a_restart_at_each_step_loses_nothing(database: str, sql: Sql, layout: s
 def test_two_key_changes_with_a_look_in_between(database: str, sql: Sql) -> None:
     """The second change comes while the scan for the first one is running."""
     create(sql, rows=3000)
-    with feed_of(database, "t", bytes_=50_000) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", bytes_=50_000) as feed:
         known = scanned(feed)
         sql.execute(ANOTHER_KEY)
         feed.steps_until(lambda: scanned(feed) > known + 500)
@@ -417,9 +389,7 @@ def test_at_every_mark_the_rows_under_the_present_key_are_those_of_one_moment(
         )
 
     marks = 0
-    with feed_of(database, "t", options={"scan_round": 0.2}, bytes_=1_000_000) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", options={"scan_round": 0.2}, bytes_=1_000_000) as feed:
         with writing(database, write, writers=1):
             for _ in range(6):
                 for _ in range(chance.choice([1, 1, 2])):

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from cdc_encoder_avro.encoder import AvroEncoder
 from cdc_encoder_avro.options import AvroOptions
-from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.feeding import Feed, caught_up, feed_of, started
 from cdc_testing.postgres import Sql, table_of
 
 from cdc_core import EncoderContext, Envelope, Op, RowBatch, SchemaChangeRules
@@ -314,9 +314,7 @@ def assert_agree(feed: Feed, sql: Sql, cases: dict[str, str]) -> None:
 
 
 def test_the_rows_are_those_of_the_table(database: str, sql: Sql, cases: dict[str, str], *, restarts: bool) -> None:
-    with feed_of(database, *cases.values()) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, *cases.values()) as feed:
         with stopped(feed, restarts):
             altered(sql, cases)
         assert_agree(feed, sql, cases)
@@ -330,9 +328,7 @@ def test_the_rows_are_those_of_the_table(database: str, sql: Sql, cases: dict[st
 
 def test_scan_and_log_agree_after_the_change(database: str, sql: Sql, cases: dict[str, str]) -> None:
     altered(sql, cases)
-    with feed_of(database, *cases.values()) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, *cases.values()) as feed:
         assert_agree(feed, sql, cases)
         first = {table: dict(feed.rows(table)) for table in cases.values()}
         feed.changes.clear()
@@ -355,9 +351,7 @@ def test_rows_have_the_name_that_their_column_had(database: str, t: Sql, *, rest
         "INSERT INTO t VALUES (4, 4)",
         "ALTER TABLE t RENAME COLUMN v TO x",
     ]
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         change(feed, t, *renaming, restarts=restarts)
         assert [change.after for change in feed.changes] == [
             {"id": 1, "v": 1},
@@ -374,9 +368,7 @@ def test_a_renamed_column_is_read_again_when_column_changes_are_events(
 ) -> None:
     t.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
     t.execute("INSERT INTO t VALUES (1, 1)")
-    with feed_of(database, "t", schema_changes=COLUMN_CHANGES) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", schema_changes=COLUMN_CHANGES) as feed:
         change(feed, t, "ALTER TABLE t RENAME COLUMN v TO w", restarts=restarts)
         assert feed.rows("public.t") == {(1,): {"id": 1, "w": 1}}
 
@@ -384,9 +376,7 @@ def test_a_renamed_column_is_read_again_when_column_changes_are_events(
 def test_with_nobackfill_only_later_rows_have_the_new_form(database: str, t: Sql, *, restarts: bool) -> None:
     t.execute("CREATE TABLE t (id int PRIMARY KEY, v mood)")
     t.execute("INSERT INTO t VALUES (1, 'ok')")
-    with feed_of(database, "t", schema_changes=NOBACKFILL) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", schema_changes=NOBACKFILL) as feed:
         renaming = ["ALTER TYPE mood RENAME VALUE 'ok' TO 'fine'", "INSERT INTO t VALUES (2, 'fine')"]
         change(feed, t, *renaming, restarts=restarts)
         assert feed.rows("public.t") == {(1,): {"id": 1, "v": "ok"}, (2,): {"id": 2, "v": "fine"}}
@@ -415,8 +405,7 @@ def test_a_new_enum_value_is_a_symbol_of_the_avro_enum(database: str, t: Sql) ->
         found = fastavro.reader(io.BytesIO(bytes(body.write(rows)) + bytes(body.finish())))
         return [message["after"]["v"] for message in found], json.dumps(found.writer_schema)
 
-    with feed_of(database, "t") as feed:
-        feed.start()
+    with started(database, "t") as feed:
         first = next_rows(feed)
         values, schema = file_of(first)
         assert (values, '["sad", "ok"]' in schema) == (["ok"], True)

@@ -19,7 +19,7 @@ from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_rangefeed_postgres.reader import PostgresReader
 from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.documented_role import ROLE, documented
-from cdc_testing.feeding import feed_of
+from cdc_testing.feeding import caught_up, feed_of, started
 from cdc_testing.postgres import Sql
 
 from cdc_core import (
@@ -121,8 +121,7 @@ def test_a_changefeed_delivers_the_same_whatever_its_role_is_set_to(database: st
     sql.execute(f"ALTER TABLE {table} REPLICA IDENTITY FULL")
     found = []
     for _ in range(2):
-        with feed_of(database, table, diff=True) as feed:
-            feed.start()
+        with started(database, table, diff=True) as feed:
             feed.scan()
             sql.execute(f"UPDATE {table} SET id = id + 1000 WHERE id IN (1, 1001)")
             sql.execute(f"UPDATE {table} SET id = id - 1000 WHERE id > 1000")
@@ -162,9 +161,7 @@ def test_the_memory_for_decoding_is_that_of_the_option_and_not_of_the_server(
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
     name = sql.info.dbname
     sql.execute(f"ALTER DATABASE {name} SET logical_decoding_work_mem = '{'64kB' if not spills else '1GB'}'")
-    with feed_of(database, "t", options=options) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", options=options) as feed:
         sql.execute("INSERT INTO t SELECT g, repeat('x', 100) FROM generate_series(1, 20000) g")
         feed.catch_up()
         row = sql.execute(
@@ -191,8 +188,7 @@ def test_every_connection_goes_to_the_host_that_answers(database: str, sql: Sql)
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
     sql.execute("INSERT INTO t VALUES (1)")
     uri = f"{database.replace('@', '@127.0.0.1:1,')}?target_session_attrs=read-write"
-    with feed_of(uri, "t") as feed:
-        feed.start()
+    with started(uri, "t") as feed:
         feed.scan()
         sql.execute("INSERT INTO t VALUES (2)")
         feed.catch_up()
@@ -208,9 +204,7 @@ def test_a_constructor_connects_to_nothing_and_a_part_can_be_closed_twice(part: 
 
 def test_a_lost_connection_is_retryable(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         sql.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name LIKE '%/planner'"
         )
@@ -242,8 +236,7 @@ def test_a_changefeed_continues_after_a_crash_of_the_server() -> None:
         with psycopg.connect(server.uri(), autocommit=True) as sql:
             sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
             sql.execute("INSERT INTO t SELECT generate_series(1, 1000)")
-        with feed_of(server.uri(), "t") as feed:
-            feed.start()
+        with started(server.uri(), "t") as feed:
             feed.step()
             server.kill()
             with pytest.raises(RetryableRangefeedError):
@@ -284,8 +277,7 @@ def test_no_secret_is_in_errors_reprs_logs_or_tokens(database: str, sql: Sql, ca
     uri = f"postgresql://keeper:{quote(SECRET, safe='')}@{place}"
     seen: list[str] = []
     try:
-        with feed_of(uri, "t") as feed:
-            feed.start()
+        with started(uri, "t") as feed:
             feed.step()
             planned = feed.plan()
             assert planned is not None

@@ -18,7 +18,7 @@ from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.documented_role import DOCUMENTED, OWNER, ROLE, documented
-from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.feeding import Feed, caught_up, feed_of, started
 from cdc_testing.postgres import Sql
 from cdc_testing.versions import MAJORS
 
@@ -57,8 +57,7 @@ def of_another_role(sql: Sql, publication: str) -> Iterator[None]:
 
 @pytest.mark.usefixtures("items")
 def test_changefeeds_of_tests_connect_as_the_role_of_the_page(database: str, sql: Sql) -> None:
-    with feed_of(database, "items") as feed:
-        feed.start()
+    with started(database, "items") as feed:
         feed.scan()
         used = "SELECT DISTINCT usename::text FROM pg_stat_activity WHERE application_name LIKE 'cdc/%'"
         assert sql.execute(f"{used} AND datname = current_database()").fetchall() == [(ROLE,)]
@@ -137,9 +136,7 @@ def test_a_writer_whose_age_the_role_may_not_see_is_named(database: str, sql: Sq
 def test_a_publication_of_another_role_is_named_with_the_statement(
     database: str, sql: Sql, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with feed_of(database, "*") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "*") as feed:
         name = feed.rangefeed._slot.publication.name
         told = (
             f"role cdc does not own publication {name}, so it can neither add tables to it nor drop it. Run ALTER "
@@ -157,8 +154,7 @@ def test_a_publication_of_another_role_is_named_with_the_statement(
 
 @pytest.mark.usefixtures("items")
 def test_a_new_slot_needs_again_what_the_first_one_needed(database: str, sql: Sql) -> None:
-    with feed_of(database, "items") as feed:
-        feed.start()
+    with started(database, "items") as feed:
         feed.scan()
         sql.execute(f"REVOKE CREATE ON DATABASE {sql.info.dbname} FROM {ROLE}")
         check(feed)

@@ -15,7 +15,7 @@ from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.planner import PostgresPlanner
 from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.documented_role import ROLE, documented
-from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.feeding import Feed, feed_of, started
 from cdc_testing.postgres import Sql, table_of
 from cdc_testing.runs import eventually
 from cdc_testing.standby import slot_is_synchronised, standby_of
@@ -214,8 +214,7 @@ def test_a_changefeed_stays_where_its_slot_is(
 ) -> None:
     caplog.set_level(logging.INFO)
     endpoints = (endpoint(standby, "region=eu"), endpoint(primary, "region=us"))
-    with feed_of(primary.uri(), "t", options={"endpoints": endpoints}, locality=HERE) as feed:
-        feed.start()
+    with started(primary.uri(), "t", options={"endpoints": endpoints}, locality=HERE) as feed:
         elsewhere: dict[str, Any] = {"feed_id": feed.context.feed_id, "locality": Locality.parse("region=us")}
         feed.close()
         with feed_of(primary.uri(), "t", options={"endpoints": endpoints}, **elsewhere) as moved:
@@ -259,8 +258,7 @@ def test_an_endpoint_that_dies_is_named_and_a_new_slot_is_on_the_source(caplog: 
         create(sql)
         permit(sql)
         options = {"endpoints": (endpoint(standby, "region=eu"),)}
-        with feed_of(primary.uri(), "t", options=options, locality=HERE) as feed:
-            feed.start()
+        with started(primary.uri(), "t", options=options, locality=HERE) as feed:
             assert is_complete(feed, sql)
             sql.execute("ALTER SYSTEM RESET synchronous_standby_names")
             sql.execute("SELECT pg_reload_conf()")
@@ -296,8 +294,7 @@ def test_a_promoted_endpoint_that_has_the_failover_slot_continues_and_publishes(
         create(sql)
         permit(sql)
         options = {"endpoints": (endpoint(standby, "region=eu"),), "failover": True}
-        with feed_of(primary.uri(), "*", options=options, locality=HERE) as feed:
-            feed.start()
+        with started(primary.uri(), "*", options=options, locality=HERE) as feed:
             assert "endpoint" not in feed.token
             assert is_complete(feed, sql)
             slot = f"cdc_test_{feed.context.feed_id}"

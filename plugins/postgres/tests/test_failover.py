@@ -7,7 +7,7 @@ import threading
 import psycopg
 import pytest
 from cdc_testing.copied_postgres import CopiedPostgres
-from cdc_testing.feeding import feed_of
+from cdc_testing.feeding import caught_up, started
 from cdc_testing.postgres import table_of
 from cdc_testing.runs import eventually
 from cdc_testing.standby import both_hosts, slot_is_synchronised, standby_of
@@ -34,8 +34,7 @@ def test_every_acknowledged_row_arrives_after_a_failover() -> None:
             sql.execute("INSERT INTO t SELECT g, g FROM generate_series(1, 500) g")
         with standby_of(primary) as standby:
             uri = both_hosts(primary, standby)
-            with feed_of(uri, "t", options={"failover": True}) as feed:
-                feed.start()
+            with started(uri, "t", options={"failover": True}) as feed:
                 feed.scan()
                 slot = f"cdc_test_{feed.context.feed_id}"
                 eventually("the slot on the standby", lambda: slot_is_synchronised(standby, slot))
@@ -65,9 +64,7 @@ def test_every_acknowledged_row_arrives_after_a_failover() -> None:
 def test_a_log_that_ends_before_what_was_delivered_is_lost_history(database: str) -> None:
     with psycopg.connect(database, autocommit=True) as sql:
         sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         feed.saved = {**feed.token, "lsn": "FF/0"}
         with pytest.raises(
             HistoryLostError, match=r"the server's log ends at \S+, but changes up to FF/0 were delivered"

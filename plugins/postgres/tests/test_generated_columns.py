@@ -8,7 +8,7 @@ from typing import Any, Literal
 import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
-from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.feeding import Feed, feed_of, started
 from cdc_testing.postgres import Sql
 
 from cdc_core import Op
@@ -36,8 +36,7 @@ def test_scan_and_log_have_the_stored_columns(
 ) -> None:
     more: dict[str, Any] = {"more": None} if virtual_columns == "null" else {}
     create(sql)
-    with feed_of(database, "t", options={"virtual_columns": virtual_columns}) as feed:
-        feed.start()
+    with started(database, "t", options={"virtual_columns": virtual_columns}) as feed:
         assert columns(feed) == ["twice", "id", "n", "pad", "size", *more]
         feed.scan()
         sql.execute("UPDATE t SET n = 11 WHERE id = 1")
@@ -61,8 +60,7 @@ def test_a_virtual_column_that_is_added_gives_rows_a_new_shape_only_as_nulls(
     database: str, sql: Sql, virtual_columns: Literal["omitted", "null"]
 ) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    with feed_of(database, "t", options={"virtual_columns": virtual_columns}) as feed:
-        feed.start()
+    with started(database, "t", options={"virtual_columns": virtual_columns}) as feed:
         sql.execute("INSERT INTO t VALUES (1)")
         feed.catch_up()
         sql.execute("ALTER TABLE t ADD half int GENERATED ALWAYS AS (id / 2) VIRTUAL")

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
-from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.feeding import Feed, caught_up, feed_of, started
 from cdc_testing.fixtures import fresh_database
 from cdc_testing.postgres import Sql, clock, table_of, writing
 from cdc_testing.versions import MAJORS
@@ -123,18 +123,14 @@ def test_a_given_slot_that_has_the_changefeeds_own_name_remains_too(database: st
     sql.execute(f"CREATE PUBLICATION {own} FOR TABLE t {ROOT}")
     make_slot(sql, name=own)
     options = {"slot_name": own, "publication_name": own}
-    with feed_of(database, "t", options=options, feed_id="0123456789ab") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", options=options, feed_id="0123456789ab") as feed:
         feed.rangefeed.drop(feed.saved)
         assert remaining(sql) == [own, own]
 
 
 def test_a_publication_alone_gets_a_slot_that_is_dropped_with_the_changefeed(database: str, sql: Sql) -> None:
     make_publication(sql)
-    with feed_of(database, "t", options={"publication_name": "Shop's pub"}) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", options={"publication_name": "Shop's pub"}) as feed:
         sql.execute("UPDATE t SET n = 0")
         feed.catch_up()
         assert feed.rows("public.t") == table_of(sql, "SELECT id, n FROM t")
@@ -149,8 +145,7 @@ def test_a_publication_alone_gets_a_slot_that_is_dropped_with_the_changefeed(dat
 def test_a_slot_alone_gets_a_publication_and_its_older_log_is_replaced_by_the_scan(database: str, sql: Sql) -> None:
     make_slot(sql)
     sql.execute("INSERT INTO t SELECT g, g FROM generate_series(101, 200) g")
-    with feed_of(database, "t", options={"slot_name": "shop_slot"}) as feed:
-        feed.start()
+    with started(database, "t", options={"slot_name": "shop_slot"}) as feed:
         sql.execute("UPDATE t SET n = 0 WHERE id > 150")
         feed.catch_up()
         assert feed.rows("public.t") == table_of(sql, "SELECT id, n FROM t")
@@ -314,8 +309,7 @@ def test_another_reader_of_the_slot_is_noticed_during_the_run(database: str, sql
 
 
 def test_an_own_slot_beside_the_given_one_is_refused(database: str, sql: Sql) -> None:
-    with feed_of(database, "t", feed_id="0123456789ab") as first:
-        first.start()
+    with started(database, "t", feed_id="0123456789ab") as first:
         first.close()
         make_publication(sql)
         make_slot(sql)
@@ -417,8 +411,7 @@ def test_a_failover_slot_is_created_on_request(database: str, sql: Sql) -> None:
 
 
 def test_failover_that_is_asked_for_after_the_start_is_refused(database: str) -> None:
-    with feed_of(database, "t", feed_id="0123456789ab") as feed:
-        feed.start()
+    with started(database, "t", feed_id="0123456789ab") as feed:
         feed.close()
         with (
             feed_of(database, "t", feed_id="0123456789ab", options={"failover": True}) as later,

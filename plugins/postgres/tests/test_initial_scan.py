@@ -9,7 +9,7 @@ import time
 import psycopg
 import pytest
 from cdc_testing.copied_postgres import CopiedPostgres
-from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.feeding import Feed, feed_of, started
 from cdc_testing.postgres import Sql, table_of, writing
 
 from cdc_core import Op, RetryableRangefeedError
@@ -36,8 +36,7 @@ def test_with_short_rounds_neither_log_nor_snapshots_are_kept_for_long(database:
     def write(connection: Sql, n: int) -> None:
         connection.execute("UPDATE t SET n = %s, pad = repeat('y', 2000) WHERE id = %s", [n, n % 50 + 1])
 
-    with feed_of(database, "t", options={"scan_round": 0.2, "scan_chunk_size": 24_000}) as feed:
-        feed.start()
+    with started(database, "t", options={"scan_round": 0.2, "scan_chunk_size": 24_000}) as feed:
         rounds_of: dict[int, set[int]] = {}  # in which each process that keeps a snapshot was seen
         retained = []
         begun = sql.execute("SELECT pg_current_wal_lsn()").fetchone()
@@ -71,8 +70,7 @@ def test_with_short_rounds_neither_log_nor_snapshots_are_kept_for_long(database:
 def test_the_scan_of_a_rewritten_table_starts_again(database: str, sql: Sql, rewrite: str) -> None:
     fill(sql, 3000)
     sql.execute("DELETE FROM t WHERE id % 3 = 0")
-    with feed_of(database, "t", bytes_=200_000) as feed:
-        feed.start()
+    with started(database, "t", bytes_=200_000) as feed:
         feed.steps_until(lambda: len(scanned(feed)) > 500)
         sql.execute(rewrite)
         feed.scan()
@@ -82,8 +80,7 @@ def test_the_scan_of_a_rewritten_table_starts_again(database: str, sql: Sql, rew
 
 def test_the_reader_notices_a_rewrite_after_planning(database: str, sql: Sql) -> None:
     fill(sql, 3000)
-    with feed_of(database, "t", bytes_=200_000) as feed:
-        feed.start()
+    with started(database, "t", bytes_=200_000) as feed:
         feed.steps_until(lambda: len(scanned(feed)) > 500)
         planned = feed.plan()
         assert planned is not None
@@ -100,8 +97,7 @@ def test_the_reader_notices_a_rewrite_after_planning(database: str, sql: Sql) ->
 def test_a_table_rewritten_after_its_scan_is_not_read_again(database: str, sql: Sql) -> None:
     fill(sql, 1000, name="a")
     fill(sql, 1000, name="b")
-    with feed_of(database, "a", "b", bytes_=100_000) as feed:
-        feed.start()
+    with started(database, "a", "b", bytes_=100_000) as feed:
         feed.steps_until(lambda: any(change.table == "public.b" for change in feed.changes))
         sql.execute("VACUUM FULL a")
         feed.scan()
@@ -113,8 +109,7 @@ def test_a_table_rewritten_after_its_scan_is_not_read_again(database: str, sql: 
 
 def test_after_a_lost_snapshot_a_new_round_reads_no_block_again(database: str, sql: Sql) -> None:
     fill(sql, 3000)
-    with feed_of(database, "t", bytes_=200_000) as feed:
-        feed.start()
+    with started(database, "t", bytes_=200_000) as feed:
         feed.steps_until(lambda: len(scanned(feed)) > 500)
         planned = feed.plan()
         assert planned is not None
@@ -132,8 +127,7 @@ def test_after_a_lost_snapshot_a_new_round_reads_no_block_again(database: str, s
 @pytest.mark.slow
 def test_restarts_during_a_scan_with_writes_read_every_block_once(database: str, sql: Sql) -> None:
     fill(sql, 6000)
-    with feed_of(database, "t", options={"scan_round": 0.1, "scan_chunk_size": 48_000}) as feed:
-        feed.start()
+    with started(database, "t", options={"scan_round": 0.1, "scan_chunk_size": 48_000}) as feed:
         with writing(database, upsert):
             for _ in range(4):
                 for _ in range(5):
@@ -188,8 +182,7 @@ def test_a_round_that_is_over_continues_until_there_is_a_new_snapshot(database: 
 
 def test_a_step_of_the_scan_obeys_the_limit_and_has_a_slice_for_each_task(database: str, sql: Sql) -> None:
     fill(sql, 4000)
-    with feed_of(database, "t", bytes_=400_000, parallelism=4) as feed:
-        feed.start()
+    with started(database, "t", bytes_=400_000, parallelism=4) as feed:
         sizes = []
         while feed.token["scan"] is not None:
             planned = feed.plan()
@@ -211,8 +204,7 @@ def test_a_process_with_thousands_of_open_files_can_scan(database: str, sql: Sql
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
     files = [os.dup(0) for _ in range(2000)]
     try:
-        with feed_of(database, "t", bytes_=200_000) as feed:
-            feed.start()
+        with started(database, "t", bytes_=200_000) as feed:
             feed.scan()
             assert sorted(scanned(feed)) == list(range(1, 2001))
     finally:
@@ -223,8 +215,7 @@ def test_a_process_with_thousands_of_open_files_can_scan(database: str, sql: Sql
 
 def test_what_changed_before_the_first_snapshot_comes_before_the_scan(database: str, sql: Sql) -> None:
     fill(sql, 100)
-    with feed_of(database, "t") as feed:
-        feed.start()
+    with started(database, "t") as feed:
         upsert(sql, 1)
         while not feed.changes:
             feed.step()
@@ -237,8 +228,7 @@ def test_rows_of_a_scan_that_was_never_saved_are_older_than_the_log_that_the_nex
     database: str, sql: Sql
 ) -> None:
     fill(sql, 10)
-    with feed_of(database, "t") as feed:
-        feed.start()
+    with started(database, "t") as feed:
         lost = feed.plan_scan()[0]  # such as: delivered, but the driver was killed before it saved the step
         sql.execute("DELETE FROM t WHERE id = 1")
         feed.restart()
@@ -252,8 +242,7 @@ def test_rows_of_a_scan_that_was_never_saved_are_older_than_the_log_that_the_nex
 
 def test_empty_tables_need_no_scan(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    with feed_of(database, "t") as feed:
-        feed.start()
+    with started(database, "t") as feed:
         assert feed.token["scan"] is None
         feed.catch_up()
         assert feed.changes == []
@@ -263,8 +252,7 @@ def test_a_scan_completes_with_one_free_slot_for_its_rounds() -> None:
     settings = {"fsync": "off", "max_replication_slots": "2"}
     with CopiedPostgres(settings=settings) as server, psycopg.connect(server.uri(), autocommit=True) as sql:
         fill(sql, 1000)
-        with feed_of(server.uri(), "t", options={"scan_round": 0.05, "scan_chunk_size": 16_000}) as feed:
-            feed.start()
+        with started(server.uri(), "t", options={"scan_round": 0.05, "scan_chunk_size": 16_000}) as feed:
             feed.scan()
             assert sorted(scanned(feed)) == list(range(1, 1001))
             assert len({change.updated for change in feed.changes}) > 1
@@ -288,8 +276,7 @@ def test_the_wait_for_a_locked_table_ends_after_lock_timeout(database: str, sql:
 
 def test_no_transaction_is_open_after_the_scan(database: str, sql: Sql) -> None:
     fill(sql, 1000)
-    with feed_of(database, "t") as feed:
-        feed.start()
+    with started(database, "t") as feed:
         feed.scan()
         feed.catch_up()
         busy = (

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from cdc_rangefeed_postgres.types import PgColumn
 from cdc_testing.decoding import ID, PLAIN, RELATION, T, V, decoder_of, rows_of, transaction, version_of
-from cdc_testing.feeding import Change, Feed, feed_of
+from cdc_testing.feeding import Change, Feed, caught_up, feed_of, started
 from cdc_testing.pgmessages import UNCHANGED, delete, insert, log, relation, update
 from cdc_testing.postgres import Sql, table_of
 
@@ -41,9 +41,7 @@ def test_a_consumer_has_the_rows_of_the_table_and_before_is_a_committed_row(data
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
     sql.execute("ALTER TABLE t REPLICA IDENTITY FULL")
     sql.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')")
-    with feed_of(database, "t", diff=True) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", diff=True) as feed:
         known = len(feed.changes)
         with sql.transaction():
             sql.execute("UPDATE t SET v = 'first' WHERE id = 1")
@@ -75,8 +73,7 @@ def test_no_row_that_never_existed_remains_when_the_key_changes(database: str, s
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
     sql.execute("ALTER TABLE t REPLICA IDENTITY FULL")
     sql.execute("INSERT INTO t VALUES (1, 10), (2, 20), (3, 30)")
-    with feed_of(database, "t", diff=True) as feed:
-        feed.start()
+    with started(database, "t", diff=True) as feed:
         with sql.transaction():  # before the initial scan
             sql.execute("UPDATE t SET v = v + 1 WHERE id < 3")
             sql.execute("INSERT INTO t VALUES (4, 40)")
@@ -129,9 +126,7 @@ def test_a_large_value_that_may_be_of_another_column_is_looked_up(database: str,
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, big text, n int)")
     sql.execute("ALTER TABLE t ALTER COLUMN big SET STORAGE EXTERNAL")
     sql.execute("INSERT INTO t VALUES (1, repeat('a', 5000), 0)")
-    with feed_of(database, "t", initial_scan=False, schema_changes=NOBACKFILL) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", initial_scan=False, schema_changes=NOBACKFILL) as feed:
         with sql.transaction():
             sql.execute("UPDATE t SET big = repeat('b', 5000)")
             sql.execute("ALTER TABLE t RENAME COLUMN big TO large")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import psycopg
 import pytest
-from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.feeding import Feed, caught_up, started
 from cdc_testing.postgres import Sql
 
 from cdc_core import Op, SchemaChangeRules, TerminalRangefeedError, Timestamp
@@ -174,9 +174,7 @@ def test_an_update_of_the_form_of_a_key_is_a_delete_of_the_old_form_and_the_new_
     for type_, table in tables.items():
         sql.execute(f"CREATE TABLE {table} (k {type_} PRIMARY KEY, n int)")
         sql.execute(f"INSERT INTO {table} VALUES ('{forms[type_][0]}', 0)")
-    with feed_of(database, *tables.values()) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, *tables.values()) as feed:
         before = {table: consumed(feed, table) for table in tables.values()}
         for type_, table in tables.items():
             sql.execute(f"UPDATE {table} SET k = '{forms[type_][1]}', n = 1")
@@ -189,9 +187,7 @@ def test_an_update_of_the_form_of_a_key_is_a_delete_of_the_old_form_and_the_new_
 def test_nan_is_one_key(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (k float8 PRIMARY KEY, n int)")
     sql.execute("INSERT INTO t VALUES ('NaN', 0)")
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         sql.execute("UPDATE t SET k = -k, n = 1")
         sql.execute("ALTER TABLE t REPLICA IDENTITY FULL")
         sql.execute("UPDATE t SET n = 2")
@@ -209,9 +205,7 @@ def test_after_a_detach_each_form_that_the_table_does_not_have_is_deleted(
         sql.execute(f"CREATE TABLE {table}_1 PARTITION OF {table} FOR VALUES IN (1, 2)")
         sql.execute(f"INSERT INTO {table} VALUES ('{one}', 1), ('{one}', 2)")
         sql.execute(f"INSERT INTO {table} VALUES ('{other}', 1)")
-    with feed_of(database, *tables.values()) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, *tables.values()) as feed:
         before = {table: consumed(feed, table) for table in tables.values()}
         for type_, table in tables.items():
             one, alike, _ = forms[type_]
@@ -235,8 +229,7 @@ def test_no_large_value_is_unavailable_during_a_scan_whatever_the_type_of_the_ke
         sql.execute(f"CREATE TABLE {table} (k {type_} PRIMARY KEY, big text, n int)")
         sql.execute(f"ALTER TABLE {table} ALTER big SET STORAGE EXTERNAL")
         sql.execute(f"INSERT INTO {table} VALUES ('{forms[type_][0]}', '{BIG}', 0), ('{forms[type_][2]}', '{BIG}', 0)")
-    with feed_of(database, *tables.values()) as feed:
-        feed.start()
+    with started(database, *tables.values()) as feed:
         for table in tables.values():
             sql.execute(f"UPDATE {table} SET n = 1")
         feed.scan()
@@ -263,9 +256,7 @@ def test_a_change_of_a_type_in_a_key_is_a_change_of_the_key(database: str, sql: 
     sql.execute("CREATE TABLE u (k int PRIMARY KEY, v app.orders)")
     for table, row in {"t": """'{"(1,well)","(2,ill)"}', 'ill'""", "u": """1, '{"(1,well)"}'"""}.items():
         sql.execute(f"INSERT INTO {table} VALUES ({row})")
-    with feed_of(database, "t", "u") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", "u") as feed:
         (old,) = consumed(feed, "t")
         feed.close()
         sql.execute(statement)
@@ -288,8 +279,7 @@ def test_a_value_of_an_enum_that_is_renamed_during_a_scan_ends_nothing(database:
     sql.execute("CREATE TABLE t (k app.mood, id int, big text, n int, PRIMARY KEY (k, id))")
     sql.execute("ALTER TABLE t ALTER big SET STORAGE EXTERNAL")
     sql.execute(f"INSERT INTO t VALUES ('well', 1, '{BIG}', 0), ('ill', 1, '{BIG}', 0)")
-    with feed_of(database, "t") as feed:
-        feed.start()
+    with started(database, "t") as feed:
         sql.execute("UPDATE t SET n = 1")
         sql.execute("ALTER TYPE app.mood RENAME VALUE 'well' TO 'fine'")
         feed.catch_up()

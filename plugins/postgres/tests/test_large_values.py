@@ -9,7 +9,7 @@ import pytest
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_testing.documented_role import documented
-from cdc_testing.feeding import feed_of
+from cdc_testing.feeding import started
 from cdc_testing.postgres import Sql
 from cdc_testing.runs import Feed
 
@@ -47,8 +47,7 @@ def test_a_table_that_can_lack_values_is_named_with_the_statement(
     )
     (line,) = lines(database, caplog, "t", unchanged_toast="lookup")
     assert "messages have the present ones. To log" in line
-    with feed_of(database, "t", changefeed="orders", feed_id="00aa11bb22cc") as feed:
-        feed.start()
+    with started(database, "t", changefeed="orders", feed_id="00aa11bb22cc") as feed:
         assert lines(database, caplog, "t", saved=feed.saved) == []
     sql.execute("ALTER TABLE t REPLICA IDENTITY FULL")
     assert lines(database, caplog, "t") == []

@@ -11,7 +11,7 @@ from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.long_transactions import LongTransactions, shown_query
 from cdc_testing.clock import Clock
 from cdc_testing.copied_postgres import CopiedPostgres
-from cdc_testing.feeding import feed_of
+from cdc_testing.feeding import caught_up
 from cdc_testing.postgres import Sql
 from cdc_testing.runs import eventually
 
@@ -47,9 +47,7 @@ def after_20_s(watch: LongTransactions, clock: Clock, sql: Sql, megabytes: int) 
 def test_each_step_after_an_open_transaction_decodes_its_log_again_and_the_notice_names_it(
     database: str, sql: Sql, writer: Sql, clock: Clock
 ) -> None:
-    with feed_of(database, "t", bytes_=32 * MB) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", bytes_=32 * MB) as feed:
         feed.history._long_transactions = LongTransactions(clock=clock)
         writer.execute("INSERT INTO t VALUES (0, 'a secret')")
         sql.execute("CREATE TABLE filler (v text)")

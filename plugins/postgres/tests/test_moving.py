@@ -9,7 +9,7 @@ import pytest
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
 from cdc_rangefeed_postgres.moving import placed
 from cdc_rangefeed_postgres.token import PostgresToken, TableState
-from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.feeding import Feed, caught_up, started
 from cdc_testing.postgres import Sql, clock
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -47,20 +47,19 @@ def refusal(feed: Feed, to: object) -> str:
     return str(raised.value)
 
 
-def started(feed: Feed) -> None:
+def resumed(feed: Feed) -> None:
     feed.start()
     feed.catch_up()
 
 
 def arrived(feed: Feed, known: int) -> list[int]:
     """Start the changefeed again, and return the keys that arrive after the first *known* changes."""
-    started(feed)
+    resumed(feed)
     return [change.key[0] for change in feed.changes[known:]]
 
 
 def test_exactly_the_rows_after_the_new_position_arrive(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        started(feed)
+    with caught_up(database, "t") as feed:
         known, resolved, latest = len(feed.changes), dict(feed.resolved), feed.latest
         before = feed.token["lsn"]
         at = insert(sql, 11, 12)
@@ -78,8 +77,7 @@ def test_exactly_the_rows_after_the_new_position_arrive(database: str, sql: Sql)
 
 def test_a_start_lets_the_server_forget_what_is_left_out_before_it_is_decoded(database: str, sql: Sql) -> None:
     confirmed = f"SELECT confirmed_flush_lsn::text {SLOT}"
-    with feed_of(database, "t") as feed:
-        started(feed)
+    with caught_up(database, "t") as feed:
         at = insert(sql, 11)
         before = value(sql, confirmed)
         feed.move(at)
@@ -89,8 +87,7 @@ def test_a_start_lets_the_server_forget_what_is_left_out_before_it_is_decoded(da
 
 
 def test_a_time_means_what_was_committed_after_it(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        started(feed)
+    with caught_up(database, "t") as feed:
         known, early = len(feed.changes), clock(database)
         insert(sql, 11)
         at = clock(database)
@@ -106,8 +103,7 @@ def test_a_time_means_what_was_committed_after_it(database: str, sql: Sql) -> No
 
 
 def test_a_time_is_refused_when_what_was_committed_after_it_may_be_gone(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        started(feed)
+    with caught_up(database, "t") as feed:
         at = clock(database)
         insert(sql, 11)
         sql.execute(f"SELECT pg_replication_slot_advance(slot_name, pg_current_wal_flush_lsn()) {SLOT}")
@@ -116,8 +112,7 @@ def test_a_time_is_refused_when_what_was_committed_after_it_may_be_gone(database
 
 
 def test_a_move_is_undone_before_the_next_start(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        started(feed)
+    with caught_up(database, "t") as feed:
         known, before = len(feed.changes), feed.token
         at = insert(sql, 11)
         feed.move(at)
@@ -127,8 +122,7 @@ def test_a_move_is_undone_before_the_next_start(database: str, sql: Sql) -> None
 
 
 def test_rows_come_again_in_order_above_all_before_and_nothing_is_resolved_meanwhile(database: str, sql: Sql) -> None:
-    with feed_of(database, "t", bytes_=256) as feed:
-        started(feed)
+    with caught_up(database, "t", bytes_=256) as feed:
         before = feed.token["lsn"]
         insert(sql, 11, 12)
         sql.execute("UPDATE t SET n = 7 WHERE id = 11")
@@ -156,15 +150,14 @@ def test_rows_come_again_in_order_above_all_before_and_nothing_is_resolved_meanw
 
 
 def test_what_was_altered_in_between_is_found_and_backfilled(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        started(feed)
+    with caught_up(database, "t") as feed:
         known = len(feed.changes)
         insert(sql, 11)
         sql.execute("ALTER TABLE t ADD COLUMN v text DEFAULT 'new'")
         at = insert(sql, 12)
         sql.execute("INSERT INTO t VALUES (13, 0, 'mine')")
         feed.move(at)
-        started(feed)
+        resumed(feed)
         logged = [change for change in feed.changes[known:] if not change.scanned]
         assert [(change.key[0], change.after) for change in logged] == [(13, {"id": 13, "n": 0, "v": "mine"})]
         scanned = {change.key[0]: change.after for change in feed.changes[known:] if change.scanned}
@@ -173,12 +166,11 @@ def test_what_was_altered_in_between_is_found_and_backfilled(database: str, sql:
 
 
 def test_the_policy_to_stop_holds_for_what_is_left_out(database: str, sql: Sql) -> None:
-    with feed_of(database, "t", schema_changes=SchemaChangeRules(policy="stop")) as feed:
-        started(feed)
+    with caught_up(database, "t", schema_changes=SchemaChangeRules(policy="stop")) as feed:
         sql.execute("ALTER TABLE t ADD COLUMN v text DEFAULT 'new'")
         feed.move(insert_with(sql))
         with pytest.raises(TerminalRangefeedError, match="column v was added"):
-            started(feed)
+            resumed(feed)
 
 
 def insert_with(sql: Sql) -> str:
@@ -187,8 +179,7 @@ def insert_with(sql: Sql) -> str:
 
 
 def test_it_continues_behind_what_it_ended_for(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        started(feed)
+    with caught_up(database, "t") as feed:
         known = len(feed.changes)
         sql.execute("TRUNCATE t")
         with pytest.raises(TerminalRangefeedError, match="truncated"):
@@ -207,8 +198,7 @@ def test_it_continues_behind_what_it_ended_for(database: str, sql: Sql) -> None:
 
 
 def test_it_does_not_go_back_over_a_change_of_shape(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        started(feed)
+    with caught_up(database, "t") as feed:
         before, feed.releases = feed.token["lsn"], False
         insert(sql, 11)
         sql.execute("ALTER TABLE t ADD COLUMN v text")
@@ -223,14 +213,13 @@ def test_large_values_that_were_left_out_are_looked_up_until_the_table_is_scanne
     sql.execute("ALTER TABLE t ADD COLUMN body text")
     sql.execute("ALTER TABLE t ALTER COLUMN body SET STORAGE EXTERNAL")
     sql.execute("UPDATE t SET body = repeat('x', 5000) WHERE id = 1")
-    with feed_of(database, "t") as feed:
-        started(feed)
+    with caught_up(database, "t") as feed:
         known, before = len(feed.changes), feed.token
         sql.execute("UPDATE t SET body = repeat('y', 5000) WHERE id = 1")
         sql.execute("INSERT INTO t VALUES (11, 0, repeat('z', 5000))")
         feed.move("now")
         sql.execute("UPDATE t SET n = 7 WHERE id IN (1, 11)")
-        started(feed)
+        resumed(feed)
         assert [change.unavailable for change in feed.changes[known:]] == [(), ()]
         bodies = {key[0]: row["body"] for key, row in feed.rows("public.t").items()}
         assert (bodies[1], bodies[11]) == ("y" * 5000, "z" * 5000), "what the table holds, not what arrived last"
@@ -254,12 +243,11 @@ def test_a_table_whose_rows_cannot_be_looked_up_goes_on_after_a_move(database: s
     sql.execute("ALTER TABLE a ALTER COLUMN body SET STORAGE EXTERNAL")
     one = "'{1}'" if key == "int[]" else "'(1,2)'"
     sql.execute(f"INSERT INTO a VALUES ({one}, 0, repeat('x', 5000))")
-    with feed_of(database, "a") as feed:
-        started(feed)
+    with caught_up(database, "a") as feed:
         sql.execute("UPDATE a SET n = 1")
         feed.move("now")
         sql.execute("UPDATE a SET n = 2")
-        started(feed)
+        resumed(feed)
         last = feed.changes[-1]
         assert last.after is not None
         assert (last.after["n"], last.unavailable) == (2, ("body",))
@@ -269,15 +257,14 @@ def test_nothing_is_looked_up_after_a_move_that_was_undone(database: str, sql: S
     sql.execute("ALTER TABLE t ADD COLUMN body text")
     sql.execute("ALTER TABLE t ALTER COLUMN body SET STORAGE EXTERNAL")
     sql.execute("UPDATE t SET body = repeat('x', 5000) WHERE id = 1")
-    with feed_of(database, "t") as feed:
-        started(feed)
+    with caught_up(database, "t") as feed:
         before = feed.token
         insert_with_body(sql)
         feed.move("now")
         feed.move(before)
         assert {**feed.token, "clock": before["clock"], "settled": before["settled"]} == before
         sql.execute("UPDATE t SET n = 7 WHERE id = 1")
-        started(feed)
+        resumed(feed)
         assert feed.changes[-1].unavailable == ("body",)
 
 
@@ -286,8 +273,7 @@ def insert_with_body(sql: Sql) -> None:
 
 
 def test_what_has_begun_to_come_again_is_not_left_out_half_way(database: str, sql: Sql) -> None:
-    with feed_of(database, "t", bytes_=256) as feed:
-        started(feed)
+    with caught_up(database, "t", bytes_=256) as feed:
         before, feed.releases = feed.token["lsn"], False
         for n in range(1, 9):
             sql.execute("UPDATE t SET n = %s WHERE id = 1", [10 * n])
@@ -341,8 +327,7 @@ def test_several_moves_are_as_the_last_one(saved: PostgresToken, first: int, las
 
 
 def test_a_slot_that_is_moved_while_it_is_read_is_an_error(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        started(feed)
+    with caught_up(database, "t") as feed:
         insert(sql, 11)
         planned = feed.plan()
         assert planned is not None
@@ -352,8 +337,7 @@ def test_a_slot_that_is_moved_while_it_is_read_is_an_error(database: str, sql: S
 
 
 def test_what_cannot_be_is_refused_in_one_sentence(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        feed.start()
+    with started(database, "t") as feed:
         assert "its tables are being scanned" in refusal(feed, "now")
         feed.catch_up()
         insert(sql, 11)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cdc_testing.feeding import feed_of
+from cdc_testing.feeding import caught_up, started
 from cdc_testing.postgres import Sql, table_of
 
 from cdc_core import Op, TerminalRangefeedError
@@ -19,8 +19,7 @@ def partitioned(sql: Sql) -> None:
 
 def test_a_partitioned_table_is_watched_through_its_root(database: str, sql: Sql) -> None:
     partitioned(sql)
-    with feed_of(database, "p", bytes_=100_000) as feed:
-        feed.start()
+    with started(database, "p", bytes_=100_000) as feed:
         sql.execute("UPDATE p SET v = 'early' WHERE id < 10")
         feed.scan()
         sql.execute("UPDATE p SET day = 15 WHERE id = 1")
@@ -34,8 +33,7 @@ def test_a_partitioned_table_is_watched_through_its_root(database: str, sql: Sql
 
 def test_a_partition_dropped_during_the_scan_is_left_out(database: str, sql: Sql) -> None:
     partitioned(sql)
-    with feed_of(database, "p", options={"removed_partitions": "keep"}, bytes_=50_000) as feed:
-        feed.start()
+    with started(database, "p", options={"removed_partitions": "keep"}, bytes_=50_000) as feed:
         feed.steps_until(lambda: len(feed.changes) > 100)
         sql.execute("DROP TABLE p2")
         feed.scan()
@@ -48,8 +46,7 @@ def test_an_attached_table_with_rows_is_scanned(database: str, sql: Sql) -> None
     partitioned(sql)
     sql.execute("CREATE TABLE old (LIKE p INCLUDING ALL)")
     sql.execute("INSERT INTO old SELECT g, 25, repeat('y', 300) FROM generate_series(2000, 2999) g")
-    with feed_of(database, "p") as feed:
-        feed.start()
+    with started(database, "p") as feed:
         feed.scan()
         feed.catch_up()
         sql.execute("ALTER TABLE p ATTACH PARTITION old FOR VALUES FROM (20) TO (30)")
@@ -62,8 +59,7 @@ def test_an_attached_table_with_rows_is_scanned(database: str, sql: Sql) -> None
 
 def test_a_table_filled_and_attached_in_one_transaction_is_scanned_after_a_restart(database: str, sql: Sql) -> None:
     partitioned(sql)
-    with feed_of(database, "p") as feed:
-        feed.start()
+    with started(database, "p") as feed:
         feed.scan()
         feed.catch_up()
         feed.close()
@@ -78,9 +74,7 @@ def test_a_table_filled_and_attached_in_one_transaction_is_scanned_after_a_resta
 
 def test_a_table_created_as_a_partition_is_not_scanned(database: str, sql: Sql) -> None:
     partitioned(sql)
-    with feed_of(database, "p", initial_scan=False) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p", initial_scan=False) as feed:
         sql.execute("CREATE TABLE p3 PARTITION OF p FOR VALUES FROM (20) TO (30)")
         sql.execute("INSERT INTO p SELECT g, 25 FROM generate_series(2000, 2999) g")
         feed.catch_up()
@@ -91,9 +85,7 @@ def test_a_table_created_as_a_partition_is_not_scanned(database: str, sql: Sql) 
 @pytest.mark.parametrize("how", ["DETACH PARTITION p1", "DETACH PARTITION p1 CONCURRENTLY"])
 def test_the_rows_of_a_detached_partition_are_deleted(database: str, sql: Sql, how: str) -> None:
     partitioned(sql)
-    with feed_of(database, "p", bytes_=50_000) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p", bytes_=50_000) as feed:
         sql.execute("UPDATE p SET v = 'last' WHERE id = 1")
         sql.execute(f"ALTER TABLE p {how}")
         sql.execute("INSERT INTO p1 VALUES (9000, 1, 'unseen')")
@@ -106,9 +98,7 @@ def test_the_rows_of_a_detached_partition_are_deleted(database: str, sql: Sql, h
 @pytest.mark.parametrize("removed", ["delete", "keep"])
 def test_a_partition_that_was_written_while_it_was_detached(database: str, sql: Sql, removed: str) -> None:
     partitioned(sql)
-    with feed_of(database, "p", options={"removed_partitions": removed}) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p", options={"removed_partitions": removed}) as feed:
         sql.execute("ALTER TABLE p DETACH PARTITION p1")
         sql.execute("UPDATE p1 SET v = 'apart' WHERE id < 50")
         sql.execute("DELETE FROM p1 WHERE id IN (101, 102)")
@@ -129,9 +119,7 @@ def test_a_partition_that_was_written_while_it_was_detached(database: str, sql: 
 
 def test_keys_that_went_into_another_partition_are_not_deleted(database: str, sql: Sql) -> None:
     partitioned(sql)
-    with feed_of(database, "p") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p") as feed:
         with sql.transaction():
             sql.execute("ALTER TABLE p DETACH PARTITION p1")
             sql.execute("CREATE TABLE p0 PARTITION OF p FOR VALUES FROM (0) TO (10)")
@@ -144,9 +132,7 @@ def test_the_deletes_of_a_detached_partition_have_the_rows_before_when_diff_is_o
     partitioned(sql)
     for name in ("p", "p1", "p2"):
         sql.execute(f"ALTER TABLE {name} REPLICA IDENTITY FULL")
-    with feed_of(database, "p", diff=True) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p", diff=True) as feed:
         row = feed.rows("public.p")[1, 1]
         sql.execute("ALTER TABLE p DETACH PARTITION p1")
         feed.catch_up()
@@ -160,9 +146,7 @@ def test_columns_that_are_altered_after_a_detach_are_null_before(database: str, 
         sql.execute(f"ALTER TABLE p{number} REPLICA IDENTITY FULL")
     sql.execute("ALTER TABLE p REPLICA IDENTITY FULL")
     sql.execute(r"INSERT INTO p VALUES (1, 7, 7, '\xff'), (2, 8, 8, '\xff')")
-    with feed_of(database, "p", diff=True) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p", diff=True) as feed:
         sql.execute("ALTER TABLE p DETACH PARTITION p1")
         sql.execute("ALTER TABLE p ALTER v TYPE text USING 'x', ADD added int")
         sql.execute("ALTER TABLE p RENAME m TO renamed")
@@ -174,9 +158,7 @@ def test_columns_that_are_altered_after_a_detach_are_null_before(database: str, 
 
 def test_a_key_whose_type_changed_after_a_detach_ends_it(database: str, sql: Sql) -> None:
     partitioned(sql)
-    with feed_of(database, "p") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p") as feed:
         sql.execute("ALTER TABLE p DETACH PARTITION p1")
         sql.execute("ALTER TABLE p ALTER id TYPE text")
         with pytest.raises(TerminalRangefeedError, match="was dropped or altered before its rows were deleted"):
@@ -185,9 +167,7 @@ def test_a_key_whose_type_changed_after_a_detach_ends_it(database: str, sql: Sql
 
 def test_a_restart_continues_with_the_deletes_of_a_detached_partition(database: str, sql: Sql) -> None:
     partitioned(sql)
-    with feed_of(database, "p", bytes_=50_000) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p", bytes_=50_000) as feed:
         sql.execute("ALTER TABLE p DETACH PARTITION p1")
         feed.steps_until(lambda: any(change.op is Op.DELETE for change in feed.changes))
         feed.restart()
@@ -200,9 +180,7 @@ def test_a_partition_dropped_with_rows_to_delete_ends_the_changefeed(
     database: str, sql: Sql, statements: list[str]
 ) -> None:
     partitioned(sql)
-    with feed_of(database, "p", bytes_=50_000) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p", bytes_=50_000) as feed:
         resolved = max(feed.resolved.values())
         for statement in statements:
             sql.execute(statement)
@@ -215,9 +193,7 @@ def test_a_partition_dropped_with_rows_to_delete_ends_the_changefeed(
 
 def test_a_partition_dropped_in_the_middle_of_its_deletes_ends_the_changefeed(database: str, sql: Sql) -> None:
     partitioned(sql)
-    with feed_of(database, "p", bytes_=50_000) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p", bytes_=50_000) as feed:
         sql.execute("ALTER TABLE p DETACH PARTITION p1")
         feed.steps_until(lambda: any(change.op is Op.DELETE for change in feed.changes))
         sql.execute("DROP TABLE p1")
@@ -229,9 +205,7 @@ def test_the_only_partition_dropped_in_the_middle_of_its_deletes_ends_the_change
     sql.execute("CREATE TABLE p (id int PRIMARY KEY, v text) PARTITION BY RANGE (id)")
     sql.execute("CREATE TABLE p1 PARTITION OF p DEFAULT")
     sql.execute("INSERT INTO p SELECT g, repeat('x', 300) FROM generate_series(1, 1000) g")
-    with feed_of(database, "p", bytes_=50_000) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p", bytes_=50_000) as feed:
         sql.execute("ALTER TABLE p DETACH PARTITION p1")
         feed.steps_until(lambda: any(change.op is Op.DELETE for change in feed.changes))
         sql.execute("DROP TABLE p1")
@@ -243,9 +217,7 @@ def test_removed_partitions_can_keep_their_rows_at_the_sink(
     database: str, sql: Sql, caplog: pytest.LogCaptureFixture
 ) -> None:
     partitioned(sql)
-    with feed_of(database, "p", options={"removed_partitions": "keep"}) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p", options={"removed_partitions": "keep"}) as feed:
         sql.execute("DROP TABLE p1")
         feed.catch_up()
         sql.execute("INSERT INTO p VALUES (9001, 11, 'seen')")
@@ -258,9 +230,7 @@ def test_removed_partitions_can_keep_their_rows_at_the_sink(
 
 def test_a_truncated_partition_ends_the_changefeed(database: str, sql: Sql) -> None:
     partitioned(sql)
-    with feed_of(database, "p") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p") as feed:
         sql.execute("VACUUM FULL p2")
         sql.execute("CLUSTER p1 USING p1_pkey")
         feed.catch_up()
@@ -271,8 +241,7 @@ def test_a_truncated_partition_ends_the_changefeed(database: str, sql: Sql) -> N
 
 def test_a_partition_that_was_detached_for_a_while_is_scanned_again(database: str, sql: Sql) -> None:
     partitioned(sql)
-    with feed_of(database, "p") as feed:
-        feed.start()
+    with started(database, "p") as feed:
         feed.scan()
         feed.catch_up()
         sql.execute("ALTER TABLE p DETACH PARTITION p1")

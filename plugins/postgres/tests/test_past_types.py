@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from cdc_rangefeed_postgres.attributes import UnknownAttributesError, places
 from cdc_rangefeed_postgres.types import TypeInfo
-from cdc_testing.feeding import Change, Feed, feed_of
+from cdc_testing.feeding import Change, Feed, caught_up, feed_of
 from cdc_testing.postgres import Sql
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,9 +73,7 @@ def test_rows_have_the_types_that_they_were_written_with(database: str, sql: Sql
     sql.execute(f"CREATE TABLE t (id order_no PRIMARY KEY, {columns})")
     sql.execute("ALTER TABLE t REPLICA IDENTITY FULL")
     sql.execute(f"INSERT INTO t SELECT g, {values} FROM generate_series(1, 3) g")
-    with feed_of(database, "t", schema_changes=NOBACKFILL, diff=True) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", schema_changes=NOBACKFILL, diff=True) as feed:
         scanned = feed.rows("public.t")[(1,)]
         feed.close()
         sql.execute("UPDATE t SET id = id WHERE id = 1")
@@ -103,9 +101,7 @@ def test_rows_are_looked_up_by_a_key_of_a_dropped_type(database: str, sql: Sql) 
     sql.execute("CREATE TABLE t (id order_no PRIMARY KEY, n int, big text)")
     sql.execute("ALTER TABLE t ALTER big SET STORAGE EXTERNAL")
     sql.execute("INSERT INTO t VALUES (1, 1, repeat('x', 10000))")
-    with feed_of(database, "t", options={"unchanged_toast": "lookup"}, schema_changes=NOBACKFILL) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", options={"unchanged_toast": "lookup"}, schema_changes=NOBACKFILL) as feed:
         altering = ["UPDATE t SET n = 2", "ALTER TABLE t ALTER id TYPE bigint", "DROP DOMAIN order_no"]
         changes = change(feed, sql, *altering, restarts=True)
         assert changes[0].after == {"id": 1, "n": 2, "big": "x" * 10000}
@@ -151,9 +147,7 @@ def change(feed: Feed, sql: Sql, *statements: str, restarts: bool) -> list[Chang
 
 def test_attributes_that_are_added_are_null_in_rows_of_before(database: str, sql: Sql, *, restarts: bool) -> None:
     address_table(sql)
-    with feed_of(database, "t", diff=True, schema_changes=NOBACKFILL) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", diff=True, schema_changes=NOBACKFILL) as feed:
         assert feed.changes[0].after == address(1)
         changes = change(
             feed,
@@ -178,9 +172,7 @@ def test_attributes_that_are_added_are_null_in_rows_of_before(database: str, sql
 
 def test_attributes_that_are_dropped_leave_the_others(database: str, sql: Sql, *, restarts: bool) -> None:
     address_table(sql)
-    with feed_of(database, "t", diff=True, schema_changes=NOBACKFILL) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", diff=True, schema_changes=NOBACKFILL) as feed:
         drop = "ALTER TYPE address DROP ATTRIBUTE street"
         changes = change(feed, sql, insert(2), drop, "UPDATE t SET v = v", restarts=restarts)
         assert [found.after and found.after["v"] for found in changes] == [
@@ -192,9 +184,7 @@ def test_attributes_that_are_dropped_leave_the_others(database: str, sql: Sql, *
 
 def test_a_row_that_can_be_of_two_times_ends_the_changefeed(database: str, sql: Sql, *, restarts: bool) -> None:
     address_table(sql)
-    with feed_of(database, "t", diff=True) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", diff=True) as feed:
         swap = "ALTER TYPE address DROP ATTRIBUTE street, ADD ATTRIBUTE country text"
         with pytest.raises(TerminalRangefeedError, match=r"public\.t, column 'k': type public\.address lost and got"):
             change(feed, sql, insert(2), swap, restarts=restarts)
@@ -219,27 +209,21 @@ def test_a_domain_that_nobody_saw_is_read_as_its_type(
     database: str, sql: Sql, type_: str, value: str, expected: object
 ) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
-    with feed_of(database, "t", schema_changes=NOBACKFILL) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", schema_changes=NOBACKFILL) as feed:
         changes = change(feed, sql, *between_looks(f"CREATE DOMAIN s.later AS {type_}", value), restarts=True)
         assert [found.after and found.after["v"] for found in changes] == [None, expected, "text"]
 
 
 def test_another_type_that_nobody_saw_ends_the_changefeed(database: str, sql: Sql, *, restarts: bool) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
-        with pytest.raises(TerminalRangefeedError, match=r"public\.t, column 'v': .* the type s\.later, or a domain"):
-            change(feed, sql, *between_looks("CREATE TYPE s.later AS ENUM ('ok')", "'ok'"), restarts=restarts)
+    error = r"public\.t, column 'v': .* the type s\.later, or a domain"
+    with caught_up(database, "t") as feed, pytest.raises(TerminalRangefeedError, match=error):
+        change(feed, sql, *between_looks("CREATE TYPE s.later AS ENUM ('ok')", "'ok'"), restarts=restarts)
 
 
 def test_a_token_of_an_earlier_version_has_no_types(database: str, sql: Sql) -> None:
     address_table(sql)
-    with feed_of(database, "t", diff=True) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", diff=True) as feed:
         feed.close()
         sql.execute(insert(2))
         feed.saved = {name: value for name, value in feed.token.items() if name != "types"} | {"catalog": "other"}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.feeding import Feed, caught_up, feed_of, started
 from cdc_testing.postgres import Sql, table_of
 
 from cdc_core import ConfigError, Op, RestartError, TerminalRangefeedError
@@ -23,9 +23,7 @@ def tables(sql: Sql) -> None:
 @pytest.fixture
 def feed(database: str) -> Iterator[Feed]:
     """A changefeed of `public.a*` that has caught up."""
-    with feed_of(database, "public.a*") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "public.a*") as feed:
         yield feed
 
 
@@ -88,9 +86,7 @@ def test_a_table_that_is_created_and_filled_in_one_transaction_arrives_whole(fee
 
 
 def test_nothing_is_resolved_between_the_creation_of_a_table_and_its_last_row(database: str, sql: Sql) -> None:
-    with feed_of(database, "a*", bytes_=100_000) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "a*", bytes_=100_000) as feed:
         created = feed.now()
         sql.execute("CREATE TABLE a3 (id int PRIMARY KEY, pad text)")
         sql.execute("INSERT INTO a3 SELECT g, repeat('x', 500) FROM generate_series(1, 2000) g")
@@ -108,8 +104,7 @@ def test_nothing_is_resolved_between_the_creation_of_a_table_and_its_last_row(da
 
 def test_a_table_that_is_created_during_the_initial_scan_joins_after_it(database: str, sql: Sql) -> None:
     sql.execute("INSERT INTO a1 SELECT g, repeat('x', 500) FROM generate_series(101, 2000) g")
-    with feed_of(database, "a*", bytes_=100_000) as feed:
-        feed.start()
+    with started(database, "a*", bytes_=100_000) as feed:
         feed.steps_until(lambda: len(feed.changes) > 500)
         sql.execute("CREATE TABLE a3 (id int PRIMARY KEY)")
         sql.execute("INSERT INTO a3 SELECT generate_series(1, 2000)")
@@ -123,9 +118,7 @@ def test_a_table_that_is_created_during_the_initial_scan_joins_after_it(database
 
 
 def test_a_table_that_joins_is_read_without_an_initial_scan_too(database: str, sql: Sql) -> None:
-    with feed_of(database, "a*", initial_scan=False) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "a*", initial_scan=False) as feed:
         assert not feed.changes
         sql.execute("CREATE TABLE a3 (id int PRIMARY KEY)")
         sql.execute("INSERT INTO a3 VALUES (1)")
@@ -183,8 +176,7 @@ def test_a_table_that_is_dropped_and_created_again_is_read_anew(feed: Feed, sql:
 
 def test_a_table_that_is_dropped_in_the_middle_of_its_scan_leaves(database: str, sql: Sql) -> None:
     sql.execute("INSERT INTO a1 SELECT g, repeat('x', 500) FROM generate_series(101, 2000) g")
-    with feed_of(database, "a*", bytes_=100_000) as feed:
-        feed.start()
+    with started(database, "a*", bytes_=100_000) as feed:
         feed.steps_until(lambda: len(feed.changes) > 500)
         sql.execute("DROP TABLE a1")
         leave(feed, sql, "public.a1", update="a2")
@@ -281,9 +273,7 @@ def test_an_attempt_that_ended_while_a_table_joined_is_repeated(feed: Feed, sql:
 
 def test_a_given_publication_of_all_tables_has_later_tables_too(database: str, sql: Sql) -> None:
     sql.execute("CREATE PUBLICATION everything FOR ALL TABLES WITH (publish_via_partition_root = true)")
-    with feed_of(database, "a*", options={"publication_name": "everything"}) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "a*", options={"publication_name": "everything"}) as feed:
         sql.execute("CREATE TABLE a3 AS SELECT 1 AS id")
         sql.execute("ALTER TABLE a3 ADD PRIMARY KEY (id)")
         attempts(feed)
@@ -306,9 +296,7 @@ def test_a_table_that_is_not_in_the_given_publication_is_left_out(
 
 
 def test_a_listed_table_that_was_dropped_ends_the_changefeed(database: str, sql: Sql) -> None:
-    with feed_of(database, "a*", "b1") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "a*", "b1") as feed:
         sql.execute("DROP TABLE b1")
         with pytest.raises(TerminalRangefeedError, match=r"table public\.b1 was dropped\. To continue without it"):
             feed.catch_up()

@@ -10,7 +10,7 @@ import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_rangefeed_postgres.slot import Slot
-from cdc_testing.feeding import Feed, again, feed_of
+from cdc_testing.feeding import Feed, again, caught_up, feed_of
 from cdc_testing.fixtures import fresh_database
 from cdc_testing.postgres import Sql, table_of
 from cdc_testing.versions import MAJORS
@@ -225,26 +225,21 @@ def test_a_new_owner_does_not_hide_a_later_change(feed: Feed, sql: Sql) -> None:
 
 def test_the_publication_of_the_changefeed_is_compared_too(database: str, sql: Sql) -> None:
     make_tables(sql, OF_TABLES)
-    with feed_of(database, "s.t") as feed:
-        feed.start()
-        feed.catch_up()
-        with again(feed, database, "s.t", "s.u") as wider:
-            wider.catch_up()
-            with again(wider, database, "s.t") as narrower:
-                narrower.catch_up()
-                name = Slot.of(narrower.context).publication.name
-                sql.execute(f"ALTER PUBLICATION {name} DROP TABLE s.t")
-                write(sql)
-                sql.execute(f"ALTER PUBLICATION {name} ADD TABLE s.t")
-                with pytest.raises(TerminalRangefeedError, match=r"^table s\.t: the entry in publication "):
-                    narrower.restart()
+    with caught_up(database, "s.t") as feed, again(feed, database, "s.t", "s.u") as wider:
+        wider.catch_up()
+        with again(wider, database, "s.t") as narrower:
+            narrower.catch_up()
+            name = Slot.of(narrower.context).publication.name
+            sql.execute(f"ALTER PUBLICATION {name} DROP TABLE s.t")
+            write(sql)
+            sql.execute(f"ALTER PUBLICATION {name} ADD TABLE s.t")
+            with pytest.raises(TerminalRangefeedError, match=r"^table s\.t: the entry in publication "):
+                narrower.restart()
 
 
 def test_a_table_that_left_can_be_read_anew(database: str, sql: Sql) -> None:
     make_tables(sql, OF_TABLES)
-    with feed_of(database, "s.t", "s.u", options=PUBLICATION) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "s.t", "s.u", options=PUBLICATION) as feed:
         sql.execute("ALTER PUBLICATION p DROP TABLE s.t")
         write(sql)
         sql.execute("ALTER PUBLICATION p ADD TABLE s.t")

@@ -10,7 +10,7 @@ import pytest
 from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.token import PostgresToken
 from cdc_testing.engine import eventually
-from cdc_testing.feeding import feed_of
+from cdc_testing.feeding import caught_up, started
 from cdc_testing.postgres import Sql, table_of, writing
 
 from cdc_core import Op, RowBatch, StepLimit, TerminalRangefeedError, Timestamp, Token
@@ -18,8 +18,7 @@ from cdc_core import Op, RowBatch, StepLimit, TerminalRangefeedError, Timestamp,
 
 def test_changes_arrive_in_commit_order_with_their_operations(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
-    with feed_of(database, "t") as feed:
-        feed.start()
+    with started(database, "t") as feed:
         sql.execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
         sql.execute("UPDATE t SET v = 'c' WHERE id = 1")
         sql.execute("DELETE FROM t WHERE id = 2")
@@ -36,8 +35,7 @@ def test_changes_arrive_in_commit_order_with_their_operations(database: str, sql
 def test_a_key_change_is_a_delete_and_an_insert_with_one_timestamp(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
     sql.execute("INSERT INTO t VALUES (1, 'a')")
-    with feed_of(database, "t") as feed:
-        feed.start()
+    with started(database, "t") as feed:
         feed.scan()
         sql.execute("UPDATE t SET id = 7 WHERE id = 1")
         feed.catch_up()
@@ -59,8 +57,7 @@ def test_scan_and_log_replay_to_the_table_while_it_is_written(database: str, sql
                 "INSERT INTO t VALUES (%s, %s, 'new') ON CONFLICT (id) DO UPDATE SET n = excluded.n", [key, n]
             )
 
-    with feed_of(database, "t", options={"scan_round": 0.1, "scan_chunk_size": 100_000}) as feed:
-        feed.start()
+    with started(database, "t", options={"scan_round": 0.1, "scan_chunk_size": 100_000}) as feed:
         with writing(database, write):
             feed.scan()
         feed.catch_up()
@@ -71,9 +68,7 @@ def test_scan_and_log_replay_to_the_table_while_it_is_written(database: str, sql
 
 def test_an_idle_source_is_resolved_once_a_second_and_writes_no_log(database: str, sql: Sql, usual_pace: None) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         steps = feed.steps
         begun = feed.now()
         feed.steps_until(lambda: feed.now().wall - begun.wall > 2_500_000_000)
@@ -91,8 +86,7 @@ def test_no_row_is_resolved_before_the_scan_of_all_tables_is_complete(database: 
     for name in ("a", "b"):
         sql.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, pad text)")
         sql.execute(f"INSERT INTO {name} SELECT g, repeat('x', 500) FROM generate_series(1, 500) g")
-    with feed_of(database, "a", "b", bytes_=100_000) as feed:
-        feed.start()
+    with started(database, "a", "b", bytes_=100_000) as feed:
         while feed.token["scan"] is not None:
             feed.step()
             assert not any(feed.resolved.values())
@@ -103,8 +97,7 @@ def test_no_row_is_resolved_before_the_scan_of_all_tables_is_complete(database: 
 def test_a_restart_during_the_scan_reads_no_finished_block_again(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, pad text)")
     sql.execute("INSERT INTO t SELECT g, repeat('x', 500) FROM generate_series(1, 3000) g")
-    with feed_of(database, "t", bytes_=200_000) as feed:
-        feed.start()
+    with started(database, "t", bytes_=200_000) as feed:
         feed.steps_until(lambda: len(feed.changes) > 1000)
         done = feed.rangefeed.scan_progress(feed.token)
         feed.restart()
@@ -118,8 +111,7 @@ def test_a_restart_during_the_scan_reads_no_finished_block_again(database: str, 
 
 def test_a_truncate_is_terminal(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    with feed_of(database, "t") as feed:
-        feed.start()
+    with started(database, "t") as feed:
         sql.execute("TRUNCATE t")
         with pytest.raises(TerminalRangefeedError, match=r"table public\.t was truncated"):
             feed.catch_up()
@@ -127,9 +119,7 @@ def test_a_truncate_is_terminal(database: str, sql: Sql) -> None:
 
 def test_a_step_of_the_log_obeys_the_limit_and_splits_no_transaction(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, pad text)")
-    with feed_of(database, "t", bytes_=200_000, initial_scan=False) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", bytes_=200_000, initial_scan=False) as feed:
         first = feed.steps
         for begin in range(0, 2000, 100):
             sql.execute(
@@ -149,9 +139,8 @@ def test_a_step_has_the_transactions_whose_commit_record_begins_before_its_end(
     database: str, sql: Sql, usual_pace: None, beyond: int, included: bool
 ) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    with feed_of(database, "t", initial_scan=False) as feed:
-        feed.start()
-        # The start may have seen log that is not durable yet, and no step crosses the end of that. A commit makes it so.
+    with started(database, "t", initial_scan=False) as feed:
+        # The start may have seen log that is not durable yet, and no step crosses its end. A commit makes it so.
         sql.execute("INSERT INTO t VALUES (0)")
         feed.catch_up()
         sql.execute("INSERT INTO t VALUES (1)")
@@ -174,8 +163,7 @@ def test_a_step_has_the_transactions_whose_commit_record_begins_before_its_end(
 
 def test_a_huge_transaction_is_read_in_bounded_memory(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, pad text)")
-    with feed_of(database, "t", bytes_=1 << 30, initial_scan=False) as feed:
-        feed.start()
+    with started(database, "t", bytes_=1 << 30, initial_scan=False) as feed:
         sql.execute("INSERT INTO t VALUES (0, 'the first step is a short one')")
         feed.catch_up()
         sql.execute("INSERT INTO t SELECT g, repeat('x', 1000) FROM generate_series(1, 200000) g")
@@ -196,8 +184,7 @@ def test_a_huge_transaction_is_read_in_bounded_memory(database: str, sql: Sql) -
 
 def test_only_the_last_version_of_a_transaction_is_a_row(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
-    with feed_of(database, "t") as feed:
-        feed.start()
+    with started(database, "t") as feed:
         with sql.transaction():
             sql.execute("INSERT INTO t VALUES (1, 1)")
             sql.execute("UPDATE t SET n = 2")
@@ -214,9 +201,7 @@ def resident_bytes() -> int:
 
 def test_marks_go_on_while_the_clock_is_behind_them(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         ahead = Timestamp(feed.now().wall + 3600 * 10**9)
         token = replace(PostgresToken.from_json(feed.token), clock=ahead).to_json()
         found: list[Token] = []

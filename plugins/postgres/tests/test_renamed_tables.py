@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.feeding import Feed, caught_up, started
 from cdc_testing.postgres import Sql, table_of
 
 from cdc_core import ConfigError, Op, TerminalRangefeedError
@@ -21,9 +21,7 @@ def tables(sql: Sql) -> None:
 
 @pytest.fixture(params=["t", pytest.param("public.*", marks=pytest.mark.slow)])
 def feed(request: pytest.FixtureRequest, database: str) -> Iterator[Feed]:
-    with feed_of(database, request.param, options={"unchanged_toast": "lookup"}) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, request.param, options={"unchanged_toast": "lookup"}) as feed:
         yield feed
 
 
@@ -67,8 +65,7 @@ def test_a_table_that_is_renamed_while_the_changefeed_is_stopped_is_followed(fee
 
 def test_a_table_that_is_renamed_in_the_middle_of_its_scan_is_read_to_the_end(database: str, sql: Sql) -> None:
     sql.execute("INSERT INTO t SELECT g, repeat('x', 500) FROM generate_series(101, 2000) g")
-    with feed_of(database, "t", bytes_=100_000) as feed:
-        feed.start()
+    with started(database, "t", bytes_=100_000) as feed:
         feed.steps_until(lambda: len(feed.changes) > 500)
         sql.execute("ALTER TABLE t RENAME TO w")
         sql.execute("UPDATE w SET v = 'after' WHERE id = 2")
@@ -77,8 +74,7 @@ def test_a_table_that_is_renamed_in_the_middle_of_its_scan_is_read_to_the_end(da
 
 
 def test_a_scan_never_reads_another_table_that_took_the_name(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        feed.start()
+    with started(database, "t") as feed:
         slices = feed.plan_scan()
         sql.execute("ALTER TABLE t RENAME TO w")
         sql.execute("CREATE TABLE t AS SELECT 5 AS id, 'wrong' AS v, '' AS body")
@@ -87,9 +83,7 @@ def test_a_scan_never_reads_another_table_that_took_the_name(database: str, sql:
 
 
 def test_a_renamed_table_that_still_matches_does_not_join_a_second_time(database: str, sql: Sql) -> None:
-    with feed_of(database, "t*") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t*") as feed:
         sql.execute("ALTER TABLE t RENAME TO t2")
         feed.catch_up()
         feed.restart()

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from cdc_rangefeed_postgres.planner import PostgresPlanner
 from cdc_rangefeed_postgres.token import PostgresToken
-from cdc_testing.feeding import feed_of
+from cdc_testing.feeding import caught_up
 from cdc_testing.postgres import Sql
 
 
@@ -17,9 +17,7 @@ def test_every_step_along_the_log_can_be_repeated(database: str, sql: Sql, ident
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
     sql.execute(f"ALTER TABLE t REPLICA IDENTITY {identity}")
     sql.execute("CREATE TABLE quiet (id int PRIMARY KEY)")
-    with feed_of(database, "quiet", "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "quiet", "t") as feed:
         for number in range(4):
             sql.execute("INSERT INTO t VALUES (%s, 'new')", [number])
             start, after = feed.token, feed.latest
@@ -34,9 +32,7 @@ def test_every_step_along_the_log_can_be_repeated(database: str, sql: Sql, ident
 def test_a_step_that_ends_beyond_the_log_is_planned_anew(database: str, sql: Sql) -> None:
     """As on a standby that was promoted before it had all of the log."""
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         sql.execute("INSERT INTO t VALUES (1)")
         start, after, planned = feed.token, feed.latest, feed.plan()
         assert planned is not None

@@ -9,7 +9,7 @@ from dataclasses import replace
 import psycopg
 import pytest
 from cdc_rangefeed_postgres.planner import PostgresPlanner
-from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.feeding import Feed, caught_up, feed_of, started
 from cdc_testing.postgres import Sql, table_of, writing
 
 from cdc_core import ConfigError, Op, Rescan, SchemaChangeRules, TerminalRangefeedError
@@ -36,9 +36,7 @@ def ids(table: str, *found: int) -> list[tuple[str, int]]:
 
 
 def test_a_table_is_read_again_above_everything_before(database: str, sql: Sql) -> None:
-    with feed_of(database, "t", "u", bytes_=40_000) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", "u", bytes_=40_000) as feed:
         known, latest, resolved = len(feed.changes), feed.latest, dict(feed.resolved)
         feed.ask(Rescan(table=full(sql, "t")))
         sql.execute("UPDATE u SET v = 'meanwhile' WHERE id = 1")
@@ -53,9 +51,7 @@ def test_a_table_is_read_again_above_everything_before(database: str, sql: Sql) 
 
 
 def test_all_tables_are_read_again(database: str) -> None:
-    with feed_of(database, "t", "u") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", "u") as feed:
         known = len(feed.changes)
         feed.ask(Rescan(table=None))
         feed.step()
@@ -80,9 +76,7 @@ def test_a_rescan_is_complete_that_begins_while_a_snapshot_for_another_one_is_aw
 
 
 def test_with_a_predicate_only_the_rows_that_it_selects_are_read(database: str, sql: Sql) -> None:
-    with feed_of(database, "t", "u") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", "u") as feed:
         known = len(feed.changes)
         feed.ask(Rescan(table=full(sql, "t"), where="id < 5 OR id = 7 -- not 8"))
         feed.step()
@@ -91,8 +85,7 @@ def test_with_a_predicate_only_the_rows_that_it_selects_are_read(database: str, 
 
 
 def test_parts_of_a_table_that_is_being_scanned_do_not_replace_the_scan(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        feed.start()
+    with started(database, "t") as feed:
         feed.ask(Rescan(table=full(sql, "t"), where="id < 3"), Rescan(table=full(sql, "t"), where="id = 2"))
         feed.catch_up()
         assert scanned(feed, 0) == ids("t", 1, 1, 2, 2, 2, *range(3, 1001))
@@ -101,9 +94,7 @@ def test_parts_of_a_table_that_is_being_scanned_do_not_replace_the_scan(database
 
 
 def test_a_whole_table_takes_the_place_of_its_parts(database: str, sql: Sql) -> None:
-    with feed_of(database, "t", "u") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", "u") as feed:
         known = len(feed.changes)
         feed.ask(Rescan(table=full(sql, "t"), where="id < 3"), Rescan(table=full(sql, "t")))
         feed.step()
@@ -122,9 +113,7 @@ def test_changes_continue_in_order_while_a_table_is_read_again(database: str, sq
         if n > 300:
             busy.set()
 
-    with feed_of(database, "t", options={"scan_round": 0.05}) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", options={"scan_round": 0.05}) as feed:
         with writing(database, write):
             for where in (None, "n > 0", None):
                 assert busy.wait(300)
@@ -138,9 +127,7 @@ def test_changes_continue_in_order_while_a_table_is_read_again(database: str, sq
 
 
 def test_a_rescan_survives_a_restart_and_does_not_read_finished_parts_again(database: str, sql: Sql) -> None:
-    with feed_of(database, "t", bytes_=40_000) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", bytes_=40_000) as feed:
         known = len(feed.changes)
         feed.ask(Rescan(table=full(sql, "t"), where="id % 2 = 0"))
         feed.step()
@@ -155,9 +142,7 @@ def test_the_partitions_of_a_table_are_read_again(database: str, sql: Sql) -> No
     for number in (0, 10):
         sql.execute(f"CREATE TABLE p{number} PARTITION OF p FOR VALUES FROM ({number}) TO ({number + 10})")
     sql.execute("INSERT INTO p SELECT g, 'v' FROM generate_series(1, 19) g")
-    with feed_of(database, "p") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p") as feed:
         known = len(feed.changes)
         feed.ask(Rescan(table=full(sql, "p"), where="id BETWEEN 8 AND 12"))
         feed.step()
@@ -166,9 +151,7 @@ def test_the_partitions_of_a_table_are_read_again(database: str, sql: Sql) -> No
 
 
 def test_a_rescan_waits_while_a_table_is_being_altered(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         known = len(feed.changes)
         feed.ask(Rescan(table=full(sql, "t"), where="id = 1"))
         with psycopg.connect(database) as other:
@@ -248,9 +231,7 @@ def test_a_predicate_that_fails_later_ends_the_changefeed_until_all_is_asked_for
     database: str, sql: Sql, where: str, change: str
 ) -> None:
     sql.execute("UPDATE t SET n = 1")
-    with feed_of(database, "t", schema_changes=SchemaChangeRules(policy="nobackfill")) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", schema_changes=SchemaChangeRules(policy="nobackfill")) as feed:
         sql.execute(change)
         feed.ask(Rescan(table=full(sql, "t"), where=where))
         with pytest.raises(TerminalRangefeedError, match=r"predicate .* fails.* without --where, which takes its"):
@@ -265,9 +246,7 @@ def test_a_predicate_that_fails_later_ends_the_changefeed_until_all_is_asked_for
 def test_a_renamed_table_is_read_again_by_the_name_under_which_it_is_followed(
     database: str, sql: Sql, listed: str
 ) -> None:
-    with feed_of(database, listed) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, listed) as feed:
         sql.execute("ALTER TABLE t RENAME TO w")
         feed.catch_up()
         known = len(feed.changes)
@@ -283,9 +262,7 @@ def test_a_renamed_table_is_read_again_by_the_name_under_which_it_is_followed(
 
 
 def test_a_rescan_of_all_tables_leaves_out_a_dropped_one(database: str, sql: Sql) -> None:
-    with feed_of(database, "public.*") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "public.*") as feed:
         known = len(feed.changes)
         sql.execute("DROP TABLE u")
         with closing(PostgresPlanner(replace(feed.context, saved=feed.token))) as planner:

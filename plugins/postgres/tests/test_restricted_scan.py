@@ -12,7 +12,7 @@ from cdc_rangefeed_postgres import restricted_scan
 from cdc_rangefeed_postgres.blocks import Density, Piece
 from cdc_rangefeed_postgres.restricted_scan import Estimates
 from cdc_rangefeed_postgres.scan_slice import _wrong as wrong
-from cdc_testing.feeding import feed_of
+from cdc_testing.feeding import caught_up, started
 from cdc_testing.postgres import Sql
 
 from cdc_core import Restriction
@@ -24,9 +24,7 @@ def test_a_scan_leaves_out_what_a_query_does_not_use_and_changes_do_not(database
     sql.execute("CREATE TABLE t (a text, id int PRIMARY KEY, b int, c numeric)")
     sql.execute("INSERT INTO t SELECT 'x' || n, n, n, n FROM generate_series(1, 10) n")
     query = parse_query("SELECT b FROM t WHERE b > 7 AND b + 0 < 10")
-    with feed_of(database, "public.t", restriction=partial(restriction_of, query)) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "public.t", restriction=partial(restriction_of, query)) as feed:
         scanned = [(change.key, change.after) for change in feed.changes]
         sql.execute("UPDATE t SET a = 'y' WHERE id = 2")
         feed.catch_up()
@@ -44,8 +42,7 @@ def test_steps_of_a_scan_grow_with_what_a_query_leaves_out(database: str, sql: S
     for text in ("SELECT * FROM t", "SELECT * FROM t WHERE b <= 40", "SELECT b FROM t"):
         query = parse_query(text)
         options = {"scan_chunk_size": 24_000}
-        with feed_of(database, "t", options=options, restriction=partial(restriction_of, query)) as feed:
-            feed.start()
+        with started(database, "t", options=options, restriction=partial(restriction_of, query)) as feed:
             feed.scan()
             steps.append(feed.steps)
             assert len(feed.changes) == (40 if "WHERE" in text else 4000)

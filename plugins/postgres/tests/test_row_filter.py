@@ -14,7 +14,7 @@ from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_rangefeed_postgres.slot import Slot
-from cdc_testing.feeding import Change, Feed, feed_of
+from cdc_testing.feeding import Change, Feed, caught_up, feed_of, started
 from cdc_testing.postgres import Sql, table_of
 
 from cdc_core import ConfigError, RestartError, Restriction, TableSchema, TerminalRangefeedError, Token
@@ -152,9 +152,7 @@ def test_every_type_is_compared_as_by_a_scan(database: str, sql: Sql) -> None:
     restriction = TableQueries.of(None, sections).restriction_of
     for table, type_ in zip(sections, VALUES, strict=True):
         sql.execute(f"CREATE TABLE {table} (a {type_} PRIMARY KEY)")
-    with feed_of(database, "public.*", options=ON, restriction=restriction) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "public.*", options=ON, restriction=restriction) as feed:
         assert set(filters(sql)) == set(sections)
         for table, (values, _) in zip(sections, VALUES.values(), strict=True):
             for value in values:
@@ -206,8 +204,7 @@ def test_what_a_scan_cannot_compare_is_told(database: str, sql: Sql) -> None:
 def test_a_section_that_delivers_all_deletes_has_no_filter(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, v int); CREATE TABLE s (id int PRIMARY KEY)")
     queries = TableQueries.of(None, {"t": {"where": "id > 5 AND v > 5"}, "s": {"where": "id > 5 AND id < 9"}})
-    with feed_of(database, "t", "s", options=ON, restriction=queries.restriction_of) as feed:
-        feed.start()
+    with started(database, "t", "s", options=ON, restriction=queries.restriction_of):
         assert filters(sql) == {"s": "((id > 5) AND (id < 9))"}
 
 
@@ -313,8 +310,7 @@ def test_a_filter_that_was_removed_is_forgotten_after_the_log_of_before(database
 def test_a_table_that_joins_has_its_filter_from_the_start(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE s (id int PRIMARY KEY)")
     queries = TableQueries.of(None, {"t": {"where": "id > 10"}})
-    with feed_of(database, "public.*", options=ON, restriction=queries.restriction_of) as feed:
-        feed.start()
+    with started(database, "public.*", options=ON, restriction=queries.restriction_of) as feed:
         sql.execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1), (11)")
         with pytest.raises(RestartError):
             feed.steps_until(lambda: False)

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from cdc_rangefeed_postgres import log_slice
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
-from cdc_testing.feeding import feed_of
+from cdc_testing.feeding import started
 from cdc_testing.postgres import Sql, table_of, writing
 from cdc_testing.versions import MAJORS
 
@@ -51,8 +51,7 @@ def test_scan_log_and_restart_replay_to_the_table(
         sql.execute("CREATE TABLE low PARTITION OF parts FOR VALUES FROM (0) TO (100)")
         sql.execute("CREATE TABLE high PARTITION OF parts FOR VALUES FROM (100) TO (200)")
         sql.execute("INSERT INTO parts SELECT g, jsonb_build_object('g', g) FROM generate_series(90, 110) g")
-        with feed_of(uri, "t", "parts", options=SMALL_ROUNDS) as feed:
-            feed.start()
+        with started(uri, "t", "parts", options=SMALL_ROUNDS) as feed:
             with writing(uri, write):
                 feed.step()
                 feed.restart()

@@ -20,7 +20,7 @@ from cdc_rangefeed_postgres.running_transactions import log_running_transactions
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.documented_role import ROLE, documented
-from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.feeding import Feed, caught_up, feed_of, started
 from cdc_testing.fixtures import fresh_database
 from cdc_testing.postgres import Sql, table_of
 from cdc_testing.runs import eventually
@@ -48,8 +48,7 @@ def slot_of(feed: Feed) -> str:
 
 
 def test_slot_and_publication_have_the_changefeeds_name_and_drop_removes_both(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        feed.start()
+    with started(database, "t") as feed:
         feed.step()
         assert slots(sql)[0] == slot_of(feed)
         assert publications(sql) == [slot_of(feed)]
@@ -61,30 +60,27 @@ def test_slot_and_publication_have_the_changefeeds_name_and_drop_removes_both(da
 
 
 def test_a_start_without_progress_does_not_begin_beside_the_slot_of_an_earlier_one(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as lost:
-        lost.start()
-        lost.catch_up()
-        with feed_of(database, "t") as anew:
-            with pytest.raises(ConfigError) as refused:
-                anew.start()
-            text = str(refused.value)
-            with pytest.raises(ConfigError, match=re.escape(text)):
-                anew.rangefeed.check()
-            for context in (replace(lost.context, saved=lost.saved), replace(anew.context, temporary=True)):
-                with closing(PostgresRangefeed(context)) as another:
-                    another.check()
-            assert text.startswith(f"replication slot {slot_of(lost)} retains the log for an earlier changefeed 'test'")
-            for remedy in ("point --state or --store at it", "`cdc drop --orphans URI`", "use another name"):
-                assert remedy in text
-            assert slots(sql) == publications(sql) == [slot_of(lost)]
-            lost.restart()  # the one with progress continues
-            lost.close()
-            sql.execute("SELECT pg_drop_replication_slot(%s)", [slot_of(lost)])
-            with pytest.raises(ConfigError, match=rf"publication {slot_of(lost)} remains for an earlier changefeed"):
-                anew.start()
-            lost.rangefeed.drop(lost.saved)
+    with caught_up(database, "t") as lost, feed_of(database, "t") as anew:
+        with pytest.raises(ConfigError) as refused:
             anew.start()
-            assert slots(sql) == publications(sql) == [slot_of(anew)]
+        text = str(refused.value)
+        with pytest.raises(ConfigError, match=re.escape(text)):
+            anew.rangefeed.check()
+        for context in (replace(lost.context, saved=lost.saved), replace(anew.context, temporary=True)):
+            with closing(PostgresRangefeed(context)) as another:
+                another.check()
+        assert text.startswith(f"replication slot {slot_of(lost)} retains the log for an earlier changefeed 'test'")
+        for remedy in ("point --state or --store at it", "`cdc drop --orphans URI`", "use another name"):
+            assert remedy in text
+        assert slots(sql) == publications(sql) == [slot_of(lost)]
+        lost.restart()  # the one with progress continues
+        lost.close()
+        sql.execute("SELECT pg_drop_replication_slot(%s)", [slot_of(lost)])
+        with pytest.raises(ConfigError, match=rf"publication {slot_of(lost)} remains for an earlier changefeed"):
+            anew.start()
+        lost.rangefeed.drop(lost.saved)
+        anew.start()
+        assert slots(sql) == publications(sql) == [slot_of(anew)]
 
 
 def test_other_names_and_other_databases_are_no_earlier_changefeed(
@@ -153,9 +149,7 @@ def test_a_timeout_of_the_slots_creation_names_the_transaction_and_leaves_no_slo
 
 
 def test_a_dropped_slot_is_lost_history(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         feed.close()
         found = PostgresRangefeed(replace(feed.context, saved=feed.saved))
         found.check()
@@ -168,9 +162,7 @@ def test_a_dropped_slot_is_lost_history(database: str, sql: Sql) -> None:
 
 
 def test_a_slot_dropped_during_an_attempt_is_lost_history(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         sql.execute("SELECT pg_drop_replication_slot(%s)", [slot_of(feed)])
         sql.execute("INSERT INTO t VALUES (101)")
         with pytest.raises(HistoryLostError, match=rf"slot {slot_of(feed)} no longer exists"):
@@ -178,9 +170,7 @@ def test_a_slot_dropped_during_an_attempt_is_lost_history(database: str, sql: Sq
 
 
 def test_a_slot_moved_by_another_program_is_lost_history(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         feed.close()
         sql.execute("INSERT INTO t VALUES (101)")
         sql.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_flush_lsn())", [slot_of(feed)])
@@ -192,8 +182,7 @@ def test_an_invalidated_slot_is_lost_history() -> None:
     settings = {"fsync": "off", "max_slot_wal_keep_size": "1MB", "min_wal_size": "32MB", "max_wal_size": "32MB"}
     with CopiedPostgres(settings=settings) as server, psycopg.connect(server.uri(), autocommit=True) as sql:
         sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
-        with feed_of(server.uri(), "t") as feed:
-            feed.start()
+        with started(server.uri(), "t") as feed:
             feed.close()
             for _ in range(3):
                 sql.execute("SELECT pg_switch_wal()")
@@ -250,8 +239,7 @@ def test_an_idle_changefeed_keeps_its_slot_and_a_stopped_one_says_when_it_loses_
 
 
 def test_a_slot_with_this_name_in_another_database_is_refused(database: str, postgres_server: EmbeddedPostgres) -> None:
-    with feed_of(database, "t") as feed:
-        feed.start()
+    with started(database, "t") as feed:
         feed.close()
         slot = slot_of(feed)
         with psycopg.connect(postgres_server.uri(), autocommit=True) as elsewhere:
@@ -304,9 +292,7 @@ def test_release_moves_the_slot_forward_only_and_may_be_repeated(database: str, 
 
 def test_a_restart_point_that_lags_behind_is_moved(database: str, sql: Sql) -> None:
     sql.execute(f"GRANT EXECUTE ON FUNCTION pg_log_standby_snapshot() TO {ROLE}")
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         for _ in range(4):
             sql.execute("UPDATE t SET n = g FROM generate_series(1, 10000) g WHERE g % 100 = id % 100")
             sql.execute("CREATE TABLE filler AS SELECT repeat('x', 500) FROM generate_series(1, 10000) g")
@@ -320,9 +306,7 @@ def test_a_restart_point_that_lags_behind_is_moved(database: str, sql: Sql) -> N
 
 
 def test_a_changefeed_releases_however_far_the_restart_point_lags(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         for _ in range(2):
             sql.execute("CREATE TABLE filler AS SELECT repeat('x', 500) FROM generate_series(1, 20000) g")
             sql.execute("DROP TABLE filler")
@@ -335,9 +319,7 @@ def test_a_changefeed_releases_however_far_the_restart_point_lags(database: str,
 
 
 def test_a_dropped_publication_is_terminal(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         sql.execute(f"DROP PUBLICATION {slot_of(feed)}")
         with pytest.raises(TerminalRangefeedError, match=r"table public\.t is no longer in publication"):
             feed.catch_up()
@@ -354,9 +336,7 @@ def test_a_dropped_publication_is_terminal(database: str, sql: Sql) -> None:
 def test_an_own_publication_that_somebody_alters_is_terminal(
     database: str, sql: Sql, change: str, complaint: str
 ) -> None:
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         sql.execute(f"ALTER PUBLICATION {slot_of(feed)} {change}")
         with pytest.raises(TerminalRangefeedError, match=complaint):
             feed.catch_up()
@@ -364,17 +344,14 @@ def test_an_own_publication_that_somebody_alters_is_terminal(
 
 def test_a_table_removed_from_the_publication_is_terminal(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE u (id int PRIMARY KEY)")
-    with feed_of(database, "t", "u") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", "u") as feed:
         sql.execute(f"ALTER PUBLICATION {slot_of(feed)} DROP TABLE u")
         with pytest.raises(TerminalRangefeedError, match=r"table public\.u is no longer in publication"):
             feed.catch_up()
 
 
 def test_a_reader_waits_for_a_slot_in_use(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        feed.start()
+    with started(database, "t") as feed:
         feed.scan()
         sql.execute("INSERT INTO t SELECT g, g FROM generate_series(1000, 60000) g")
         planned = feed.plan()

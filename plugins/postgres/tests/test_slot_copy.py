@@ -24,7 +24,7 @@ from cdc_rangefeed_postgres.lsn import lsn_text
 from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_rangefeed_postgres.reader import PostgresReader
 from cdc_rangefeed_postgres.slot_copy import SlotCopy
-from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.feeding import Feed, caught_up
 from cdc_testing.postgres import Sql, no_free_slot
 from cdc_testing.runs import eventually
 
@@ -80,9 +80,7 @@ def write(database: str, sql: Sql) -> None:
 def behind(database: str, *tables: str, **options: Any) -> Iterator[Feed]:
     """A feed along the log, which has read everything so far. Its first step was a small one."""
     options = {"fetch_size": 64 * KB} | options
-    with feed_of(database, *tables, options=options, bytes_=256 * MB) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, *tables, options=options, bytes_=256 * MB) as feed:
         with psycopg.connect(database) as first:
             first.execute(f"INSERT INTO {tables[0]} (id) VALUES (-9)")
         feed.catch_up()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.feeding import Feed, caught_up, started
 from cdc_testing.postgres import Sql, table_of
 
 from cdc_core import Op, SchemaChangeRules, TerminalRangefeedError
@@ -18,8 +18,7 @@ def versions(feed: Feed) -> list[tuple[int, tuple[str, ...]]]:
 
 def test_an_added_and_a_dropped_column_take_effect_with_the_first_row_that_has_them(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, a text)")
-    with feed_of(database, "t", schema_changes=NOBACKFILL) as feed:
-        feed.start()
+    with started(database, "t", schema_changes=NOBACKFILL) as feed:
         sql.execute("INSERT INTO t VALUES (1, 'a')")
         sql.execute("ALTER TABLE t ADD COLUMN b int DEFAULT 7")
         sql.execute("INSERT INTO t VALUES (2, 'a')")
@@ -36,8 +35,7 @@ def test_an_added_and_a_dropped_column_take_effect_with_the_first_row_that_has_t
 
 def test_version_numbers_continue_after_a_restart(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    with feed_of(database, "t", schema_changes=NOBACKFILL) as feed:
-        feed.start()
+    with started(database, "t", schema_changes=NOBACKFILL) as feed:
         sql.execute("ALTER TABLE t ADD COLUMN b int")
         sql.execute("INSERT INTO t VALUES (1)")
         feed.catch_up()
@@ -55,8 +53,7 @@ def test_version_numbers_continue_after_a_restart(database: str, sql: Sql) -> No
 
 def test_a_schema_change_that_is_undone_makes_two_new_versions(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    with feed_of(database, "t", schema_changes=NOBACKFILL) as feed:
-        feed.start()
+    with started(database, "t", schema_changes=NOBACKFILL) as feed:
         sql.execute("INSERT INTO t VALUES (1)")
         feed.catch_up()
         sql.execute("ALTER TABLE t ADD COLUMN c int")
@@ -71,8 +68,7 @@ def test_a_schema_change_that_is_undone_makes_two_new_versions(database: str, sq
 def test_a_column_altered_during_the_scan_is_read_in_its_new_shape(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, a int, pad text)")
     sql.execute("INSERT INTO t SELECT g, g, repeat('x', 500) FROM generate_series(1, 2000) g")
-    with feed_of(database, "t", bytes_=200_000) as feed:
-        feed.start()
+    with started(database, "t", bytes_=200_000) as feed:
         feed.steps_until(lambda: len(feed.changes) > 300)
         sql.execute("ALTER TABLE t DROP COLUMN a")
         sql.execute("ALTER TABLE t ADD COLUMN b int DEFAULT 5")
@@ -87,8 +83,7 @@ def test_a_column_altered_during_the_scan_is_read_in_its_new_shape(database: str
 def test_a_column_dropped_between_planning_and_reading_is_retried(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, a int)")
     sql.execute("INSERT INTO t SELECT g, g FROM generate_series(1, 100) g")
-    with feed_of(database, "t") as feed:
-        feed.start()
+    with started(database, "t") as feed:
         slices = feed.plan_scan()
         sql.execute("ALTER TABLE t DROP COLUMN a")
         with pytest.raises(Exception, match=r"table public\.t or a column of it was dropped during its scan"):
@@ -108,9 +103,7 @@ def test_a_column_dropped_between_planning_and_reading_is_retried(database: str,
 )
 def test_a_change_that_cannot_be_followed_is_terminal(database: str, sql: Sql, statement: str, text: str) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, a int NOT NULL)")
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         sql.execute(statement)
         with pytest.raises(TerminalRangefeedError, match=text):
             feed.steps_until(lambda: False)
@@ -119,8 +112,7 @@ def test_a_change_that_cannot_be_followed_is_terminal(database: str, sql: Sql, s
 def test_diff_adds_the_old_row(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, a text)")
     sql.execute("ALTER TABLE t REPLICA IDENTITY FULL")
-    with feed_of(database, "t", diff=True, mvcc=True) as feed:
-        feed.start()
+    with started(database, "t", diff=True, mvcc=True) as feed:
         sql.execute("INSERT INTO t VALUES (1, 'a')")
         sql.execute("UPDATE t SET a = 'b'")
         sql.execute("DELETE FROM t")
@@ -136,9 +128,7 @@ def test_diff_adds_the_old_row(database: str, sql: Sql) -> None:
 def test_losing_replica_identity_full_ends_a_changefeed_with_diff(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, a text)")
     sql.execute("ALTER TABLE t REPLICA IDENTITY FULL")
-    with feed_of(database, "t", diff=True) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", diff=True) as feed:
         sql.execute("ALTER TABLE t REPLICA IDENTITY DEFAULT")
         with pytest.raises(TerminalRangefeedError, match=r"Run ALTER TABLE .* REPLICA IDENTITY FULL;"):
             feed.steps_until(lambda: False)
@@ -148,8 +138,7 @@ def test_an_unchanged_large_value_is_looked_up_by_key(database: str, sql: Sql) -
     sql.execute('CREATE TABLE t (k char(8), "cdc ord" date, big text, n int, PRIMARY KEY (k, "cdc ord"))')
     sql.execute("ALTER TABLE t ALTER COLUMN big SET STORAGE EXTERNAL")
     sql.execute("INSERT INTO t SELECT 'k' || g, '2020-01-01', repeat('x', 5000), 0 FROM generate_series(1, 2500) g")
-    with feed_of(database, "t", initial_scan=False, options={"unchanged_toast": "lookup"}) as feed:
-        feed.start()
+    with started(database, "t", initial_scan=False, options={"unchanged_toast": "lookup"}) as feed:
         sql.execute("UPDATE t SET n = 1")
         feed.catch_up()
         assert len(feed.changes) == 2500
@@ -160,8 +149,7 @@ def test_replica_identity_using_index_gives_the_key(database: str, sql: Sql) -> 
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, code text NOT NULL UNIQUE, n int)")
     sql.execute("ALTER TABLE t REPLICA IDENTITY USING INDEX t_code_key")
     sql.execute("INSERT INTO t VALUES (1, 'a', 1)")
-    with feed_of(database, "t") as feed:
-        feed.start()
+    with started(database, "t") as feed:
         feed.scan()
         sql.execute("DELETE FROM t")
         feed.catch_up()
@@ -172,8 +160,7 @@ def test_unusual_names_of_tables_and_columns(database: str, sql: Sql) -> None:
     sql.execute('CREATE SCHEMA "My ""Schema""."')
     sql.execute('CREATE TABLE "My ""Schema""."."Tä ble" ("I d" int PRIMARY KEY, "select" text)')
     sql.execute("""INSERT INTO "My ""Schema""."."Tä ble" VALUES (1, 'a')""")
-    with feed_of(database, '"My ""Schema""."."Tä ble"') as feed:
-        feed.start()
+    with started(database, '"My ""Schema""."."Tä ble"') as feed:
         feed.scan()
         sql.execute("""UPDATE "My ""Schema""."."Tä ble" SET "select" = 'b'""")
         feed.catch_up()
@@ -207,8 +194,7 @@ def test_tables_whose_names_have_dots_are_told_apart(database: str, sql: Sql, li
             name: table_of(sql, f"TABLE {text}") for name, text in names.items()
         }
 
-    with feed_of(database, *listed) as feed:
-        feed.start()
+    with started(database, *listed) as feed:
         assert {schema.name.qualified for schema in feed.rangefeed.schemas()} == names.keys()
         feed.scan()
         agree()
@@ -230,8 +216,7 @@ def test_a_child_table_by_inheritance_is_not_part_of_its_parent(database: str, s
     sql.execute("CREATE TABLE child (extra int) INHERITS (t)")
     sql.execute("INSERT INTO t VALUES (1)")
     sql.execute("INSERT INTO child VALUES (2, 2)")
-    with feed_of(database, "t") as feed:
-        feed.start()
+    with started(database, "t") as feed:
         feed.scan()
         sql.execute("INSERT INTO child VALUES (3, 3)")
         sql.execute("INSERT INTO t VALUES (4)")

@@ -11,7 +11,7 @@ from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.truncation import TruncateSearch
-from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.feeding import Feed, caught_up, feed_of, started
 from cdc_testing.postgres import Sql, no_free_slot
 
 from cdc_core import TerminalRangefeedError
@@ -49,9 +49,7 @@ def ids(feed: Feed, table: str) -> set[int]:
     ],
 )
 def test_a_truncated_table_ends_the_changefeed_with_a_remedy(database: str, sql: Sql, statement: str, who: str) -> None:
-    with feed_of(database, "t", "u", "p") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", "u", "p") as feed:
         sql.execute("INSERT INTO p VALUES (5000)")
         sql.execute(statement)
         with pytest.raises(TerminalRangefeedError, match=rf"^{who} truncated, .* set truncate = 'keep'\. To read"):
@@ -61,9 +59,7 @@ def test_a_truncated_table_ends_the_changefeed_with_a_remedy(database: str, sql:
 def test_keep_continues_and_leaves_the_rows_at_the_sink(
     database: str, sql: Sql, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with feed_of(database, "t", "u", options=KEEP) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", "u", options=KEEP) as feed:
         with sql.transaction():
             sql.execute("INSERT INTO t VALUES (5000, 'removed')")
             sql.execute("UPDATE t SET v = 'before' WHERE id = 1")
@@ -81,9 +77,7 @@ def test_keep_continues_and_leaves_the_rows_at_the_sink(
 def test_keep_leaves_the_rows_of_partitions_at_the_sink(
     database: str, sql: Sql, caplog: pytest.LogCaptureFixture, table: str, partitions: list[str]
 ) -> None:
-    with feed_of(database, "p", options=KEEP) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p", options=KEEP) as feed:
         sql.execute(f"TRUNCATE {table}")
         sql.execute("INSERT INTO p VALUES (1001, 'after'), (5000, 'new')")
         feed.catch_up()
@@ -100,8 +94,7 @@ def test_keep_leaves_the_rows_of_partitions_at_the_sink(
 @pytest.mark.parametrize("table", ["t", "p", "p1"])
 def test_keep_continues_a_scan_with_the_rows_that_are_left(database: str, sql: Sql, table: str) -> None:
     watched = table[0]
-    with feed_of(database, watched, options=KEEP, bytes_=100_000) as feed:
-        feed.start()
+    with started(database, watched, options=KEEP, bytes_=100_000) as feed:
         feed.steps_until(lambda: len(feed.changes) > 300)
         sent = {change.key[0] for change in feed.changes}
         sql.execute(f"TRUNCATE {table} CASCADE")
@@ -116,9 +109,7 @@ def test_partitions_that_are_written_anew_are_not_truncated(
     database: str, sql: Sql, caplog: pytest.LogCaptureFixture
 ) -> None:
     sql.execute("DELETE FROM p WHERE id > 1000")
-    with feed_of(database, "p", options=KEEP) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p", options=KEEP) as feed:
         sql.execute("VACUUM FULL p")
         feed.catch_up()
         sql.execute("CLUSTER p0 USING p0_pkey")
@@ -133,9 +124,7 @@ def test_an_access_method_that_is_set_for_an_empty_partition_looks_like_truncate
     """Ending the changefeed without need is better than missing a TRUNCATE."""
     sql.execute("CREATE ACCESS METHOD other TYPE TABLE HANDLER heap_tableam_handler")
     sql.execute("DELETE FROM p WHERE id >= 1000")
-    with feed_of(database, "p") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p") as feed:
         sql.execute("ALTER TABLE p1 SET ACCESS METHOD other")
         with pytest.raises(TerminalRangefeedError, match=r"1 partition \(public\.p1\) was truncated"):
             feed.catch_up()
@@ -145,9 +134,7 @@ def test_a_truncated_partition_is_found_in_the_log_after_its_statistics_were_gat
     database: str, sql: Sql, caplog: pytest.LogCaptureFixture
 ) -> None:
     sql.execute('CREATE TABLE "p, public.p0, 2" PARTITION OF p FOR VALUES FROM (9000) TO (9999)')
-    with feed_of(database, "p") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p") as feed:
         sql.execute("INSERT INTO p VALUES (3000, 'table public.p0: TRUNCATE: (no-flags)')")
         sql.execute("VACUUM (FULL, ANALYZE) p")
         feed.catch_up()
@@ -169,9 +156,7 @@ def test_a_truncated_partition_is_found_in_the_log_after_its_statistics_were_gat
 def test_a_changefeed_that_ended_for_a_truncated_partition_ends_again_until_a_remedy_is_chosen(
     database: str, sql: Sql, caplog: pytest.LogCaptureFixture, found_in: str, remedy: str
 ) -> None:
-    with feed_of(database, "p", "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p", "t") as feed:
         sql.execute("TRUNCATE p1; INSERT INTO p VALUES (5000, 'new')")
         if found_in == "the log":
             sql.execute("ANALYZE p")
@@ -205,9 +190,7 @@ def test_a_truncated_partition_does_not_hide_that_of_another_table(database: str
     sql.execute("CREATE TABLE q (id int PRIMARY KEY) PARTITION BY RANGE (id)")
     sql.execute("CREATE TABLE q1 PARTITION OF q FOR VALUES FROM (0) TO (1000)")
     sql.execute("INSERT INTO q SELECT generate_series(1, 100)")
-    with feed_of(database, "p", "q") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p", "q") as feed:
         sql.execute("TRUNCATE p1")
         if not at_once:
             with pytest.raises(TerminalRangefeedError, match=r"public\.p1"):
@@ -241,9 +224,7 @@ def test_the_log_is_searched_once_for_all_tables_and_not_when_rows_are_kept(
     sql.execute("CREATE TABLE q (id int PRIMARY KEY) PARTITION BY RANGE (id)")
     sql.execute("CREATE TABLE q0 PARTITION OF q FOR VALUES FROM (0) TO (1000)")
     for options, count in ((None, 1), (KEEP, 0)):
-        with feed_of(database, "p", "q", options=options) as feed:
-            feed.start()
-            feed.catch_up()
+        with caught_up(database, "p", "q", options=options) as feed:
             searches.clear()
             sql.execute("VACUUM (FULL, ANALYZE) p")
             sql.execute("VACUUM (FULL, ANALYZE) q")
@@ -258,9 +239,7 @@ def leaf_of(feed: Feed, name: str) -> Leaf:
 
 
 def test_a_truncate_that_ends_where_the_search_begins_was_noted_before(database: str, sql: Sql) -> None:
-    with feed_of(database, "p", options=KEEP) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p", options=KEEP) as feed:
         slot, leaf = Slot.of(feed.context), leaf_of(feed, "p1")
         sql.execute("TRUNCATE p1")
         sql.execute("SELECT pg_copy_logical_replication_slot(%s, 'peeked', true, 'test_decoding')", [slot.name])
@@ -293,9 +272,7 @@ def test_without_a_free_slot_a_search_is_not_taken_for_one_that_found_nothing(
     database: str, sql: Sql, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(truncation, "_TRY_AGAIN_S", 0.0)
-    with feed_of(database, "p") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p") as feed:
         after, asked = parse_lsn(feed.token["lsn"]), [(leaf_of(feed, "p1"), 1)]
         search = TruncateSearch(Slot.of(feed.context))
         sql.execute("TRUNCATE p1; ANALYZE p")
@@ -312,9 +289,7 @@ def test_without_a_free_slot_a_search_is_not_taken_for_one_that_found_nothing(
 def test_a_search_that_takes_too_much_says_that_a_truncated_partition_may_be_missed(
     database: str, sql: Sql, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    with feed_of(database, "p") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p") as feed:
         after, asked = parse_lsn(feed.token["lsn"]), [(leaf_of(feed, "p1"), 1)]
         sql.execute("INSERT INTO p SELECT g, repeat('x', 300) FROM generate_series(2001, 8000) g; TRUNCATE p1")
         if limit == "time":
@@ -335,9 +310,7 @@ def test_a_server_without_the_plugin_says_that_a_truncated_partition_may_be_miss
     database: str, sql: Sql, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(truncation, "_DECODER", "no_such_plugin")
-    with feed_of(database, "p") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p") as feed:
         sql.execute("TRUNCATE p1; ANALYZE p")
         feed.catch_up()
         (warning,) = warnings(caplog)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from cdc_testing.feeding import Change, feed_of
+from cdc_testing.feeding import Change, caught_up, started
 from cdc_testing.postgres import Sql, table_of
 
 from cdc_core import Op, RetryableRangefeedError, RowBatch, SchemaChangeRules
@@ -30,9 +30,7 @@ def shown(changes: list[Change]) -> list[tuple[object, ...]]:
 def test_a_row_that_is_updated_and_deleted_in_one_step_is_delivered_twice(
     database: str, sql: Sql, options: dict[str, str]
 ) -> None:
-    with feed_of(database, "t", initial_scan=False, options=options) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", initial_scan=False, options=options) as feed:
         sql.execute("UPDATE t SET n = 1 WHERE id = 1")
         sql.execute("DELETE FROM t WHERE id = 1")
         feed.catch_up()
@@ -40,9 +38,7 @@ def test_a_row_that_is_updated_and_deleted_in_one_step_is_delivered_twice(
 
 
 def test_the_table_is_never_read_for_unchanged_values_by_default(database: str, sql: Sql) -> None:
-    with feed_of(database, "t", initial_scan=False) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", initial_scan=False) as feed:
         sql.execute("UPDATE t SET n = 1")
         with sql.transaction():
             sql.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")  # nobody can read it
@@ -53,9 +49,7 @@ def test_the_table_is_never_read_for_unchanged_values_by_default(database: str, 
 def test_the_values_of_a_table_are_not_looked_up_while_only_another_one_is_scanned(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE u (id int PRIMARY KEY)")
     sql.execute("INSERT INTO u SELECT generate_series(1, 100)")
-    with feed_of(database, "t", "u") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", "u") as feed:
         known = len(feed.changes)
         sql.execute("ALTER TABLE u ADD COLUMN c int DEFAULT 7")
         sql.execute("UPDATE t SET n = 1 WHERE id = 1")
@@ -67,8 +61,7 @@ def test_the_values_of_a_table_are_not_looked_up_while_only_another_one_is_scann
 
 
 def test_no_value_is_unavailable_while_the_initial_scan_runs(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        feed.start()
+    with started(database, "t") as feed:
         sql.execute("UPDATE t SET n = 1")  # in the log, before the first snapshot of the scan
         feed.scan()
         logged = [change for change in feed.changes if change.op is Op.UPDATE]
@@ -80,9 +73,7 @@ def test_no_value_is_unavailable_while_the_initial_scan_runs(database: str, sql:
 
 
 def test_a_value_in_an_earlier_row_of_the_step_is_used(database: str, sql: Sql) -> None:
-    with feed_of(database, "t", initial_scan=False) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", initial_scan=False) as feed:
         sql.execute("INSERT INTO t VALUES (7, repeat('y', 5000), 0)")
         sql.execute("UPDATE t SET n = 1 WHERE id = 7")
         sql.execute("UPDATE t SET big = repeat('z', 5000) WHERE id = 7")
@@ -96,9 +87,7 @@ def test_a_value_in_an_earlier_row_of_the_step_is_used(database: str, sql: Sql) 
 
 
 def test_with_lookup_the_present_value_is_delivered(database: str, sql: Sql) -> None:
-    with feed_of(database, "t", initial_scan=False, options=LOOKUP) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", initial_scan=False, options=LOOKUP) as feed:
         sql.execute("UPDATE t SET n = 1 WHERE id = 1")
         sql.execute("UPDATE t SET big = repeat('y', 5000) WHERE id = 1")
         feed.catch_up()
@@ -106,9 +95,7 @@ def test_with_lookup_the_present_value_is_delivered(database: str, sql: Sql) -> 
 
 
 def test_the_wait_for_a_locked_table_in_a_lookup_ends_after_lock_timeout(database: str, sql: Sql) -> None:
-    with feed_of(database, "t", initial_scan=False, options={**LOOKUP, "lock_timeout": 0.2}) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", initial_scan=False, options={**LOOKUP, "lock_timeout": 0.2}) as feed:
         sql.execute("UPDATE t SET n = 1 WHERE id = 1")
         with sql.transaction():
             sql.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
@@ -124,9 +111,7 @@ def test_the_wait_for_a_locked_table_in_a_lookup_ends_after_lock_timeout(databas
 )
 def test_with_lookup_a_column_that_is_gone_is_unavailable(database: str, sql: Sql, change: str) -> None:
     rules = SchemaChangeRules(policy="nobackfill")
-    with feed_of(database, "t", initial_scan=False, options=LOOKUP, schema_changes=rules) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", initial_scan=False, options=LOOKUP, schema_changes=rules) as feed:
         sql.execute("UPDATE t SET n = 1 WHERE id = 1")
         sql.execute(change)
         feed.catch_up()
@@ -134,8 +119,7 @@ def test_with_lookup_a_column_that_is_gone_is_unavailable(database: str, sql: Sq
 
 
 def test_a_consumer_that_keeps_unavailable_values_arrives_at_the_table(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        feed.start()
+    with started(database, "t") as feed:
         feed.scan()
         for number in range(60):
             key = number * 7 % 5
@@ -157,9 +141,7 @@ def test_a_consumer_that_keeps_unavailable_values_arrives_at_the_table(database:
 
 def test_a_row_that_takes_the_key_of_another_one_never_keeps_the_value_of_that_one(database: str, sql: Sql) -> None:
     sql.execute("UPDATE t SET big = repeat(id::text, 5000)")
-    with feed_of(database, "t", initial_scan=False) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", initial_scan=False) as feed:
         with sql.transaction():
             for key in (3, 2, 1):
                 sql.execute(f"UPDATE t SET id = {key + 1} WHERE id = {key}")
@@ -178,9 +160,7 @@ def test_large_values_are_looked_up_in_bounded_memory(database: str, sql: Sql, u
     sql.execute(f"ALTER TABLE t ALTER big TYPE {type_} USING {cast.format('big')}")
     value = cast.format("repeat('x', 8000000)")
     sql.execute(f"INSERT INTO t SELECT g, {value}, 0 FROM generate_series(11, 30) g")
-    with feed_of(database, "t", initial_scan=False, options=LOOKUP) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", initial_scan=False, options=LOOKUP) as feed:
         sql.execute("UPDATE t SET n = 1 WHERE id > 10")
         before, greatest, rows = resident_bytes(), 0, 0
         while not rows:  # a step may end before the update

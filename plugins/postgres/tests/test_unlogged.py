@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cdc_testing.feeding import feed_of
+from cdc_testing.feeding import caught_up, started
 from cdc_testing.postgres import Sql, table_of
 
 from cdc_core import TerminalRangefeedError
@@ -38,9 +38,7 @@ def tables(sql: Sql) -> None:
 def test_what_was_unlogged_for_a_while_ends_the_changefeed_and_every_later_start(
     table: str, options: dict[str, str], database: str, sql: Sql
 ) -> None:
-    with feed_of(database, table[0], options=options) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, table[0], options=options) as feed:
         for statement in (*UNLOGGED, LOGGED):
             sql.execute(statement.format(table))
         sql.execute(f"GRANT SELECT ON {table} TO PUBLIC; UPDATE {table} SET v = 0 WHERE id < 50; ANALYZE {table}")
@@ -51,9 +49,7 @@ def test_what_was_unlogged_for_a_while_ends_the_changefeed_and_every_later_start
 
 
 def test_a_partition_that_ended_it_as_unlogged_and_is_logged_again_ends_it_again(database: str, sql: Sql) -> None:
-    with feed_of(database, "p") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "p") as feed:
         for statement in UNLOGGED:
             sql.execute(statement.format("p1"))
         with pytest.raises(TerminalRangefeedError, match="is unlogged"):
@@ -67,8 +63,7 @@ def test_a_partition_that_ended_it_as_unlogged_and_is_logged_again_ends_it_again
 @pytest.mark.parametrize("table", ["p", "t"])
 def test_what_gives_a_table_a_new_file_otherwise_does_not_end_it(table: str, database: str, sql: Sql) -> None:
     leaf = "p0" if table == "p" else "t"
-    with feed_of(database, table, options=ALL | KEEP) as feed:
-        feed.start()
+    with started(database, table, options=ALL | KEEP) as feed:
         for statement in (
             "VACUUM FULL {0}",
             "CLUSTER {0} USING {0}_pkey",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cdc_testing.feeding import again, feed_of
+from cdc_testing.feeding import again, caught_up, feed_of, started
 from cdc_testing.postgres import Sql, table_of
 
 from cdc_core import ConfigError, Op, TerminalRangefeedError
@@ -21,9 +21,7 @@ def published(sql: Sql) -> set[str]:
 
 
 def test_an_added_table_is_scanned_while_the_others_continue(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         sql.execute("UPDATE u SET v = 'before' WHERE id < 10")
         with again(feed, database, "t", "u") as wider:
             sql.execute("UPDATE t SET v = 'meanwhile' WHERE id = 1")
@@ -36,31 +34,26 @@ def test_an_added_table_is_scanned_while_the_others_continue(database: str, sql:
 
 def test_nothing_is_resolved_before_an_added_table_is_scanned(database: str, sql: Sql) -> None:
     sql.execute("INSERT INTO u SELECT g, repeat('u', 500) FROM generate_series(101, 2000) g")
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
-        with again(feed, database, "t", "u", bytes_=100_000) as wider:
-            while wider.token["scan"] is not None:
-                wider.step()
-                assert not any(wider.resolved.values())
-            wider.catch_up()
-            assert wider.rows("public.u") == table_of(sql, "SELECT * FROM u")
+    with caught_up(database, "t") as feed, again(feed, database, "t", "u", bytes_=100_000) as wider:
+        while wider.token["scan"] is not None:
+            wider.step()
+            assert not any(wider.resolved.values())
+        wider.catch_up()
+        assert wider.rows("public.u") == table_of(sql, "SELECT * FROM u")
 
 
 def test_without_an_initial_scan_an_added_table_is_followed_from_then_on(database: str, sql: Sql) -> None:
-    with feed_of(database, "t", initial_scan=False) as feed:
-        feed.start()
-        feed.catch_up()
-        with again(feed, database, "t", "u", initial_scan=False) as wider:
-            sql.execute("INSERT INTO u VALUES (1000, 'new')")
-            wider.catch_up()
-            assert [(change.table, change.key) for change in wider.changes] == [("public.u", (1000,))]
+    with (
+        caught_up(database, "t", initial_scan=False) as feed,
+        again(feed, database, "t", "u", initial_scan=False) as wider,
+    ):
+        sql.execute("INSERT INTO u VALUES (1000, 'new')")
+        wider.catch_up()
+        assert [(change.table, change.key) for change in wider.changes] == [("public.u", (1000,))]
 
 
 def test_changes_of_a_removed_table_are_neither_emitted_nor_waited_for(database: str, sql: Sql) -> None:
-    with feed_of(database, "t", "u") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", "u") as feed:
         sql.execute("UPDATE u SET v = 'in the log, and not wanted any more'")
         sql.execute("UPDATE t SET v = 'wanted' WHERE id = 1")
         with again(feed, database, "t") as narrower:
@@ -72,9 +65,7 @@ def test_changes_of_a_removed_table_are_neither_emitted_nor_waited_for(database:
 
 
 def test_a_table_that_can_no_longer_be_followed_can_be_left_and_read_anew(database: str, sql: Sql) -> None:
-    with feed_of(database, "t", "u") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", "u") as feed:
         sql.execute("TRUNCATE u")
         sql.execute("INSERT INTO u VALUES (1, 'after')")
         with pytest.raises(TerminalRangefeedError, match="was truncated"):
@@ -88,9 +79,7 @@ def test_a_table_that_can_no_longer_be_followed_can_be_left_and_read_anew(databa
 
 
 def test_a_dropped_table_can_be_removed(database: str, sql: Sql) -> None:
-    with feed_of(database, "t", "u") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", "u") as feed:
         sql.execute("DROP TABLE u")
         with again(feed, database, "t") as narrower:
             sql.execute("UPDATE t SET v = 'still here'")
@@ -99,9 +88,7 @@ def test_a_dropped_table_can_be_removed(database: str, sql: Sql) -> None:
 
 
 def test_a_renamed_table_is_read_anew_under_its_new_name(database: str, sql: Sql) -> None:
-    with feed_of(database, "t", "u") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", "u") as feed:
         sql.execute("ALTER TABLE u RENAME TO w")
         with again(feed, database, "t", "w") as renamed:
             sql.execute("UPDATE w SET v = 'new name' WHERE id = 1")
@@ -112,8 +99,7 @@ def test_a_renamed_table_is_read_anew_under_its_new_name(database: str, sql: Sql
 
 def test_a_table_can_be_removed_in_the_middle_of_its_scan(database: str, sql: Sql) -> None:
     sql.execute("INSERT INTO u SELECT g, repeat('u', 500) FROM generate_series(101, 2000) g")
-    with feed_of(database, "u", "t", bytes_=100_000) as feed:
-        feed.start()
+    with started(database, "u", "t", bytes_=100_000) as feed:
         feed.steps_until(lambda: len(feed.changes) > 500)
         with again(feed, database, "t") as narrower:
             narrower.catch_up()
@@ -121,20 +107,16 @@ def test_a_table_can_be_removed_in_the_middle_of_its_scan(database: str, sql: Sq
 
 
 def test_a_start_that_ended_after_it_changed_the_publication_is_repeated(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
-        with again(feed, database, "t", "u") as first:
-            assert published(sql) == {"t", "u"}
-            first.close()
-            with again(feed, database, "t", "u") as second:  # from the same token
-                second.catch_up()
-                assert second.rows("public.u") == table_of(sql, "SELECT * FROM u")
+    with caught_up(database, "t") as feed, again(feed, database, "t", "u") as first:
+        assert published(sql) == {"t", "u"}
+        first.close()
+        with again(feed, database, "t", "u") as second:  # from the same token
+            second.catch_up()
+            assert second.rows("public.u") == table_of(sql, "SELECT * FROM u")
 
 
 def test_rows_of_a_table_that_is_published_and_not_watched_are_passed_over(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        feed.start()
+    with started(database, "t") as feed:
         (name,) = sql.execute("SELECT pubname::text FROM pg_publication").fetchone() or ()
         sql.execute(f'ALTER PUBLICATION "{name}" ADD TABLE u')
         sql.execute("UPDATE u SET v = 'passed over'")
@@ -147,9 +129,7 @@ def test_rows_of_a_table_that_is_published_and_not_watched_are_passed_over(datab
 
 def test_an_added_table_that_cannot_be_watched_is_refused_before_anything_changes(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE w (id int)")
-    with feed_of(database, "t") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         feed.close()
         with feed_of(database, "t", "w", feed_id=feed.context.feed_id) as wider:
             check = wider.rangefeed.check
@@ -171,14 +151,14 @@ def test_it_can_be_chosen_whether_added_tables_are_scanned(
     database: str, sql: Sql, *, option: bool, chosen: dict[str, bool], scanned: set[str]
 ) -> None:
     sql.execute("CREATE TABLE w AS SELECT * FROM u; ALTER TABLE w ADD PRIMARY KEY (id)")
-    with feed_of(database, "t", initial_scan=option) as feed:
-        feed.start()
-        feed.catch_up()
-        with again(feed, database, "t", "public.*", initial_scan=option, initial_scans=chosen) as wider:
-            sql.execute("INSERT INTO u VALUES (1000, 'new'); INSERT INTO w VALUES (1000, 'new')")
-            wider.catch_up()
-            assert {change.table for change in wider.changes if change.op is Op.SCAN} == scanned
-            assert {change.table for change in wider.changes} == {"public.u", "public.w"}
+    with (
+        caught_up(database, "t", initial_scan=option) as feed,
+        again(feed, database, "t", "public.*", initial_scan=option, initial_scans=chosen) as wider,
+    ):
+        sql.execute("INSERT INTO u VALUES (1000, 'new'); INSERT INTO w VALUES (1000, 'new')")
+        wider.catch_up()
+        assert {change.table for change in wider.changes if change.op is Op.SCAN} == scanned
+        assert {change.table for change in wider.changes} == {"public.u", "public.w"}
 
 
 PARTED = (
@@ -207,9 +187,7 @@ def test_a_partition_whose_rows_are_not_logged_ends_the_changefeed(
 ) -> None:
     for statement in PARTED:
         sql.execute(statement)
-    with feed_of(database, "split") as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "split") as feed:
         for statement in statements:
             sql.execute(statement)
         with pytest.raises(TerminalRangefeedError, match=rf"{what}.*Changes since then are lost.*To read all tables"):
@@ -218,9 +196,7 @@ def test_a_partition_whose_rows_are_not_logged_ends_the_changefeed(
 
 def test_a_table_that_becomes_unlogged_ends_the_changefeed(database: str, sql: Sql) -> None:
     sql.execute("CREATE PUBLICATION everything FOR ALL TABLES WITH (publish_via_partition_root = true)")
-    with feed_of(database, "t", options={"publication_name": "everything"}) as feed:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", options={"publication_name": "everything"}) as feed:
         sql.execute("ALTER TABLE t SET UNLOGGED")
         sql.execute("UPDATE t SET v = v")
         with pytest.raises(TerminalRangefeedError, match=r"table public\.t is unlogged"):
