@@ -32,7 +32,7 @@ class Op(IntEnum):
 
 
 class RowColumns(TypedDict):
-    """The columns from which `RowBatch.of` builds a batch, see the table there. None is the same as a missing column."""
+    """The columns from which `RowBatch.of` builds a batch, see the table there. None stands for a missing column."""
 
     op: pa.Array
     updated: pa.StructArray
