@@ -1,33 +1,28 @@
-"""Wrong input: one clear sentence, exit status 2, and nothing created on the server."""
+"""What cannot be used: one clear sentence, exit status 2, no secret shown, and nothing created on the server.
+
+Tests of each part have all its sentences: tests/cli/test_cli.py, and of plugins test_checks.py of PostgreSQL,
+test_check.py of Kafka, test_registry.py and test_address.py of the registry, test_stores.py of object stores.
+"""
 
 from __future__ import annotations
 
-import socket
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any
+from urllib.parse import quote
 
 import psycopg
 import pytest
+from cdc_testing.kafka_fixtures import KAFKA_USER, Kafka
 from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.object_stores import BUCKET, S3_READER_KEY, S3_READER_SECRET, S3_SECRET, SeaweedFS
 from cdc_testing.runs import Feed
+from cdc_testing.shared_servers import SecuredKafka
 
 from cdc_core.cli.main import main
 
-
-class Refused(Protocol):
-    """Returns the last line that `cdc run` says on its way out with status 2."""
-
-    def __call__(self, feed: Feed) -> str: ...
-
-
-@pytest.fixture
-def refused(kept_spark: KeptSpark) -> Refused:
-    def said(feed: Feed) -> str:
-        assert feed._run_here(kept_spark) == 2, feed.log_tail()
-        assert "Traceback" not in feed.log()
-        return feed.log().splitlines()[-1]
-
-    return said
+WRONG = "wrong+secret/word %41"
+Refused = Callable[..., str]
 
 
 @pytest.fixture
@@ -37,6 +32,23 @@ def table(database: str) -> str:
     return database
 
 
+@pytest.fixture
+def refused(table: str, tmp_path: Path, kept_spark: KeptSpark) -> Refused:
+    """Returns the error of `cdc run`, which exits with status 2, shows no secret and creates nothing."""
+
+    def said(source: str = table, tables: tuple[str, ...] = ("orders",), **feed: Any) -> str:
+        run = Feed(tmp_path / "feed", source, tables, **feed)
+        error = run.refusal(kept_spark)
+        assert "Traceback" not in run.log()
+        for secret in (S3_SECRET, S3_READER_SECRET, WRONG):
+            assert secret not in run.log()
+            assert quote(secret, safe="") not in run.log()
+        assert_nothing_created(table)
+        return error
+
+    return said
+
+
 def assert_nothing_created(uri: str) -> None:
     with psycopg.connect(uri) as connection:
         slots = "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"
@@ -44,74 +56,57 @@ def assert_nothing_created(uri: str) -> None:
         assert connection.execute("SELECT pubname FROM pg_publication").fetchall() == []
 
 
-def test_an_unknown_option_is_refused_with_the_likely_one(refused: Refused, table: str, tmp_path: Path) -> None:
-    said = refused(Feed(tmp_path, table, ["orders"], options={"updatd": True}))
-    assert "does not know option 'updatd'; did you mean 'updated'?" in said
-    assert_nothing_created(table)
+def test_a_missing_table_is_refused_with_the_likely_one(refused: Refused) -> None:
+    said = refused(tables=("public.order",))
+    assert said == "error: table public.order does not exist; did you mean public.orders?"
 
 
-def test_an_unknown_sink_is_refused_with_what_to_install(refused: Refused, table: str, tmp_path: Path) -> None:
-    said = refused(Feed(tmp_path, table, ["orders"], sink="gcpubsub://project"))
-    assert "gcpubsub" in said
-    assert "file, gs" in said
+def test_an_unreachable_source_is_named(refused: Refused) -> None:
+    assert "127.0.0.1:1/shop" in refused(f"postgresql://user:{quote(WRONG, safe='')}@127.0.0.1:1/shop")
 
 
-def test_malformed_toml_is_refused_with_its_line(refused: Refused, table: str, tmp_path: Path) -> None:
-    feed = Feed(tmp_path, table, ["orders"])
-    feed.toml.write_text("[changefeed.orders]\nsource = \n")
-    said = refused(feed)
-    assert "feed.toml" in said
-    assert "line 2" in said
-
-
-def test_a_missing_table_is_refused_with_the_likely_one(refused: Refused, table: str, tmp_path: Path) -> None:
-    said = refused(Feed(tmp_path, table, ["public.order"]))
-    assert "public.order" in said
-    assert "did you mean" in said
-    assert_nothing_created(table)
-
-
-def test_a_table_without_a_key_is_refused_with_the_remedy(refused: Refused, table: str, tmp_path: Path) -> None:
-    with psycopg.connect(table) as connection:
-        connection.execute("CREATE TABLE heap (a int)")
-    said = refused(Feed(tmp_path, table, ["orders", "heap"]))
-    assert "public.heap" in said
-    assert "primary key" in said.lower()
-    assert_nothing_created(table)
-
-
-def test_diff_without_full_identity_is_refused_with_the_statement(refused: Refused, table: str, tmp_path: Path) -> None:
-    said = refused(Feed(tmp_path, table, ["orders"], options={"diff": True}))
-    assert 'ALTER TABLE "public"."orders" REPLICA IDENTITY FULL' in said
-    assert_nothing_created(table)
-
-
-def test_a_missing_privilege_is_refused_with_the_grant(refused: Refused, table: str, tmp_path: Path) -> None:
-    parts = psycopg.conninfo.conninfo_to_dict(table)
-    with psycopg.connect(table) as connection:
-        connection.execute("DROP ROLE IF EXISTS bystander")
-        connection.execute("CREATE ROLE bystander LOGIN PASSWORD 'few-rights'")
-    uri = f"postgresql://bystander:few-rights@{parts['host']}:{parts['port']}/{parts['dbname']}"
-    said = refused(Feed(tmp_path, uri, ["orders"]))
-    assert "REPLICATION" in said
-    assert "few-rights" not in said
-    assert_nothing_created(table)
-
-
-def test_an_unreachable_host_is_named(refused: Refused, tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    said = refused(Feed(tmp_path, f"postgresql://user:hidden-word@127.0.0.1:{port}/shop", ["orders"]))
-    assert f"127.0.0.1:{port}" in said
-    assert "hidden-word" not in said
-
-
-def test_an_unwritable_sink_is_refused_with_its_directory(refused: Refused, table: str, tmp_path: Path) -> None:
+def test_an_unwritable_sink_is_refused_with_its_directory(refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "occupied").write_text("a file")
-    said = refused(Feed(tmp_path / "feed", table, ["orders"], sink=f"file://{tmp_path}/occupied/out"))
-    assert f"{tmp_path}/occupied" in said
-    assert_nothing_created(table)
+    assert f"{tmp_path}/occupied is not a directory" in refused(sink=f"file://{tmp_path}/occupied/out")
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        ({"AWS_SECRET_ACCESS_KEY": WRONG}, "the secret key does not match the access key. Check"),
+        (
+            {"AWS_ACCESS_KEY_ID": S3_READER_KEY, "AWS_SECRET_ACCESS_KEY": S3_READER_SECRET},
+            "these credentials lack permissions. Grant them",
+        ),
+    ],
+)
+def test_an_object_store_that_refuses_is_named_and_left_as_it_is(
+    refused: Refused, seaweedfs: SeaweedFS, keys: dict[str, str], why: str
+) -> None:
+    before = seaweedfs.file_system().find(BUCKET)
+    assert f"sink s3://changefeeds/x cannot be used: {why}" in refused(sink=seaweedfs.uri("x", **keys))
+    assert seaweedfs.file_system().find(BUCKET) == before
+
+
+@pytest.mark.parametrize("format_", ["avro", "json"])
+def test_an_unreachable_registry_is_named_without_its_password(
+    refused: Refused, kafka_broker: Kafka, format_: str
+) -> None:
+    options = {"confluent_schema_registry": f"http://me:{quote(WRONG, safe='')}@127.0.0.1:1/api"}
+    said = refused(options=options, sink=f"kafka://{kafka_broker.bootstrap_servers}", format_=format_)
+    assert "schema registry http://127.0.0.1:1/api is unreachable: " in said
+
+
+@pytest.mark.slow
+def test_a_wrong_password_of_kafka_is_refused(refused: Refused, secured_broker: SecuredKafka, tmp_path: Path) -> None:
+    address, password = secured_broker.address("SASL_PLAINTEXT"), quote(WRONG, safe="")
+    sasl = f"sasl_enabled=true&sasl_mechanism=PLAIN&sasl_user={KAFKA_USER}&sasl_password={password}"
+    said = refused(sink=f"kafka://{address}?{sasl}")
+    assert said.startswith(f"error: sink 'kafka' cannot connect to {address}: ")
+    assert said.endswith("; check the sasl options")
+    kept = [path.read_bytes() for path in (tmp_path / "feed" / "state").rglob("*") if path.is_file()]
+    for form in (WRONG, password, quote(WRONG)):
+        assert not [content for content in kept if form.encode() in content]
 
 
 def test_check_finds_the_same_and_changes_nothing(
