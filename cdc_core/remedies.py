@@ -7,8 +7,9 @@ standing for it, and the phrases of this module where a job needs another one.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-__all__ = ["ALL_AGAIN", "CONTINUE_WITH_POLICY", "LIST_AGAIN", "RUN_AGAIN", "RUN_ANOTHER", "fitting"]
+__all__ = ["ALL_AGAIN", "CONTINUE_WITH_POLICY", "LIST_AGAIN", "RUN_AGAIN", "RUN_ANOTHER", "as_typed", "fitting"]
 
 RUN_AGAIN = "run the changefeed again"
 RUN_ANOTHER = "run a changefeed under another name"
@@ -31,6 +32,7 @@ _OF_A_JOB = {
 _PHRASES = re.compile("|".join(map(re.escape, _OF_A_JOB)))
 _OPTION = re.compile(r"\bset (\w+) = '(\w+)'")
 """A remedy that is another value of an option."""
+_OF_A_FILE = re.compile(r"(`cdc [\w-]+ )FILE ([\w-]+)")
 
 
 def fitting(text: str, name: str, *, job: bool) -> str:
@@ -39,3 +41,14 @@ def fitting(text: str, name: str, *, job: bool) -> str:
         text = _PHRASES.sub(lambda found: _OF_A_JOB[found.group()], text)
         text = _OPTION.sub(r"use `cdc alter NAME --set \1=\2` and `cdc resume NAME`", text)
     return re.sub(r"(`cdc [^`]*)\bNAME\b", lambda found: found.group(1) + name, text)
+
+
+def as_typed(text: str, typed: Mapping[str, str]) -> str:
+    """Return *text* with what people have *typed* for changefeeds, by name, in place of `FILE NAME` in commands."""
+
+    def known(found: re.Match[str]) -> str:
+        command, name = found.groups()
+        words = next(iter(typed.values())) if name == "NAME" and len(typed) == 1 else typed.get(name)
+        return found.group() if words is None else command + words
+
+    return _OF_A_FILE.sub(known, text)

@@ -10,7 +10,7 @@ from cdc_rangefeed_postgres.remedies import NEW_SLOT, READ_ANEW
 
 from cdc_core.cli.main import cdc
 from cdc_core.errors import START_OVER, TerminalRangefeedError
-from cdc_core.remedies import fitting
+from cdc_core.remedies import as_typed, fitting
 from cdc_core.schema_change import SchemaChange, SchemaChangeRules, ShapeChange
 from cdc_core.timestamp import Timestamp
 
@@ -48,3 +48,19 @@ def test_the_remedy_for_a_changefeed_of_a_file_names_it(message: str) -> None:
     if message == KEEP:
         assert told == message
     assert [command[1:3] for command in commands(told)] == [["FILE", "orders"]] * len(commands(message))
+
+
+@pytest.mark.parametrize("name", ["NAME", "orders"])
+def test_a_command_names_what_was_typed(name: str) -> None:
+    lost = f"lost; use `cdc rescan FILE {name} --all`, or `cdc drop FILE users`, in FILE {name}"
+    told = as_typed(lost, {"orders": "shop.toml orders --state /data"})
+    assert (
+        told == f"lost; use `cdc rescan shop.toml orders --state /data --all`, or `cdc drop FILE users`, in FILE {name}"
+    )
+
+
+def test_of_several_changefeeds_a_command_names_none_that_is_not_told() -> None:
+    typed = {"orders": "shop.toml orders", "users": "shop.toml users"}
+    assert as_typed("`cdc drop FILE NAME`, `cdc drop FILE users`", typed) == (
+        "`cdc drop FILE NAME`, `cdc drop shop.toml users`"
+    )

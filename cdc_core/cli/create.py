@@ -65,6 +65,7 @@ def create(
     """
     found = [find_changefeed(file, each) for each in names_in(file, name, None)]
     feeds = [resolved(session, changefeed) for changefeed, _ in found]
+    session.typed |= {feed.name: join([file, feed.name]) for feed in feeds}
     owner = require_owner(user_name() if owner is None else owner)
     for feed in feeds:
         require_references(feed.stored, feed.name)

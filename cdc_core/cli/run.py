@@ -137,7 +137,8 @@ def run(
     ):
         supervisors = []
         for feed in feeds:
-            command = _resume_command(file, name if len(feeds) == 1 else feed.name, state=state, store=store)
+            words = _words(file, name if len(feeds) == 1 else feed.name, state=state, store=store)
+            command = f"cdc resume {words}"
             supervisors.append(runner.add(feed, once=once, resume_command=session.masked(command)))
         return supervise(supervisors, view, debug=session.debug)
 
@@ -262,10 +263,12 @@ def located(
     """
     if store is None:
         changefeed, beside = find_changefeed(file, name)
+        session.typed[changefeed.name] = _words(file, changefeed.name, state=state)
         return changefeed, *state_of(beside, state), {}
     require_one_name(name, state)
     state_dir, url = state_of(Path(), store)
     changefeed, definition = stored_changefeed(session, url, file)
+    session.typed[changefeed.name] = _words(file, None, store=store)
     return changefeed, state_dir, url, definition
 
 
@@ -310,10 +313,10 @@ def state_of(beside: Path, state: str | None) -> tuple[Path, str]:
     return directory, store_url(directory)
 
 
-def _resume_command(file: str, name: str | None, **options: str | None) -> str:
-    """Return the command that resumes the changefeed of such a run."""
+def _words(file: str, name: str | None, **options: str | None) -> str:
+    """Return what is typed in a command for the changefeed."""
     given = [word for option, value in options.items() if value is not None for word in (f"--{option}", value)]
-    return join(["cdc", "resume", file, *([] if name is None else [name]), *given])
+    return join([file, *([] if name is None else [name]), *given])
 
 
 def resolved(session: CliSession, changefeed: Changefeed) -> ResolvedChangefeed:

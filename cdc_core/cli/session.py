@@ -16,6 +16,7 @@ from rich.text import Text
 from cdc_core.cli.completion import FileOrName
 from cdc_core.cli.status_block import StatusBlock
 from cdc_core.masking import MaskingFilter, mask
+from cdc_core.remedies import as_typed
 from cdc_core.telemetry.logs import JsonFormatter, NamingFormatter, details_of
 from cdc_core.telemetry.status import StatusLog, StatusView
 
@@ -40,6 +41,8 @@ class CliSession:
         self._secrets: frozenset[str] = frozenset()
         self._adding = threading.Lock()
         self._filter = MaskingFilter()
+        self.typed: dict[str, str] = {}
+        """What people have typed for each changefeed: commands that are printed have it in place of `FILE NAME`."""
 
     def add_secrets(self, secrets: Iterable[str]) -> None:
         """Mask *secrets* from now on. Called in any thread."""
@@ -48,7 +51,8 @@ class CliSession:
             self._filter.add(self._secrets)
 
     def masked(self, text: str) -> str:
-        return mask(text, self._secrets)
+        """Return *text* as it is printed: without secrets, and with commands that can be repeated."""
+        return mask(as_typed(text, self.typed), self._secrets)
 
     def echo_json(self, value: Any) -> None:
         """Print *value* as one line of JSON, with each text in it masked: a short secret must not break numbers."""
@@ -71,6 +75,7 @@ class CliSession:
             handler = logging.StreamHandler(sys.stderr)
             handler.setFormatter(JsonFormatter())
         self._logs = True
+        handler.addFilter(self._with_commands)
         handler.addFilter(self._filter)
         if not self.debug:
             handler.addFilter(_is_ours_to_show)
@@ -84,7 +89,7 @@ class CliSession:
     def status_view(self) -> StatusView:
         """Return what shows statuses: a live block on a terminal, log lines elsewhere."""
         is_live = self.console.is_terminal and self.log_format == "text"
-        return StatusBlock(self.console) if is_live else StatusLog()
+        return StatusBlock(self.console, shown=self.masked) if is_live else StatusLog()
 
     def say_error(self, text: str) -> None:
         """Print *text*, masked, as the last word of a command that failed: a log record where lines are JSON."""
@@ -92,6 +97,10 @@ class CliSession:
             log.error("%s", text)
         else:
             click.echo(self.masked(text), err=True)
+
+    def _with_commands(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = as_typed(record.getMessage(), self.typed), ()
+        return True
 
 
 def _is_ours_to_show(record: logging.LogRecord) -> bool:

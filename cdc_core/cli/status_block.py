@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -27,10 +28,14 @@ __all__ = ["StatusBlock", "status_block"]
 
 
 class StatusBlock:
-    """One live block for each changefeed at the bottom of a terminal; everything that is logged scrolls above them."""
+    """One live block for each changefeed at the bottom of a terminal; everything that is logged scrolls above them.
 
-    def __init__(self, console: Console) -> None:
+    *shown* returns what is printed of a text.
+    """
+
+    def __init__(self, console: Console, *, shown: Callable[[str], str] = str) -> None:
         self._statuses: dict[str, Status] = {}
+        self._shown = shown
         self._live = Live(get_renderable=self._blocks, console=console, refresh_per_second=4, transient=False)
 
     def __call__(self, status: Status) -> None:
@@ -46,10 +51,10 @@ class StatusBlock:
         self._live.stop()
 
     def _blocks(self) -> Group:
-        return Group(*map(status_block, list(self._statuses.values())))
+        return Group(*(status_block(status, shown=self._shown) for status in list(self._statuses.values())))
 
 
-def status_block(status: Status) -> Table:
+def status_block(status: Status, *, shown: Callable[[str], str] = str) -> Table:
     """Return the status as a block of a few lines."""
     block = Table.grid(padding=(0, 2))
     block.add_column(style="bold")
@@ -65,11 +70,11 @@ def status_block(status: Status) -> Table:
     if history := history_text(status):
         block.add_row("source's history", Text(history, style="yellow"))
     if status.notice:
-        block.add_row("source says", Text(status.notice, style="yellow"))
+        block.add_row("source says", Text(shown(status.notice), style="yellow"))
     if status.shares:
         block.add_row("time spent", Text(shares_text(status)))
     if waiting := waiting_text(status):
-        block.add_row("waiting", Text(waiting, style="" if is_idle(status) else "yellow"))
+        block.add_row("waiting", Text(shown(waiting), style="" if is_idle(status) else "yellow"))
     return block
 
 

@@ -52,7 +52,7 @@ def test_lines_of_json_are_all_that_a_run_prints(
 ) -> None:
     def run(*_: Any, **__: Any) -> None:
         logging.getLogger("cdc_core.engine.run").warning("changefeed 'orders': no access with hunter2")
-        raise ConfigError("the password hunter2 is wrong")
+        raise ConfigError("the password hunter2 is wrong; correct it, and run `cdc check FILE NAME`")
 
     engine(run)
     assert main(["run", str(file), "--log-format", "json"]) == 2
@@ -60,7 +60,7 @@ def test_lines_of_json_are_all_that_a_run_prints(
     assert {"time", "level", "changefeed", "event", "message"} == set(lines[0])
     assert [line["message"] for line in lines if line["level"] != "info"] == [
         "changefeed 'orders': no access with ***",
-        "error: the password *** is wrong",
+        f"error: the password *** is wrong; correct it, and run `cdc check {file} orders`",
     ]
 
 

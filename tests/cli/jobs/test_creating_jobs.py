@@ -86,7 +86,7 @@ def test_what_cannot_be_a_job_is_refused_and_nothing_is_created(
     (file.parent / "check").write_text("ConfigError table public.counter does not exist")
     assert refused(capsys, "create", str(file)) == "table public.counter does not exist"
     (file.parent / "check").write_text("TerminalError history is lost; drop it with `cdc drop FILE NAME`")
-    assert refused(capsys, "create", str(file)) == "history is lost; drop it with `cdc drop FILE orders`"
+    assert refused(capsys, "create", str(file)) == f"history is lost; drop it with `cdc drop {file} orders`"
     assert "is not a name of an owner" in refused(capsys, "create", str(file), "--owner", " ")
     assert store.changefeeds.find("orders") is None
     assert done(capsys, "create", str(file), "--no-check", "--owner", "bob")

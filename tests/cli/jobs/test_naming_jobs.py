@@ -80,7 +80,7 @@ def test_a_job_is_checked_by_its_name_and_told_the_commands_for_jobs(
     assert "lost. Use `cdc rescan orders --all --new-slot`\n" in capsys.readouterr().out
     assert "lost. Use `cdc rescan orders --all --new-slot`" in refused(capsys, "alter", "orders", "--set", "diff=true")
     assert main(["check", str(file)]) == 2
-    assert "lost. Use `cdc rescan FILE orders --all --new-slot`\n" in capsys.readouterr().out
+    assert f"lost. Use `cdc rescan {file} orders --all --new-slot`\n" in capsys.readouterr().out
 
 
 def test_a_job_is_named_without_its_file(store: ProgressStore, file: Path, capsys: Capture) -> None:
