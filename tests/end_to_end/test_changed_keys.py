@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from cdc_rangefeed_postgres.demo.audit import Replay, replay, replay_once
 from cdc_testing.decoders import KEYED, avro_decoder
 from cdc_testing.kafka_fixtures import Kafka, Registry
 from cdc_testing.kafka_reading import read_topics
@@ -40,23 +38,6 @@ def change(sql: Sql) -> None:
 
 def table(sql: Sql) -> Rows:
     return {(row["region"], row["id"]): row for (row,) in sql.execute("SELECT to_jsonb(i) FROM items i")}
-
-
-def under_the_new_key(view: Replay) -> Rows:
-    rows = {tuple(json.loads(key)): row for key, (_, row) in view.tables["items"].items() if row is not None}
-    return {key: json.loads(row)["after"] for key, row in rows.items() if len(key) == 2}
-
-
-def test_json_files_have_every_row_under_the_new_key(
-    database: str, sql: Sql, tmp_path: Path, kept_threads: KeptThreads
-) -> None:
-    with Feed(tmp_path, database, ["items"]) as feed:
-        feed.once(kept_threads)
-        feed.during(kept_threads, lambda: change(sql))
-        feed.once(kept_threads)
-        for view in (replay(feed.files), replay_once(feed.files)):
-            assert under_the_new_key(view) == table(sql)
-            assert view.out_of_order == []
 
 
 def test_avro_keys_get_a_schema_of_their_own(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -64,65 +63,3 @@ def test_a_killed_scan_goes_on_behind_its_finished_chunks(database: str, tmp_pat
         # What was read twice is at most the step that the kill cut short.
         assert rows(feed) - 100_000 < delivered - 100_000 * done // total + 10_000
         assert_agrees(feed, database, "items")
-
-
-@pytest.mark.slow
-def test_columns_added_and_dropped_take_effect_with_the_first_row_that_has_them(
-    database: str, tmp_path: Path, kept_threads: KeptThreads
-) -> None:
-    options = {"schema_change_policy": "nobackfill"}
-    with (
-        psycopg.connect(database, autocommit=True) as connection,
-        Feed(tmp_path, database, ["items"], options=options) as feed,
-    ):
-        connection.execute("CREATE TABLE items (id int PRIMARY KEY, a text)")
-        connection.execute("INSERT INTO items VALUES (1, 'one')")
-        feed.once(kept_threads)
-        connection.execute("INSERT INTO items VALUES (2, 'two')")
-        connection.execute("ALTER TABLE items ADD COLUMN b int")
-        connection.execute("INSERT INTO items VALUES (3, 'three', 3)")
-        connection.execute("ALTER TABLE items DROP COLUMN a")
-        connection.execute("INSERT INTO items VALUES (4, 4)")
-        feed.once(kept_threads)
-        found = {}
-        versions = set()
-        for path in sorted(feed.files.rglob("*.ndjson")):
-            for line in path.read_text().splitlines():
-                after = json.loads(line)["after"]
-                found[after["id"]] = after
-                versions.add((after["id"], path.stem.rpartition("-")[2]))
-        assert found == {
-            1: {"a": "one", "id": 1},
-            2: {"a": "two", "id": 2},
-            3: {"a": "three", "b": 3, "id": 3},
-            4: {"b": 4, "id": 4},
-        }
-        assert versions == {(1, "1"), (2, "1"), (3, "2"), (4, "3")}
-
-
-@pytest.mark.slow
-def test_diff_carries_the_row_before(database: str, tmp_path: Path, kept_threads: KeptThreads) -> None:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("CREATE TABLE items (id int PRIMARY KEY, a text)")
-        connection.execute("ALTER TABLE items REPLICA IDENTITY FULL")
-        options = {"diff": True, "mvcc_timestamp": True, "topic_in_value": True, "full_table_name": True}
-        with Feed(tmp_path, database, ["items"], options=options) as feed:
-            feed.once(kept_threads)
-            connection.execute("INSERT INTO items VALUES (1, 'one')")
-            connection.execute("UPDATE items SET a = 'uno'")
-            connection.execute("UPDATE items SET id = 2")
-            connection.execute("DELETE FROM items")
-            feed.once(kept_threads)
-        lines = [line for path in sorted(feed.files.rglob("*.ndjson")) for line in path.read_text().splitlines()]
-        found = [json.loads(line) for line in lines]
-        assert [(row["key"], row["before"], row["after"]) for row in found] == [
-            ([1], None, {"a": "one", "id": 1}),
-            ([1], {"a": "one", "id": 1}, {"a": "uno", "id": 1}),
-            ([1], {"a": "uno", "id": 1}, None),
-            ([2], None, {"a": "uno", "id": 2}),
-            ([2], {"a": "uno", "id": 2}, None),
-        ]
-        name = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
-        assert {row["topic"] for row in found} == {f"{name}.public.items"}
-        assert all(row["mvcc_timestamp"] <= row["updated"] for row in found)
-        assert found[2]["updated"] == found[3]["updated"]

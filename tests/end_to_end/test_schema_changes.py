@@ -17,10 +17,17 @@ Sql = psycopg.Connection[tuple[object, ...]]
 @pytest.fixture
 def sql(database: str) -> Iterator[Sql]:
     with psycopg.connect(database, autocommit=True) as connection:
-        for name in ("items", "orders"):
+        for name in ("shop_items", "shop_old"):
             connection.execute(f"CREATE TABLE {name} (id bigint PRIMARY KEY, n int NOT NULL)")
             connection.execute(f"INSERT INTO {name} SELECT n, n FROM generate_series(1, 3000) n")
         yield connection
+
+
+def create(sql: Sql, name: str) -> None:
+    """Create a table and fill it in the same transaction."""
+    with sql.transaction():
+        sql.execute(f"CREATE TABLE {name} (id bigint PRIMARY KEY, n int NOT NULL)")
+        sql.execute(f"INSERT INTO {name} SELECT n, n FROM generate_series(1, 5000) n")
 
 
 def assert_agrees(feed: Feed, uri: str, *tables: str) -> None:
@@ -29,50 +36,74 @@ def assert_agrees(feed: Feed, uri: str, *tables: str) -> None:
 
 
 @pytest.mark.slow
-def test_rows_that_exist_get_the_values_of_a_new_column_and_of_a_new_type(
+def test_a_table_that_is_created_joins_and_a_dropped_one_leaves_while_the_run_continues(
     database: str, sql: Sql, tmp_path: Path, kept_threads: KeptThreads
 ) -> None:
-    with Feed(tmp_path, database, ["items", "orders"]) as feed:
+    with Feed(tmp_path, database, ["shop_*"]) as feed:
         feed.once(kept_threads)
 
-        def alter() -> None:
-            sql.execute("ALTER TABLE items ADD COLUMN note text NOT NULL DEFAULT 'none'")
-            sql.execute("UPDATE items SET note = 'changed' WHERE id % 10 = 0")
-            sql.execute("ALTER TABLE items ALTER COLUMN n TYPE text USING 'n' || n")
-            sql.execute("INSERT INTO items VALUES (4000, 'n4000', 'new')")
+        def come_and_go() -> None:
+            create(sql, "shop_new")
+            sql.execute("UPDATE shop_items SET n = 0 WHERE id < 100")
+            sql.execute("DELETE FROM shop_new WHERE id < 100")
+            feed.until("the table joins", lambda: "tables added: public.shop_new; removed: none" in feed.log())
+            sql.execute("UPDATE shop_new SET n = 1 WHERE id > 4000")
+            sql.execute("ALTER TABLE shop_items RENAME TO things")
+            sql.execute("UPDATE things SET n = 2 WHERE id > 2900")
+            sql.execute("DROP TABLE shop_old")
+            feed.until("the table leaves", lambda: "tables added: none; removed: public.shop_old" in feed.log())
 
-        feed.during(kept_threads, alter)
+        feed.during(kept_threads, come_and_go)
         feed.once(kept_threads)
-        assert_agrees(feed, database, "items", "orders")
+        assert "table public.shop_items is now called public.things" in feed.log()
+        sql.execute("ALTER TABLE things RENAME TO shop_items")
+        assert_agrees(feed, database, "shop_items", "shop_new")
 
 
 @pytest.mark.slow
-def test_the_policy_stop_ends_the_run_with_status_1_and_a_sentence(
+@pytest.mark.usefixtures("workers_find_the_tests")
+def test_nothing_is_lost_when_the_driver_is_killed_while_a_table_joins(database: str, sql: Sql, tmp_path: Path) -> None:
+    with Feed(tmp_path, database, ["shop_*"], threads=True) as feed:
+        feed.start()
+        feed.until("it follows the log", lambda: any(feed.files.rglob("*.RESOLVED")))
+        create(sql, "shop_new")
+        feed.until("the table joins", lambda: "tables join, and their rows will be read" in feed.log())
+        feed.kill_driver()
+        sql.execute("UPDATE shop_new SET n = 1 WHERE id > 4000")
+        feed.once()
+        assert_agrees(feed, database, "shop_items", "shop_old", "shop_new")
+
+
+@pytest.mark.slow
+def test_rows_that_exist_get_the_values_of_a_new_column_and_of_a_new_type(
     database: str, sql: Sql, tmp_path: Path, kept_threads: KeptThreads
 ) -> None:
-    with Feed(tmp_path, database, ["items"], options={"schema_change_policy": "stop"}) as feed:
+    with Feed(tmp_path, database, ["shop_items", "shop_old"]) as feed:
         feed.once(kept_threads)
-        sql.execute("ALTER TABLE items ADD COLUMN note text DEFAULT 'none'")
-        assert feed._run_here(kept_threads, "--once") == 1
-        assert "table public.items: column note was added with a value for rows that exist, after" in feed.log()
-        assert "Traceback" not in feed.log()
-    with Feed(tmp_path, database, ["items"]) as feed:
+
+        def alter() -> None:
+            sql.execute("ALTER TABLE shop_items ADD COLUMN note text NOT NULL DEFAULT 'none'")
+            sql.execute("UPDATE shop_items SET note = 'changed' WHERE id % 10 = 0")
+            sql.execute("ALTER TABLE shop_items ALTER COLUMN n TYPE text USING 'n' || n")
+            sql.execute("INSERT INTO shop_items VALUES (4000, 'n4000', 'new')")
+
+        feed.during(kept_threads, alter)
         feed.once(kept_threads)
-        assert_agrees(feed, database, "items")
+        assert_agrees(feed, database, "shop_items", "shop_old")
 
 
 @pytest.mark.slow
 def test_tables_are_added_and_removed_by_changing_the_list(
     database: str, sql: Sql, tmp_path: Path, kept_threads: KeptThreads
 ) -> None:
-    with Feed(tmp_path, database, ["items"]) as feed:
+    with Feed(tmp_path, database, ["shop_items"]) as feed:
         feed.once(kept_threads)
-    sql.execute("UPDATE items SET n = 0 WHERE id < 100")
-    with Feed(tmp_path, database, ["items", "orders"]) as feed:
+    sql.execute("UPDATE shop_items SET n = 0 WHERE id < 100")
+    with Feed(tmp_path, database, ["shop_items", "shop_old"]) as feed:
         feed.once(kept_threads)
-        assert_agrees(feed, database, "items", "orders")
-    sql.execute("UPDATE items SET n = 1 WHERE id < 100")
-    with Feed(tmp_path, database, ["orders"]) as feed:
-        sql.execute("DELETE FROM orders WHERE id < 100")
+        assert_agrees(feed, database, "shop_items", "shop_old")
+    sql.execute("UPDATE shop_items SET n = 1 WHERE id < 100")
+    with Feed(tmp_path, database, ["shop_old"]) as feed:
+        sql.execute("DELETE FROM shop_old WHERE id < 100")
         feed.once(kept_threads)
-        assert_agrees(feed, database, "orders")
+        assert_agrees(feed, database, "shop_old")
