@@ -19,6 +19,7 @@ __all__ = [
     "conditions_of",
     "constant",
     "does_not_apply",
+    "missing",
     "promises_of",
     "requires",
     "suite_of",
@@ -78,6 +79,11 @@ class Conformance:
 def constant(value: object) -> Any:
     """Return a fixture of a test class that is always *value*."""
     return pytest.fixture(lambda _: value)
+
+
+def missing(remedy: str) -> Any:
+    """Return a fixture that a test class must override: a test that needs it fails, and *remedy* says what to do."""
+    return pytest.fixture(lambda _: pytest.fail(remedy, pytrace=False))
 
 
 def suite_of(cls: type) -> type[Conformance] | None:

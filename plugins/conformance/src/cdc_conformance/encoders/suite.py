@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 import pytest
@@ -15,9 +15,9 @@ from cdc_conformance.encoders.keys import Keys
 from cdc_conformance.encoders.messages import Messages
 from cdc_conformance.encoders.packaging import Packaging, Resources
 from cdc_conformance.encoders.rig import EncoderRig
-from cdc_conformance.encoders.samples import SAMPLES, Sample
+from cdc_conformance.encoders.samples import SAMPLES
 from cdc_conformance.encoders.values import Schemas, Values
-from cdc_conformance.promises import Conformance
+from cdc_conformance.promises import Conformance, constant
 from cdc_core import EncoderRegistration
 
 __all__ = ["EncoderConformance", "EncoderFixtures"]
@@ -36,13 +36,11 @@ class EncoderFixtures(Conformance):
     }
     capability_fixtures: ClassVar[Mapping[str, str]] = {"service": "unreachable_options"}
 
-    @pytest.fixture
-    def encoder_options(self) -> Mapping[str, Any]:
-        """Options of the encoder and of the changefeed, such as the URL of a schema registry.
+    encoder_options = constant({})
+    """Options of the encoder and of the changefeed, such as the URL of a schema registry.
 
-        A registry must accept any schema in any subject (compatibility NONE), because the suite changes tables.
-        """
-        return {}
+    A registry must accept any schema in any subject (compatibility NONE), because the suite changes tables.
+    """
 
     @pytest.fixture
     def outputs(self) -> Collection[str]:
@@ -54,20 +52,12 @@ class EncoderFixtures(Conformance):
         """A prefix of topics that is new for each test, because a schema registry remembers topics."""
         return f"conformance_{secrets.token_hex(6)}"
 
-    @pytest.fixture
-    def samples(self) -> Sequence[Sample]:
-        """The columns and values that are encoded, without columns that `check` refuses."""
-        return SAMPLES
-
-    @pytest.fixture
-    def secret_options(self) -> Mapping[str, Any]:
-        """A value with the word `sesame` for each secret option. The default is a URL for each."""
-        return {}
-
-    @pytest.fixture
-    def unreachable_options(self) -> Mapping[str, Any]:
-        """Options of a service that is unreachable, such as one at 127.0.0.1:9."""
-        return {}
+    samples = constant(SAMPLES)
+    """The columns and values that are encoded, without columns that `check` refuses."""
+    secret_options = constant({})
+    """A value with the word `sesame` for each secret option. The default is a URL for each."""
+    unreachable_options = constant({})
+    """Options of a service that is unreachable, such as one at 127.0.0.1:9."""
 
     @pytest.fixture
     def rig(self, encoder_options: Mapping[str, Any], outputs: Collection[str]) -> EncoderRig:

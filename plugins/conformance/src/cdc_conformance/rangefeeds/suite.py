@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, cast
 import pytest
 
 from cdc_conformance.components import UNOPENED_ENCODER, plugin_of, registration_of, unopened_sink
-from cdc_conformance.promises import Conformance
+from cdc_conformance.promises import Conformance, constant, missing
 from cdc_conformance.rangefeeds.driver import Feed
 from cdc_conformance.workload import Workload
 from cdc_core import Changefeed, RangefeedRegistration, SourceWriter, SourceWriterContext, StepLimit
@@ -102,10 +102,8 @@ class RangefeedSuite(Conformance):
             "in which tables can be created"
         )
 
-    @pytest.fixture
-    def rangefeed_options(self) -> Mapping[str, Any]:
-        """Options of the rangefeed for every promise, such as short waits and small chunks."""
-        return {}
+    rangefeed_options = constant({})
+    """Options of the rangefeed for every promise, such as short waits and small chunks."""
 
     @pytest.fixture
     def tables(self) -> tuple[str, str]:
@@ -141,51 +139,24 @@ class RangefeedSuite(Conformance):
         yield writer
         writer.close()
 
-    @pytest.fixture
-    def created(self) -> Created:
-        """Returns what changefeeds have created on the source, as a value that can be compared."""
-        pytest.fail("the capability 'inspection' needs the fixture created: a function that returns what was created")
-
-    @pytest.fixture
-    def cursor(self) -> Callable[[], Mapping[str, Any]]:
-        """Returns the options of a changefeed that begins at the moment of the call: `cursor`, and what it needs."""
-        pytest.fail("the capability 'cursors' needs the fixture cursor: a function that returns options with a cursor")
-
-    @pytest.fixture
-    def unreachable_uri(self) -> str:
-        """The URI of a source that does not answer. A connection to it must fail within a few seconds."""
-        pytest.fail("the capability 'unreachable' needs the fixture unreachable_uri")
-
-    @pytest.fixture
-    def disturbance(self) -> Disturbance:
-        """Cuts off the source; see `Disturbance`."""
-        pytest.fail("the capability 'disturbance' needs the fixture disturbance: `with disturbance.broken():`")
-
-    @pytest.fixture
-    def secret(self) -> str:
-        """A secret in `rangefeed_uri`."""
-        pytest.fail("the capability 'secret' needs the fixture secret: the secret part of rangefeed_uri")
-
-    @pytest.fixture
-    def forget(self) -> Callable[[], None]:
-        """Makes the source discard all history that it may discard; by default the source does that by itself."""
-        return lambda: None
-
-    @pytest.fixture
-    def large_slice_bytes(self) -> int:
-        """A number of bytes so large that a slice of this size must be read in several batches."""
-        return 18_000_000
-
-    @pytest.fixture
-    def many_rows(self) -> int:
-        """A number of rows of 100 bytes that takes several steps if a step may hold a tenth of them."""
-        return 1000
-
-    @pytest.fixture
-    def patience_s(self) -> float:
-        """How long to wait for an expected step, such as the next one of an idle source."""
-        return 20.0
-
+    created = missing("the capability 'inspection' needs the fixture created: a function that returns what was created")
+    """Returns what changefeeds have created on the source, as a value that can be compared."""
+    cursor = missing("the capability 'cursors' needs the fixture cursor: a function that returns options with a cursor")
+    """Returns the options of a changefeed that begins at the moment of the call: `cursor`, and what it needs."""
+    unreachable_uri = missing("the capability 'unreachable' needs the fixture unreachable_uri")
+    """The URI of a source that does not answer. A connection to it must fail within a few seconds."""
+    disturbance = missing("the capability 'disturbance' needs the fixture disturbance: `with disturbance.broken():`")
+    """Cuts off the source; see `Disturbance`."""
+    secret = missing("the capability 'secret' needs the fixture secret: the secret part of rangefeed_uri")
+    """A secret in `rangefeed_uri`."""
+    forget = constant(lambda: None)
+    """Makes the source discard all history that it may discard; by default the source does that by itself."""
+    large_slice_bytes = constant(18_000_000)
+    """A number of bytes so large that a slice of this size must be read in several batches."""
+    many_rows = constant(1000)
+    """A number of rows of 100 bytes that takes several steps if a step may hold a tenth of them."""
+    patience_s = constant(20.0)
+    """How long to wait for an expected step, such as the next one of an idle source."""
     # for the promises
 
     @pytest.fixture

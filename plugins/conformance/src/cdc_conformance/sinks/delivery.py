@@ -25,7 +25,6 @@ class Delivery:
 
     def test_flush_counts_messages(self, rig: SinkRig) -> None:
         """`Flushed.messages` is the number of rows since the previous flush. Reports and metrics use it."""
-        rig.start(ORDERS)
         sink = rig.open_sink()
         counts = [
             rig.write_with(sink, versions(range(3)), versions(range(3, 5))).messages,
@@ -39,7 +38,6 @@ class Delivery:
 
         Throughput is computed from it. Count what is sent, after compression, and start at 0 after each `flush`.
         """
-        rig.start(ORDERS)
         sink = rig.open_sink()
         many = versions(range(2000))
         counts = [
@@ -55,44 +53,44 @@ class Delivery:
 
         Requests, files and chunks of a sink have boundaries. Look at what happens to the rest after the last boundary.
         """
-        readable.start(ORDERS)
         sizes = (1, 299, 1100, 17)
         batches = [versions(range(size), at=2000 * number) for number, size in enumerate(sizes)]
         flushed = readable.write(*batches)
         assert flushed.messages == sum(sizes), f"{sum(sizes)} rows were emitted, but flush counted {flushed}"
         readable.assert_arrived(*batches, after="a slice of many rows was flushed", in_order=True)
 
-    def test_rows_of_several_tables_arrive_at_their_topics(self, readable: SinkRig) -> None:
+    def test_rows_of_several_tables_arrive_at_their_topics(self, fresh_readable: SinkRig) -> None:
         """Rows of several tables, mixed in one slice, arrive at the topic of their own table."""
         items = table("items", {"id": INT8, "note": TEXT})
-        readable.start(ORDERS, USERS, items)
+        fresh_readable.start(ORDERS, USERS, items)
         batches = [versions([key], at=key, schema=schema) for key in range(4) for schema in (ORDERS, items, USERS)]
-        readable.write(*batches)
-        readable.assert_arrived(*batches, after="a slice with rows of three tables was flushed")
+        fresh_readable.write(*batches)
+        fresh_readable.assert_arrived(*batches, after="a slice with rows of three tables was flushed")
 
     @applies_if(Condition(_routes, "the sink registers no routes: rows have the topic of their table"))
-    def test_rows_arrive_at_the_topic_that_they_have(self, readable: SinkRig) -> None:
+    def test_rows_arrive_at_the_topic_that_they_have(self, fresh_readable: SinkRig) -> None:
         """Rows with a topic of their own arrive there, not at that of their table. A query with `cdc_topic` gives it.
 
         Get the topic of a batch from `context.topics().of_rows(rows)`, and accept it in `admit`.
         """
-        readable.start(ORDERS, USERS)
+        fresh_readable.start(ORDERS, USERS)
         targets = (USERS, ORDERS, USERS)
-        batches = [readable.routed(versions([key], at=key), like=target) for key, target in enumerate(targets)]
-        sink = readable.open_sink()
+        batches = [fresh_readable.routed(versions([key], at=key), like=target) for key, target in enumerate(targets)]
+        sink = fresh_readable.open_sink()
         for topic in dict.fromkeys(batch.topic or "" for batch in batches):
             reason = sink.admit(topic)
             assert reason is None, f"a query gave rows the topic of a table, '{topic}', but admit refuses it: {reason}"
-        readable.write_with(sink, *batches)
-        readable.close(sink)
-        readable.assert_arrived(*batches, after="rows of table orders were flushed, some with the topic of table users")
+        fresh_readable.write_with(sink, *batches)
+        fresh_readable.close(sink)
+        fresh_readable.assert_arrived(
+            *batches, after="rows of table orders were flushed, some with the topic of table users"
+        )
 
     def test_a_schema_change_within_a_slice_is_followed(self, readable: SinkRig) -> None:
         """Batches of two versions of a table alternate in one slice, and each arrives with its own columns.
 
         Keep nothing about columns from batch to batch without the version: look at `rows.schema` of each batch.
         """
-        readable.start(ORDERS)
         batches: list[RowBatch] = []
         for number in range(4):
             start = Timestamp(AT.wall + number)
@@ -110,7 +108,6 @@ class Delivery:
         Executors do so all the time, in one process or in several. Rows get lost by names that two slices share, by
         offsets that are kept from `begin`, by truncated files, and by buffers of the class or the module.
         """
-        readable.start(ORDERS)
         batches = versions(range(6)), versions(range(6, 12))
         first, second = readable.open_sink(), readable.open_sink()
         readable.begin(first, batches[0])
@@ -135,7 +132,6 @@ class Flushes:
 
         The first flush must not end the slice: more rows may follow.
         """
-        readable.start(ORDERS)
         first, second = versions(range(6)), versions(range(6), at=100)
         begin, *_ = readable.calls(first, second)
         readable.crash_after(begin, first, "flush", second, "flush")
@@ -146,7 +142,6 @@ class Flushes:
 
         The first flush uses up a name that is made of the slice alone. Count the flushes, and start again in `begin`.
         """
-        readable.start(ORDERS)
         batches = [versions(range(6), at=100 * number) for number in range(3)]
         with readable.closing(readable.open_sink()) as sink:
             readable.begin(sink, *batches)
@@ -157,7 +152,6 @@ class Flushes:
 
     def test_each_flush_counts_only_new_rows(self, rig: SinkRig) -> None:
         """Each `Flushed` of a slice counts the rows since the previous flush. There may be none."""
-        rig.start(ORDERS)
         with rig.closing(rig.open_sink()) as sink:
             rig.begin(sink, versions([1]))
             found: list[Flushed] = []
@@ -178,7 +172,6 @@ class Order:
         Every version counts, even one with the values of an earlier version, and one that differs only in the logical
         counter of its time, as in large transactions. Look at what rows are sorted or compared by.
         """
-        readable.start(ORDERS)
         changes = [
             Change({"id": number % 5, "note": f"{number // 5 % 2}"}, updated=Timestamp(AT.wall + number // 10, number))
             for number in range(40)
@@ -192,7 +185,6 @@ class Order:
 
         Where the output is files, their names must sort in this order.
         """
-        readable.start(ORDERS)
         batches = [versions(range(5), at=100 * step) for step in range(4)]
         with readable.closing(readable.open_sink()) as sink:
             for step, batch in enumerate(batches):
@@ -205,7 +197,6 @@ class Order:
         Choose the partition by a hash of the key's bytes that is the same in every process. Python's `hash()` of text
         and bytes is not.
         """
-        readable.start(ORDERS)
         batches = [versions(range(12), at=100 * step) for step in range(5)]
         with readable.closing(readable.open_sink()) as sink:
             for step, batch in enumerate(batches[:3]):
@@ -229,7 +220,6 @@ class Crashes:
         The engine saves progress after `flush`, so nothing would ever repeat these rows. Look for buffers of files and
         clients, for threads that still send, and for work that is left to `close`.
         """
-        readable.start(ORDERS)
         batches = [versions(range(6)), versions(range(6), at=100)]
         readable.crash_after(*readable.calls(*batches), "flush")
         readable.assert_arrived(*batches, after="flush returned and the process died")
@@ -240,7 +230,6 @@ class Crashes:
         `planned_by` then is the epoch of the earlier attempt. Earlier slices stay unchanged, the repeated slice is
         complete, later slices follow, and no version of a key arrives for the first time after a newer one.
         """
-        readable.start(ORDERS)
         reported, unreported, later = (versions(range(6), at=100 * step) for step in range(3))
         readable.write(reported)
         readable.crash_after(*readable.calls(unreported, step=1), "flush")
@@ -254,7 +243,6 @@ class Crashes:
         What became visible of the unfinished slice must be its beginning, so that the repetition keeps the order.
         `close` promises no delivery: a `close` that still sends some of its rows may send the newest alone.
         """
-        readable.start(ORDERS)
         batches = [versions(range(6), at=100 * number) for number in range(3)]
         with readable.closing(readable.open_sink()) as sink:
             readable.emit(sink, *batches)
@@ -268,7 +256,6 @@ class Crashes:
 
         Locks, leases and incomplete files of a dead process must not stop the next one, nor mix with its rows.
         """
-        readable.start(ORDERS)
         batches = [versions(range(6)), versions(range(6), at=100)]
         readable.crash_after(*readable.calls(*batches))
         error = failure_of(lambda: readable.write(*batches, epoch=2))
@@ -280,7 +267,6 @@ class Crashes:
     @requires("idempotent", "only some destinations can tell that they have a row already")
     def test_repeated_rows_are_not_duplicated(self, readable: SinkRig) -> None:
         """A process dies after `flush`, a later attempt repeats the slice, and each row is there once."""
-        readable.start(ORDERS)
         batch = versions(range(6))
         readable.crash_after(*readable.calls(batch), "flush")
         readable.write(batch, epoch=2)

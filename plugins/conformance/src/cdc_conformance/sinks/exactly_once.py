@@ -125,10 +125,10 @@ class ExactlyOnce:
     """Promises of sinks whose registration names a `history`. `cdc_core.ChangeReader` reads it."""
 
     @pytest.fixture
-    def recording(self, rig: SinkRig) -> Recording:
+    def recording(self, fresh: SinkRig) -> Recording:
         """Writes, records and reads."""
-        rig.start(ORDERS, USERS)
-        return Recording(rig)
+        fresh.start(ORDERS, USERS)
+        return Recording(fresh)
 
     def test_recorded_rows_are_read_exactly_once(self, recording: Recording) -> None:
         """Every row of the slices that marks cover is there once, with its values, in whatever file it is."""
@@ -143,40 +143,40 @@ class ExactlyOnce:
             recording.mark(_at(100 * step + 50))
         recording.assert_read(*written, after="four slices were recorded")
 
-    def test_an_unfinished_slice_is_not_read(self, rig: SinkRig, recording: Recording) -> None:
+    def test_an_unfinished_slice_is_not_read(self, fresh: SinkRig, recording: Recording) -> None:
         """Rows of a slice that was not flushed are not recorded, although their files may exist.
 
         A process may have died before `flush`, or the sink may have been closed without it. `close` records nothing.
         """
         unfinished, later = versions(range(4)), versions(range(4), at=100)
-        rig.crash_after(*rig.calls(unfinished))
-        with rig.closing(rig.open_sink()) as sink:
-            rig.emit(sink, unfinished, task_attempt=1)
+        fresh.crash_after(*fresh.calls(unfinished))
+        with fresh.closing(fresh.open_sink()) as sink:
+            fresh.emit(sink, unfinished, task_attempt=1)
         recording.write(unfinished, epoch=2)
         recording.write(later, step=1, epoch=2)
         recording.mark(_at(150))
         recording.assert_read(unfinished, later, after="a slice ended twice before its flush and was then repeated")
 
-    def test_a_flushed_but_unsaved_slice_is_not_read(self, rig: SinkRig, recording: Recording) -> None:
+    def test_a_flushed_but_unsaved_slice_is_not_read(self, fresh: SinkRig, recording: Recording) -> None:
         """A process dies after `flush`, before its report is saved. A later attempt plans anew; only its files count.
 
         `flush` makes files durable, and only `record` makes them count.
         """
         batch = versions(range(4))
-        rig.crash_after(*rig.calls(batch), "flush")
+        fresh.crash_after(*fresh.calls(batch), "flush")
         recording.write(batch, epoch=2)
         recording.mark(_at(50))
         recording.assert_read(batch, after="a slice was flushed, its report was lost, and it was written again")
 
-    def test_a_repeated_plan_writes_the_same_files(self, rig: SinkRig, recording: Recording) -> None:
+    def test_a_repeated_plan_writes_the_same_files(self, fresh: SinkRig, recording: Recording) -> None:
         """A slice with `planned_by` returns what the attempt of that epoch returned: the same entries, the same names.
 
         A repetition then overwrites what a crash left with the same content, and consumers that list the files see no
         row twice. Use the epoch in `planned_by` in names, and write nothing that differs from attempt to attempt.
         """
         batches = versions(range(4)), versions(range(4), at=10)
-        with rig.closing(rig.open_sink()) as sink:
-            first = rig.write_with(sink, *batches, step=3)
+        with fresh.closing(fresh.open_sink()) as sink:
+            first = fresh.write_with(sink, *batches, step=3)
         again = recording.write(*batches, step=3, epoch=2, planned_by=1)
         assert again.delivered == first.delivered, (
             f"attempt 2 repeated the plan of attempt 1, which delivered {first.delivered}, but delivered"
@@ -220,14 +220,14 @@ class ExactlyOnce:
         ]
         recording.assert_read(*batches, after="a history was read in three parts, one after the other", found=found)
 
-    def test_rows_of_a_key_are_read_in_order(self, rig: SinkRig, recording: Recording) -> None:
+    def test_rows_of_a_key_are_read_in_order(self, fresh: SinkRig, recording: Recording) -> None:
         """Versions of a key are read in the order of their times: within a file, across files, and across marks."""
         for step in range(4):
             recording.write(*(versions([1, 2, 1], at=100 * step + 10 * part) for part in range(3)), step=step)
             if step % 2:
                 recording.mark(_at(100 * step + 50))
         latest: dict[object, Timestamp] = {}
-        for row in rig.rows(*recording.read()):
+        for row in fresh.rows(*recording.read()):
             before = latest.get(row.key, Timestamp())
             assert row.updated > before, f"{row} is read after the version of {before}"
             latest[row.key] = row.updated
@@ -297,11 +297,11 @@ class ExactlyOnce:
             f"rows were delivered without a record, so reading must raise HistoryLostError, not {error!r}"
         )
 
-    def test_each_entry_is_returned_by_one_flush(self, rig: SinkRig, recording: Recording) -> None:
+    def test_each_entry_is_returned_by_one_flush(self, fresh: SinkRig, recording: Recording) -> None:
         """`Flushed.delivered` has only what is new since the last flush, so that no file is recorded twice."""
         batches = [versions(range(3), at=100 * number) for number in range(2)]
-        with rig.closing(rig.open_sink()) as sink:
-            rig.begin(sink, *batches)
+        with fresh.closing(fresh.open_sink()) as sink:
+            fresh.begin(sink, *batches)
             for batch in batches:
                 sink.emit(batch)
                 recording.save(sink.flush(), batch)
@@ -316,14 +316,14 @@ class ExactlyOnce:
             stored = _through_json(entry)
             assert stored == entry, f"the entry {entry} becomes {stored} in the progress store"
 
-    def test_entries_hold_no_secrets(self, rig: SinkRig, recording: Recording, secret_options: SecretOptions) -> None:
+    def test_entries_hold_no_secrets(self, fresh: SinkRig, recording: Recording, secret_options: SecretOptions) -> None:
         """No entry of `Flushed.delivered` holds a secret: it is saved in the progress store and in records."""
         del recording
-        for feed in feeds_with_secrets(rig, secret_options):
+        for feed in feeds_with_secrets(fresh, secret_options):
             flushed = Flushed()
             with contextlib.suppress(CdcError):
                 sink = Parts(feed).open_sink()
-                flushed = rig.write_with(sink, versions([1]))
+                flushed = fresh.write_with(sink, versions([1]))
                 sink.close()
             for entry in flushed.delivered:
                 assert SECRET not in str(entry), f"a secret shows in an entry: {entry}"

@@ -28,7 +28,6 @@ class Failures:
 
         A TerminalError would end the changefeed because of an outage. Without an error, rows would be lost.
         """
-        rig.start(ORDERS)
         sink, batch = rig.open_sink(), versions(range(3))
         with disturbance.broken():
             error = failure_of(lambda: rig.write_with(sink, batch))
@@ -42,7 +41,6 @@ class Failures:
 
         Nothing but the failed sink may remember the failure: no pool, no circuit breaker, no lock.
         """
-        readable.start(ORDERS)
         batches = [versions(range(6)), versions(range(6), at=100)]
         with disturbance.broken():
             failing = readable.open_sink()
@@ -60,7 +58,6 @@ class Failures:
         The sink either delivers the second slice through a new connection, or raises a RetryableError and a new sink
         delivers it. A stale connection or file must not swallow it.
         """
-        readable.start(ORDERS)
         first, second = versions(range(6)), versions(range(6), at=100)
         sink = readable.open_sink()
         readable.write_with(sink, first)
@@ -80,7 +77,6 @@ class Failures:
         A call that raises ends the slice, and a new sink repeats it. If none raises, every row is there, in order. Look
         for retries that let later rows pass, and for a failed request that is never sent again.
         """
-        readable.start(ORDERS)
         batches = [versions(range(6), at=100 * number) for number in range(3)]
         sink = readable.open_sink()
         readable.begin(sink, *batches)
@@ -103,7 +99,6 @@ class Failures:
         The engine acts on the type: configuration, rows, retryable, terminal. Translate at the edge of the plugin,
         with `raise … from error`.
         """
-        rig.start(ORDERS)
         with disturbance.broken():
             for name, call in (
                 ("prepare", lambda: rig.open_destination().prepare()),
@@ -118,7 +113,6 @@ class Failures:
     @requires("disturbance", "the destination must fail")
     def test_errors_are_one_line(self, rig: SinkRig, disturbance: Any) -> None:
         """The text of an error is one line for users: what failed, where, and what to do. No traceback, no dump."""
-        rig.start(ORDERS)
         with disturbance.broken():
             for call in (
                 lambda: rig.write_with(rig.open_sink(), versions(range(3))),
@@ -140,7 +134,6 @@ class Stalls:
         It may raise when it has waited long enough. A flush that stops waiting without an error, or that only waits
         until rows are sent, is not a barrier.
         """
-        readable.start(ORDERS)
         sink, batch = readable.open_sink(), versions(range(6))
         with disturbance.stalled():
             flushing = Background(lambda: readable.write_with(sink, batch))
@@ -160,7 +153,6 @@ class Stalls:
         Rows come as fast as the source can be read. An unbounded queue exhausts the executor's memory. If the sink may
         refuse rows, the test flushes it whenever the rows take 32 MB, as the engine does.
         """
-        rig.start(ORDERS)
         sink, accepted = rig.open_sink(), [0]
         before = resident_bytes()
 
@@ -198,7 +190,6 @@ class Stalls:
         The engine closes a sink when a slice failed or a changefeed stops, and a close that waits for the destination
         delays that. `close` promises no delivery. Where `emit` itself waits, `close` comes after it.
         """
-        rig.start(ORDERS)
         sink, batch = rig.open_sink(), versions(range(6))
         with disturbance.stalled():
             rig.begin(sink, batch)

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, cast
 import pytest
 
 from cdc_conformance.components import registration_of
-from cdc_conformance.promises import Condition, Conformance, does_not_apply
+from cdc_conformance.promises import Condition, Conformance, constant, does_not_apply, missing
 from cdc_conformance.sinks.exactly_once import DirectoryStorage
-from cdc_conformance.sinks.rig import ReadBack, SinkRig
+from cdc_conformance.sinks.rig import ORDERS, ReadBack, SinkRig
 from cdc_core import MB, EncoderRegistration, SinkReader, SinkRegistration
 from cdc_core.plugins.classes import load_class
 
@@ -41,6 +41,9 @@ def _is_readable(cls: type[Any]) -> bool:
     return own is not default or bool(registered(cls).reader)
 
 
+_READABLE = Condition(_is_readable, "the sink registers no reader, and read_back is not overridden")
+
+
 class SinkFixtures(Conformance):
     """Fixtures. All but `sink_uri` have a default."""
 
@@ -54,10 +57,13 @@ class SinkFixtures(Conformance):
         "unreachable": "unreachable_uri",
     }
     fixture_conditions: ClassVar[Mapping[str, Condition]] = {
-        "readable": Condition(_is_readable, "the sink registers no reader, and read_back is not overridden"),
+        "readable": _READABLE,
+        "fresh_readable": _READABLE,
         "recording": Condition(lambda cls: bool(registered(cls).history), "the sink registers no history"),
     }
     reserved = Conformance.reserved | {
+        "fresh",
+        "fresh_readable",
         "rig",
         "readable",
         "sink_registration",
@@ -70,20 +76,12 @@ class SinkFixtures(Conformance):
     sink: ClassVar[str | SinkRegistration]
     """Name of the installed sink, or a registration."""
 
-    @pytest.fixture
-    def sink_uri(self) -> str:
-        """URI of a destination that no other test writes to."""
-        pytest.fail("override the fixture sink_uri: return the URI of a place that is new for each test", pytrace=False)
-
-    @pytest.fixture
-    def sink_options(self) -> Mapping[str, Any]:
-        """Options of the changefeed, the sink and the encoder."""
-        return {}
-
-    @pytest.fixture
-    def sink_format(self) -> str | EncoderRegistration:
-        """The encoder: its name, or a registration."""
-        return "json"
+    sink_uri = missing("override the fixture sink_uri: return the URI of a place that is new for each test")
+    """URI of a destination that no other test writes to."""
+    sink_options = constant({})
+    """Options of the changefeed, the sink and the encoder."""
+    sink_format = constant("json")
+    """The encoder: its name, or a registration."""
 
     @pytest.fixture
     def sink_registration(self) -> SinkRegistration:
@@ -98,72 +96,41 @@ class SinkFixtures(Conformance):
         owner = f"reader of sink '{sink_registration.name}'"
         return load_class(sink_registration.reader, owner=owner, base=SinkReader)
 
-    @pytest.fixture
-    def large_value_bytes(self) -> int:
-        """Size of a large value that the destination must accept."""
-        return 200_000
+    large_value_bytes = constant(200_000)
+    """Size of a large value that the destination must accept."""
+    row_limit_bytes = missing("override the fixture row_limit_bytes, or do not declare 'row_limit'")
+    """Size that the destination refuses, for the capability row_limit."""
+    unreachable_uri = missing("override the fixture unreachable_uri, or do not declare 'unreachable'")
+    """URI of a destination that cannot be used, for the capability unreachable."""
 
     @pytest.fixture
-    def row_limit_bytes(self) -> int:
-        """Size that the destination refuses, for the capability row_limit."""
-        pytest.fail("override the fixture row_limit_bytes, or do not declare 'row_limit'", pytrace=False)
-
-    @pytest.fixture
-    def unreachable_uri(self) -> str:
-        """URI of a destination that cannot be used, for the capability unreachable."""
-        pytest.fail("override the fixture unreachable_uri, or do not declare 'unreachable'", pytrace=False)
-
-    @pytest.fixture
-    def secret_options(self, rig: SinkRig) -> Sequence[Mapping[str, str]]:
+    def secret_options(self, fresh: SinkRig) -> Sequence[Mapping[str, str]]:
         """Sets of options with `{secret}` in place of each secret: by default one set for each secret option.
 
         A sink must open with each set, or nothing is proved about its secrets.
         """
-        cls = rig.options_class()
+        cls = fresh.options_class()
         types = typing.get_type_hints(cls)
         names = [option.name for option in dataclasses.fields(cls) if option.metadata.get("secret")]
         return [{name: '{"name": "{secret}"}' if _is_table(types[name]) else "{secret}"} for name in names]
 
-    @pytest.fixture
-    def memory_bound_bytes(self) -> int:
-        """The most memory that a sink may hold while its destination stalls."""
-        return 160 * MB
+    memory_bound_bytes = constant(160 * MB)
+    """The most memory that a sink may hold while its destination stalls."""
+    close_limit_s = constant(5.0)
+    """How long `close` may take while the destination stalls."""
+    settle_s = constant(10.0)
+    """How long threads and sockets may take to end after `close`."""
+    watch_s = constant(0.5)
+    """How long a test waits to see that something does not happen."""
+    allowed_threads = constant(0)
+    """Number of threads that a library starts little by little and keeps. Name the library in a comment."""
+    other_processes = constant(True)
+    """Whether other processes can reach the destination. If not, tests abandon sinks instead of crashing them."""
+    disturbance = missing("override the fixture disturbance, or declare none of 'disturbance', 'stall' and 'refusal'")
+    """Disturbs the destination, as the capabilities say."""
 
     @pytest.fixture
-    def close_limit_s(self) -> float:
-        """How long `close` may take while the destination stalls."""
-        return 5.0
-
-    @pytest.fixture
-    def settle_s(self) -> float:
-        """How long threads and sockets may take to end after `close`."""
-        return 10.0
-
-    @pytest.fixture
-    def watch_s(self) -> float:
-        """How long a test waits to see that something does not happen."""
-        return 0.5
-
-    @pytest.fixture
-    def allowed_threads(self) -> int:
-        """Number of threads that a library starts little by little and keeps. Name the library in a comment."""
-        return 0
-
-    @pytest.fixture
-    def other_processes(self) -> bool:
-        """Whether other processes can reach the destination. If not, tests abandon sinks instead of crashing them."""
-        return True
-
-    @pytest.fixture
-    def disturbance(self) -> Any:
-        """Disturbs the destination, as the capabilities say."""
-        pytest.fail(
-            "override the fixture disturbance, or declare none of 'disturbance', 'stall' and 'refusal'",
-            pytrace=False,
-        )
-
-    @pytest.fixture
-    def rig(
+    def fresh(
         self,
         sink_registration: SinkRegistration,
         sink_uri: str,
@@ -172,7 +139,7 @@ class SinkFixtures(Conformance):
         read_back: ReadBack | None,
         other_processes: bool,
     ) -> Iterator[SinkRig]:
-        """A changefeed into the sink under test, for the suite itself."""
+        """A changefeed into the sink under test, whose destination is not prepared."""
         rig = SinkRig(
             sink_registration,
             uri=sink_uri,
@@ -185,16 +152,27 @@ class SinkFixtures(Conformance):
         rig.close_all()
 
     @pytest.fixture
+    def fresh_readable(self, fresh: SinkRig) -> SinkRig:
+        """The same, for tests that read what arrived."""
+        return fresh
+
+    @pytest.fixture
+    def rig(self, fresh: SinkRig) -> SinkRig:
+        """The changefeed, whose destination is prepared for table orders."""
+        fresh.start(ORDERS)
+        return fresh
+
+    @pytest.fixture
     def readable(self, rig: SinkRig) -> SinkRig:
-        """The changefeed, for tests that read what arrived."""
+        """The same, for tests that read what arrived."""
         return rig
 
     @pytest.fixture
-    def storage(self, rig: SinkRig) -> Any:
+    def storage(self, fresh: SinkRig) -> Any:
         """The files of a sink with a history, so that tests can damage them: `paths`, `read`, `write`, `remove`."""
-        if not rig.place.startswith("/"):
+        if not fresh.place.startswith("/"):
             does_not_apply("the sink does not write to a directory: override the fixture storage to damage its files")
-        return DirectoryStorage(Path(rig.place))
+        return DirectoryStorage(Path(fresh.place))
 
 
 def _is_table(hint: object) -> bool:

@@ -27,13 +27,13 @@ _UNUSUAL_NAMES = (
 class Lifecycle:
     """Promises about construction and `close` of Sink, ResolvedSink and Destination."""
 
-    def test_constructors_have_no_side_effects(self, rig: SinkRig) -> None:
+    def test_constructors_have_no_side_effects(self, fresh: SinkRig) -> None:
         """Constructing a sink, resolved sink or destination connects to nothing, starts nothing and touches no file.
 
         The engine constructs them in many processes, and uses some of them for a topic name only. Connect on the first
         call that needs it, and keep the client in a `cached_property`.
         """
-        parts = Parts(rig.feed())
+        parts = Parts(fresh.feed())
         for construct in (parts.open_sink, parts.open_resolved_sink, parts.open_destination):
             construct()  # imports the modules
             with watched() as effects:
@@ -41,15 +41,14 @@ class Lifecycle:
             name = type(part).__name__
             assert str(effects) == "nothing", f"a constructor has no side effects, but that of {name} {effects}"
 
-    def test_unused_parts_can_be_closed(self, rig: SinkRig) -> None:
+    def test_unused_parts_can_be_closed(self, fresh: SinkRig) -> None:
         """`close` works directly after construction: the engine closes what it opened, used or not."""
-        for part in (rig.open_sink(), rig.open_resolved_sink(), rig.open_destination()):
+        for part in (fresh.open_sink(), fresh.open_resolved_sink(), fresh.open_destination()):
             error = failure_of(part.close)
             assert error is None, f"close of a new {type(part).__name__} must do nothing, but it raised {error!r}"
 
     def test_closing_twice_is_harmless(self, rig: SinkRig) -> None:
         """A second `close` does nothing. After an error the engine may close what is closed already."""
-        rig.start(ORDERS)
         sink, resolved_sink, destination = rig.open_sink(), rig.open_resolved_sink(), rig.open_destination()
         rig.write_with(sink, versions([1]))
         resolved_sink.emit_resolved(AT)
@@ -65,7 +64,6 @@ class Lifecycle:
         Only `task_attempt` is greater. A name that exists already is not an error, and the repeated slice must not be
         skipped as known, because the first try may have ended early.
         """
-        readable.start(ORDERS)
         first, second = versions(range(4)), versions(range(4), at=100)
         with readable.closing(readable.open_sink()) as sink:
             readable.begin(sink, first)
@@ -79,7 +77,6 @@ class Lifecycle:
 
         A closed sink that silently accepts rows loses them.
         """
-        rig.start(ORDERS)
         batch = versions([1])
         sink, resolved_sink = rig.open_sink(), rig.open_resolved_sink()
         rig.begin(sink, batch)
@@ -95,7 +92,6 @@ class Lifecycle:
 
     def test_an_empty_batch_is_accepted(self, rig: SinkRig) -> None:
         """A batch without rows, alone or between others, adds nothing and is not an error: a filter may leave one."""
-        rig.start(ORDERS)
         sink, batch = rig.open_sink(), versions([1, 2])
         rig.begin(sink, batch)
         for part in (batch.slice(0, 0), batch, batch.slice(2, 0)):
@@ -106,7 +102,6 @@ class Lifecycle:
 
     def test_a_slice_without_rows_can_be_flushed(self, rig: SinkRig) -> None:
         """`flush` directly after `begin` returns Flushed(): the slice of a quiet table has no rows."""
-        rig.start(ORDERS)
         sink = rig.open_sink()
         rig.begin(sink)
         flushed = sink.flush()
@@ -114,7 +109,6 @@ class Lifecycle:
 
     def test_repr_is_harmless(self, rig: SinkRig) -> None:
         """`repr` and `str` of a sink work before use, in use and after `close`, and have no side effects."""
-        rig.start(ORDERS)
         sink = rig.open_sink()
         for state in ("new", "in use", "closed"):
             with watched() as effects:
@@ -150,7 +144,6 @@ class Leftovers:
 
     def test_no_temporary_file_is_left(self, rig: SinkRig, settle_s: float) -> None:
         """`close` removes what a sink wrote outside its destination: nothing cleans up an executor's disk."""
-        rig.start(ORDERS)
         with watched() as effects:
             _live(rig, 0)
         outside = {path for path in effects.changed if not (rig.place and rig.place in path)}
@@ -163,7 +156,6 @@ class Leftovers:
 
     def test_nothing_is_printed(self, rig: SinkRig, capfd: pytest.CaptureFixture[str]) -> None:
         """A sink reports through `logging` and writes nothing to standard output or standard error."""
-        rig.start(ORDERS)
         _live(rig, 0)
         printed = "".join(capfd.readouterr())
         assert not printed, f"a sink must print nothing, but it printed {printed[:300]!r}"
@@ -171,7 +163,6 @@ class Leftovers:
 
 def _growth(rig: SinkRig, count: Callable[[], int], settle_s: float, allowed: int = 0) -> int:
     """Return how much *count* grows from one closed sink to several, when it has had time to fall again."""
-    rig.start(ORDERS)
     start = count()
     _live(rig, 0)
     until(lambda: count() <= start, within_s=settle_s / 4)  # what is still ending must not count as the first sink's
@@ -191,61 +182,60 @@ def _live(rig: SinkRig, number: int) -> None:
 class Destination:
     """Promises of Destination: `check`, `prepare` and `topic`."""
 
-    def test_check_accepts_a_usable_destination(self, rig: SinkRig) -> None:
+    def test_check_accepts_a_usable_destination(self, fresh: SinkRig) -> None:
         """`check` returns before the first `prepare` and after it. What `prepare` creates need not exist yet."""
-        rig.watch(ORDERS)
-        before = failure_of(rig.open_destination().check)
-        rig.start(ORDERS)
-        for when, error in (("before", before), ("after", failure_of(rig.open_destination().check))):
+        fresh.watch(ORDERS)
+        before = failure_of(fresh.open_destination().check)
+        fresh.start(ORDERS)
+        for when, error in (("before", before), ("after", failure_of(fresh.open_destination().check))):
             assert error is None, f"{when} prepare, check refused a usable destination: {error!r}"
 
-    def test_check_changes_nothing(self, readable: SinkRig) -> None:
+    def test_check_changes_nothing(self, fresh_readable: SinkRig) -> None:
         """`check` leaves the destination unchanged and writes nothing there, not even for a moment.
 
         People run `cdc check` to look. Ask the destination for permissions instead of testing them with a write. Where
         that is not possible, let the first write fail.
         """
-        readable.watch(ORDERS)
-        before = _state(readable)
-        destination = readable.open_destination()
+        fresh_readable.watch(ORDERS)
+        before = _state(fresh_readable)
+        destination = fresh_readable.open_destination()
         with watched() as effects, contextlib.suppress(CdcError):
             destination.check()
-        touched = [path for path in effects.changed if readable.place and readable.place in path]
+        touched = [path for path in effects.changed if fresh_readable.place and fresh_readable.place in path]
         assert not touched, f"check must change nothing, but it wrote to {touched}"
-        after = _state(readable)
+        after = _state(fresh_readable)
         assert after == before, f"check must change nothing, but the destination was {before} and is {after}"
 
     @requires("unreachable", "the test must know a destination that cannot be used")
-    def test_check_refuses_an_unusable_destination(self, rig: SinkRig, unreachable_uri: str) -> None:
+    def test_check_refuses_an_unusable_destination(self, fresh: SinkRig, unreachable_uri: str) -> None:
         """`check` raises ConfigError when the destination is out of reach or impossible, before a changefeed starts.
 
         Translate the client's errors. With a RetryableError the engine would retry for ever what only a person can fix.
         """
-        rig.watch(ORDERS)
-        destination = Parts(rig.feed(uri=unreachable_uri)).open_destination()
+        fresh.watch(ORDERS)
+        destination = Parts(fresh.feed(uri=unreachable_uri)).open_destination()
         error = failure_of(destination.check)
         destination.close()
         assert isinstance(error, ConfigError), f"check must raise ConfigError for {unreachable_uri}, not {error!r}"
 
-    def test_prepare_can_be_repeated(self, rig: SinkRig) -> None:
+    def test_prepare_can_be_repeated(self, fresh: SinkRig) -> None:
         """`prepare` of a later run accepts what an earlier run prepared, even if no row was written since."""
-        rig.start(ORDERS, USERS)
-        error = failure_of(rig.open_destination(epoch=2).prepare)
+        fresh.start(ORDERS, USERS)
+        error = failure_of(fresh.open_destination(epoch=2).prepare)
         assert error is None, f"prepare must accept what an earlier run prepared, but it raised {error!r}"
 
     def test_prepare_keeps_existing_rows(self, readable: SinkRig) -> None:
         """`prepare` of a later run removes no row of an earlier one: a resumed changefeed does not start over."""
-        readable.start(ORDERS)
         batch = versions(range(5))
         readable.write(batch)
         with readable.closing(readable.open_destination(epoch=2)) as destination:
             destination.prepare()
         readable.assert_arrived(batch, after="a later run called prepare")
 
-    def test_topic_connects_to_nothing(self, rig: SinkRig) -> None:
+    def test_topic_connects_to_nothing(self, fresh: SinkRig) -> None:
         """`topic` and `payload` use names and options only: they are called where nothing can be reached."""
-        rig.watch(ORDERS)
-        destination = rig.open_destination()
+        fresh.watch(ORDERS)
+        destination = fresh.open_destination()
         with watched() as effects:
             destination.topic(ORDERS.name)
             destination.payload(ORDERS)

@@ -133,7 +133,6 @@ class Refusals:
 
         After a RefusedRowsError they are durable when they were emitted and flushed again without the bad ones.
         """
-        readable.start(ORDERS)
         sink, batch = readable.open_sink(), poison.batch([0, _ONE, 2, 3, _OTHER, 5])
         readable.begin(sink, batch)
         others = [batch.slice(0, 1), batch.slice(2, 2), batch.slice(5)]
@@ -150,7 +149,6 @@ class Refusals:
 
         A bad row does not end a connection. If the client cannot continue, replace it inside the sink.
         """
-        readable.start(ORDERS)
         batch = poison.batch([1, _ONE])
         more, later = versions(range(6), at=100), versions(range(6), at=200)
         sink = readable.open_sink()
@@ -170,7 +168,6 @@ class Refusals:
 
         The engine emits the rows again, in smaller parts. A sink that still holds the bad row refuses every part.
         """
-        rig.start(ORDERS)
         sink, batch = rig.open_sink(), poison.batch([1, 2, _ONE, 3])
         rig.begin(sink, batch)
         with poison.active():
@@ -247,7 +244,6 @@ class Refusals:
     @requires("partial_failure", "the sink must be able to tell which rows are refused")
     def test_each_flush_restarts_the_numbering_of_rows(self, rig: SinkRig, refusing: Poison) -> None:
         """The index starts at 0 after each `flush`, whether that flush listed refused rows or not."""
-        rig.start(ORDERS)
         batch, quiet = refusing.batch([1, _ONE], at=100), versions(range(3))
         sink = rig.open_sink()
         rig.begin(sink, batch, quiet)
@@ -262,7 +258,6 @@ class Refusals:
 
 def _tried(rig: SinkRig, poison: Poison, *batches: RowBatch) -> tuple[Sink, Outcome]:
     """Emit and flush *batches* in one slice, while the destination refuses bad rows. Return the sink, still open."""
-    rig.start(ORDERS)
     sink = rig.open_sink()
     rig.begin(sink, *batches)
     with poison.active():

@@ -9,7 +9,7 @@ import pytest
 from cdc_conformance.filtering_encoder import FilteringEncoder
 from cdc_conformance.side_effects import failure_of
 from cdc_conformance.sinks.refusals import BAD, BY_KEY, BY_SIZE, Poison
-from cdc_conformance.sinks.rig import AT, ORDERS, SinkRig, versions
+from cdc_conformance.sinks.rig import AT, SinkRig, versions
 from cdc_conformance.sinks.seen import rows_of
 from cdc_core import CdcError, EncodeError, RowBatch, SliceInfo, Timestamp
 from cdc_core.delivery.dead_letters import BadRow
@@ -41,7 +41,6 @@ class Unencodable:
         The engine searches that batch for the row. A sink that catches the error drops rows silently. A sink that
         encodes in `flush` hides which batch it was.
         """
-        rig.start(ORDERS)
         sink, batch = rig.open_sink(wrap_encoder=RefusingEncoder), versions([REFUSED, 1])
         rig.begin(sink, batch)
         error = failure_of(lambda: sink.emit(batch))
@@ -53,7 +52,6 @@ class Unencodable:
 
         And they are counted once. Encode the whole batch before any of it is counted, queued or written.
         """
-        readable.start(ORDERS)
         batch = versions([1, 2, REFUSED, 3])
         parts = batch.slice(0, 2), batch.slice(3)
         sink = readable.open_sink(wrap_encoder=RefusingEncoder)
@@ -73,7 +71,6 @@ class Unencodable:
 
         An error of one call is no reason to discard the rows of earlier calls.
         """
-        readable.start(ORDERS)
         before, after = versions(range(6)), versions(range(6), at=100)
         later = versions(range(6, 12), at=200)
         sink = readable.open_sink(wrap_encoder=RefusingEncoder)
@@ -94,7 +91,6 @@ class Unencodable:
 
         Look for files and requests that are started before there is something to put into them.
         """
-        readable.start(ORDERS)
         sink, batch = readable.open_sink(wrap_encoder=RefusingEncoder), versions([REFUSED])
         readable.begin(sink, batch)
         failure_of(lambda: sink.emit(batch))
@@ -111,7 +107,6 @@ class Unencodable:
         Its `updated` is below the `lower` of the slice; this is the one exception. The user who replays rows knows that
         they are old. A sink that skips rows which are older than what it has makes a repair impossible.
         """
-        readable.start(ORDERS)
         readable.write(versions(range(4), at=100))
         mark = Timestamp(AT.wall + 200)
         readable.resolve(mark)
@@ -140,7 +135,6 @@ class DeadLetters:
         broken too, read that one first.
         """
         rig, poison = readable, any_poison
-        rig.start(ORDERS)
         bad = REFUSED if poison.way == "encoder" else BAD[0]
         batches = [poison.batch([1, 2, bad, 3, number + 10], at=100 * number) for number in range(_BATCHES)]
         good = [part for batch in batches for part in (batch.slice(0, 2), batch.slice(3))]
