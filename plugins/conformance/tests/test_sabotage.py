@@ -11,7 +11,8 @@ import pytest
 from cdc_conformance.components import registration_of
 from cdc_conformance.reference.sink import REFERENCE_SINK, ReferenceSink
 from cdc_conformance.sabotage.breaking import breaks, broken, mistakes
-from cdc_conformance.sabotage.cases import HOMES, Case, Kind, Result, chosen, kinds, lines, rows, run, verdict
+from cdc_conformance.sabotage.cases import HOMES, Case, Kind, Result, chosen, kinds, lines, verdict
+from cdc_conformance.sabotage.running import run
 
 from cdc_core import Flushed
 from cdc_core.plugins.classes import load_class, load_function
@@ -138,8 +139,10 @@ def table(home: str, *, limit_s: float = 20.0, jobs: int = 1) -> tuple[dict[str,
     of_kind = kinds(homes)
     cases = of_kind["sink"].cases()
     existing = [case for case in cases if not case.promise or case.promise in of_kind["sink"].saboteurs]
-    found = rows(cases, run(existing, homes=homes, jobs=jobs, limit_s=limit_s), of_kind)
-    return {row.saboteur: row.problem for row in found}, "\n".join(lines(found))
+    results = run(existing, homes=homes, jobs=jobs, limit_s=limit_s)
+    problems = {case: verdict(case, of_kind["sink"], results.get(case)) for case in cases}
+    shown = "\n".join(lines(results, problems, of_kind))
+    return {of_kind["sink"].saboteur(case)[0]: problem for case, problem in problems.items()}, shown
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import time
 
 import click
 
-from cdc_conformance.sabotage.cases import HOMES, chosen, kinds, lines, rows, run
+from cdc_conformance.sabotage.cases import HOMES, chosen, kinds, lines, verdict
+from cdc_conformance.sabotage.running import run
 
 __all__ = ["main"]
 
@@ -32,11 +33,11 @@ def main(only: tuple[str, ...], promise: str, jobs: int, limit_s: float) -> None
             raise click.UsageError(f"there is no promise '{promise}' and no saboteur of it")
     with_saboteur = [case for case in cases if not case.promise or case.promise in of_kind[case.kind].saboteurs]
     results = run(with_saboteur, homes=HOMES, jobs=jobs, limit_s=limit_s)
-    found = rows(cases, results, of_kind)
-    for line in lines(found):
+    problems = {case: verdict(case, of_kind[case.kind], results.get(case)) for case in cases}
+    for line in lines(results, problems, of_kind):
         click.echo(line)
     click.echo(f"{time.monotonic() - begun:.0f} s")
-    sys.exit(1 if any(row.problem for row in found) else 0)
+    sys.exit(1 if any(problems.values()) else 0)
 
 
 if __name__ == "__main__":
