@@ -38,19 +38,6 @@ def again(feed: Follower, *, at: Timestamp) -> list[Change]:
     return [row for row in feed.changes if row.op is Op.SCAN and row.updated == at]
 
 
-def test_rows_that_exist_follow_as_of_the_change(db: SimulatedDatabase) -> None:
-    feed = followed(db)
-    early = db.put("t", id=1, n=10)
-    since = db.add_column("t", "size", "int", default=7)
-    late = db.put("t", id=1, n=11, size=8)
-    feed.until(db.now)
-    assert [row.updated for row in feed.changes] == [early, *[since] * 5, late]
-    found = again(feed, at=since)
-    assert [row.after for row in found] == list(db.as_of(since).rows("t").values())
-    assert all(row.before is None and row.mvcc is not None and row.mvcc < since for row in found)
-    assert feed.changes[-1].before == {"id": 1, "n": 10, "note": None, "size": 7}
-
-
 CHANGES: dict[str, tuple[Callable[[SimulatedDatabase], Timestamp], bool]] = {
     "added": (lambda db: db.add_column("t", "x"), False),
     "filled": (lambda db: db.add_column("t", "x", default="filled"), True),

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -306,24 +303,6 @@ def dump(session: Session) -> str:
     state = {name: value for name, value in vars(cluster).items() if name != "tables"}
     tables = {name: vars(table) for name, table in cluster.tables.items()}
     return json.dumps([state, tables], default=repr, sort_keys=True)
-
-
-def test_another_process_has_the_same_state(tmp_path: Path) -> None:
-    rng = random.Random(4)
-    db = SimulatedDatabase.create(tmp_path, seed=4)
-    db.create_table("t")
-    db.split("t", at=10)
-    for _ in range(50):
-        db.put("t", id=rng.randrange(20), n=rng.randrange(9), node=rng.randrange(1, 4))
-    db.settle()
-    code = (
-        "import sys; from cdc_conformance.simulated.session import Session; cluster = Session(sys.argv[1]).cluster;"
-        "print(cluster.high, cluster.resolved('sim.public.t'), list(cluster.rows(cluster.table('t'), cluster.high)))"
-    )
-    found = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
-    cluster = db.cluster
-    rows = list(cluster.rows(cluster.table("t"), cluster.high))
-    assert found.stdout == f"{cluster.high} {cluster.resolved('sim.public.t')} {rows}\n"
 
 
 def test_the_same_script_gives_the_same_timestamps_for_the_same_seed_only(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_a_process_dies_without_closing_and_its_flushed_rows_stay(rig: SinkRig) 
 
 def test_an_error_in_the_other_process_is_reported_with_its_traceback(rig: SinkRig) -> None:
     rig.start(ORDERS)
-    rig.uri = rig.uri.removesuffix("/out") + "/out/orders/0.jsonl/out"
+    rig.uri = rig.uri.removesuffix("/out") + "/out/orders/0.lines/out"
     with pytest.raises(AssertionError, match=r"(?s)status 1\).*RetryableSinkError.*Not a directory"):
         rig.crash_after(versions([1]), "flush")
 

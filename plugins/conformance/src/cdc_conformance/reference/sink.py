@@ -1,6 +1,6 @@
 """The reference sink: appends messages and resolved marks to a directory; each partition of a topic is a file of lines.
 
-<root>/<topic, percent-encoded>/<partition>.jsonl    {"key": base64, "value": base64, "updated": "…"}
+<root>/<topic, percent-encoded>/<partition>.lines    one pickled `Line` after the other
 <root>/.lock                                         locked by a writer, and by a test that stops all writing
 <root>/.refused                                      keys that the destination refuses, in base64, one a line
 
@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import base64
 import fcntl
-import json
+import io
 import os
+import pickle
 import shutil
 import threading
 import time
@@ -105,16 +106,6 @@ class Line:
     value: bytes | None
     updated: str | None
 
-    def to_bytes(self) -> bytes:
-        """Return the line as it is written, for `from_bytes`."""
-        fields = {"key": _base64(self.key), "value": _base64(self.value), "updated": self.updated}
-        return json.dumps(fields).encode() + b"\n"
-
-    @classmethod
-    def from_bytes(cls, text: bytes) -> Line:
-        fields = json.loads(text)
-        return cls(key=_bytes(fields["key"]), value=_bytes(fields["value"]), updated=fields["updated"])
-
 
 class Partitions:
     """The partitions of some topics. Raises, everywhere: RetryableSinkError when the directory cannot be used."""
@@ -150,14 +141,13 @@ class Partitions:
 
     def append(self, topic: str, partition: int, lines: Sequence[Line]) -> int:
         """Return the size of *lines* when all of them are in the file."""
-        text = b"".join(line.to_bytes() for line in lines)
+        pickled = b"".join(map(pickle.dumps, lines))
         path = self.path(topic, partition)
         with self.reaching(), self.writing():
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("ab", buffering=0) as file:
-                file.truncate(path.read_bytes().rfind(b"\n") + 1)  # a killed writer may have left a part of a line
-                file.write(text)
-        return len(text)
+                file.write(pickled)
+        return len(pickled)
 
     def refused(self) -> frozenset[bytes]:
         """Return the keys that the destination refuses."""
@@ -168,17 +158,18 @@ class Partitions:
                 return frozenset()
 
     def read(self, topic: str, partition: int) -> Iterator[Line]:
-        """Yield the complete lines of a partition."""
+        """Yield the lines of a partition."""
         with self.reaching():
             try:
                 body = self.path(topic, partition).read_bytes()
             except FileNotFoundError:
                 return
-        for text in body.split(b"\n")[:-1]:
-            yield Line.from_bytes(text)
+        lines = io.BytesIO(body)
+        while lines.tell() < len(body):
+            yield pickle.load(lines)
 
     def path(self, topic: str, partition: int) -> Path:
-        return self.root / quote(topic, safe=_SAFE) / f"{partition}.jsonl"
+        return self.root / quote(topic, safe=_SAFE) / f"{partition}.lines"
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -206,14 +197,6 @@ class Partitions:
             yield
         except OSError as error:
             raise RetryableSinkError(f"cannot use {self.root}: {os.strerror(error.errno or 0)}") from error
-
-
-def _base64(value: bytes | None) -> str | None:
-    return None if value is None else base64.b64encode(value).decode()
-
-
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text)
 
 
 class DirectoryDisturbance:
