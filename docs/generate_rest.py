@@ -13,9 +13,8 @@ from pathlib import Path
 from connect_differences import DIFFERENCES
 from pages import main, replaced, table
 
-from cdc_core.web.connect.endpoints import CONNECT_ENDPOINTS
 from cdc_core.web.endpoint import Endpoint
-from cdc_core.web.endpoints import all_endpoints
+from cdc_core.web.endpoints import CONNECT_ENDPOINTS, all_endpoints
 
 PAGE = Path(__file__).with_name("rest.md")
 
@@ -40,7 +39,7 @@ def _differences() -> str:
 
 
 def _row(endpoint: Endpoint) -> list[str]:
-    query = [each.name for each in endpoint.parameters if each.place == "query"]
+    query = [each.name for each in endpoint.parameters]
     shown = f"`{endpoint.method} {endpoint.path}{'?' + '&'.join(query) if query else ''}`"
     answers = ", ".join(str(answer.status) for answer in endpoint.answers) or "—"
     errors = ", ".join(map(str, sorted(endpoint.errors))) or "—"

@@ -57,7 +57,7 @@ def test_no_door_over_http_takes_anything_from_another() -> None:
     doors = {door: list((ROOT / "cdc_core/web" / door).glob("*.py")) for door in ("connect", "page", "v1")}
     for door, paths in doors.items():
         imported = {name.split(".")[2] for path in paths for _, name in imported_by(path) if "_core.web." in name}
-        assert imported & doors.keys() == {door}
+        assert imported & doors.keys() <= {door}
 
 
 def test_every_module_and_package_of_the_core_has_its_layer() -> None:

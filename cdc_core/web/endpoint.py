@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Literal
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-__all__ = ["Answer", "Body", "Endpoint", "Parameter", "Refusal", "Role", "Schema"]
+__all__ = ["Answer", "Body", "Endpoint", "Endpoints", "Handler", "Parameter", "Refusal", "Role", "Schema"]
 
 Schema = Mapping[str, Any]
 """A JSON Schema (2020-12), as OpenAPI 3.1 has it. `{"$ref": "#/components/schemas/Name"}` refers to a named shape."""
@@ -37,37 +37,40 @@ class Refusal(Exception):  # noqa: N818
         self.headers: Mapping[str, str] = {} if wait_s is None else {"Retry-After": str(wait_s)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter in the path or the query of a URL."""
+    """A parameter in the query of a URL."""
 
     name: str
     doc: str
-    place: Literal["path", "query"] = "query"
-    schema: Schema = field(default_factory=lambda: {"type": "string"})
-    required: bool = False
-    example: str = ""
+    schema: Schema = field(default_factory=lambda: {"type": "string"}, kw_only=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Body:
     """What a request holds: JSON."""
 
     schema: Schema
-    doc: str = ""
-    required: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a request may be answered with, other than the error body. Without a *schema* the answer is empty."""
-
-    status: int
     doc: str
-    schema: Schema | None = None
-    media: str = "application/json"
-    headers: Mapping[str, str] = field(default_factory=dict)
-    """Documentation of headers by their names."""
+    required: bool = field(default=True, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request may be answered with, other than the error body. Without a *schema* the answer is empty.
+
+    Without a *doc*, the summary of the endpoint says what it is. `headers` has what documents them, by their names.
+    """
+
+    schema: Schema | None
+    doc: str = ""
+    status: int = field(default=200, kw_only=True)
+    media: str = field(default="application/json", kw_only=True)
+    headers: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+
+
+Handler = Callable[[Request], Response]
+Refused = Callable[[Request, int, str], Response]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,18 +81,47 @@ class Endpoint:
     the least one that may call it. `handle` is called in a thread, with `request.state.body` (bytes), `.role` and
     `.user`, and `request.app.state.deployment`. It may raise CdcError or Refusal, which become error bodies.
     `errors` are the statuses of these. `refused` makes the answer of a status and a reason, in place of an error body.
-    An endpoint without `answers` is not documented in OpenAPI. A GET that is `costly` starts work, such as a process:
-    there is no HEAD for it, and browsers may not ask on behalf of a page of another site.
+    An endpoint without `answers` and `errors` is not documented in OpenAPI. A GET that is `costly` starts work, such as
+    a process: there is no HEAD for it, and browsers may not ask on behalf of a page of another site.
     """
 
     method: str
     path: str
     role: Role
-    handle: Callable[[Request], Response]
-    summary: str = ""
+    handle: Handler
     parameters: Sequence[Parameter] = ()
     body: Body | None = None
     answers: Sequence[Answer] = ()
     errors: Sequence[int] = ()
-    refused: Callable[[Request, int, str], Response] | None = None
+    refused: Refused | None = None
     costly: bool = False
+
+    @property
+    def summary(self) -> str:
+        """The first line of the handler's docstring."""
+        return (self.handle.__doc__ or "").partition("\n")[0]
+
+
+class Endpoints(list[Endpoint]):
+    """The endpoints of a module, each declared at its handler. All of them have the same *refused*."""
+
+    def __init__(self, *, refused: Refused | None = None) -> None:
+        super().__init__()
+        self._refused = refused
+
+    def add(self, request: str, role: Role, *answers: Answer, **more: Any) -> Callable[[Handler], Handler]:
+        """Return what declares a function to be the handler of *request*, such as `GET /connectors`.
+
+        *more* is as in `Endpoint`.
+        """
+        method, path = request.split()
+
+        def declare(handle: Handler) -> Handler:
+            self.append(
+                Endpoint(
+                    method=method, path=path, role=role, handle=handle, answers=answers, refused=self._refused, **more
+                )
+            )
+            return handle
+
+        return declare

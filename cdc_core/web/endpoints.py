@@ -10,22 +10,44 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from cdc_core.telemetry.metrics import Sample
-from cdc_core.web.connect.endpoints import CONNECT_ENDPOINTS
+from cdc_core.web.connect import connectors, lifecycle, offsets, plugins, worker
 from cdc_core.web.endpoint import Answer, Endpoint, Refusal, Role
 from cdc_core.web.exposition import SampleCollector
 from cdc_core.web.openapi import openapi_endpoint
-from cdc_core.web.page.endpoints import page_endpoints
-from cdc_core.web.v1.endpoints import V1_ENDPOINTS
+from cdc_core.web.page import actions, altering, creating, letters, signing_in, static_files, views
+from cdc_core.web.page import traces as page_traces
+from cdc_core.web.shapes import TEXT
+from cdc_core.web.v1 import dead_letters, jobs, traces
 
-__all__ = ["all_endpoints", "metrics_endpoint", "ready_endpoint"]
+__all__ = ["CONNECT_ENDPOINTS", "PAGE_ENDPOINTS", "all_endpoints", "metrics_endpoint", "ready_endpoint"]
+
+CONNECT_ENDPOINTS: tuple[Endpoint, ...] = (
+    *worker.ENDPOINTS,
+    *connectors.ENDPOINTS,
+    *lifecycle.ENDPOINTS,
+    *offsets.ENDPOINTS,
+    *plugins.ENDPOINTS,
+)
+_V1_ENDPOINTS = (*jobs.ENDPOINTS, *dead_letters.ENDPOINTS, *traces.ENDPOINTS)
+PAGE_ENDPOINTS: tuple[Endpoint, ...] = (
+    *static_files.ENDPOINTS,
+    *signing_in.ENDPOINTS,
+    *views.ENDPOINTS,
+    *actions.ENDPOINTS,
+    *altering.ENDPOINTS,
+    *letters.ENDPOINTS,
+    *page_traces.ENDPOINTS,
+    *creating.ENDPOINTS,
+)
+"""They answer with HTML, also about errors of their handlers."""
 
 
 def all_endpoints(
     collect: Callable[[], Iterable[Sample]], problem: Callable[[], str | None] = lambda: None
 ) -> list[Endpoint]:
     """Return the endpoints of a server whose metrics *collect* returns; *problem* says why it is not ready."""
-    found = [*CONNECT_ENDPOINTS, *V1_ENDPOINTS, metrics_endpoint(collect), ready_endpoint(problem)]
-    return [*found, openapi_endpoint(found), *page_endpoints()]
+    found = [*CONNECT_ENDPOINTS, *_V1_ENDPOINTS, metrics_endpoint(collect), ready_endpoint(problem)]
+    return [*found, openapi_endpoint(found), *PAGE_ENDPOINTS]
 
 
 def metrics_endpoint(collect: Callable[[], Iterable[Sample]]) -> Endpoint:
@@ -34,17 +56,12 @@ def metrics_endpoint(collect: Callable[[], Iterable[Sample]]) -> Endpoint:
     registry.register(SampleCollector(collect))
 
     def metrics(request: Request) -> Response:
+        """Metrics in the text format that Prometheus reads."""
         encode, media = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(registry), headers={"Content-Type": media})
 
-    return Endpoint(
-        method="GET",
-        path="/metrics",
-        role=Role.VIEW,
-        handle=metrics,
-        summary="Metrics in the text format that Prometheus reads.",
-        answers=[Answer(status=200, doc="All metrics.", schema={"type": "string"}, media="text/plain")],
-    )
+    answer = Answer(TEXT, "All metrics.", media="text/plain")
+    return Endpoint(method="GET", path="/metrics", role=Role.VIEW, handle=metrics, answers=[answer])
 
 
 def ready_endpoint(problem: Callable[[], str | None]) -> Endpoint:
@@ -54,6 +71,7 @@ def ready_endpoint(problem: Callable[[], str | None]) -> Endpoint:
     """
 
     def ready(_request: Request) -> Response:
+        """Whether the store can be read and, of a node, whether it has joined and does not drain."""
         found = problem()
         if found is not None:
             raise Refusal(503, found)
@@ -65,7 +83,6 @@ def ready_endpoint(problem: Callable[[], str | None]) -> Endpoint:
         path="/ready",
         role=Role.ANYONE,
         handle=ready,
-        summary="Whether the store can be read and, of a node, whether it has joined and does not drain.",
-        answers=[Answer(status=200, doc="It is ready.", schema=shape)],
+        answers=[Answer(shape, "It is ready.")],
         errors=[503],
     )

@@ -14,8 +14,8 @@ from starlette.responses import JSONResponse, Response
 from cdc_core.store.job_values import FOLLOWING
 from cdc_core.store.verbs import GRANTED
 from cdc_core.web.connect.shapes import SHAPES as CONNECT_SHAPES
-from cdc_core.web.endpoint import Answer, Endpoint, Parameter, Role
-from cdc_core.web.shapes import ERROR, any_object, ref
+from cdc_core.web.endpoint import Answer, Endpoint, Role
+from cdc_core.web.shapes import ERROR, TEXT, any_object, ref
 from cdc_core.web.v1.shapes import SHAPES as V1_SHAPES
 
 __all__ = ["openapi_document", "openapi_endpoint"]
@@ -24,6 +24,16 @@ _EVERYWHERE = frozenset({400, 401, 403, 408, 413, 421, 429, 503})
 """Errors of any request: those of access, and of a store that is out of reach for the moment."""
 _OF_ROLES = frozenset({401, 403})
 """Those that only a request gets that needs a role."""
+_IN_PATHS = {
+    "connectors/{name}": ("Name of the connector.", "orders"),
+    "tasks/{task}": ("Number of the task: 0.", "0"),
+    "connector-plugins/{plugin}": ("Class of the plugin, such as `cdc.Changefeed`.", "cdc.Changefeed"),
+    "loggers/{logger}": ("Name of the logger, `root` for all.", "root"),
+    "jobs/{name}": ("Name of the job.", "orders"),
+    "traces/{number}": ("Number of the trace.", "1"),
+    "nodes/{name}": ("Name of the node.", "one"),
+}
+"""What the parameters in paths are, each with what is before it, and an example."""
 
 
 def openapi_document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
@@ -52,16 +62,11 @@ def openapi_endpoint(endpoints: Iterable[Endpoint]) -> Endpoint:
     """Return the endpoint whose answer documents *endpoints* and itself."""
 
     def handle(request: Request) -> Response:  # noqa: ARG001
+        """This interface as an OpenAPI document."""
         return JSONResponse(document)
 
-    endpoint = Endpoint(
-        method="GET",
-        path="/openapi.json",
-        role=Role.VIEW,
-        handle=handle,
-        summary="This interface as an OpenAPI document.",
-        answers=[Answer(status=200, doc="The document.", schema=any_object())],
-    )
+    answer = Answer(any_object(), "The document.")
+    endpoint = Endpoint(method="GET", path="/openapi.json", role=Role.VIEW, handle=handle, answers=[answer])
     document = openapi_document([*endpoints, endpoint])
     return endpoint
 
@@ -82,7 +87,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "description": " ".join(_described(endpoint)),
         **({} if endpoint.role else {"security": []}),
         "tags": ["v1" if endpoint.path.startswith("/v1") else "connect"],
-        "parameters": [_parameter(each) for each in endpoint.parameters],
+        "parameters": list(_parameters(endpoint)),
         "responses": {},
     }
     if endpoint.body is not None:
@@ -90,34 +95,28 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         found["requestBody"] = {
             "required": endpoint.body.required,
             "content": content,
-            **({"description": endpoint.body.doc} if endpoint.body.doc else {}),
+            "description": endpoint.body.doc,
         }
     for answer in endpoint.answers:
-        found["responses"][str(answer.status)] = _response(answer)
+        found["responses"][str(answer.status)] = _response(answer, endpoint.summary)
     documented = {answer.status for answer in endpoint.answers}
     everywhere = _EVERYWHERE if endpoint.role else _EVERYWHERE - _OF_ROLES
     for status in sorted({*endpoint.errors, *everywhere} - documented):
-        phrase = HTTPStatus(status).phrase
         headers = {"Retry-After": "After how many seconds to ask again."} if status == 429 else {}
-        found["responses"][str(status)] = _response(
-            Answer(status=status, doc=phrase, schema=ref("Error"), headers=headers)
-        )
+        found["responses"][str(status)] = _response(Answer(ref("Error"), headers=headers), HTTPStatus(status).phrase)
     return found
 
 
-def _parameter(parameter: Parameter) -> dict[str, Any]:
-    return {
-        "name": parameter.name,
-        "in": parameter.place,
-        "required": parameter.required,
-        "description": parameter.doc,
-        "schema": dict(parameter.schema),
-        **({"example": parameter.example} if parameter.example else {}),
-    }
+def _parameters(endpoint: Endpoint) -> Iterator[dict[str, Any]]:
+    for before, name in re.findall(r"([\w-]+/){(\w+)}", endpoint.path):
+        doc, example = _IN_PATHS[f"{before}{{{name}}}"]
+        yield {"name": name, "in": "path", "required": True, "description": doc, "schema": TEXT, "example": example}
+    for each in endpoint.parameters:
+        yield {"name": each.name, "in": "query", "required": False, "description": each.doc, "schema": each.schema}
 
 
-def _response(answer: Answer) -> dict[str, Any]:
-    found: dict[str, Any] = {"description": answer.doc}
+def _response(answer: Answer, doc: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"description": answer.doc or doc}
     if answer.schema is not None:
         found["content"] = {answer.media: {"schema": dict(answer.schema)}}
     if answer.headers:

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
 
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.store.verbs import BusyError
 from cdc_core.watching.preview import Previewed
 from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Refusal
-from cdc_core.web.requests import job_of, number, watch_client
+from cdc_core.web.requests import job_of, watch_client
 
-__all__ = ["MAX_ROWS", "messages", "preview"]
+__all__ = ["MAX_ROWS", "messages"]
 
 MAX_ROWS = 100
 _WAIT_S = 5
-
-
-def preview(request: Request) -> Response:
-    """Return the messages of some rows. Sends nothing, saves nothing, and leaves nothing behind."""
-    rows = number(request, "rows", default=20, least=1, most=MAX_ROWS)
-    return JSONResponse([asdict(message) for message in messages(request, rows)])
 
 
 def messages(request: Request, rows: int) -> list[Previewed]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cdc_core.web.endpoint import Schema
+from cdc_core.web.endpoint import Parameter, Schema
 
-__all__ = ["ERROR", "TEXT", "any_object", "array", "nullable", "record", "ref"]
+__all__ = ["ERROR", "TEXT", "any_object", "array", "flag_parameter", "nullable", "number_parameter", "record", "ref"]
 
 TEXT: Schema = {"type": "string"}
 ERROR: Schema = {
@@ -47,3 +47,11 @@ def record(
         "required": list(properties if required is None else required),
         **({"additionalProperties": False} if closed else {}),
     }
+
+
+def flag_parameter(name: str, doc: str) -> Parameter:
+    return Parameter(name, doc, schema={"type": "string", "enum": ["true", "false"]})
+
+
+def number_parameter(name: str, doc: str, least: int, most: int) -> Parameter:
+    return Parameter(name, doc, schema={"type": "integer", "minimum": least, "maximum": most})

@@ -32,7 +32,7 @@ from cdc_core.web.access.settings import AccessSettings
 from cdc_core.web.address import Address
 from cdc_core.web.deployment import Deployment
 from cdc_core.web.endpoint import Endpoint
-from cdc_core.web.page.endpoints import page_endpoints
+from cdc_core.web.endpoints import PAGE_ENDPOINTS
 from cdc_core.web.server import WebServer, application
 
 __all__ = ["HOSTILE", "Shown", "deployment", "served"]
@@ -68,7 +68,7 @@ def served(
     access = Access(
         Address.parse(address, option="--listen"), parse_options(AccessSettings, values, owner="the server")
     )
-    with WebServer(application([*page_endpoints(), *(more or [])], shown, access), access) as server:
+    with WebServer(application([*PAGE_ENDPOINTS, *(more or [])], shown, access), access) as server:
         yield server
 
 

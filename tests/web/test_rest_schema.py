@@ -43,9 +43,9 @@ def test_every_endpoint_but_those_of_the_page_is_documented(rest: Rest) -> None:
     assert found == {(each.method, each.path) for each in ours}
     for each in ours:
         named = set(re.findall(r"\{(\w+)\}", each.path))
-        assert named == {parameter.name for parameter in each.parameters if parameter.place == "path"}
-        assert each.summary.endswith("."), each.path
         operation = document["paths"][each.path][each.method.lower()]
+        assert named == {parameter["name"] for parameter in operation["parameters"] if parameter["in"] == "path"}
+        assert each.summary.endswith("."), each.path
         needs_token = operation.get("security", document["security"]) != []
         assert (needs_token, {"401", "403"} <= operation["responses"].keys()) == (bool(each.role), bool(each.role))
     references = set(re.findall(r'"#/components/schemas/(\w+)"', str(document).replace("'", '"')))

@@ -18,19 +18,41 @@ from cdc_core.web.connect.connector import (
     unknown_class,
     with_kept_secrets,
 )
+from cdc_core.web.connect.shapes import CONFIG_VALUES, WHOLE_CONFIG
 from cdc_core.web.deployment import Deployment, deployment_of
-from cdc_core.web.endpoint import Refusal
+from cdc_core.web.endpoint import Answer, Body, Endpoints, Parameter, Refusal, Role
 from cdc_core.web.requests import asked_by, flag, json_object, name_of, user_of
+from cdc_core.web.shapes import TEXT, array, flag_parameter, ref
 from cdc_core.web.validation import config_of_json, is_our_class, validate
 
-__all__ = ["create", "delete", "get", "get_config", "listed", "patch_config", "put_config"]
+__all__ = ["ENDPOINTS"]
+
+ENDPOINTS = Endpoints()
+_CHECK = flag_parameter(
+    "check", "With `false`, source and sink are not asked whether the definition fits them. Not in Kafka Connect."
+)
+_EXPAND = Parameter(
+    "expand",
+    "`status`, `info`, or both: the answer is an object then.",
+    schema=array({"type": "string", "enum": ["status", "info"]}),
+)
+_LOCATION = {"Location": "Where the connector is."}
 
 _INITIAL: Mapping[str, Literal["pause", "stop"] | None] = {"RUNNING": None, "PAUSED": "pause", "STOPPED": "stop"}
 _KEYS = ("name", "config", "initial_state")
 
 
+@ENDPOINTS.add(
+    "GET /connectors",
+    Role.VIEW,
+    Answer({"anyOf": [array(TEXT), ref("Expanded")]}, "Their names, or what was asked for by name."),
+    parameters=[_EXPAND],
+)
 def listed(request: Request) -> Response:
-    """Return the names; or, by name, what the parameters `expand` ask for."""
+    """All connectors.
+
+    Their names; or, by name, what the parameters `expand` ask for.
+    """
     found = all_connectors(deployment_of(request))
     wanted = request.query_params.getlist("expand")
     if not wanted:
@@ -38,8 +60,16 @@ def listed(request: Request) -> Response:
     return JSONResponse({each.name: _expanded(each, wanted) for each in found})
 
 
+@ENDPOINTS.add(
+    "POST /connectors",
+    Role.ADMIN,
+    Answer(ref("Connector"), "The connector.", status=201, headers=_LOCATION),
+    parameters=[_CHECK],
+    body=Body(ref("NewConnector"), "`initial_state` is RUNNING, PAUSED or STOPPED."),
+    errors=[400, 409, 415],
+)
 def create(request: Request) -> Response:
-    """Create a connector, and so a job."""
+    """Create a connector."""
     value, deployment = json_object(request), deployment_of(request)
     unknown = [key for key in value if key not in _KEYS]
     if unknown:
@@ -59,16 +89,32 @@ def create(request: Request) -> Response:
     return _created(request, connector)
 
 
+@ENDPOINTS.add("GET /connectors/{name}", Role.VIEW, Answer(ref("Connector"), "The connector."), errors=[404])
 def get(request: Request) -> Response:
+    """A connector with its configuration."""
     return JSONResponse(find_connector(deployment_of(request), name_of(request)).info())
 
 
+@ENDPOINTS.add("GET /connectors/{name}/config", Role.VIEW, Answer(ref("Config"), "The configuration."), errors=[404])
 def get_config(request: Request) -> Response:
+    """The configuration of a connector."""
     return JSONResponse(find_connector(deployment_of(request), name_of(request)).config)
 
 
+@ENDPOINTS.add(
+    "PUT /connectors/{name}/config",
+    Role.ADMIN,
+    Answer(ref("Connector"), "The connector, which has this configuration."),
+    Answer(ref("Connector"), "The connector, which is new.", status=201, headers=_LOCATION),
+    parameters=[_CHECK],
+    body=WHOLE_CONFIG,
+    errors=[400, 409, 415],
+)
 def put_config(request: Request) -> Response:
-    """Create or configure a connector. A pause stays what it is; what has failed runs again."""
+    """Create or configure a connector.
+
+    A pause stays what it is; what has failed runs again.
+    """
     deployment, name = deployment_of(request), name_of(request)
     config = _named(config_of_json(json_object(request)), name)
     job = deployment.changefeeds.find_job(name)
@@ -77,8 +123,16 @@ def put_config(request: Request) -> Response:
     return JSONResponse(_configure(request, deployment, find_connector(deployment, name), config).info())
 
 
+@ENDPOINTS.add(
+    "PATCH /connectors/{name}/config",
+    Role.ADMIN,
+    Answer(ref("Connector"), "The connector."),
+    parameters=[_CHECK],
+    body=Body(CONFIG_VALUES, "The keys to change; null removes a key."),
+    errors=[400, 404, 409, 415],
+)
 def patch_config(request: Request) -> Response:
-    """Change some keys of a connector's configuration; null removes a key."""
+    """Change some keys of a connector's configuration."""
     deployment, name = deployment_of(request), name_of(request)
     changes = config_of_json(json_object(request))
     connector = find_connector(deployment, name)
@@ -86,8 +140,17 @@ def patch_config(request: Request) -> Response:
     return JSONResponse(_configure(request, deployment, connector, _named(config, name)).info())
 
 
+@ENDPOINTS.add(
+    "DELETE /connectors/{name}",
+    Role.ADMIN,
+    Answer(None, "It is deleted, or will be by a node.", status=204),
+    errors=[404, 409],
+)
 def delete(request: Request) -> Response:
-    """Delete a connector: a node drops what its job holds at the source, and the job is forgotten."""
+    """Delete a connector and what it holds at its source.
+
+    A node drops that, and the job is forgotten.
+    """
     deployment, name = deployment_of(request), name_of(request)
     find_connector(deployment, name)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from starlette.requests import Request
@@ -9,19 +10,47 @@ from starlette.responses import JSONResponse, Response
 
 from cdc_core.web.connect.connector import Connector, find_connector
 from cdc_core.web.deployment import deployment_of
-from cdc_core.web.endpoint import Refusal
+from cdc_core.web.endpoint import Answer, Endpoints, Handler, Refusal, Role
 from cdc_core.web.requests import asked_by, flag, name_of
+from cdc_core.web.shapes import array, flag_parameter, ref
 
-__all__ = ["pause", "restart", "restart_task", "resume", "status", "stop", "task_status", "tasks"]
+__all__ = ["ENDPOINTS"]
+
+ENDPOINTS = Endpoints()
 
 
+def _order(request: str, doc: str, *, status: int = 204) -> Callable[[Handler], Handler]:
+    return ENDPOINTS.add(request, Role.OPERATE, Answer(None, doc, status=status), errors=[404, 409])
+
+
+@ENDPOINTS.add(
+    "GET /connectors/{name}/status",
+    Role.VIEW,
+    Answer(ref("Status"), "Its state and that of its task."),
+    errors=[404],
+)
 def status(request: Request) -> Response:
+    """What a connector does now."""
     found = find_connector(deployment_of(request), name_of(request), missing="No status found for connector {}")
     return JSONResponse(found.status())
 
 
+@ENDPOINTS.add(
+    "POST /connectors/{name}/restart",
+    Role.OPERATE,
+    Answer(ref("Status"), "It is restarted, if that is what the parameters say.", status=202),
+    Answer(None, "It is restarted.", status=204),
+    parameters=[
+        flag_parameter("includeTasks", "Answer with what is restarted. The task is restarted in any case."),
+        flag_parameter("onlyFailed", "Only if it has failed."),
+    ],
+    errors=[404, 409],
+)
 def restart(request: Request) -> Response:
-    """Restart the connector. Its task is the same run, and restarts with it."""
+    """Restart a connector.
+
+    Its task is the same run, and restarts with it.
+    """
     name = name_of(request)
     connector = find_connector(deployment_of(request), name, missing="Unknown connector: {}")
     with_tasks, only_failed = flag(request, "includeTasks"), flag(request, "onlyFailed")
@@ -35,22 +64,35 @@ def restart(request: Request) -> Response:
     return JSONResponse(connector.status(connector=shown, task=shown if with_tasks else None), status_code=202)
 
 
+@_order("PUT /connectors/{name}/pause", "Its node finishes the running step, and pauses it.", status=202)
 def pause(request: Request) -> Response:
+    """Pause a connector."""
     return _rest(request, "pause", 202)
 
 
+@_order("PUT /connectors/{name}/stop", "Its node finishes the running step, and stops it.")
 def stop(request: Request) -> Response:
+    """Stop a connector: it has no task, and its offsets may be changed."""
     return _rest(request, "stop", 204)
 
 
+@_order("PUT /connectors/{name}/resume", "A node will run it.", status=202)
 def resume(request: Request) -> Response:
+    """Resume a connector that is paused, stopped, or paused by an error."""
     deployment, name = deployment_of(request), name_of(request)
     find_connector(deployment, name, missing="Unknown connector {}")
     deployment.changefeeds.resume(name)
     return Response(status_code=202)
 
 
+@ENDPOINTS.add(
+    "GET /connectors/{name}/tasks",
+    Role.VIEW,
+    Answer(array(ref("Task")), "One task, none of a stopped connector."),
+    errors=[404],
+)
 def tasks(request: Request) -> Response:
+    """The task of a connector."""
     connector = find_connector(deployment_of(request), name_of(request))
     config = {"task.class": connector.config["connector.class"], **connector.config}
     found: list[dict[str, Any]] = []
@@ -59,7 +101,11 @@ def tasks(request: Request) -> Response:
     return JSONResponse(found)
 
 
+@ENDPOINTS.add(
+    "GET /connectors/{name}/tasks/{task}/status", Role.VIEW, Answer(ref("TaskState"), "Its state."), errors=[404]
+)
 def task_status(request: Request) -> Response:
+    """What a task does now."""
     name, task = name_of(request), request.path_params["task"]
     missing = f"No status found for task {name}-{task}"
     found = find_connector(deployment_of(request), name, missing=missing.replace("{", "{{").replace("}", "}}"))
@@ -69,7 +115,9 @@ def task_status(request: Request) -> Response:
     return JSONResponse(shown[0])
 
 
+@_order("POST /connectors/{name}/tasks/{task}/restart", "It is restarted.")
 def restart_task(request: Request) -> Response:
+    """Restart a task, and so the connector."""
     name, task = name_of(request), request.path_params["task"]
     connector = find_connector(deployment_of(request), name, missing="Unknown connector: {}")
     if task != "0" or not connector.has_task:

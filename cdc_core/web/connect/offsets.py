@@ -13,20 +13,43 @@ from cdc_core.errors import CdcError, ConfigError
 from cdc_core.move import Token
 from cdc_core.web.connect.connector import Connector, find_connector, is_deleted
 from cdc_core.web.deployment import Deployment, deployment_of
-from cdc_core.web.endpoint import Refusal
+from cdc_core.web.endpoint import Answer, Body, Endpoints, Refusal, Role
 from cdc_core.web.requests import asked_by, json_object, name_of
+from cdc_core.web.shapes import array, record, ref
 
-__all__ = ["alter_offsets", "get_offsets", "reset_offsets", "reset_topics", "topics"]
+__all__ = ["ENDPOINTS"]
+
+ENDPOINTS = Endpoints()
 
 
+@ENDPOINTS.add(
+    "GET /connectors/{name}/offsets",
+    Role.VIEW,
+    Answer(ref("Offsets"), "Position and resolved timestamp of each source."),
+    errors=[404],
+)
 def get_offsets(request: Request) -> Response:
+    """How far each source of a connector is read."""
     deployment = deployment_of(request)
     connector = find_connector(deployment, name_of(request))
     return JSONResponse({"offsets": _offsets(deployment, connector)})
 
 
+@ENDPOINTS.add(
+    "PATCH /connectors/{name}/offsets",
+    Role.ADMIN,
+    Answer(ref("Message"), "Done."),
+    body=Body(
+        record({"offsets": array(ref("Offset"))}),
+        "As they are read, or with `to` as the only field of an offset.",
+    ),
+    errors=[400, 404, 409, 415],
+)
 def alter_offsets(request: Request) -> Response:
-    """Move to another position, or begin anew where the offset is null. The source says what positions there are."""
+    """Move a stopped connector to another position, or have it begin anew by the offset null.
+
+    The source says what positions there are.
+    """
     deployment, name = deployment_of(request), name_of(request)
     value = json_object(request)
     unknown, wanted = [key for key in value if key != "offsets"], value.get("offsets")
@@ -64,8 +87,9 @@ def alter_offsets(request: Request) -> Response:
     return JSONResponse({"message": "The offsets for this connector have been altered successfully"})
 
 
+@ENDPOINTS.add("DELETE /connectors/{name}/offsets", Role.ADMIN, Answer(ref("Message"), "Done."), errors=[400, 404, 409])
 def reset_offsets(request: Request) -> Response:
-    """Have the connector begin anew, with all rows of all tables."""
+    """Have a stopped connector begin anew, with all rows of all tables."""
     deployment = deployment_of(request)
     connector = find_connector(deployment, name_of(request))
     _require_stopped(connector)
@@ -73,9 +97,11 @@ def reset_offsets(request: Request) -> Response:
     return JSONResponse({"message": "The offsets for this connector have been reset successfully"})
 
 
+@ENDPOINTS.add("GET /connectors/{name}/topics", Role.VIEW, Answer(ref("Topics"), "The topics by the connector's name."))
 def topics(request: Request) -> Response:
-    """Return the topics by the definition, and those that a query has given to rows. As in Kafka Connect, an unknown
-    connector has none.
+    """The topics of a connector, as far as they are known. An unknown connector has none.
+
+    These are the topics by the definition, and those that a query has given to rows.
     """
     changefeeds, name = deployment_of(request).changefeeds, name_of(request)
     job = changefeeds.find_job(name)
@@ -83,8 +109,9 @@ def topics(request: Request) -> Response:
     return JSONResponse({name: {"topics": found}})
 
 
+@ENDPOINTS.add("PUT /connectors/{name}/topics/reset", Role.OPERATE, errors=[403])
 def reset_topics(request: Request) -> Response:  # noqa: ARG001
-    """Refuse: every topic of a connector gets resolved marks, so none of them may be forgotten."""
+    """Refused: resolved marks go to every topic, so none of them is forgotten."""
     raise Refusal(403, "Topic tracking reset is disabled.")
 
 

@@ -14,20 +14,30 @@ from cdc_core.errors import CdcError
 from cdc_core.masking import mask
 from cdc_core.web.config_keys import CLASS, COMMON, CORE, ConfigKey, keys_of
 from cdc_core.web.connect.connector import TYPE, VERSION, unknown_class
+from cdc_core.web.connect.shapes import WHOLE_CONFIG
 from cdc_core.web.deployment import Deployment, deployment_of
-from cdc_core.web.endpoint import Refusal
+from cdc_core.web.endpoint import Answer, Endpoints, Refusal, Role
 from cdc_core.web.requests import flag, json_object
+from cdc_core.web.shapes import array, flag_parameter, ref
 from cdc_core.web.validation import Validated, config_of_json, is_our_class, validate
 
-__all__ = ["PARTS", "plugin_config", "plugins", "validate_config"]
+__all__ = ["ENDPOINTS", "PARTS"]
+
+ENDPOINTS = Endpoints()
 
 PARTS = ("rangefeed", "encoder", "sink")
 """The kinds of plugins that a changefeed is made of. Their classes are called `rangefeed.NAME` and so on."""
 _HIDDEN = "[hidden]"
 
 
+@ENDPOINTS.add(
+    "GET /connector-plugins",
+    Role.VIEW,
+    Answer(array(ref("Plugin")), "The one connector; or also the rangefeeds, encoders, sinks and functions."),
+    parameters=[flag_parameter("connectorsOnly", "With `false`, also what a connector is made of.")],
+)
 def plugins(request: Request) -> Response:
-    """Return the one connector; and, if that is asked for, what it is made of."""
+    """The plugins."""
     found = [{"class": CLASS, "type": TYPE, "version": VERSION}]
     if not flag(request, "connectorsOnly", default=True):
         found += [
@@ -38,16 +48,29 @@ def plugins(request: Request) -> Response:
     return JSONResponse(found)
 
 
+@ENDPOINTS.add(
+    "GET /connector-plugins/{plugin}/config",
+    Role.VIEW,
+    Answer(array(ref("ConfigKey")), "The keys."),
+    errors=[404],
+)
 def plugin_config(request: Request) -> Response:
-    """Return the keys of a plugin."""
+    """The keys of a plugin's configuration."""
     name = request.path_params["plugin"]
     if is_our_class(name):
         return JSONResponse([key.to_json() for key in (*COMMON, *CORE)])
     return JSONResponse([key.to_json() for key in _keys_of_part(deployment_of(request), name)])
 
 
+@ENDPOINTS.add(
+    "PUT /connector-plugins/{plugin}/config/validate",
+    Role.ADMIN,
+    Answer(ref("Validation"), "Every key with its value and what is wrong with it."),
+    body=WHOLE_CONFIG,
+    errors=[400, 415],
+)
 def validate_config(request: Request) -> Response:
-    """Return every key, described, with its value and what is wrong with it."""
+    """Check a configuration without connecting to anything."""
     name, config = request.path_params["plugin"], config_of_json(json_object(request))
     given = config.get("connector.class")
     if given is None:

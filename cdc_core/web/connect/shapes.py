@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from cdc_core.web.endpoint import Schema
+from cdc_core.web.endpoint import Body, Schema
 from cdc_core.web.shapes import TEXT, any_object, array, nullable, record, ref
 
-__all__ = ["CONFIG_VALUES", "SHAPES"]
+__all__ = ["CONFIG_VALUES", "SHAPES", "WHOLE_CONFIG"]
 
 CONFIG_VALUES: Schema = {
     "type": "object",
     "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
     "description": "Names and values. Numbers and booleans are taken as texts.",
 }
+WHOLE_CONFIG = Body(CONFIG_VALUES, "The whole configuration.")
 _STATES = ["UNASSIGNED", "RUNNING", "PAUSED", "FAILED", "RESTARTING", "STOPPED"]
 _STATE = {"state": {"type": "string", "enum": _STATES}, "worker_id": TEXT, "version": TEXT, "trace": TEXT}
 _TYPES = ["BOOLEAN", "CLASS", "DOUBLE", "INT", "LIST", "LONG", "PASSWORD", "SHORT", "STRING"]

@@ -13,10 +13,13 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from cdc_core.errors import CdcError
 from cdc_core.web.connect.connector import VERSION
 from cdc_core.web.deployment import deployment_of
-from cdc_core.web.endpoint import Refusal
+from cdc_core.web.endpoint import Answer, Body, Endpoints, Parameter, Refusal, Role
 from cdc_core.web.requests import json_object
+from cdc_core.web.shapes import TEXT, array, record, ref
 
-__all__ = ["DIALECT", "LEVELS", "health", "logger", "loggers", "root", "set_logger"]
+__all__ = ["DIALECT", "ENDPOINTS", "LEVELS"]
+
+ENDPOINTS = Endpoints()
 
 DIALECT = "4.3.0"
 """The version of Kafka Connect whose dialect this is. Clients find out by it what they may ask."""
@@ -35,8 +38,14 @@ _changed: dict[str, int] = {}
 _lock = threading.Lock()
 
 
+@ENDPOINTS.add(
+    "GET /",
+    Role.VIEW,
+    Answer(ref("Server"), "The versions."),
+    Answer(None, "A browser is sent to the page.", status=303),
+)
 def root(request: Request) -> Response:
-    """Return versions; a browser is sent to the page."""
+    """Versions of the server. A browser is sent to the page."""
     if "text/html" in request.headers.get("accept", ""):
         return RedirectResponse("/ui", status_code=303)
     store = deployment_of(request).changefeeds.store.shown
@@ -46,8 +55,17 @@ def root(request: Request) -> Response:
     )
 
 
+@ENDPOINTS.add(
+    "GET /health",
+    Role.VIEW,
+    Answer(ref("Health"), "It can."),
+    Answer(ref("Health"), "It cannot: the store is out of reach.", status=500),
+)
 def health(request: Request) -> Response:
-    """Say whether the store can be reached; whether nodes are alive, `/v1/nodes` tells."""
+    """Whether the server can do its work.
+
+    That is whether the store can be reached; whether nodes are alive, `/v1/nodes` tells.
+    """
     try:
         deployment_of(request).changefeeds.living_nodes()
     except CdcError as error:
@@ -59,14 +77,17 @@ def health(request: Request) -> Response:
     )
 
 
+@ENDPOINTS.add("GET /admin/loggers", Role.VIEW, Answer(ref("Loggers"), "Their levels by name."))
 def loggers(request: Request) -> Response:  # noqa: ARG001
-    """Return the loggers of this process that have a level of their own."""
+    """The loggers of this process that have a level of their own."""
     with _lock:
         names = [name for name in _names() if logging.getLogger(name).level != logging.NOTSET]
         return JSONResponse({"root": _level("root")} | {name: _level(name) for name in sorted(names)})
 
 
+@ENDPOINTS.add("GET /admin/loggers/{logger}", Role.VIEW, Answer(ref("Logger"), "The level."), errors=[404])
 def logger(request: Request) -> Response:
+    """The level of a logger of this process."""
     name = request.path_params["logger"]
     with _lock:
         if name != "root" and name not in _names():
@@ -74,8 +95,16 @@ def logger(request: Request) -> Response:
         return JSONResponse(_level(name))
 
 
+@ENDPOINTS.add(
+    "PUT /admin/loggers/{logger}",
+    Role.ADMIN,
+    Answer(array(TEXT), "The names of the loggers whose level is set."),
+    parameters=[Parameter("scope", "`worker`, which is the default.")],
+    body=Body(record({"level": TEXT}), "TRACE, DEBUG, INFO, WARN, ERROR, FATAL or OFF."),
+    errors=[400, 404, 415],
+)
 def set_logger(request: Request) -> Response:
-    """Set the level of a logger of this process and of those below it."""
+    """Set the level of a logger of this process, and of those below it."""
     name, value = request.path_params["logger"], json_object(request)
     if request.query_params.get("scope", "worker").lower() == "cluster":
         raise Refusal(400, "levels of all nodes at once cannot be set; set those of each server, with scope=worker")

@@ -1,4 +1,4 @@
-"""Steering changefeeds and nodes: each action is confirmed on a page of its own, and then asked for by its form."""
+"""Steering changefeeds and nodes."""
 
 from __future__ import annotations
 
@@ -6,72 +6,75 @@ from collections.abc import Callable
 from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import ConfigError
-from cdc_core.web.page.confirmations import Confirmation, confirmation_of
-from cdc_core.web.page.rendering import page, redirect
+from cdc_core.web.endpoint import Endpoints, Role
+from cdc_core.web.page.confirmations import Confirmation, add_confirmed
+from cdc_core.web.page.errors import error_page
 from cdc_core.web.page.requests import feed_path, form_values, known_name, name_of
 from cdc_core.web.page.site import site_of
+from cdc_core.web.page.states import FOR_ADMINS
 
-__all__ = ["ask_to_drain", "asking", "doing", "drain"]
+__all__ = ["ENDPOINTS"]
+
+ENDPOINTS = Endpoints(refused=error_page)
+_TEXTS = {
+    "pause": (
+        "Its node finishes the running step, and no node runs it until it is resumed. While it is paused, its source"
+        " retains the history that was not delivered, and may run out of space."
+    ),
+    "resume": "It continues where it stopped. Fix the cause of an error first: otherwise it pauses again.",
+    "restart": "Its node finishes the running step and hands it over; it then begins a new attempt where it stopped.",
+    "cancel": (
+        "It ends for good: a node drops what it created at its source, such as a slot and a publication. It cannot be"
+        " resumed. What was delivered stays at the sink."
+    ),
+}
+
+
+def _resume(changefeeds: Changefeeds, name: str, _reason: str) -> None:
+    if changefeeds.resume(name) is False:
+        raise ConfigError(f"changefeed '{name}' is not paused")
+
 
 _ASKED: dict[str, Callable[[Changefeeds, str, str], object]] = {
     "pause": Changefeeds.pause,
-    "resume": lambda changefeeds, name, _reason: _resume(changefeeds, name),
+    "resume": _resume,
     "restart": Changefeeds.restart,
     "cancel": Changefeeds.cancel,
 }
 
 
-def asking(action: str) -> Callable[[Request], Response]:
-    """Return the handler that asks whether *action* is meant."""
-
-    def ask(request: Request) -> Response:
+def _add(action: str) -> None:
+    def question(request: Request) -> Confirmation:
         name = known_name(request)
-        return page(request, "confirm.html", question=confirmation_of(action, name))
+        return Confirmation(
+            title=f"{action.capitalize()} {name}?",
+            text=_TEXTS[action],
+            button=f"{action.capitalize()} {name}",
+            target=f"{feed_path(name)}/{action}",
+            back=feed_path(name),
+            harm=action == "cancel",
+            asks_reason=action in ("pause", "cancel"),
+        )
 
-    return ask
-
-
-def doing(action: str) -> Callable[[Request], Response]:
-    """Return the handler that obeys the form of *action*: one that cannot be obeyed is shown again, with the reason."""
-
-    def obey(request: Request) -> Response:
-        deployment = site_of(request).deployment
+    def obey(request: Request) -> str:
         name = known_name(request)
         reason = form_values(request).get("reason", "").strip()[:500] or f"asked for by {request.state.user or 'local'}"
-        try:
-            _ASKED[action](deployment.changefeeds, name, reason)
-        except ConfigError as error:
-            question = confirmation_of(action, name, error=deployment.masked(str(error)))
-            return page(request, "confirm.html", status=409, question=question)
-        return redirect(f"{feed_path(name)}?done={action}")
+        _ASKED[action](site_of(request).deployment.changefeeds, name, reason)
+        return f"{feed_path(name)}?done={action}"
 
-    return obey
+    role = Role.ADMIN if action in FOR_ADMINS else Role.OPERATE
+    add_confirmed(ENDPOINTS, f"/ui/changefeeds/{{name}}/{action}", role, question, obey)
 
 
-def _resume(changefeeds: Changefeeds, name: str) -> None:
-    if changefeeds.resume(name) is False:
-        raise ConfigError(f"changefeed '{name}' is not paused")
+for _action in _ASKED:
+    _add(_action)
 
 
-def ask_to_drain(request: Request) -> Response:
-    return page(request, "confirm.html", question=_about_drain(name_of(request, "node")))
-
-
-def drain(request: Request) -> Response:
-    deployment, node = site_of(request).deployment, name_of(request, "node")
-    try:
-        deployment.changefeeds.drain(node)
-    except ConfigError as error:
-        question = _about_drain(node, error=deployment.masked(str(error)))
-        return page(request, "confirm.html", status=409, question=question)
-    return redirect("/ui/nodes?done=drain")
-
-
-def _about_drain(node: str, *, error: str = "") -> Confirmation:
+def _about_drain(request: Request) -> Confirmation:
+    node = name_of(request, "node")
     return Confirmation(
         title=f"Drain {node}?",
         text="It finishes the running steps of its jobs, hands them over, and ends. Other nodes adopt the jobs.",
@@ -79,5 +82,12 @@ def _about_drain(node: str, *, error: str = "") -> Confirmation:
         target=f"/ui/nodes/{quote(node, safe='')}/drain",
         back="/ui/nodes",
         harm=True,
-        error=error,
     )
+
+
+def _drain(request: Request) -> str:
+    site_of(request).deployment.changefeeds.drain(name_of(request, "node"))
+    return "/ui/nodes?done=drain"
+
+
+add_confirmed(ENDPOINTS, "/ui/nodes/{node}/drain", Role.ADMIN, _about_drain, _drain)

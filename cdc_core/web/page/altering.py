@@ -13,8 +13,9 @@ from starlette.responses import Response
 from cdc_core.changefeeds.service import Alteration
 from cdc_core.config.flat import unflattened
 from cdc_core.errors import CdcError
-from cdc_core.web.endpoint import Refusal
+from cdc_core.web.endpoint import Endpoints, Refusal, Role
 from cdc_core.web.page.changefeed import shown_value
+from cdc_core.web.page.errors import error_page
 from cdc_core.web.page.form_text import values_of
 from cdc_core.web.page.forms import config_in, form_of, validated
 from cdc_core.web.page.rendering import page, redirect
@@ -24,12 +25,15 @@ from cdc_core.web.requests import user_of
 from cdc_core.web.routes import status_of
 from cdc_core.web.validation import Validated, key_of
 
-__all__ = ["alter", "show_alter"]
+__all__ = ["ENDPOINTS"]
+
+ENDPOINTS = Endpoints(refused=error_page)
 
 _FIXED = ("name", "source", "query", "functions", "table", "options")
 _SCANS = {"yes": True, "no": False}
 
 
+@ENDPOINTS.add("GET /ui/changefeeds/{name}/alter", Role.ADMIN)
 def show_alter(request: Request) -> Response:
     """Show the form with the last definition of the job. Raises: RefusedError when its state forbids another one."""
     name, definition = _last(request)
@@ -37,6 +41,7 @@ def show_alter(request: Request) -> Response:
     return _form(request, definition, _shown(written), validated(site_of(request).deployment, written))
 
 
+@ENDPOINTS.add("POST /ui/changefeeds/{name}/alter", Role.ADMIN)
 def alter(request: Request) -> Response:
     """Alter what differs from the last definition; if that cannot be, show the form again with what is wrong.
 

@@ -1,17 +1,24 @@
-"""What people confirm before something is done."""
+"""What people confirm before something is done, each on a page of its own."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
-from cdc_core.web.page.requests import feed_path
+from starlette.requests import Request
+from starlette.responses import Response
 
-__all__ = ["Confirmation", "confirmation_of"]
+from cdc_core.errors import ConfigError
+from cdc_core.web.endpoint import Endpoints, Role
+from cdc_core.web.page.rendering import page, redirect
+from cdc_core.web.page.site import site_of
+
+__all__ = ["Confirmation", "add_confirmed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """A question, and the form that answers it. `harm`: it cannot be undone."""
+    """A question, and the form that answers it. `harm`: it cannot be undone. `error` is why it could not be done."""
 
     title: str
     text: str
@@ -23,30 +30,27 @@ class Confirmation:
     error: str = ""
 
 
-_TEXTS = {
-    "pause": (
-        "Its node finishes the running step, and no node runs it until it is resumed. While it is paused, its source"
-        " retains the history that was not delivered, and may run out of space."
-    ),
-    "resume": "It continues where it stopped. Fix the cause of an error first: otherwise it pauses again.",
-    "restart": "Its node finishes the running step and hands it over; it then begins a new attempt where it stopped.",
-    "cancel": (
-        "It ends for good: a node drops what it created at its source, such as a slot and a publication. It cannot be"
-        " resumed. What was delivered stays at the sink."
-    ),
-}
+def add_confirmed(
+    endpoints: Endpoints,
+    path: str,
+    role: Role,
+    question: Callable[[Request], Confirmation],
+    obey: Callable[[Request], str],
+) -> None:
+    """Add to *endpoints* those that ask a *question*, and *obey*, which returns the address of the page that follows.
 
+    For its ConfigError the question is shown again, with the reason.
+    """
 
-def confirmation_of(action: str, name: str, *, error: str = "") -> Confirmation:
-    """Return the question about *action* on the changefeed *name*. *error* is why it could not be done."""
-    path = feed_path(name)
-    return Confirmation(
-        title=f"{action.capitalize()} {name}?",
-        text=_TEXTS[action],
-        button=f"{action.capitalize()} {name}",
-        target=f"{path}/{action}",
-        back=path,
-        harm=action == "cancel",
-        asks_reason=action in ("pause", "cancel"),
-        error=error,
-    )
+    @endpoints.add(f"GET {path}", role)
+    def ask(request: Request) -> Response:
+        return page(request, "confirm.html", question=question(request))
+
+    @endpoints.add(f"POST {path}", role)
+    def do(request: Request) -> Response:
+        asked = question(request)
+        try:
+            return redirect(obey(request))
+        except ConfigError as error:
+            asked = replace(asked, error=site_of(request).deployment.masked(str(error)))
+            return page(request, "confirm.html", status=409, question=asked)

@@ -8,6 +8,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from cdc_core.errors import CdcError, ConfigError
+from cdc_core.web.endpoint import Endpoints, Role
+from cdc_core.web.page.errors import error_page
 from cdc_core.web.page.form_text import text_of, values_in
 from cdc_core.web.page.forms import Finding, form_of, validated
 from cdc_core.web.page.rendering import page, part, redirect, secured
@@ -16,14 +18,18 @@ from cdc_core.web.page.site import site_of
 from cdc_core.web.requests import user_of
 from cdc_core.web.validation import Validated
 
-__all__ = ["check_new", "create_new", "read_text", "show_new", "validate_new"]
+__all__ = ["ENDPOINTS"]
+
+ENDPOINTS = Endpoints(refused=error_page)
 
 
+@ENDPOINTS.add("GET /ui/new", Role.ADMIN)
 def show_new(request: Request) -> Response:
     """Show the empty form, or one with the values that the address has."""
     return _form(request, dict(request.query_params), complete=False)
 
 
+@ENDPOINTS.add("POST /ui/new/validate", Role.ADMIN)
 def validate_new(request: Request) -> Response:
     """Check the form without connecting to anything: as it is filled in, or when the button is used."""
     values = _values(request)
@@ -36,6 +42,7 @@ def validate_new(request: Request) -> Response:
     return secured(HTMLResponse(part("form.html", form=form, findings=()) + text))
 
 
+@ENDPOINTS.add("POST /ui/new/text", Role.ADMIN)
 def read_text(request: Request) -> Response:
     """Show the form that the text of a file describes; what cannot be read is shown again, with the reason."""
     text, deployment = _values(request).get("text", ""), site_of(request).deployment
@@ -55,6 +62,7 @@ def read_text(request: Request) -> Response:
     return secured(HTMLResponse(part("form.html", form=form, findings=()) + said))
 
 
+@ENDPOINTS.add("POST /ui/new/check", Role.ADMIN)
 def check_new(request: Request) -> Response:
     """Check the form as `cdc check` does: the source and the sink are asked too."""
     values, deployment = _values(request), site_of(request).deployment
@@ -70,6 +78,7 @@ def check_new(request: Request) -> Response:
     return _form(request, values, found=found, findings=[good])
 
 
+@ENDPOINTS.add("POST /ui/new", Role.ADMIN)
 def create_new(request: Request) -> Response:
     """Create the job of the form, once source and sink have been asked; otherwise show it with what is wrong."""
     values, deployment = _values(request), site_of(request).deployment

@@ -16,17 +16,20 @@ from cdc_core.options import counted
 from cdc_core.store.values import DeadLetter
 from cdc_core.watching.preview import Previewed
 from cdc_core.web.deployment import Deployment
-from cdc_core.web.endpoint import Refusal
+from cdc_core.web.endpoint import Endpoints, Refusal, Role
 from cdc_core.web.page.changefeed import letter_row
-from cdc_core.web.page.confirmations import Confirmation
-from cdc_core.web.page.rendering import page, redirect
+from cdc_core.web.page.confirmations import Confirmation, add_confirmed
+from cdc_core.web.page.errors import error_page
+from cdc_core.web.page.rendering import page
 from cdc_core.web.page.requests import feed_path, known_name
 from cdc_core.web.page.site import site_of
 from cdc_core.web.previews import MAX_ROWS, messages
 from cdc_core.web.requests import number
 from cdc_core.web.routes import status_of
 
-__all__ = ["ask_to_discard", "ask_to_replay", "discard", "replay_all", "show_letter", "show_preview"]
+__all__ = ["ENDPOINTS"]
+
+ENDPOINTS = Endpoints(refused=error_page)
 
 _SHOWN = 20
 
@@ -42,6 +45,7 @@ class Shown:
     error: str
 
 
+@ENDPOINTS.add("GET /ui/changefeeds/{name}/dead-letters/{number}", Role.OPERATE)
 def show_letter(request: Request) -> Response:
     """Show a dead letter with its row, which is read from the dead letters' sink."""
     deployment, name, letter = _letter(request)
@@ -57,34 +61,7 @@ def show_letter(request: Request) -> Response:
     return page(request, "letter.html", name=name, letter=shown, row=row, problem=problem, is_job=is_job)
 
 
-def ask_to_replay(request: Request) -> Response:
-    return page(request, "confirm.html", question=_about_replay(known_name(request)))
-
-
-def replay_all(request: Request) -> Response:
-    """Send all dead letters to the sink again; a refusal is shown with its reason."""
-    deployment = site_of(request).deployment
-    name = known_name(request)
-    problem = _replayed(deployment, name)
-    if problem:
-        return page(request, "confirm.html", status=409, question=_about_replay(name, error=problem))
-    return redirect(f"{feed_path(name)}?done=replay")
-
-
-def ask_to_discard(request: Request) -> Response:
-    _, name, letter = _letter(request)
-    return page(request, "confirm.html", question=_about_discard(name, letter))
-
-
-def discard(request: Request) -> Response:
-    """Discard one dead letter; the others are sent to the sink again, as `cdc replay-dead-letters --give-up` does."""
-    deployment, name, letter = _letter(request)
-    problem = _replayed(deployment, name, letter.number)
-    if problem:
-        return page(request, "confirm.html", status=409, question=_about_discard(name, letter, error=problem))
-    return redirect(f"{feed_path(name)}?done=discard")
-
-
+@ENDPOINTS.add("GET /ui/changefeeds/{name}/preview", Role.OPERATE, costly=True)
 def show_preview(request: Request) -> Response:
     """Show the messages that the job would send for some rows of its tables; a refusal is shown with its reason."""
     deployment = site_of(request).deployment
@@ -110,18 +87,19 @@ def show_preview(request: Request) -> Response:
     return answer
 
 
-def _replayed(deployment: Deployment, name: str, *give_up: int) -> str:
-    """Replay and return why rows remain, or nothing happened; empty when all is well."""
+def _replay(deployment: Deployment, name: str, *give_up: int) -> None:
+    """Replay the dead letters. Raises: ConfigError when rows remain, or nothing happened."""
     changefeeds = deployment.changefeeds
     if changefeeds.find_job(name) is None:
-        return f"there is no job '{name}'"
+        raise ConfigError(f"there is no job '{name}'")
     try:
         found = changefeeds.replay(name, state_dir=deployment.state_dir, give_up=give_up)
     except (ConfigError, FencedError) as error:
-        return deployment.masked(str(error))
+        raise ConfigError(str(error)) from error
     except CdcError as error:
-        return deployment.masked(f"the dead letters stay: {error}")
-    return deployment.masked(_remaining(found))
+        raise ConfigError(f"the dead letters stay: {error}") from error
+    if remaining := _remaining(found):
+        raise ConfigError(remaining)
 
 
 def _remaining(found: Replayed) -> str:
@@ -154,7 +132,8 @@ def _row(deployment: Deployment, name: str, letter: DeadLetter) -> str:
     return "\n".join(texts)
 
 
-def _about_replay(name: str, *, error: str = "") -> Confirmation:
+def _about_replay(request: Request) -> Confirmation:
+    name = known_name(request)
     return Confirmation(
         title=f"Replay the dead letters of {name}?",
         text=(
@@ -164,11 +143,17 @@ def _about_replay(name: str, *, error: str = "") -> Confirmation:
         button="Replay",
         target=f"{feed_path(name)}/replay",
         back=feed_path(name),
-        error=error,
     )
 
 
-def _about_discard(name: str, letter: DeadLetter, *, error: str = "") -> Confirmation:
+def _replay_all(request: Request) -> str:
+    name = known_name(request)
+    _replay(site_of(request).deployment, name)
+    return f"{feed_path(name)}?done=replay"
+
+
+def _about_discard(request: Request) -> Confirmation:
+    _, name, letter = _letter(request)
     return Confirmation(
         title=f"Discard dead letter {letter.number}?",
         text=(
@@ -179,8 +164,18 @@ def _about_discard(name: str, letter: DeadLetter, *, error: str = "") -> Confirm
         target=f"{feed_path(name)}/dead-letters/{letter.number}/discard",
         back=f"{feed_path(name)}/dead-letters/{letter.number}",
         harm=True,
-        error=error,
     )
+
+
+def _discard(request: Request) -> str:
+    """Discard one dead letter; the others are sent to the sink again, as `cdc replay-dead-letters --give-up` does."""
+    deployment, name, letter = _letter(request)
+    _replay(deployment, name, letter.number)
+    return f"{feed_path(name)}?done=discard"
+
+
+add_confirmed(ENDPOINTS, "/ui/changefeeds/{name}/replay", Role.OPERATE, _about_replay, _replay_all)
+add_confirmed(ENDPOINTS, "/ui/changefeeds/{name}/dead-letters/{number}/discard", Role.OPERATE, _about_discard, _discard)
 
 
 def _shown(message: Previewed) -> Shown:

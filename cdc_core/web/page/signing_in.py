@@ -7,20 +7,25 @@ from starlette.responses import Response
 
 from cdc_core.web.access.access import Access
 from cdc_core.web.access.guard import COOKIE
-from cdc_core.web.page.errors import LOGIN
+from cdc_core.web.endpoint import Endpoints, Role
+from cdc_core.web.page.errors import LOGIN, error_page
 from cdc_core.web.page.rendering import page, redirect
 from cdc_core.web.page.requests import form_values
 
-__all__ = ["ask_for_token", "sign_in", "sign_out"]
+__all__ = ["ENDPOINTS"]
+
+ENDPOINTS = Endpoints(refused=error_page)
 
 _HOME = "/ui"
 _KEPT_S = 12 * 3600
 
 
+@ENDPOINTS.add("GET /ui/login", Role.ANYONE)
 def ask_for_token(request: Request) -> Response:
     return page(request, "login.html", next=_inside(request.query_params.get("next", "")), error="")
 
 
+@ENDPOINTS.add("POST /ui/login", Role.ANYONE)
 def sign_in(request: Request) -> Response:
     """Set the cookie when the token is known; otherwise show the form again."""
     values, access = form_values(request), _access(request)
@@ -38,6 +43,7 @@ def sign_in(request: Request) -> Response:
     return answer
 
 
+@ENDPOINTS.add("POST /ui/logout", Role.ANYONE)
 def sign_out(_request: Request) -> Response:
     answer = redirect(LOGIN)
     answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")

@@ -9,10 +9,13 @@ from importlib.resources import files
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cdc_core.web.endpoint import Refusal
+from cdc_core.web.endpoint import Endpoints, Refusal, Role
+from cdc_core.web.page.errors import error_page
 from cdc_core.web.page.rendering import secured
 
-__all__ = ["static_file"]
+__all__ = ["ENDPOINTS"]
+
+ENDPOINTS = Endpoints(refused=error_page)
 
 _TYPES = {
     "css": "text/css; charset=utf-8",
@@ -22,6 +25,7 @@ _TYPES = {
 }
 
 
+@ENDPOINTS.add("GET /ui/static/{path:path}", Role.ANYONE)
 def static_file(request: Request) -> Response:
     """Return one of the files; anybody may have them."""
     found = _held().get(request.path_params["path"])

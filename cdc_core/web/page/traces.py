@@ -13,12 +13,16 @@ from cdc_core.options import counted
 from cdc_core.store.traced_change import STAGES, TracedChange
 from cdc_core.store.traces import TraceRecord
 from cdc_core.watching.trace_keys import checked_key
+from cdc_core.web.endpoint import Endpoints, Role
+from cdc_core.web.page.errors import error_page
 from cdc_core.web.page.rendering import redirect
 from cdc_core.web.page.requests import feed_path, form_values, known_name
 from cdc_core.web.page.site import site_of
 from cdc_core.web.page.texts import UNKNOWN, clock_text
 
-__all__ = ["STAGES", "TraceView", "TracedRow", "begin_trace", "end_trace", "trace_views"]
+__all__ = ["ENDPOINTS", "STAGES", "TraceView", "TracedRow", "trace_views"]
+
+ENDPOINTS = Endpoints(refused=error_page)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,7 @@ def trace_views(records: Sequence[TraceRecord]) -> list[TraceView]:
     return [_view(record) for record in reversed(records)]
 
 
+@ENDPOINTS.add("POST /ui/changefeeds/{name}/traces", Role.OPERATE)
 def begin_trace(request: Request) -> Response:
     """Have the changes followed that the form names. Raises: ConfigError."""
     deployment = site_of(request).deployment
@@ -63,6 +68,7 @@ def begin_trace(request: Request) -> Response:
     return redirect(f"{feed_path(name)}?done=trace#traces")
 
 
+@ENDPOINTS.add("POST /ui/changefeeds/{name}/traces/{number}/end", Role.OPERATE)
 def end_trace(request: Request) -> Response:
     """Have one trace ended, and what it found forgotten. Raises: UnknownError."""
     deployment = site_of(request).deployment

@@ -7,7 +7,9 @@ import json
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cdc_core.web.endpoint import Endpoints, Role
 from cdc_core.web.page.changefeed import EVENTS, LETTERS, ChangefeedView, changefeed_view
+from cdc_core.web.page.errors import error_page
 from cdc_core.web.page.live import Frame, frames_answer
 from cdc_core.web.page.measurements import Measurement, measure, moment_of
 from cdc_core.web.page.node_views import NodeRow, node_rows
@@ -17,17 +19,9 @@ from cdc_core.web.page.rendering import page, part, secured
 from cdc_core.web.page.requests import known, name_of
 from cdc_core.web.page.site import Site, site_of
 
-__all__ = [
-    "seen_changefeed",
-    "show_changefeed",
-    "show_nodes",
-    "show_overview",
-    "show_plugins",
-    "stream_changefeed",
-    "stream_nodes",
-    "stream_overview",
-    "the_points",
-]
+__all__ = ["ENDPOINTS"]
+
+ENDPOINTS = Endpoints(refused=error_page)
 
 _DONE = {
     "pause": "It will be paused.",
@@ -45,11 +39,13 @@ _DONE = {
 """What a page says after a form was obeyed, by its parameter `done`."""
 
 
+@ENDPOINTS.add("GET /ui", Role.VIEW)
 def show_overview(request: Request) -> Response:
     site, chosen = site_of(request), _filter_of(request)
     return page(request, "overview.html", view=_overview(site, chosen), query=request.url.query, done=_done(request))
 
 
+@ENDPOINTS.add("GET /ui/live", Role.VIEW)
 def stream_overview(request: Request) -> Response:
     site, chosen = site_of(request), _filter_of(request)
 
@@ -65,12 +61,14 @@ def stream_overview(request: Request) -> Response:
     return frames_answer(read)
 
 
+@ENDPOINTS.add("GET /ui/changefeeds/{name}", Role.VIEW)
 def show_changefeed(request: Request) -> Response:
     site = site_of(request)
     view, _ = seen_changefeed(site, request)
     return page(request, "changefeed.html", view=view, done=_done(request))
 
 
+@ENDPOINTS.add("GET /ui/changefeeds/{name}/live", Role.VIEW)
 def stream_changefeed(request: Request) -> Response:
     site = site_of(request)
     may = {"may_operate": request.state.role >= 2, "may_administer": request.state.role >= 3}
@@ -83,6 +81,7 @@ def stream_changefeed(request: Request) -> Response:
     return frames_answer(read)
 
 
+@ENDPOINTS.add("GET /ui/changefeeds/{name}/points", Role.VIEW)
 def the_points(request: Request) -> Response:
     """Return what the charts of a changefeed show, as columns."""
     site, name = site_of(request), name_of(request)
@@ -91,16 +90,19 @@ def the_points(request: Request) -> Response:
     return secured(Response(json.dumps(columns), media_type="application/json"))
 
 
+@ENDPOINTS.add("GET /ui/nodes", Role.VIEW)
 def show_nodes(request: Request) -> Response:
     return page(request, "nodes.html", rows=_nodes(site_of(request)), done=_done(request))
 
 
+@ENDPOINTS.add("GET /ui/nodes/live", Role.VIEW)
 def stream_nodes(request: Request) -> Response:
     site = site_of(request)
     may = {"may_administer": request.state.role >= 3}
     return frames_answer(lambda: Frame(parts={"nodes": part("node_rows.html", rows=_nodes(site), **may)}))
 
 
+@ENDPOINTS.add("GET /ui/plugins", Role.VIEW)
 def show_plugins(request: Request) -> Response:
     return page(request, "plugins.html", groups=plugin_groups(site_of(request).deployment.plugins))
 

@@ -10,16 +10,29 @@ from starlette.responses import JSONResponse, Response
 from cdc_core.errors import CdcError, ConfigError, FencedError
 from cdc_core.store.values import DeadLetter
 from cdc_core.web.deployment import deployment_of
-from cdc_core.web.endpoint import Refusal
+from cdc_core.web.endpoint import Answer, Body, Endpoints, Refusal, Role
 from cdc_core.web.requests import job_of, json_object, number
+from cdc_core.web.shapes import array, number_parameter, ref
 
-__all__ = ["dead_letters", "replay_dead_letters"]
+__all__ = ["ENDPOINTS"]
+
+ENDPOINTS = Endpoints()
 
 _MAX_ROWS = 1000
 
 
+@ENDPOINTS.add(
+    "GET /v1/jobs/{name}/dead-letters",
+    Role.VIEW,
+    Answer(array(ref("DeadLetter"))),
+    parameters=[
+        number_parameter("limit", "At most so many. Default: 100.", 1, _MAX_ROWS),
+        number_parameter("after", "Only those with a greater number.", 0, 2**62),
+    ],
+    errors=[400, 404],
+)
 def dead_letters(request: Request) -> Response:
-    """Return the dead letters that were not replayed, in the order in which they were refused."""
+    """The dead letters that were not replayed."""
     deployment, name = deployment_of(request), job_of(request)
     limit = number(request, "limit", default=100, least=1, most=_MAX_ROWS)
     after = number(request, "after", default=0, least=0, most=2**62)
@@ -27,8 +40,15 @@ def dead_letters(request: Request) -> Response:
     return JSONResponse([_values(letter) for letter in found])
 
 
+@ENDPOINTS.add(
+    "POST /v1/jobs/{name}/dead-letters/replay",
+    Role.OPERATE,
+    Answer(ref("Replayed")),
+    body=Body(ref("GiveUp"), "Numbers of dead letters to discard instead.", required=False),
+    errors=[400, 404, 409, 415],
+)
 def replay_dead_letters(request: Request) -> Response:
-    """Send the dead letters of a paused job to its sink again, those of a key in order."""
+    """Send the dead letters of a paused job to its sink again."""
     deployment, name = deployment_of(request), job_of(request)
     give_up = json_object(request, empty=True).get("give_up", [])
     if not isinstance(give_up, list) or not all(type(each) is int and 0 <= each < 2**62 for each in give_up):

@@ -15,25 +15,44 @@ from cdc_core.options import did_you_mean
 from cdc_core.store.traces import TraceRecord
 from cdc_core.watching.trace_keys import checked_key, key_number, written_key
 from cdc_core.web.deployment import deployment_of
-from cdc_core.web.endpoint import Refusal
+from cdc_core.web.endpoint import Answer, Body, Endpoints, Refusal, Role
 from cdc_core.web.requests import job_of, json_object
+from cdc_core.web.shapes import array, ref
 
-__all__ = ["begin_trace", "end_trace", "trace", "traces"]
+__all__ = ["ENDPOINTS"]
+
+ENDPOINTS = Endpoints()
 
 _MEMBERS = ("table", "key", "rows", "timeout")
 
 
+@ENDPOINTS.add("GET /v1/jobs/{name}/traces", Role.VIEW, Answer(array(ref("Trace"))), errors=[404])
 def traces(request: Request) -> Response:
-    """Return the traces of a job, the first one first, also those of `cdc trace` while that runs."""
+    """The traces of a job that are active, or are over for at most an hour.
+
+    The first one first, also those of `cdc trace` while that runs.
+    """
     return _json(f"[{','.join(map(_text, deployment_of(request).changefeeds.traces(job_of(request))))}]")
 
 
+@ENDPOINTS.add("GET /v1/jobs/{name}/traces/{number}", Role.VIEW, Answer(ref("Trace")), errors=[404])
 def trace(request: Request) -> Response:
+    """A trace, with what became of each change until now."""
     return _json(_text(deployment_of(request).changefeeds.trace(job_of(request), request.path_params["number"])))
 
 
+@ENDPOINTS.add(
+    "POST /v1/jobs/{name}/traces",
+    Role.OPERATE,
+    Answer(ref("Trace"), status=201),
+    body=Body(ref("NewTrace"), "Which changes, how many, and for how long.", required=False),
+    errors=[400, 404, 409, 415],
+)
 def begin_trace(request: Request) -> Response:
-    """Begin to follow the next changes, until there are enough or the time is up. Returns at once."""
+    """Follow the next changes of a job, a table or a key to the sink.
+
+    Until there are enough or the time is up. Returns at once.
+    """
     name, asked = job_of(request), json_object(request, empty=True)
     for member in asked:
         if member not in _MEMBERS:
@@ -48,7 +67,9 @@ def begin_trace(request: Request) -> Response:
     return _json(_text(changefeeds.ask_trace(name, table=table, key=key, rows=rows, timeout=timeout)), status=201)
 
 
+@ENDPOINTS.add("DELETE /v1/jobs/{name}/traces/{number}", Role.OPERATE, Answer(None, status=204), errors=[404])
 def end_trace(request: Request) -> Response:
+    """End a trace and forget what it found."""
     deployment_of(request).changefeeds.end_trace(job_of(request), request.path_params["number"])
     return Response(status_code=204)
 
