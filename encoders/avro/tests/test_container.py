@@ -8,8 +8,7 @@ from typing import Any, Literal
 import fastavro
 import polars as pl
 import pytest
-from cdc_encoder_avro.container import BLOCK_BYTES
-from cdc_encoder_avro.container_reading import read_container
+from cdc_encoder_avro.container import BLOCK_BYTES, read_container
 from cdc_encoder_avro.encoder import AvroEncoder
 from cdc_encoder_avro.options import AvroOptions
 

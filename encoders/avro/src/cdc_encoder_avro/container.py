@@ -1,23 +1,43 @@
-"""Avro object container files."""
+"""Avro object container files: writes them, reads them, and detects files that are truncated or damaged."""
 
 from __future__ import annotations
 
 import hashlib
+import io
+import json
+import zlib
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from cdc_column_texts.binary import offsets_of
 
 from cdc_core import ContractError, FileBody, RowBatch, TableSchema, joined_values
-from cdc_encoder_avro.codecs import compressed
+from cdc_encoder_avro.record_reading import RecordReader
 from cdc_encoder_avro.varints import long_bytes
 
-__all__ = ["BLOCK_BYTES", "MAGIC", "AvroBody"]
+__all__ = ["BLOCK_BYTES", "AvroBody", "read_container"]
 
 BLOCK_BYTES = 64 * 1024
 """A block ends with the row that brings it to this size, before compression."""
-MAGIC = b"Obj\x01"
+_MAGIC = b"Obj\x01"
+_CRC_BYTES = 4
+_SYNC = {"type": "fixed", "name": "sync", "size": 16}
+_HEADER: dict[str, Any] = {
+    "type": "record",
+    "name": "header",
+    "fields": [
+        {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": len(_MAGIC)}},
+        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+        {"name": "sync", "type": _SYNC},
+    ],
+}
+_BLOCK: dict[str, Any] = {
+    "type": "record",
+    "name": "block",
+    "fields": [{"name": "rows", "type": "long"}, {"name": "data", "type": "bytes"}, {"name": "sync", "type": _SYNC}],
+}
 
 
 class AvroBody(FileBody):
@@ -89,6 +109,26 @@ class AvroBody(FileBody):
         return block
 
 
+def read_container(body: bytes) -> tuple[RecordReader, list[dict[str, Any]]]:
+    """Return the reader of the file's schema, and the file's records. Raises: ValueError for a damaged file."""
+    stream = io.BytesIO(body)
+    if body[: len(_MAGIC)] != _MAGIC:
+        raise ValueError(f"not an Avro object container file: {body[:16]!r}")
+    header = RecordReader(json.dumps(_HEADER)).read(stream)
+    codec = header["meta"].get("avro.codec", b"null").decode()
+    reader, blocks = RecordReader(header["meta"]["avro.schema"].decode()), RecordReader(json.dumps(_BLOCK))
+    records = []
+    while stream.tell() < len(body):
+        block = blocks.read(stream)
+        if block["sync"] != header["sync"]:
+            raise ValueError(f"the block that ends at byte {stream.tell()} has another sync marker than the file")
+        data = io.BytesIO(_decompressed(block["data"], codec))
+        records += [reader.read(data) for _ in range(block["rows"])]
+        if data.read(1):
+            raise ValueError(f"the block that ends at byte {stream.tell()} has data after its last row")
+    return reader, records
+
+
 def _sync(schema: str, topic: str, first_row: bytes) -> bytes:
     """Return the sync marker between blocks: pseudo-random, and always the same for the same file."""
     digest = hashlib.blake2b(digest_size=16)
@@ -99,12 +139,62 @@ def _sync(schema: str, topic: str, first_row: bytes) -> bytes:
 
 def _header(schema: str, codec: str, sync: bytes) -> bytes:
     entries = {"avro.codec": codec.encode(), "avro.schema": schema.encode()}
-    parts = [MAGIC, long_bytes(len(entries))]
+    parts = [_MAGIC, long_bytes(len(entries))]
     for name, value in entries.items():
         parts += [long_bytes(len(name)), name.encode(), long_bytes(len(value)), value]
     return b"".join([*parts, long_bytes(0), sync])
 
 
 def _block(rows: int, data: bytes, codec: str, sync: bytes) -> bytes:
-    body = compressed(data, codec)
+    body = _compressed(data, codec)
     return b"".join([long_bytes(rows), long_bytes(len(body)), body, sync])
+
+
+def _compressed(data: bytes, codec: str) -> bytes:
+    """Return *data*, the content of a block, compressed with *codec*."""
+    if codec == "deflate":
+        compressor = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+        return compressor.compress(data) + compressor.flush()
+    if codec == "zstandard":
+        return bytes(pa.Codec("zstd").compress(data))
+    if codec == "snappy":
+        return bytes(pa.Codec("snappy").compress(data)) + _crc(data)
+    return data
+
+
+def _decompressed(data: bytes, codec: str) -> bytes:
+    """Return the content of a compressed block. Raises: ValueError for an unknown codec or damaged data."""
+    try:
+        return _plain(data, codec)
+    except (zlib.error, OSError, pa.ArrowInvalid) as error:
+        raise ValueError(f"a block is damaged: {error}") from error
+
+
+def _plain(data: bytes, codec: str) -> bytes:
+    if codec == "deflate":
+        return zlib.decompress(data, wbits=-zlib.MAX_WBITS)
+    if codec == "zstandard":
+        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+            return bytes(stream.read())
+    if codec == "snappy":
+        block = bytes(pa.Codec("snappy").decompress(data[:-_CRC_BYTES], _snappy_size(data)))
+        if _crc(block) != data[-_CRC_BYTES:]:
+            raise ValueError("the checksum of a block is wrong")
+        return block
+    if codec != "null":
+        raise ValueError(f"unknown codec '{codec}'")
+    return data
+
+
+def _crc(data: bytes) -> bytes:
+    return zlib.crc32(data).to_bytes(_CRC_BYTES, "big")
+
+
+def _snappy_size(data: bytes) -> int:
+    """Return the length of the decompressed data: seven bits in each byte, the least significant first."""
+    size = 0
+    for place, byte in enumerate(data):
+        size |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            break
+    return size

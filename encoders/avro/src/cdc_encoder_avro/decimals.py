@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from cdc_column_texts import NoRepresentationError, valid_rows
+from cdc_column_texts import SPECIAL_DECIMALS, NoRepresentationError, valid_rows
 from cdc_column_texts.binary import Piece, ragged
 
 from cdc_encoder_avro.strings import string_bytes
@@ -22,7 +22,7 @@ from cdc_encoder_avro.varints import long_bytes
 __all__ = ["decimal_pieces"]
 
 _STRING = 2
-_SPECIAL = pa.array(["NaN", "Infinity", "-Infinity"])
+_SPECIAL = pa.array(SPECIAL_DECIMALS)
 _MAX_DIGITS_OF_8, _MAX_DIGITS_OF_16, _MAX_DIGITS_OF_32 = 18, 38, 76
 _SHORT = np.dtype([("branch", "u1"), ("size", "u1"), ("value", ">i8")])
 
@@ -43,7 +43,7 @@ def decimal_pieces(array: pa.Array, precision: int, scale: int, *, special_value
     if first >= 0:
         numbers = pc.if_else(special, pa.scalar(None, array.type), array)
         rest = _numbers(numbers, precision, scale)
-        texts = [string_bytes(text, branch=_STRING) for text in _SPECIAL.to_pylist()]
+        texts = [string_bytes(text, branch=_STRING) for text in SPECIAL_DECIMALS]
         table = pa.concat_arrays([rest, pa.array(texts, pa.large_binary())])
         places = np.arange(len(array))
         which = pc.index_in(array, _SPECIAL)
@@ -140,7 +140,7 @@ def _one_by_one(array: pa.Array, precision: int, scale: int) -> pa.Array:
 def _one(row: int, text: str | None, precision: int, scale: int) -> bytes:
     if text is None:
         return b"\x00"
-    if text in _SPECIAL.to_pylist():
+    if text in SPECIAL_DECIMALS:
         return string_bytes(text, branch=_STRING)
     with localcontext(prec=max(len(text) + scale, 1) + 1):
         try:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+from cdc_column_texts import key_in_row
 from cdc_schema_registry import Registry, unframe
 
 from cdc_core import (
@@ -21,7 +22,7 @@ from cdc_core import (
     op_of,
     timestamps_of_source,
 )
-from cdc_encoder_avro.container_reading import read_container
+from cdc_encoder_avro.container import read_container
 from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.record_reading import RecordReader
 from cdc_encoder_avro.schemas import row_field
@@ -101,7 +102,7 @@ def _decoded(
     key_record = reader.row(schema, record, "key")
     key_in_value = None if key_record is None else tuple(key_record.values())
     return DecodedRow(
-        key=key or key_in_value or _key_of(schema, after or before),
+        key=key or key_in_value or key_in_row(schema, after or before),
         after=after,
         before=before,
         updated=_timestamp(metadata, "updated"),
@@ -111,12 +112,6 @@ def _decoded(
         unavailable=unavailable,
         op=None if op is None else op_of(op),
     )
-
-
-def _key_of(schema: TableSchema, image: dict[str, Any] | None) -> tuple[Any, ...] | None:
-    if image is None or schema.key or not image.keys() >= set(schema.primary_key):
-        return None
-    return tuple(image[name] for name in schema.primary_key)
 
 
 def _timestamp(record: dict[str, Any], name: str) -> Timestamp | None:

@@ -42,8 +42,7 @@ from cdc_encoder_avro.schemas import (
     row_field,
     schema_text,
 )
-from cdc_encoder_avro.strings import string_bytes
-from cdc_encoder_avro.timestamps import timestamp_pieces
+from cdc_encoder_avro.strings import string_bytes, timestamp_pieces
 from cdc_encoder_avro.unavailable import by_row, unavailable_pieces
 from cdc_encoder_avro.values import value_pieces
 

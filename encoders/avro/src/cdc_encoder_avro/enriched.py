@@ -9,8 +9,7 @@ from cdc_column_texts import integers
 from cdc_column_texts.binary import Piece
 
 from cdc_core import SOURCE_MEMBERS, Envelope, RowBatch, SourceFacts, op_texts
-from cdc_encoder_avro.strings import string_bytes, string_pieces
-from cdc_encoder_avro.timestamps import timestamp_pieces
+from cdc_encoder_avro.strings import string_bytes, string_pieces, timestamp_pieces
 from cdc_encoder_avro.varints import long_bytes, longs
 
 __all__ = ["op_pieces", "source_fields", "source_pieces", "time_bytes"]

@@ -11,11 +11,10 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
-from cdc_column_texts import item_text
+from cdc_column_texts import SPECIAL_NUMBERS, array_text
 
 from cdc_core import ColumnType, TableSchema, plain_value
 from cdc_encoder_avro.schemas import SQL_NAME
-from cdc_encoder_avro.values import SPECIAL
 
 __all__ = ["RecordReader"]
 
@@ -76,12 +75,12 @@ def _value(value: Any, branches: list[Any], type_: ColumnType | None) -> Any:
         items = [_unscaled(item, array["items"][1:]) for item in value]
         if type_ is None or type_.element is None:
             return items
-        return f"[{', '.join(item_text(item, type_.element) for item in items)}]"
+        return array_text(items, type_.element)
     logical = branches[0].get("logicalType") if isinstance(branches[0], dict) else None
     if logical in _ARROW and isinstance(value, int):
         return plain_value(pa.scalar(value, _ARROW[logical]))
     if isinstance(value, str) and type_ is not None:
-        return {text: number for number, text in SPECIAL.get(type_.kind, {}).items()}.get(value, value)
+        return {text: number for number, text in SPECIAL_NUMBERS.get(type_.kind, {}).items()}.get(value, value)
     return _unscaled(value, branches)
 
 

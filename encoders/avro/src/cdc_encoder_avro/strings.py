@@ -1,15 +1,15 @@
-"""Columns of Avro strings and bytes: the length as a long, then the bytes."""
+"""Columns of Avro strings and bytes: the length as a long, then the bytes. `Timestamp`s are strings."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from cdc_column_texts import valid_rows
-from cdc_column_texts.binary import Piece, byte_sizes
+from cdc_column_texts import hlc_runs, valid_rows
+from cdc_column_texts.binary import Piece, byte_sizes, joined
 
 from cdc_encoder_avro.varints import lengths, long_bytes
 
-__all__ = ["string_bytes", "string_pieces"]
+__all__ = ["string_bytes", "string_pieces", "timestamp_pieces"]
 
 
 def string_pieces(array: pa.Array, *, branch: int | None = 1) -> list[Piece]:
@@ -25,3 +25,12 @@ def string_bytes(text: str, *, branch: int) -> bytes:
     """Return one string, after the index *branch* of its union."""
     data = text.encode()
     return long_bytes(branch) + long_bytes(len(data)) + data
+
+
+def timestamp_pieces(timestamps: pa.StructArray) -> list[Piece]:
+    """Return a column of `Timestamp`s as unions of null and string: `<wall ns>.<logical, 10 digits>`."""
+    texts, places = hlc_runs(timestamps)
+    written = joined(string_pieces(texts), len(texts))
+    if len(texts) == 1:
+        return [written[0].as_py()]
+    return [written if places is None else written.take(places)]

@@ -10,39 +10,30 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from cdc_column_texts import Ints, NoRepresentationError, integers, valid_rows
-from cdc_column_texts.binary import Piece, binary, looked_up, ragged
+from cdc_column_texts import SPECIAL_NUMBERS, Ints, NoRepresentationError, integers, valid_rows, written_items
+from cdc_column_texts.binary import Piece, binary, grouped, joined, looked_up, ragged
 
 from cdc_core import ColumnType, Kind
-from cdc_encoder_avro.arrays import array_pieces
 from cdc_encoder_avro.decimals import decimal_pieces
 from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.strings import string_bytes, string_pieces
 from cdc_encoder_avro.types import decimal_digits, is_enum, is_typed_array
 from cdc_encoder_avro.varints import longs
 
-__all__ = ["SPECIAL", "value_pieces"]
+__all__ = ["value_pieces"]
 
 _NULL, _VALUE, _STRING = 0, 1, 2
 """Indices in a union: null, the type of the column, string."""
 _BOOLS = pa.array([b"\x00", b"\x02\x00", b"\x02\x01"], pa.large_binary())
 _DOUBLE = np.dtype([("branch", "u1"), ("value", "<f8")])
-_DAY_US = 86_400_000_000
-_INFINITY = {np.iinfo(np.int64).max: "infinity", np.iinfo(np.int64).min: "-infinity"}
-SPECIAL: dict[Kind, dict[int, str]] = {
-    Kind.DATE: {np.iinfo(np.int32).max: "infinity", np.iinfo(np.int32).min: "-infinity"},
-    Kind.TIME: {_DAY_US: "24:00:00"},
-    Kind.TIMESTAMP: _INFINITY,
-    Kind.TIMESTAMPTZ: _INFINITY,
-}
-"""By kind, the numbers that Avro's types cannot represent, and their texts."""
+_ENDS = pa.array([b"", b"\x00"], pa.large_binary())
 
 
 def value_pieces(array: pa.Array, type_: ColumnType, options: AvroOptions) -> list[Piece]:
     """Return the unions of a column. Raises: NoRepresentationError."""
     kind = type_.kind
-    if kind in SPECIAL:
-        return [_datetimes(array, SPECIAL[kind], options)]
+    if kind in SPECIAL_NUMBERS:
+        return [_datetimes(array, SPECIAL_NUMBERS[kind], options)]
     digits = decimal_digits(type_)
     if digits is not None:
         return [decimal_pieces(array, *digits, special_values=options.avro_special_values)]
@@ -50,7 +41,7 @@ def value_pieces(array: pa.Array, type_: ColumnType, options: AvroOptions) -> li
         return [_enum(array, type_.labels)]
     if is_typed_array(type_, options):
         assert type_.element is not None
-        return array_pieces(array, type_.element, lambda items, element: value_pieces(items, element, options))
+        return _arrays(array, type_.element, options)
     return _PIECES.get(kind, string_pieces)(array)
 
 
@@ -111,6 +102,19 @@ def _enum(array: pa.Array, labels: tuple[str, ...]) -> Piece:
             row, f"'{array[row]}' is not a label of the enum in this version of the table; set avro_enum = 'string'"
         )
     return longs(integers(places), branch=_VALUE, valid=valid_rows(array))
+
+
+def _arrays(array: pa.Array, element: ColumnType, options: AvroOptions) -> list[Piece]:
+    """Return arrays, which are JSON texts in a `RowBatch`: one block of all items, then the end."""
+    written, counts = written_items(
+        array, element, lambda items, of: joined(value_pieces(items, of, options), len(items)), option="avro_arrays"
+    )
+    # An empty array has no block: the zero in place of the count is already its end.
+    return [
+        longs(counts, branch=_VALUE, valid=valid_rows(array)),
+        grouped(written, counts),
+        looked_up(_ENDS, (counts > 0).astype(np.int8)),
+    ]
 
 
 _PIECES: dict[Kind, Callable[[pa.Array], list[Piece]]] = {

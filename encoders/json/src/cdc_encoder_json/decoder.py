@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
-from cdc_column_texts import NULL
+import numpy as np
+import pyarrow as pa
+from cdc_column_texts import JSON_NULL_OBJECT, NULL, key_in_row
 
 from cdc_core import (
     UNAVAILABLE_MEMBER,
     Column,
+    ColumnType,
     DecodedRow,
     Decoder,
     EncoderContext,
+    Kind,
     RowBatch,
     TableSchema,
     Timestamp,
     op_of,
+    plain_value,
 )
 from cdc_encoder_json.connect_schema import written_type
 from cdc_encoder_json.line_reading import read_lines
 from cdc_encoder_json.options import JsonOptions
 from cdc_encoder_json.scanning import plain, split_array, split_object, string
-from cdc_encoder_json.value_reading import read_value
 
 __all__ = ["JsonDecoder"]
+
+_BOOLS = {"true": True, "false": False}
 
 
 class JsonDecoder(Decoder):
@@ -85,7 +92,7 @@ class JsonDecoder(Decoder):
         after, before = (None if image is None else self._values(schema, image) for image in images)
         key_in_value = self._key(schema, metadata["key"]) if "key" in metadata else None
         return DecodedRow(
-            key=key or key_in_value or _key_of(schema, after or before),
+            key=key or key_in_value or key_in_row(schema, after or before),
             after=after,
             before=before,
             updated=_timestamp(metadata, "updated"),
@@ -113,18 +120,88 @@ class JsonDecoder(Decoder):
         return values | {name: plain(text) for name, text in members.items() if name not in values}
 
     def _value(self, text: str, column: Column) -> Any:
-        return read_value(text, written_type(column.type) if self._described else column.type)
+        return _read_value(text, written_type(column.type) if self._described else column.type)
 
 
 def _members(text: str) -> dict[str, str] | None:
     return None if text == NULL else split_object(text)
 
 
-def _key_of(schema: TableSchema, image: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
-    if image is None or schema.key or not image.keys() >= set(schema.primary_key):
-        return None
-    return tuple(image[name] for name in schema.primary_key)
-
-
 def _timestamp(metadata: Mapping[str, str], name: str) -> Timestamp | None:
     return Timestamp.parse(string(metadata[name])) if name in metadata else None
+
+
+def _read_value(text: str, type_: ColumnType) -> Any:
+    """Return the value of one column. A text of another kind, from another version of the table, is read as plain JSON.
+
+    Raises: ValueError when it is not JSON.
+    """
+    if text == NULL:
+        return None
+    try:
+        return _READERS.get(type_.kind, _string)(text, type_)
+    except (ValueError, KeyError, OverflowError):
+        return plain(text)
+
+
+def _string(text: str, _: ColumnType) -> str:
+    return string(text)
+
+
+def _float(text: str, type_: ColumnType) -> float:
+    number = float(string(text) if text.startswith('"') else text)
+    return float(struct.unpack("f", struct.pack("f", number))[0]) if type_.bits == 32 else number
+
+
+def _decimal(text: str, _: ColumnType) -> str:
+    if not text.startswith('"'):
+        float(text)
+        return text
+    return string(text)
+
+
+def _bytes(text: str, _: ColumnType) -> bytes:
+    digits = string(text)
+    if not digits.startswith("\\x"):
+        raise ValueError(f"not bytes: {text!r}")
+    return bytes.fromhex(digits[2:])
+
+
+def _date(text: str, type_: ColumnType) -> Any:
+    return _datetime(string(text), "D", np.iinfo(np.int32), type_)
+
+
+def _timestamp_value(text: str, type_: ColumnType) -> Any:
+    value = string(text)
+    zone = type_.kind is Kind.TIMESTAMPTZ and value.endswith("Z")
+    return _datetime(value[:-1] if zone else value, "us", np.iinfo(np.int64), type_)
+
+
+def _time(text: str, type_: ColumnType) -> Any:
+    hours, minutes, seconds = string(text).split(":")
+    us = round(float(seconds) * 1_000_000)
+    return plain_value(pa.scalar((int(hours) * 60 + int(minutes)) * 60_000_000 + us, type_.arrow))
+
+
+def _datetime(text: str, unit: Literal["D", "us"], limits: np.iinfo[Any], type_: ColumnType) -> Any:
+    special = {"infinity": int(limits.max), "-infinity": int(limits.min)}
+    number = special.get(text)
+    if number is None:
+        number = int(np.array(text, f"datetime64[{unit}]").astype(np.int64))
+    return plain_value(pa.scalar(number, type_.arrow))
+
+
+_READERS: dict[Kind, Callable[[str, ColumnType], Any]] = {
+    Kind.BOOL: lambda text, _: _BOOLS[text],
+    Kind.INT: lambda text, _: int(text),
+    Kind.FLOAT: _float,
+    Kind.DECIMAL: _decimal,
+    Kind.BYTES: _bytes,
+    Kind.DATE: _date,
+    Kind.TIME: _time,
+    Kind.TIMESTAMP: _timestamp_value,
+    Kind.TIMESTAMPTZ: _timestamp_value,
+    Kind.JSON: lambda text, _: NULL if text == JSON_NULL_OBJECT else text,
+    Kind.ARRAY: lambda text, _: text,
+    Kind.COMPOSITE: lambda text, _: text,
+}

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
-from cdc_column_texts import NULL, Piece, hlc_pieces, joined, quoted, series
+from cdc_column_texts import NULL, Piece, by_unavailable, hlc_pieces, joined, quoted, series
 
 from cdc_core import (
     UNAVAILABLE_MEMBER,
     DeleteForm,
-    EncodeError,
     EncoderContext,
     RowBatch,
     RowPlace,
@@ -21,7 +19,6 @@ from cdc_core import (
     TableSchema,
     Timestamp,
     op_texts,
-    unavailable_sets,
 )
 from cdc_encoder_json.connect_schema import key_schema, value_schema
 from cdc_encoder_json.row_texts import RowTexts
@@ -62,17 +59,14 @@ class ValueTexts:
 
     def _by_sets(self, rows: RowBatch, topic: str) -> pl.Series:
         """Return the values of rows of which some lack columns: each set of lacking columns by itself."""
-        texts, places = [], []
-        for without, indices in unavailable_sets(rows):
-            part = RowBatch(schema=rows.schema, batch=rows.batch.take(pa.array(indices)))
-            try:
-                key = self._texts.key(part)
-                pieces = self._incomplete(part, topic, key, without) if without else self._complete(part, topic, key)
-                texts.append(joined(pieces, len(part)))
-            except EncodeError as error:
-                raise EncodeError(str(error), row=None if error.row is None else int(indices[error.row])) from error
-            places.append(indices)
-        return pl.concat(texts).gather(pl.Series(np.argsort(np.concatenate(places))))
+
+        def of_set(part: RowBatch, without: tuple[str, ...]) -> pl.Series:
+            key = self._texts.key(part)
+            pieces = self._incomplete(part, topic, key, without) if without else self._complete(part, topic, key)
+            return joined(pieces, len(part))
+
+        texts, places = by_unavailable(rows, of_set)
+        return pl.concat(texts).gather(pl.Series(places))
 
     def _incomplete(self, rows: RowBatch, topic: str, key: list[Piece], without: tuple[str, ...]) -> list[Piece]:
         """Return the pieces of the values of rows *without* the same columns, none of which is deleted."""

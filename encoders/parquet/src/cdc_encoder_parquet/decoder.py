@@ -9,10 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from cdc_column_texts import timestamps_of_texts
+from cdc_column_texts import column_of_texts, json_pieces, list_texts, text_column, timestamps_of_texts
 
-from cdc_core import DecodedRow, Decoder, Op, RowBatch, TableSchema, Timestamp, plain_value
-from cdc_encoder_parquet.column_reading import row_values
+from cdc_core import ColumnType, DecodedRow, Decoder, Kind, Op, RowBatch, TableSchema, Timestamp, plain_value
 from cdc_encoder_parquet.columns import BEFORE, EVENT_TYPE, EVENTS, METADATA, MVCC, UNAVAILABLE, UPDATED
 
 __all__ = ["ParquetDecoder"]
@@ -70,7 +69,7 @@ class ParquetDecoder(Decoder):
             raise ValueError(f"a row of table {schema.name} in a file has no 'updated'")
         if schema.key:
             raise ValueError(f"a row of table {schema.name} in a file has no key, because a query did not select it")
-        columns = [row_values(table.column(column.name), column.type) for column in schema.columns]
+        columns = [_row_values(table.column(column.name), column.type) for column in schema.columns]
         op = _OPS.take(pc.index_in(table.column(EVENT_TYPE), _EVENTS))
         deleted = pc.equal(op, pa.scalar(Op.DELETE, pa.uint8()))
         return RowBatch.of(
@@ -111,7 +110,7 @@ def _unavailable(table: pa.RecordBatch) -> pa.ListArray | None:
 def _values(array: pa.Array, schema: TableSchema, name: str) -> list[Any]:
     """Return a column's values. They are Parquet's when the table lacks the column or has it with another type."""
     with suppress(KeyError, ValueError):
-        array = row_values(array, schema.column(name).type)
+        array = _row_values(array, schema.column(name).type)
     return [plain_value(value) for value in array]
 
 
@@ -128,3 +127,41 @@ def _timestamps(table: pa.RecordBatch, name: str) -> list[Timestamp | None]:
     if name not in table.schema.names:
         return [None] * table.num_rows
     return [None if text is None else Timestamp.parse(text) for text in table.column(name).to_pylist()]
+
+
+def _row_values(array: pa.Array, type_: ColumnType) -> pa.Array:
+    """Return *array*, a column of a file, as a column of *type_*. Raises: ValueError when its type does not fit."""
+    if pa.types.is_list(array.type) and type_.kind is Kind.ARRAY and type_.element is not None:
+        return _array_texts(array, type_.element)
+    if pa.types.is_decimal(array.type) and type_.kind is Kind.DECIMAL:
+        return _decimal_texts(array)
+    if pa.types.is_string(array.type):
+        return column_of_texts(array, type_)
+    try:
+        return array.cast(type_.arrow)
+    except pa.ArrowNotImplementedError as error:
+        raise ValueError(f"a column of {array.type} cannot be read as {type_.source}") from error
+
+
+def _array_texts(array: pa.ListArray, element: ColumnType) -> pa.Array:
+    """Return the JSON texts of arrays. Items have the form of the JSON encoder."""
+    items = _row_values(array.flatten(), element)
+    counts = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
+    texts = text_column(json_pieces(items, element), len(items))
+    return list_texts(texts, counts, brackets="[]", nulls_of=array)
+
+
+def _decimal_texts(array: pa.Array) -> pa.Array:
+    """Return decimals as plain texts with all digits of their scale."""
+    scale = array.type.scale
+    unscaled = pa.Array.from_buffers(pa.decimal128(38, 0), len(array), array.buffers(), offset=array.offset)
+    whole = unscaled.cast(pa.string())
+    if scale == 0:
+        return whole
+    sign = pc.if_else(pc.starts_with(whole, "-"), "-", "")
+    digits = pc.utf8_lpad(pc.utf8_ltrim(whole, "-"), scale + 1, "0")
+    units, fraction = pc.utf8_slice_codeunits(digits, 0, -scale), pc.utf8_slice_codeunits(digits, -scale)
+    empty = pa.scalar("", pa.string())
+    return pc.binary_join_element_wise(
+        pc.binary_join_element_wise(sign, units, empty), fraction, pa.scalar(".", pa.string())
+    )

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+from cdc_column_texts import array_text, column_of_texts, key_in_row
 from google.protobuf.message import DecodeError
 
-from cdc_core import DecodedRow, Decoder, RowPlace, TableSchema, Timestamp
+from cdc_core import ColumnType, DecodedRow, Decoder, Kind, RowPlace, TableSchema, Timestamp, plain_value
 from cdc_encoder_protobuf.descriptors import message_class
-from cdc_encoder_protobuf.value_reading import read_row
 
 __all__ = ["ProtobufDecoder"]
 
 _MARKS = ("resolved", "bareResolved")
+_TEXTS = {
+    ("date_value", Kind.DATE),
+    ("time_value", Kind.TIME),
+    ("string_value", Kind.TIMESTAMP),
+    ("string_value", Kind.TIMESTAMPTZ),
+}
+"""The fields that hold the text of a value whose kind has numbers in Arrow."""
+_STAMPS = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 
 
 class ProtobufDecoder(Decoder):
@@ -54,17 +63,17 @@ class ProtobufDecoder(Decoder):
         if message.HasField("wrapped"):
             metadata = message.wrapped
             after, before = (
-                read_row(schema, getattr(metadata, name).values) if metadata.HasField(name) else None
+                _row_of(schema, getattr(metadata, name).values) if metadata.HasField(name) else None
                 for name in ("after", "before")
             )
         elif message.HasField("bare"):
             metadata = message.bare.__crdb__
-            after, before = read_row(schema, message.bare.values), None
+            after, before = _row_of(schema, message.bare.values), None
         else:
             raise ValueError(f"a message is not a row: it has {which or 'no data'}")
         key_in_value = _key(schema, metadata.key) if metadata.HasField("key") else None
         return DecodedRow(
-            key=key or key_in_value or _key_of(schema, after or before),
+            key=key or key_in_value or key_in_row(schema, after or before),
             after=after,
             before=before,
             updated=_timestamp(metadata.updated),
@@ -104,7 +113,7 @@ def _size(body: bytes, place: int) -> tuple[int, int]:
 
 
 def _key(schema: TableSchema, key: Any) -> tuple[Any, ...]:
-    found = read_row(schema, key.key)
+    found = _row_of(schema, key.key)
     return (
         tuple(found[name] for name in schema.primary_key)
         if {*schema.primary_key} == found.keys()
@@ -112,11 +121,53 @@ def _key(schema: TableSchema, key: Any) -> tuple[Any, ...]:
     )
 
 
-def _key_of(schema: TableSchema, image: dict[str, Any] | None) -> tuple[Any, ...] | None:
-    if image is None or schema.key or not image.keys() >= set(schema.primary_key):
-        return None
-    return tuple(image[name] for name in schema.primary_key)
-
-
 def _timestamp(text: str) -> Timestamp | None:
     return Timestamp.parse(text) if text else None
+
+
+def _row_of(schema: TableSchema, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of a map of messages `Value`, in table order; columns that the table lacks are last.
+
+    Raises: ValueError for a text that is not a value of its column's type.
+    """
+    types = {column.name: column.type for column in (*schema.key, *schema.columns)}
+    names = [name for name in types if name in values]
+    names += sorted(name for name in values if name not in types)
+    return {name: _read(values[name], types.get(name)) for name in names}
+
+
+def _read(value: Any, type_: ColumnType | None) -> Any:
+    """Return a value of a column; *type_* is None for a column that the table lacks."""
+    field, plain = _plain(value)
+    if field == "array_value":
+        element = None if type_ is None else type_.element
+        if element is None:
+            return [_read(item, None) for item in plain]
+        return array_text([_item(item, element) for item in plain], element)
+    if field == "timestamp_value":
+        known = type_ is not None and type_.kind in _STAMPS
+        return plain_value(pa.scalar(plain, type_.arrow if known and type_ else pa.timestamp("us", "UTC")))
+    if type_ is not None and (field, type_.kind) in _TEXTS:
+        return plain_value(column_of_texts(pa.array([plain], pa.string()), type_)[0])
+    return plain
+
+
+def _item(value: Any, element: ColumnType) -> Any:
+    """Return an item of an array as `array_text` takes it."""
+    field, plain = _plain(value)
+    return [_item(item, element) for item in plain] if field == "array_value" else plain
+
+
+def _plain(value: Any) -> tuple[str | None, Any]:
+    """Return the field that is set and what it holds; a Timestamp in microseconds, a Decimal as text."""
+    field = value.WhichOneof("value")
+    if field is None:
+        return None, None
+    held = getattr(value, field)
+    if field == "timestamp_value":
+        return field, held.seconds * 1_000_000 + held.nanos // 1000
+    if field == "decimal_value":
+        return field, held.value
+    if field == "array_value":
+        return field, held.values
+    return field, held

@@ -7,12 +7,20 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from cdc_column_texts import hlc_texts
+from cdc_column_texts import (
+    Ints,
+    NoRepresentationError,
+    by_unavailable,
+    columns_with_keys,
+    encode_error,
+    hlc_texts,
+    valid_rows,
+)
 
 from cdc_core import (
     UNAVAILABLE_MEMBER,
+    Column,
     DeleteForm,
-    EncodeError,
     Encoder,
     EncoderContext,
     FileBody,
@@ -23,17 +31,17 @@ from cdc_core import (
     TableSchema,
     Timestamp,
     joined_values,
-    unavailable_sets,
 )
 from cdc_encoder_protobuf.fields import delimited, tag
-from cdc_encoder_protobuf.framed import Framed, concatenated
+from cdc_encoder_protobuf.framed import ABSENT, Framed, concatenated
 from cdc_encoder_protobuf.options import ProtobufOptions
-from cdc_encoder_protobuf.records import Records
-from cdc_encoder_protobuf.values import strings
+from cdc_encoder_protobuf.values import strings, values
 
 __all__ = ["ProtobufEncoder"]
 
 _OWNER = "encoder 'protobuf'"
+_ENTRY, _NAME, _VALUE = b"\x0a", b"\x0a", b"\x12"
+"""The tags of an entry of a map, which is field 1 of every message that has one, and of the key and value in it."""
 
 
 class ProtobufEncoder(Encoder):
@@ -50,7 +58,7 @@ class ProtobufEncoder(Encoder):
         super().__init__(context)
         context.envelope.check(_OWNER)
         options: ProtobufOptions = context.options
-        self._records = Records(options)
+        self._records = _Records(options)
 
     def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
         if self.context.output == "files" and not self.context.envelope.key_in_value:
@@ -60,13 +68,13 @@ class ProtobufEncoder(Encoder):
 
     def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
         key = self._records.key(rows)
-        values = self._values(rows, topic, key)
+        found = self._values(rows, topic, key)
         after = rows.column("after")
         if self.context.envelope.delete is DeleteForm.TOMBSTONE and after.null_count:
-            values = pc.if_else(after.is_valid(), values, pa.scalar(None, values.type))
+            found = pc.if_else(after.is_valid(), found, pa.scalar(None, found.type))
         keyed = self.keyed(rows)
         keys = (key if keyed is rows else self._records.key(keyed)).column(len(rows))
-        return MessageBatch(topic=topic, key=keys, value=values, updated=rows.column("updated"))
+        return MessageBatch(topic=topic, key=keys, value=found, updated=rows.column("updated"))
 
     def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:  # noqa: ARG002 (marks name no topic)
         mark = delimited(tag("Resolved", "resolved"), str(timestamp).encode())
@@ -87,15 +95,10 @@ class ProtobufEncoder(Encoder):
         """Return the messages of all rows, behind *start* and their sizes unless that is None."""
         if not rows.has_unavailable or self.context.envelope.row is RowPlace.NOWHERE:
             return self._column(rows, topic, key, (), start)
-        parts, places = [], []
-        for without, indices in unavailable_sets(rows):
-            part = RowBatch(schema=rows.schema, batch=rows.batch.take(pa.array(indices)))
-            try:
-                parts.append(self._column(part, topic, self._records.key(part), without, start))
-            except EncodeError as error:
-                raise EncodeError(str(error), row=None if error.row is None else int(indices[error.row])) from error
-            places.append(indices)
-        return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(places))))
+        parts, places = by_unavailable(
+            rows, lambda part, without: self._column(part, topic, self._records.key(part), without, start)
+        )
+        return pa.concat_arrays(parts).take(pa.array(places))
 
     def _column(
         self, rows: RowBatch, topic: str, key: Framed, without: tuple[str, ...], start: bytes | None
@@ -139,6 +142,65 @@ class ProtobufEncoder(Encoder):
         for column in without:
             fields.append(_constant(delimited(tag(owner, UNAVAILABLE_MEMBER), column.encode())))
         return fields
+
+
+class _Records:
+    """Writes keys and rows. The entries of a map are in the order of the UTF-8 bytes of their names.
+
+    Raises: EncodeError when a value has no representation.
+    """
+
+    def __init__(self, options: ProtobufOptions) -> None:
+        self._options = options
+
+    def key(self, rows: RowBatch) -> Framed:
+        """Return the content of the message `Key` of each row."""
+        key = rows.column("key")
+        return self._entries(rows, rows.schema.key_columns, _fields(key), None)
+
+    def images(self, rows: RowBatch, structs: pa.StructArray, *, without: Collection[str] = ()) -> Framed:
+        """Return the content of the message `Record` of *structs*, a column `after` or `before`; absent where null."""
+        columns, arrays = rows.schema.columns, _fields(structs)
+        present = valid_rows(structs)
+        if present is None:
+            return self._entries(rows, columns, arrays, None, without=without)
+        places = np.flatnonzero(present)
+        if len(places) == 0:
+            return Framed(ABSENT, [])
+        taken = [array.filter(pa.array(present)) for array in arrays]
+        records = self._entries(rows, columns, taken, places, without=without).column(len(places))
+        spread = records.take(pa.array(np.cumsum(present) - 1, mask=~present))
+        return Framed.of(spread.fill_null(b""), absent=np.flatnonzero(~present))
+
+    def with_deleted(self, rows: RowBatch, *, without: Collection[str] = ()) -> Framed:
+        """Return the entries of the rows after the change. A deleted row has its key, and nulls elsewhere."""
+        return self._entries(rows, rows.schema.columns, columns_with_keys(rows), None, without=without)
+
+    def _entries(
+        self,
+        rows: RowBatch,
+        columns: Sequence[Column],
+        arrays: Sequence[pa.Array],
+        places: Ints | None,
+        *,
+        without: Collection[str] = (),
+    ) -> Framed:
+        """Return one entry for each column. *places* are the rows that *arrays* have, None for all."""
+        entries = []
+        for column, array in sorted(zip(columns, arrays, strict=True), key=lambda pair: pair[0].name.encode()):
+            if column.name in without:
+                continue
+            try:
+                value = values(array, column.type, self._options)
+            except NoRepresentationError as error:
+                raise encode_error(error, rows, column, format_="Protocol Buffers", places=places) from error
+            name = delimited(_NAME, column.name.encode())
+            entries.append(value.message(_VALUE).after(name).message(_ENTRY))
+        return concatenated(entries)
+
+
+def _fields(structs: pa.StructArray) -> list[pa.Array]:
+    return [structs.field(index) for index in range(structs.type.num_fields)]
 
 
 class _MessagesBody(FileBody):

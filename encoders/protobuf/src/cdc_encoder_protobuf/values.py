@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from cdc_column_texts import integers, plain_texts, valid_rows, written_items
-from cdc_column_texts.binary import binary, byte_sizes, offsets_of, varint_column
+from cdc_column_texts import Bools, Ints, NoRepresentationError, integers, plain_texts, valid_rows, written_items
+from cdc_column_texts.binary import Piece, binary, byte_sizes, grouped, looked_up, varint_column
 
-from cdc_core import ColumnType, Kind, joined_values
-from cdc_encoder_protobuf.fields import tag
-from cdc_encoder_protobuf.framed import ABSENT, Framed
+from cdc_core import ColumnType, Kind
+from cdc_encoder_protobuf.fields import TIMESTAMP, delimited, tag
+from cdc_encoder_protobuf.framed import ABSENT, Framed, concatenated
 from cdc_encoder_protobuf.options import ProtobufOptions
-from cdc_encoder_protobuf.timestamps import timestamps
 
 __all__ = ["field_name", "strings", "values"]
 
 _BOOLS = pa.array([b"\x00", b"\x01"], pa.large_binary())
 _DOUBLE_BYTES = 8
+_SECOND_US = 1_000_000
+_FIRST_US = int(np.datetime64("0001-01-01", "us").astype(np.int64))
+_AFTER_LAST_US = int(np.datetime64("10000-01-01", "us").astype(np.int64))
 _FIELDS = {
     Kind.BOOL: "bool_value",
     Kind.INT: "int64_value",
@@ -49,7 +52,7 @@ def values(array: pa.Array, type_: ColumnType, options: ProtobufOptions) -> Fram
     """Return the content of the message `Value` of each row. Raises: NoRepresentationError."""
     name = field_name(type_, options)
     if name == "timestamp_value":
-        return timestamps(array, type_, special_values=options.protobuf_special_values)
+        return _timestamps(array, type_, special_values=options.protobuf_special_values)
     if name == "array_value":
         assert type_.element is not None
         return _arrays(array, type_.element, options)
@@ -99,12 +102,56 @@ def _arrays(array: pa.Array, element: ColumnType, options: ProtobufOptions) -> F
         return values(items, of, options).message(tag("Array", "values")).column(len(items))
 
     written, counts = written_items(array, element, write, option="protobuf_arrays")
-    ends = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=ends[1:])
-    content = binary(offsets_of(written)[ends], np.frombuffer(joined_values(written), np.uint8))
     valid = valid_rows(array)
     absent = None if valid is None else np.flatnonzero(~valid)
-    return Framed.of(content, absent=absent).field(tag("Value", "array_value"))
+    return Framed.of(grouped(written, counts), absent=absent).field(tag("Value", "array_value"))
+
+
+def _timestamps(array: pa.Array, type_: ColumnType, *, special_values: Literal["error", "string"]) -> Framed:
+    """Return the content of the message `Value` of each row, absent where *array* is null.
+
+    Raises: NoRepresentationError for a time outside of the years 1 to 9999, if *special_values* is `error`.
+    """
+    us, valid = integers(array), valid_rows(array)
+    special = np.flatnonzero((us < _FIRST_US) | (us >= _AFTER_LAST_US))
+    if len(special) and special_values == "error":
+        row = int(special[0])
+        text = plain_texts(array.slice(row, 1), type_)[0]
+        raise NoRepresentationError(
+            row,
+            f"a Timestamp of Protocol Buffers has no '{text}'; set protobuf_special_values = 'string' to write it as"
+            " text",
+        )
+    seconds = us // _SECOND_US
+    nanos = (us - seconds * _SECOND_US) * 1000
+    parts = [_numbers(seconds, tag(TIMESTAMP, "seconds")), _numbers(nanos, tag(TIMESTAMP, "nanos"))]
+    content = concatenated(parts)
+    if valid is not None:
+        content = Framed(np.where(valid, content.sizes, ABSENT), content.body)
+    written = content.field(tag("Value", "timestamp_value"))
+    return _with_texts(written, array, type_, special) if len(special) else written
+
+
+def _numbers(numbers: Ints, tag_: bytes) -> Framed:
+    """Return a field of *numbers*, which is left out where it is 0. A null row has 0 here."""
+    present: Bools = numbers != 0
+    written, sizes = varint_column(numbers.view(np.uint64), valid=None if present.all() else present)
+    if present.all():
+        return Framed(sizes + len(tag_), [tag_, written])
+    tags: Piece = looked_up(pa.array([b"", tag_], pa.large_binary()), present.astype(np.int8))
+    return Framed(np.where(present, sizes + len(tag_), 0), [tags, written])
+
+
+def _with_texts(written: Framed, array: pa.Array, type_: ColumnType, special: Ints) -> Framed:
+    """Return *written* with texts in the rows *special*."""
+    start = tag("Value", "string_value")
+    texts = plain_texts(array.take(pa.array(special)), type_).to_pylist()
+    table = pa.array([delimited(start, text.encode()) for text in texts], pa.large_binary())
+    places = np.arange(len(array))
+    places[special] = len(array) + np.arange(len(special))
+    column = looked_up(pa.concat_arrays([written.column(len(array)), table]), places)
+    valid = valid_rows(array)
+    return Framed.of(column, absent=None if valid is None else np.flatnonzero(~valid))
 
 
 _WRITERS: dict[Kind, Callable[[pa.Array], Framed]] = {

@@ -13,15 +13,24 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from cdc_column_texts.binary.sizes import distinct
+from cdc_column_texts.binary.pieces import distinct
 from cdc_column_texts.numpy_columns import Bools, Ints, integers, valid_rows
 from cdc_column_texts.pieces import NULL, Piece, joined, or_null, series
+from cdc_core import Kind
 
-__all__ = ["date_pieces", "hlc_pieces", "time_pieces", "timestamp_pieces"]
+__all__ = ["SPECIAL_NUMBERS", "date_pieces", "hlc_pieces", "time_pieces", "timestamp_pieces"]
 
 _DAY_US = 86_400_000_000
 _DAY_S = 86_400
 _QUOTE = '"'
+_INFINITIES = {np.iinfo(np.int64).max: "infinity", np.iinfo(np.int64).min: "-infinity"}
+SPECIAL_NUMBERS: dict[Kind, dict[int, str]] = {
+    Kind.DATE: {np.iinfo(np.int32).max: "infinity", np.iinfo(np.int32).min: "-infinity"},
+    Kind.TIME: {_DAY_US: "24:00:00"},
+    Kind.TIMESTAMP: _INFINITIES,
+    Kind.TIMESTAMPTZ: _INFINITIES,
+}
+"""By kind, the numbers in Arrow that the types of many formats cannot represent, and their texts."""
 
 
 def date_pieces(array: pa.Array, *, quote: str = _QUOTE) -> list[Piece]:

@@ -1,77 +1,39 @@
-"""JSON texts of the items of arrays, as in a `RowBatch`."""
+"""JSON texts of arrays whose items were read one by one, as in a `RowBatch`."""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable
-from decimal import Decimal
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
+import pyarrow as pa
 
 from cdc_column_texts.array_items import JSON_KINDS
+from cdc_column_texts.json_values import SPECIAL_DECIMALS, json_pieces
+from cdc_column_texts.pieces import NULL, joined
 from cdc_core import ColumnType, Kind
 
-__all__ = ["item_text"]
+__all__ = ["array_text"]
 
-_SPECIAL_DECIMALS = ("NaN", "Infinity", "-Infinity")
-_MIN_PLAIN, _MIN_SCIENTIFIC = -6, 21
-"""Numbers between these exponents are written without an exponent."""
+_NO_TEXTS = frozenset({Kind.FLOAT, Kind.BYTES, Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
 
 
-def item_text(item: Any, type_: ColumnType) -> str:
-    """Return the JSON text of *item*, an item of an array: a number for a date or time, or its text."""
-    kind = type_.kind
-    if item is None:
-        return "null"
-    if kind in JSON_KINDS or (kind is Kind.DECIMAL and item not in _SPECIAL_DECIMALS):
-        return str(item)
-    if kind is Kind.FLOAT:
-        return _float(item, type_)
-    if kind is Kind.BYTES:
-        return json.dumps(f"\\x{item.hex()}")
-    if isinstance(item, int) and kind in _DATETIMES:
-        return json.dumps(_DATETIMES[kind](item))
-    return json.dumps(item, ensure_ascii=False)
+def array_text(items: Sequence[Any], type_: ColumnType) -> str:
+    """Return the JSON text of an array of *items*, each as Arrow stores it, or the text of a date, time or decimal."""
+    texts = [NULL] * len(items)
+    others = []
+    for place, item in enumerate(items):
+        if type_.kind in _NO_TEXTS and not isinstance(item, str | None):
+            others.append(place)
+        elif item is not None:
+            texts[place] = _text(item, type_.kind)
+    if others:
+        column = pa.array([items[place] for place in others], type_.arrow)
+        for place, text in zip(others, joined(json_pieces(column, type_), len(others)), strict=True):
+            texts[place] = text
+    return f"[{', '.join(texts)}]"
 
 
-def _float(value: float, type_: ColumnType) -> str:
-    if not math.isfinite(value):
-        return '"NaN"' if math.isnan(value) else '"Infinity"' if value > 0 else '"-Infinity"'
-    exact = Decimal(str(np.float32(value)) if type_.bits == 32 else repr(value)).normalize()
-    if value == 0 or _MIN_PLAIN <= exact.adjusted() < _MIN_SCIENTIFIC:
-        return f"{exact:f}"
-    sign, digits, _ = exact.as_tuple()
-    first, *rest = map(str, digits)
-    return f"{'-' * sign}{first}{'.' * bool(rest)}{''.join(rest)}e{exact.adjusted():+d}"
-
-
-def _date(days: int) -> str:
-    special = {np.iinfo(np.int32).max: "infinity", np.iinfo(np.int32).min: "-infinity"}
-    if days in special:
-        return special[days]
-    text = str(np.datetime64(days, "D"))
-    if not text.startswith("-"):
-        return text
-    year, month, day = text[1:].split("-")
-    return f"-{int(year):04d}-{month}-{day}"
-
-
-def _time(us: int) -> str:
-    seconds, fraction = divmod(us, 1_000_000)
-    text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
-    return f"{text}.{fraction:06d}".rstrip("0") if fraction else text
-
-
-def _timestamp(us: int) -> str:
-    days, rest = divmod(us, 86_400_000_000)
-    return f"{_date(days)}T{_time(rest)}"
-
-
-_DATETIMES: dict[Kind, Callable[[int], str]] = {
-    Kind.DATE: _date,
-    Kind.TIME: _time,
-    Kind.TIMESTAMP: _timestamp,
-    Kind.TIMESTAMPTZ: lambda us: f"{_timestamp(us)}Z",
-}
+def _text(item: Any, kind: Kind) -> str:
+    plain = kind in JSON_KINDS or (kind is Kind.DECIMAL and item not in SPECIAL_DECIMALS)
+    return str(item) if plain else json.dumps(item, ensure_ascii=False)

@@ -15,10 +15,10 @@ from cdc_column_texts.large_texts import LargeText
 from cdc_column_texts.pieces import NULL, Piece, joined, or_null, series
 from cdc_core import ColumnType, Kind
 
-__all__ = ["JSON_NULL_OBJECT", "json_pieces"]
+__all__ = ["JSON_NULL_OBJECT", "SPECIAL_DECIMALS", "json_pieces"]
 
 JSON_NULL_OBJECT = '{"__crdb_json_null__": true}'
-_SPECIAL_DECIMALS = ["NaN", "Infinity", "-Infinity"]
+SPECIAL_DECIMALS = ["NaN", "Infinity", "-Infinity"]
 _NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 _LINE_ENDS = "\n\r"
 _BLANKS = " \t\n\r"
@@ -43,11 +43,11 @@ def _decimal(array: pa.Array) -> list[Piece]:
     texts = series(array)
     if texts.str.contains(_NUMBER).all():
         return [or_null(texts)]
-    wrong = ~(texts.str.contains(_NUMBER) | texts.is_in(_SPECIAL_DECIMALS))
+    wrong = ~(texts.str.contains(_NUMBER) | texts.is_in(SPECIAL_DECIMALS))
     row = wrong.arg_max()
     if wrong.any() and row is not None:
         raise NoRepresentationError(row, f"the decimal {texts[row]!r} is not a number")
-    special = pl.Series(_SPECIAL_DECIMALS)
+    special = pl.Series(SPECIAL_DECIMALS)
     return [or_null(texts.replace(special, '"' + special + '"'))]
 
 

@@ -1,7 +1,16 @@
 """Binary forms of whole columns, joined from pieces, for encoders of binary formats."""
 
-from cdc_column_texts.binary.pieces import Piece, binary, joined, looked_up, offsets_of, ragged
-from cdc_column_texts.binary.sizes import byte_sizes, distinct
+from cdc_column_texts.binary.pieces import (
+    Piece,
+    binary,
+    byte_sizes,
+    distinct,
+    grouped,
+    joined,
+    looked_up,
+    offsets_of,
+    ragged,
+)
 from cdc_column_texts.binary.varints import varint_bytes, varint_column, varint_matrix, varint_widths
 
 __all__ = [
@@ -9,6 +18,7 @@ __all__ = [
     "binary",
     "byte_sizes",
     "distinct",
+    "grouped",
     "joined",
     "looked_up",
     "offsets_of",

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_column_texts.numpy_columns import Bools, Ints
+from cdc_core import joined_values
 
-__all__ = ["Piece", "binary", "joined", "looked_up", "offsets_of", "ragged"]
+__all__ = ["Piece", "binary", "byte_sizes", "distinct", "grouped", "joined", "looked_up", "offsets_of", "ragged"]
 
 Piece: TypeAlias = bytes | pa.Array
 _EMPTY = pa.scalar(b"", pa.large_binary())
@@ -62,6 +63,34 @@ def offsets_of(array: pa.Array) -> Ints:
     return offsets - first
 
 
+def grouped(items: pa.Array, counts: Ints) -> pa.Array:
+    """Return the bytes of *counts* *items* in each row, large_binary, one after the other."""
+    ends = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=ends[1:])
+    return binary(offsets_of(items)[ends], np.frombuffer(joined_values(items), np.uint8))
+
+
 def looked_up(table: pa.Array, places: npt.NDArray[Any]) -> pa.Array:
     """Return the entry of *table* at each of *places*."""
     return table.take(pa.array(places))
+
+
+def byte_sizes(array: pa.Array) -> Ints:
+    """Return the number of bytes of each value of a string or binary *array*. That of a null is undefined."""
+    wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    offset_type = np.dtype("<i8" if wide else "<i4")
+    if len(array) == 0:
+        return np.empty(0, np.int64)
+    offsets = np.frombuffer(array.buffers()[1], offset_type, len(array) + 1, array.offset * offset_type.itemsize)
+    return np.diff(offsets).astype(np.int64)
+
+
+def distinct(values: Ints) -> tuple[Ints, npt.NDArray[np.intp]]:
+    """Return the distinct *values* in ascending order, and the index of each value among them."""
+    first, last = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    if last - first > 16 * len(values):
+        found, places = np.unique(values, return_inverse=True)
+        return found, places.astype(np.intp, copy=False)
+    seen = np.zeros(last - first + 1, np.bool_)
+    seen[values - first] = True
+    return np.flatnonzero(seen) + first, (np.cumsum(seen) - 1)[values - first]
