@@ -36,8 +36,10 @@ _MIN_WORD = 8
 """Errors may quote a part of a value. A shorter part is left, or messages would become unreadable."""
 _START, _INSIDE = re.compile(r"(?<![\w.-])(?=\S)"), re.compile(r"[\w-]")
 """Where the name of a key begins in an error, and what no name ends before."""
-_MAX_ERRORS, _MAX_NAME, _MAX_TEXT = 20, 150, 10_000
-"""Bounds of what a request may cost: errors found one after another, and characters of names and texts compared."""
+_MAX_ERRORS, _MAX_NAME, _MAX_TEXT, _MAX_MASKED = 20, 150, 10_000, 1_000_000
+"""Bounds of what a request may cost: errors found one after another, characters of names and texts compared, and keys,
+whose errors are searched for each secret.
+"""
 _ALWAYS = ("name", "source", "sink", "format")
 _NAMELESS = "-_-"
 """The name of a changefeed whose name is not right, while the rest is checked."""
@@ -122,7 +124,10 @@ def validate(deployment: Deployment, config: Mapping[str, str | None]) -> Valida
     parts = unflattened(texts)
     refused = dict(_refused_references(texts, deployment))
     readable = {key: value for key, value in config.items() if key not in refused}
-    found = Validated(config, secrets=_mask_texts(readable, environ), written=parts.written)
+    secrets = _mask_texts(readable, environ)
+    if len(config) * len(secrets) > _MAX_MASKED:
+        raise Refusal(400, f"the configuration has {len(config):,} keys and too many secrets; write only what it needs")
+    found = Validated(config, secrets=secrets, written=parts.written)
     for key, problem in refused.items():
         found.add(key, problem)
     if refused:

@@ -171,6 +171,17 @@ def test_a_login_from_a_page_of_another_site_is_refused(web: Web) -> None:
 # Secrets
 
 
+@pytest.mark.parametrize("lines", [1, 30])
+def test_thousands_of_secrets_are_refused_before_errors_are_searched_for_them(
+    web: Web, tmp_path: Path, lines: int
+) -> None:
+    secrets = {f"password{n}": "\n".join(f"secret {n} {line}" for line in range(lines)) for n in range(5000 // lines)}
+    body = json.dumps({"name": "secretive", "config": {**config(tmp_path), **secrets}}).encode()
+    reply = web.ask("/connectors", method="POST", token=ADMIN, body=body, headers=[JSON])
+    assert reply.status == 400
+    assert b"too many secrets; write only what it needs" in reply.body
+
+
 @pytest.mark.parametrize(
     "source",
     [
