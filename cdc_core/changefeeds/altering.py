@@ -214,6 +214,9 @@ def configure(
             return known_job(connection, name)
         if row.token is not None:
             stored = json.loads(row.definition)
+            if changed := changed_sections(stored, wanted.definition):
+                what = f"job '{name}' has not dropped table {changed[0]} yet, which is to have another section"
+                raise RefusedError(what, state=job.state, remedy="repeat this after the running step")
             require_same_source(name, stored, wanted.definition, changes_tables=True)
             require_same_range(name, stored, wanted.definition, latest=timestamp_of(row.latest))
         if job.state == "running":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from cdc_core.changefeeds.creating import Creating, locality_of
@@ -101,5 +101,7 @@ class Continuing(Creating):
                     left.handover.take_back(feed.name)
                 raise
             except RetryableError as error:
+                with suppress(RetryableError):
+                    left.handover.end_attempt(feed.name)
                 text = f"repeat this command: until then nothing continues changefeed '{feed.name}'"
                 raise RetryableError(f"{error}; {text}") from error

@@ -78,7 +78,7 @@ class Lifecycle(Finder):
                     return was_paused
             job = asked_job(connection, name, "resume")
             if job.state in RESTING:
-                require_match(name, job.locality, alive_sessions(connection))
+                require_match(name, job.locality, alive_sessions(connection), state=job.state)
                 run_again(connection, job, "resumed")
             elif job.state == "pause-requested" and job.paused_for != "restart":
                 connection.execute(of_job(name).values(paused_for="restart"))
@@ -97,7 +97,7 @@ class Lifecycle(Finder):
             if job.state == "running" and job.node is not None:
                 change_job(connection, job, "pause-requested", reason=reason, paused_for="restart")
             elif job.rests_for_error:
-                require_match(name, job.locality, alive_sessions(connection))
+                require_match(name, job.locality, alive_sessions(connection), state=job.state)
                 run_again(connection, job, reason)
             return known_job(connection, name)
 

@@ -60,7 +60,7 @@ class Handover(Aggregate):
     def take_back(self, name: str) -> None:
         """Undo `give`: the other store has refused the changefeed, and runs may continue it here.
 
-        Nothing is changed when it was given more than once: another one may be about to succeed.
+        Nothing is changed when another attempt has not ended: it may be about to succeed.
         """
         given = sa.select(sa.func.count()).select_from(JOB_EVENTS).where(JOB_EVENTS.c.name == name)
         with self._database.transaction() as connection:
@@ -70,6 +70,19 @@ class Handover(Aggregate):
             for table in (JOBS, JOB_EVENTS):
                 connection.execute(sa.delete(table).where(table.c.name == name))
             add_event(connection, "changefeed_resumed", name)
+
+    def end_attempt(self, name: str) -> None:
+        """Note that who has given the changefeed last asks the other store no more: what it asked has happened, or not.
+
+        A refusal of the other store then undoes the next `give`, as no attempt but that one can succeed.
+        """
+        last = sa.select(sa.func.max(JOB_EVENTS.c.id)).where(
+            JOB_EVENTS.c.name == name, JOB_EVENTS.c.state == "canceled"
+        )
+        with self._database.transaction() as connection:
+            job = found_job(connection, name, locked=True)
+            if job is not None and job.is_leaving:
+                connection.execute(sa.delete(JOB_EVENTS).where(JOB_EVENTS.c.id == last.scalar_subquery()))
 
     def arrive(self, name: str) -> None:
         """Save that the other store has what `give` returned: here it may be forgotten from now on."""

@@ -120,11 +120,11 @@ def create_job(
             remedy=f"drop that with `cdc cancel {name}`, leave it there with `cdc drop {name} --forget-only`, or choose"
             " another name",
         )
-    require_match(name, locality, alive_sessions(connection))
     if known is not None:
         forget(connection, name)
     if kept is not None:
-        put(connection, name, kept)
+        put(connection, name, kept)  # before any other refusal: it waits for an attempt whose end is not known
+    require_match(name, locality, alive_sessions(connection))
     register_changefeed(connection, name, definition)
     connection.execute(update(name).values(paused=None))
     state: JobState = "running" if paused_for is None else "paused"

@@ -13,7 +13,7 @@ from cdc_core.locality import Locality
 from cdc_core.store.database import Aggregate
 from cdc_core.store.events import add_event
 from cdc_core.store.job_tables import NODES, DatabaseNow
-from cdc_core.store.job_values import NodeRecord, node_record
+from cdc_core.store.job_values import JobState, NodeRecord, node_record
 from cdc_core.store.values import dump
 from cdc_core.store.verbs import RefusedError
 
@@ -106,8 +106,11 @@ def alive_sessions(connection: sa.Connection) -> list[NodeRecord]:
     return [node_record(row) for row in rows]
 
 
-def require_match(name: str, wanted: Locality, nodes: list[NodeRecord]) -> None:
-    """Return if one of the living *nodes* matches job *name*, or any node would. Raises: RefusedError."""
+def require_match(name: str, wanted: Locality, nodes: list[NodeRecord], *, state: JobState | None = None) -> None:
+    """Return if one of the living *nodes* matches job *name*, or any node would. Raises: RefusedError.
+
+    *state* is that of the job, None for one that is not there yet.
+    """
     if not wanted.tiers or any(node.locality.matches(wanted) and not node.draining for node in nodes):
         return
     there = "; ".join(sorted({str(node.locality) or "none" for node in nodes if not node.draining}))
@@ -115,4 +118,4 @@ def require_match(name: str, wanted: Locality, nodes: list[NodeRecord]) -> None:
     if not there:
         exist, remedy = "no node is alive", f"start one with `cdc node --locality {wanted}`"
     what = f"changefeed '{name}': no node matches execution_locality '{wanted}': {exist}"
-    raise RefusedError(what, state="waiting", remedy=remedy)
+    raise RefusedError(what, state=state, remedy=remedy)

@@ -28,9 +28,12 @@ class BusyError(ConfigError):
 
 
 class RefusedError(ConfigError):
-    """A verb that the `state` of its job refuses for now; nothing was changed. `remedy` is what to do instead."""
+    """A verb that the `state` of its job refuses for now; nothing was changed. `remedy` is what to do instead.
 
-    def __init__(self, what: str, *, state: JobState, remedy: str) -> None:
+    `state` is None when the job is not there yet, and what refuses it is the state of the nodes.
+    """
+
+    def __init__(self, what: str, *, state: JobState | None, remedy: str) -> None:
         super().__init__(f"{what}; {remedy}" if remedy else what)
         self.state, self.remedy = state, remedy
 

@@ -14,7 +14,7 @@ from cdc_testing.stored import node, progress
 
 from cdc_core.changefeeds import altering
 from cdc_core.changefeeds.creating import check_job
-from cdc_core.changefeeds.service import Changefeeds
+from cdc_core.changefeeds.service import Changefeeds, RefusedError
 from cdc_core.config.alteration import Alteration
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.definition import changefeed_of
@@ -168,6 +168,34 @@ class TestAJob:
         left = definition(store, "users")
         assert (left["tables"], "mask_key" in left["written"]["options"]) == (["public.counter"], False)
         assert "selections" not in left
+
+    def test_takes_a_table_back_with_another_section_when_it_is_dropped(
+        self, store: ProgressStore, feeds: Changefeeds, tmp_path: Path
+    ) -> None:
+        tables = ["public.counter", "public.users"]
+        plain = changefeed_of("users", {**written(tmp_path), "tables": tables}, origin="a test", environ=ENVIRON)
+        section = {"table": {"public.users": {"mask": {"email": "redact"}}}}
+        masked = changefeed_of(
+            "users", {**written(tmp_path), "tables": tables, **section}, origin="a test", environ=ENVIRON
+        )
+        feeds.create(feeds.resolved(plain), owner="ann", connect=False)
+        begin(store, feeds, "users")
+        feeds.resume("users")
+        [one] = store.nodes.living()
+        assert store.claims.adopt("users", one) is not None
+        job = feeds.alter("users", change(drop=["public.users"]), by="ann").job
+        assert job is not None
+        assert job.pending is not None
+        last = job.pending.definition
+        with pytest.raises(RefusedError) as refused:
+            feeds.redefine("users", feeds.resolved(masked), before=last, why="PUT", connect=False)
+        assert str(refused.value) == (
+            "job 'users' has not dropped table public.users yet, which is to have another section; repeat this after"
+            " the running step"
+        )
+        assert store.claims.settle("users", one, "stopped") == "running"
+        feeds.redefine("users", feeds.resolved(masked), before=last, why="PUT", connect=False)
+        assert definition(store, "users")["tables"] == tables
 
     def test_that_runs_continues_with_the_changes_after_its_step(
         self, store: ProgressStore, feeds: Changefeeds

@@ -306,6 +306,24 @@ def test_a_job_that_was_created_when_its_command_was_killed_is_known_to_the_stor
     assert not given.is_leaving
 
 
+def test_a_run_continues_when_the_other_store_was_out_of_reach_and_then_refuses_it(
+    store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture
+) -> None:
+    for _ in range(2):
+        with at_creation(stop_with(RetryableError("out of reach"))):
+            assert main(["create", str(file), "--from-state"]) == 1
+    given = left.jobs.find("orders")
+    assert given is not None
+    assert given.is_leaving
+    capsys.readouterr()
+    whole = file.read_text()
+    file.write_text(f'{whole}execution_locality = "region=eu"\n')
+    assert "no node matches execution_locality 'region=eu'" in refused(capsys, "create", str(file), "--from-state")
+    assert left.jobs.find("orders") is None
+    file.write_text(whole)
+    assert done(capsys, "create", str(file), "--from-state")
+
+
 def test_what_was_given_twice_is_not_taken_back(left: ProgressStore) -> None:
     """The other one may be about to succeed."""
     for _ in range(2):
