@@ -42,12 +42,6 @@ def test_a_new_row_at_a_mark_of_its_topic_is_found() -> None:
     ]
 
 
-def test_a_new_version_after_a_later_one_in_a_partition_is_found() -> None:
-    assert feed(OrderValidator(), row("a", 3, at=1), row("a", 2, at=1)) == [
-        'topic t partition 1 key ["a"]: saw new row timestamp 2.0000000000 after 3.0000000000 was seen'
-    ]
-
-
 def test_a_smaller_mark_changes_nothing() -> None:
     assert feed(OrderValidator(), mark(5, at=0), mark(3, at=0), row("a", 4, at=0)) == [
         'topic t partition 0 key ["a"]: saw new row timestamp 4.0000000000 after 5.0000000000 was resolved'
@@ -69,11 +63,6 @@ def test_moving_keys_are_in_order_in_each_partition() -> None:
 
 def test_topics_are_distinguished() -> None:
     assert feed(OrderValidator(), mark(5, at=0), row("a", 1, topic="u", at=0), row("a", 6, at=1)) == []
-
-
-def test_a_version_that_never_arrived_is_found() -> None:
-    rows = [row("a", n, {"v": n}) for n in (3, 4, 6, 5, 8)]
-    assert feed(VersionValidator("t", "v"), *rows) == ['topic t key ["a"]: versions [7] never arrived']
 
 
 def test_repeats_and_deletes_are_accepted() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
+import pickle
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from cdc_conformance.simulated.cluster import Cluster
@@ -14,7 +14,7 @@ from cdc_core import Locality, Place, PlacementRules, Replica, ReplicatedSpan, S
 
 __all__ = ["Served", "placed", "record_served", "served", "serving_nodes"]
 
-_NAME = "served.jsonl"
+_NAME = "served"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +39,9 @@ class Served:
 
 def record_served(directory: Path, entry: Served) -> None:
     """Append *entry* in one write, so that several processes may."""
-    value = asdict(entry) | {
-        "span": entry.span.to_json(),
-        "after": None if entry.after is None else str(entry.after),
-        "upto": str(entry.upto),
-        **{name: str(getattr(entry, name)) for name in ("locality", "wanted", "node_locality")},
-    }
     file = os.open(directory / _NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     try:
-        os.write(file, json.dumps(value, separators=(",", ":")).encode() + b"\n")
+        os.write(file, pickle.dumps(entry))
     finally:
         os.close(file)
 
@@ -55,17 +49,10 @@ def record_served(directory: Path, entry: Served) -> None:
 def served(directory: Path) -> Iterator[Served]:
     """Yield the entries of *directory* in the order of their writing."""
     path = directory / _NAME
-    for line in path.read_text().splitlines() if path.exists() else ():
-        value = json.loads(line)
-        yield Served(
-            **value
-            | {
-                "span": Span.from_json(value["span"]),
-                "after": None if value["after"] is None else Timestamp.parse(value["after"]),
-                "upto": Timestamp.parse(value["upto"]),
-                **{name: Locality.parse(value[name]) for name in ("locality", "wanted", "node_locality")},
-            }
-        )
+    if path.exists():
+        with path.open("rb") as file:
+            while file.peek(1):
+                yield pickle.load(file)
 
 
 def placed(cluster: Cluster, spans: Sequence[Span], rules: PlacementRules, *, seed: int) -> dict[Span, int]:
