@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+from cdc_testing.runs import eventually
 
 from cdc_core import Timestamp
 
@@ -88,7 +89,9 @@ def another_tablespace(sql: Sql) -> Iterator[None]:
 
 @contextmanager
 def no_free_slot(sql: Sql) -> Iterator[None]:
-    """Take all slots of the server that are free, until the block ends."""
+    """Take all slots of the server that are free, until the block ends. No slot becomes free meanwhile."""
+    temporary = "SELECT FROM pg_replication_slots WHERE temporary"
+    eventually("slots of ended connections to be dropped", lambda: not sql.execute(temporary).rowcount)
     free = "SELECT current_setting('max_replication_slots')::int - (SELECT count(*) FROM pg_replication_slots)"
     count = sql.execute(free).fetchone()
     assert count is not None
