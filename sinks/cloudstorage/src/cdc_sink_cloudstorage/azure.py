@@ -28,9 +28,8 @@ from cdc_sink_cloudstorage.parts import split_parts
 from cdc_sink_cloudstorage.remote import FsspecStore
 from cdc_sink_cloudstorage.store import IN_PROGRESS, Chunk, Staged
 from cdc_sink_cloudstorage.store_problem import NOT_STORED, NotStoredError, StoreProblem
-from cdc_sink_cloudstorage.temporary_names import TemporaryNames
 
-__all__ = ["AzureStore", "open_azure"]
+__all__ = ["AzureStore"]
 
 _SUFFIXES = {
     "azurepubliccloud": "core.windows.net",
@@ -50,35 +49,6 @@ _DISCONNECT_S = 2.0
 logging.getLogger("azure").setLevel(logging.WARNING)  # at INFO it logs every request
 _PUT_BYTES = 1024 * 1024
 """Largest file in one request. The client sends it from its event loop, and all other requests wait meanwhile."""
-
-
-def open_azure(options: CloudStorageOptions) -> Any:
-    """Return a new file system that shares no connections with others. Does not connect. Raises: OptionError."""
-    settings: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
-    if is_specified(options, "Azure"):
-        _require_base64(options.azure_account_key)
-        key = options.azure_account_key or "AAAA"  # adlfs requires a credential; the client below has its own
-        fs = adlfs.AzureBlobFileSystem(account_name=options.azure_account_name, account_key=key, **settings)
-        url: str = _account_url(options, options.azure_account_name)
-        credential: Any = _named_key(options) if options.azure_account_key else _principal(options)
-    else:
-        name = options.azure_account_name
-        if not (name or any(os.environ.get(variable) for variable in _ACCOUNT_VARIABLES)):
-            raise OptionError(
-                "the storage account is not known. Set AZURE_ACCOUNT_NAME, or"
-                f" {_ACCOUNT_VARIABLES[0]} in the environment"
-            )
-        fs = adlfs.AzureBlobFileSystem(account_name=name, **settings)
-        url, credential = _url_of(fs.service_client, options), fs.service_client.credential
-    # adlfs has no setting for retries, and by default Azure's client retries for a minute
-    fs.service_client = BlobServiceClient(
-        url,
-        credential=credential,
-        retry_policy=ExponentialRetry(**_RETRY),
-        connection_timeout=10,
-        read_timeout=60,
-    )
-    return fs
 
 
 def _account_url(options: CloudStorageOptions, name: str | None) -> str:
@@ -140,9 +110,34 @@ class AzureStore(FsspecStore):
     so `sweep` does not remove them.
     """
 
-    def __init__(self, uri: str, options: CloudStorageOptions, *, shown: str, temporary_names: TemporaryNames) -> None:
-        super().__init__(uri, shown=shown, temporary_names=temporary_names, open_client=lambda: open_azure(options))
-        self._options = options
+    @staticmethod
+    def new_client(options: CloudStorageOptions) -> Any:
+        """Return a new file system that shares no connections with others. Does not connect. Raises: OptionError."""
+        settings: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
+        if is_specified(options, "Azure"):
+            _require_base64(options.azure_account_key)
+            key = options.azure_account_key or "AAAA"  # adlfs requires a credential; the client below has its own
+            fs = adlfs.AzureBlobFileSystem(account_name=options.azure_account_name, account_key=key, **settings)
+            url: str = _account_url(options, options.azure_account_name)
+            credential: Any = _named_key(options) if options.azure_account_key else _principal(options)
+        else:
+            name = options.azure_account_name
+            if not (name or any(os.environ.get(variable) for variable in _ACCOUNT_VARIABLES)):
+                raise OptionError(
+                    "the storage account is not known. Set AZURE_ACCOUNT_NAME, or"
+                    f" {_ACCOUNT_VARIABLES[0]} in the environment"
+                )
+            fs = adlfs.AzureBlobFileSystem(account_name=name, **settings)
+            url, credential = _url_of(fs.service_client, options), fs.service_client.credential
+        # adlfs has no setting for retries, and by default Azure's client retries for a minute
+        fs.service_client = BlobServiceClient(
+            url,
+            credential=credential,
+            retry_policy=ExponentialRetry(**_RETRY),
+            connection_timeout=10,
+            read_timeout=60,
+        )
+        return fs
 
     def stage(self, path: str, chunks: Sequence[Chunk]) -> Staged:
         nbytes = sum(len(memoryview(chunk)) for chunk in chunks)

@@ -6,9 +6,8 @@ from functools import cached_property
 from pathlib import Path
 
 from cdc_core import ConfigError, Destination, RowBatch, SinkContext, SliceInfo, TableName, Timestamp
-from cdc_sink_cloudstorage.layout import Layout
 from cdc_sink_cloudstorage.local import LocalStore
-from cdc_sink_cloudstorage.slice_names import LARGE_VERSION, SliceNames
+from cdc_sink_cloudstorage.slice_names import LARGE_VERSION, Layout, SliceNames
 from cdc_sink_cloudstorage.store import Store
 from cdc_sink_cloudstorage.uris import store_of
 
@@ -40,7 +39,7 @@ class CloudStorageDestination(Destination):
 
     def topic(self, table: TableName) -> str:
         """Return the topic of *table*: the part of a file name that says which table its rows belong to."""
-        return self._layout.topic(table)
+        return self._layout.topics.of(table)
 
     def topic_of(self, rows: RowBatch) -> str:
         """Return the topic of *rows*: that which a query gave them, with the prefix, otherwise that of their table."""

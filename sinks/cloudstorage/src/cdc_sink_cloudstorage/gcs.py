@@ -23,34 +23,13 @@ from cdc_sink_cloudstorage.authentication import is_specified
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.remote import FsspecStore
 from cdc_sink_cloudstorage.store_problem import NotStoredError, StoreProblem
-from cdc_sink_cloudstorage.temporary_names import TemporaryNames
 
-__all__ = ["GcsStore", "open_gcs"]
+__all__ = ["GcsStore"]
 
 _SCOPES = ["https://www.googleapis.com/auth/devstorage.read_write"]
 _PERMISSIONS = ("storage.objects.create", "storage.objects.delete", "storage.objects.list")
 _DISCONNECT_S = 2.0
 logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it logs a traceback of each error that it also raises
-
-
-def open_gcs(options: CloudStorageOptions) -> Any:
-    """Return a new file system. May look up the credentials of the environment. Raises: OptionError."""
-    endpoint = options.gcs_endpoint or os.environ.get("STORAGE_EMULATOR_HOST")
-    if is_specified(options, "Google Cloud Storage"):
-        token: Any = _credentials(options.credentials or "")
-    else:
-        token = "anon" if os.environ.get("STORAGE_EMULATOR_HOST") else "google_default"
-    # Not the class that gcsfs exports: before each put, that class asks by gRPC for the kind of the bucket, and waits a
-    # minute where nothing answers gRPC, such as at an emulator or behind a proxy.
-    return GCSFileSystem(
-        token=token,
-        access="read_write",
-        endpoint_url=endpoint if endpoint is None or "://" in endpoint else f"http://{endpoint}",
-        requests_timeout=aiohttp.ClientTimeout(sock_connect=10, sock_read=60),
-        use_listings_cache=False,
-        consistency="size",
-        skip_instance_cache=True,
-    )
 
 
 def _credentials(text: str) -> Any:
@@ -81,9 +60,25 @@ def _credentials(text: str) -> Any:
 class GcsStore(FsspecStore):
     """Writes a file with one request. Above 50 MB it is a resumable upload, whose last request shows the object."""
 
-    def __init__(self, uri: str, options: CloudStorageOptions, *, shown: str, temporary_names: TemporaryNames) -> None:
-        super().__init__(uri, shown=shown, temporary_names=temporary_names, open_client=lambda: open_gcs(options))
-        self._options = options
+    @staticmethod
+    def new_client(options: CloudStorageOptions) -> Any:
+        """Return a new file system. May look up the credentials of the environment. Raises: OptionError."""
+        endpoint = options.gcs_endpoint or os.environ.get("STORAGE_EMULATOR_HOST")
+        if is_specified(options, "Google Cloud Storage"):
+            token: Any = _credentials(options.credentials or "")
+        else:
+            token = "anon" if os.environ.get("STORAGE_EMULATOR_HOST") else "google_default"
+        # Not the class that gcsfs exports: before each put, that class asks by gRPC for the kind of the bucket, and
+        # waits a minute where nothing answers gRPC, such as at an emulator or behind a proxy.
+        return GCSFileSystem(
+            token=token,
+            access="read_write",
+            endpoint_url=endpoint if endpoint is None or "://" in endpoint else f"http://{endpoint}",
+            requests_timeout=aiohttp.ClientTimeout(sock_connect=10, sock_read=60),
+            use_listings_cache=False,
+            consistency="size",
+            skip_instance_cache=True,
+        )
 
     def _disconnect(self, fs: Any) -> None:
         session = getattr(fs, "_session", None)

@@ -26,6 +26,7 @@ Parsing is unambiguous although a topic may contain `-` and `.`: every part befo
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -59,11 +60,26 @@ _LIMITS = {"epoch": 16**16, "step": 10**10, "slice_index": 10**5, "counter": 16*
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DataFile:
-    """Which rows a data file holds. Raises: ValueError for a value that does not fit into the name."""
-
+class _File(ABC):
     timestamp: Timestamp
-    """No row of the file has `updated` below this."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of the file, without its directory."""
+
+    def path(self, partition_format: PartitionFormat) -> str:
+        """Return the path of the file below the root."""
+        return partition_of(self.timestamp, partition_format) + self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile(_File):
+    """Which rows a data file holds: none has `updated` below the timestamp.
+
+    Raises: ValueError for a value that does not fit into the name.
+    """
+
     epoch: int
     step: int
     slice_index: int
@@ -83,49 +99,31 @@ class DataFile:
 
     @property
     def name(self) -> str:
-        """The name of the file, without its directory."""
         return (
             f"{timestamp_text(self.timestamp)}-{self.epoch:016x}-{self.step:010d}-{self.slice_index:05d}"
             f"-{self.counter:08x}-{escape_topic(self.topic)}-{self.schema_version:x}{self.extension}"
         )
 
-    def path(self, partition_format: PartitionFormat) -> str:
-        """Return the path of the file below the root."""
-        return partition_of(self.timestamp, partition_format) + self.name
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvedFile:
+class ResolvedFile(_File):
     """States that every row with `updated` up to *timestamp* is in a file whose path sorts before this one."""
-
-    timestamp: Timestamp
 
     @property
     def name(self) -> str:
-        """The name of the file, without its directory."""
         return f"{timestamp_text(self.timestamp)}.RESOLVED"
-
-    def path(self, partition_format: PartitionFormat) -> str:
-        """Return the path of the file below the root."""
-        return partition_of(self.timestamp, partition_format) + self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManifestFile:
+class ManifestFile(_File):
     """Lists the files of one changefeed that the resolved mark *timestamp* covers and the previous mark did not."""
 
-    timestamp: Timestamp
     changefeed: str
     feed_id: str
 
     @property
     def name(self) -> str:
-        """The name of the file, without its directory."""
         return f"{timestamp_text(self.timestamp)}.MANIFEST.{self.changefeed}.{self.feed_id}"
-
-    def path(self, partition_format: PartitionFormat) -> str:
-        """Return the path of the file below the root."""
-        return partition_of(self.timestamp, partition_format) + self.name
 
 
 def parse_name(path: str) -> DataFile | ResolvedFile | None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from functools import cached_property
-from typing import Any
 
 from cdc_core import Endpoint, SinkContext, SinkReader, StoredMessage
 from cdc_sink_cloudstorage.compression import decompressed
-from cdc_sink_cloudstorage.names import DataFile, ResolvedFile, parse_name
+from cdc_sink_cloudstorage.names import ResolvedFile, parse_name
 from cdc_sink_cloudstorage.options import options_of
-from cdc_sink_cloudstorage.store import IN_PROGRESS
-from cdc_sink_cloudstorage.uris import open_file_system
+from cdc_sink_cloudstorage.stored_bodies import StoredBodies
 
 __all__ = ["CloudStorageReader"]
 
@@ -25,13 +22,15 @@ class CloudStorageReader(SinkReader):
 
     def __init__(self, context: SinkContext) -> None:
         super().__init__(context)
-        self._options = options_of(context)
+        self._stored = StoredBodies(context.uri, options_of(context))
 
     def read(self) -> Iterator[StoredMessage]:
-        """Yield the files that exist at the time of the call. Raises: ConfigError, and errors of the file system."""
-        fs, _ = self._place
-        for path, name in self._files():
-            body = fs.cat_file(path)
+        """Yield the files that exist at the time of the call. Raises: as `StoredBodies`."""
+        for path in self._stored.paths():
+            name = parse_name(path)
+            body = None if name is None else self._stored.body(path)
+            if name is None or body is None:
+                continue
             if isinstance(name, ResolvedFile):
                 yield StoredMessage(topic=None, value=body)
             else:
@@ -43,14 +42,3 @@ class CloudStorageReader(SinkReader):
 
     def close(self) -> None:
         """Do nothing: the client stays open in this process."""
-
-    @cached_property
-    def _place(self) -> tuple[Any, str]:
-        return open_file_system(self.context.uri, self._options)
-
-    def _files(self) -> list[tuple[str, DataFile | ResolvedFile]]:
-        fs, root = self._place
-        fs.invalidate_cache()
-        below = [path for path in fs.find(root) if not path.startswith(f"{root}/{IN_PROGRESS}/")]
-        found = ((path, parse_name(path)) for path in sorted(below))
-        return [(path, name) for path, name in found if name is not None]

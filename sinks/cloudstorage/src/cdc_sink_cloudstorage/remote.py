@@ -9,9 +9,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
-from fsspec.core import url_to_fs
+import fsspec
 
 from cdc_core import CdcError, ConfigError, RetryableSinkError, TerminalSinkError
+from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.store import Chunk, Staged, Store
 from cdc_sink_cloudstorage.store_problem import NOT_STORED, NotStoredError, StoreProblem, os_problem
 from cdc_sink_cloudstorage.temporary_names import TemporaryNames
@@ -47,23 +48,21 @@ class FsspecStore(Store):
 
     max_name_bytes = 1024
 
-    def __init__(
-        self,
-        uri: str,
-        *,
-        shown: str,
-        temporary_names: TemporaryNames,
-        open_client: Callable[[], Any] | None = None,
-    ) -> None:
-        """*shown* is *uri* without secrets, for messages. Without *open_client*, fsspec makes the file system."""
+    def __init__(self, uri: str, options: CloudStorageOptions, *, shown: str, temporary_names: TemporaryNames) -> None:
+        """*shown* is *uri* without secrets, for messages."""
         self._uri = uri
+        self._options = options
         self._shown = shown
         self._temporary_names = temporary_names
-        self._open_client = open_client
         self._lock = threading.Lock()
         self._opened: tuple[Any, str] | None = None
         self._running: set[Future[Any]] = set()
         self._closed = False
+
+    @staticmethod
+    def new_client(options: CloudStorageOptions) -> Any:  # noqa: ARG004 (stores override this)
+        """Return a file system of fsspec that shares no connections with others. Raises: OptionError."""
+        return fsspec.filesystem("memory")
 
     def check(self) -> None:
         try:
@@ -109,16 +108,9 @@ class FsspecStore(Store):
             if self._closed:
                 raise TerminalSinkError("the cloud-storage sink is closed")
             if self._opened is None:
-                self._opened = self._open()
+                fs = self.new_client(self._options)
+                self._opened = fs, fs._strip_protocol(self._uri).rstrip("/")
             return self._opened
-
-    def _open(self) -> tuple[Any, str]:
-        if self._open_client is None:
-            fs, root = url_to_fs(self._uri)
-        else:
-            fs = self._open_client()
-            root = fs._strip_protocol(self._uri)
-        return fs, root.rstrip("/")
 
     def _disconnect(self, fs: Any) -> None:
         """Close the client's connections."""

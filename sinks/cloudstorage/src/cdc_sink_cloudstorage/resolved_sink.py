@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 
 from cdc_core import Covered, ResolvedSink, SinkContext, TerminalSinkError, Timestamp
-from cdc_sink_cloudstorage.layout import Layout
 from cdc_sink_cloudstorage.manifest import Manifest
 from cdc_sink_cloudstorage.names import ManifestFile, ResolvedFile
+from cdc_sink_cloudstorage.options import options_of
 from cdc_sink_cloudstorage.store import Store
 from cdc_sink_cloudstorage.uris import store_of
 
@@ -21,7 +21,7 @@ class CloudStorageResolvedSink(ResolvedSink):
 
     def __init__(self, context: SinkContext) -> None:
         super().__init__(context)
-        self._partition_format = Layout.of(context).partition_format
+        self._partition_format = options_of(context).partition_format
         self._closed = False
 
     def record(self, covered: Covered) -> None:

@@ -24,9 +24,8 @@ from cdc_sink_cloudstorage.remote import FsspecStore
 from cdc_sink_cloudstorage.s3_problems import s3_problem
 from cdc_sink_cloudstorage.store import IN_PROGRESS, Chunk, Staged
 from cdc_sink_cloudstorage.store_problem import NotStoredError, StoreProblem
-from cdc_sink_cloudstorage.temporary_names import TemporaryNames
 
-__all__ = ["S3Store", "open_s3"]
+__all__ = ["S3Store"]
 
 _CLIENT = {"connect_timeout": 10, "read_timeout": 30, "retries": {"mode": "standard", "max_attempts": 3}}
 _DISCONNECT_S = 2.0
@@ -35,23 +34,6 @@ _PUT_BYTES = 32 * 1024 * 1024
 _log = logging.getLogger(__name__)
 for _name in ("botocore.auth", "botocore.endpoint"):  # at DEBUG they log headers with tokens and signatures
     logging.getLogger(_name).setLevel(logging.INFO)
-
-
-def open_s3(options: CloudStorageOptions) -> Any:
-    """Return a new file system that shares no connections with others. Does not connect."""
-    settings: dict[str, Any] = {"config_kwargs": dict(_CLIENT), "use_listings_cache": False}
-    if is_specified(options, "S3"):
-        settings |= {"key": options.aws_access_key_id, "secret": options.aws_secret_access_key}
-        settings |= {"token": options.aws_session_token} if options.aws_session_token else {}
-    if options.aws_endpoint:
-        settings["endpoint_url"] = options.aws_endpoint
-    if options.aws_region:
-        settings["client_kwargs"] = {"region_name": options.aws_region}
-    if options.s3_storage_class:
-        settings["s3_additional_kwargs"] = {"StorageClass": options.s3_storage_class}
-    fs = s3fs.S3FileSystem(skip_instance_cache=True, **settings)
-    fs.retries = 2  # of s3fs; botocore retries as well
-    return fs
 
 
 class S3Store(FsspecStore):
@@ -67,9 +49,22 @@ class S3Store(FsspecStore):
     store gives another checksum, as with keys of KMS, it is asked for the size of the object.
     """
 
-    def __init__(self, uri: str, options: CloudStorageOptions, *, shown: str, temporary_names: TemporaryNames) -> None:
-        super().__init__(uri, shown=shown, temporary_names=temporary_names, open_client=lambda: open_s3(options))
-        self._options = options
+    @staticmethod
+    def new_client(options: CloudStorageOptions) -> Any:
+        """Return a new file system that shares no connections with others. Does not connect."""
+        settings: dict[str, Any] = {"config_kwargs": dict(_CLIENT), "use_listings_cache": False}
+        if is_specified(options, "S3"):
+            settings |= {"key": options.aws_access_key_id, "secret": options.aws_secret_access_key}
+            settings |= {"token": options.aws_session_token} if options.aws_session_token else {}
+        if options.aws_endpoint:
+            settings["endpoint_url"] = options.aws_endpoint
+        if options.aws_region:
+            settings["client_kwargs"] = {"region_name": options.aws_region}
+        if options.s3_storage_class:
+            settings["s3_additional_kwargs"] = {"StorageClass": options.s3_storage_class}
+        fs = s3fs.S3FileSystem(skip_instance_cache=True, **settings)
+        fs.retries = 2  # of s3fs; botocore retries as well
+        return fs
 
     def stage(self, path: str, chunks: Sequence[Chunk]) -> Staged:
         nbytes = _size(chunks)

@@ -6,12 +6,11 @@ from functools import cached_property
 
 from cdc_core import Flushed, RowBatch, Sink, SinkContext, SliceInfo, TableSchema, TerminalSinkError, Timestamp
 from cdc_sink_cloudstorage.compression import STATE_BYTES
-from cdc_sink_cloudstorage.layout import Layout
 from cdc_sink_cloudstorage.manifest import file_entry
 from cdc_sink_cloudstorage.open_file import OpenFile
 from cdc_sink_cloudstorage.options import options_of
 from cdc_sink_cloudstorage.schema_file import SchemaFile
-from cdc_sink_cloudstorage.slice_names import LARGE_VERSION, SliceNames
+from cdc_sink_cloudstorage.slice_names import LARGE_VERSION, Layout, SliceNames
 from cdc_sink_cloudstorage.store import Store
 from cdc_sink_cloudstorage.stored_bodies import StoredBodies
 from cdc_sink_cloudstorage.uploads import Uploads

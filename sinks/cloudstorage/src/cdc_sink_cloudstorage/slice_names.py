@@ -1,16 +1,39 @@
-"""The names of the files of one slice."""
+"""How the files of one changefeed are named, and those of one slice of it."""
 
 from __future__ import annotations
 
-from cdc_core import SliceInfo
-from cdc_sink_cloudstorage.layout import Layout
-from cdc_sink_cloudstorage.names import DataFile
+from dataclasses import dataclass
 
-__all__ = ["LARGE_VERSION", "SliceNames"]
+from cdc_core import SinkContext, SliceInfo, TopicNames
+from cdc_sink_cloudstorage.compression import EXTENSIONS
+from cdc_sink_cloudstorage.names import DataFile, PartitionFormat
+from cdc_sink_cloudstorage.options import options_of
+
+__all__ = ["LARGE_VERSION", "Layout", "SliceNames"]
 
 LARGE_VERSION = 0xFFFF_FFFF
 """A schema version with as many digits as any will have."""
 _NAMES_OF_A_TASK_ATTEMPT = 1 << 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The rules for names that all parts of the sink share."""
+
+    topics: TopicNames
+    partition_format: PartitionFormat
+    extension: str
+    """The end of the names of data files, with its dot."""
+
+    @classmethod
+    def of(cls, context: SinkContext) -> Layout:
+        """Return the layout of the files that a sink with *context* writes."""
+        options = options_of(context)
+        return cls(
+            topics=context.topics(options.topic_prefix),
+            partition_format=options.partition_format,
+            extension=context.encoder.file_extension + EXTENSIONS[context.compression],
+        )
 
 
 class SliceNames:

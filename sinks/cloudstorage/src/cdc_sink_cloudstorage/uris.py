@@ -9,10 +9,9 @@ from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import fsspec
-from fsspec.core import url_to_fs
 
 from cdc_core import ConfigError, SinkContext, masked_uri
-from cdc_sink_cloudstorage.authentication import STORES, check_credentials
+from cdc_sink_cloudstorage.authentication import check_credentials
 from cdc_sink_cloudstorage.local import LocalStore
 from cdc_sink_cloudstorage.options import CloudStorageOptions, options_of
 from cdc_sink_cloudstorage.remote import FsspecStore
@@ -53,21 +52,8 @@ def open_store(uri: str, options: CloudStorageOptions, *, temporary_names: Tempo
         return LocalStore(_local_path(uri, parts), temporary_names=temporary_names)
     place = _remote_place(uri, parts)
     check_credentials(options, place.protocol, shown=place.shown)
-    where: Any = {"shown": place.shown, "temporary_names": temporary_names}
-    match STORES.get(place.protocol):
-        case "S3":
-            from cdc_sink_cloudstorage.s3 import S3Store
-
-            return S3Store(place.uri, options, **where)
-        case "Google Cloud Storage":
-            from cdc_sink_cloudstorage.gcs import GcsStore
-
-            return GcsStore(place.uri, options, **where)
-        case "Azure":
-            from cdc_sink_cloudstorage.azure import AzureStore
-
-            return AzureStore(place.uri, options, **where)
-    return FsspecStore(place.uri, **where)
+    store = _store_class(place.protocol)
+    return store(place.uri, options, shown=place.shown, temporary_names=temporary_names)
 
 
 def open_file_system(uri: str, options: CloudStorageOptions) -> tuple[Any, str]:
@@ -80,30 +66,32 @@ def open_file_system(uri: str, options: CloudStorageOptions) -> tuple[Any, str]:
         return fsspec.filesystem("file"), _local_path(uri, parts)
     place = _remote_place(uri, parts)
     check_credentials(options, place.protocol, shown=place.shown)
-    if place.protocol not in STORES:
-        fs, root = url_to_fs(place.uri)
-    else:
-        fs = _client_for_reading(STORES[place.protocol], options)
-        root = fs._strip_protocol(place.uri)
-    return fs, root.rstrip("/")
+    fs = _client_for_reading(_store_class(place.protocol), options)
+    return fs, fs._strip_protocol(place.uri).rstrip("/")
 
 
 @functools.lru_cache(maxsize=8)
-def _client_for_reading(store: str, options: CloudStorageOptions) -> Any:
+def _client_for_reading(store: type[FsspecStore], options: CloudStorageOptions) -> Any:
     """Return a client that stays open in this process. Readers share it and close nothing."""
-    match store:
-        case "S3":
-            from cdc_sink_cloudstorage.s3 import open_s3
+    return store.new_client(options)
 
-            return open_s3(options)
-        case "Google Cloud Storage":
-            from cdc_sink_cloudstorage.gcs import open_gcs
 
-            return open_gcs(options)
-        case _:
-            from cdc_sink_cloudstorage.azure import open_azure
+def _store_class(protocol: str) -> type[FsspecStore]:
+    """Return the class for *protocol*. Its module imports the client, so it is imported only here."""
+    match protocol:
+        case "s3":
+            from cdc_sink_cloudstorage.s3 import S3Store
 
-            return open_azure(options)
+            return S3Store
+        case "gs":
+            from cdc_sink_cloudstorage.gcs import GcsStore
+
+            return GcsStore
+        case "az":
+            from cdc_sink_cloudstorage.azure import AzureStore
+
+            return AzureStore
+    return FsspecStore
 
 
 def _parts(uri: str) -> SplitResult:
