@@ -11,6 +11,14 @@ from cdc_core import ConfigError, parse_options, secret_values
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 BASE64 = base64.b64encode(PEM.encode()).decode()
+BEARER = {
+    "sasl_enabled": True,
+    "sasl_mechanism": "OAUTHBEARER",
+    "sasl_client_id": "id",
+    "sasl_client_secret": base64.b64encode(b"s3cret").decode(),
+    "sasl_token_url": "https://idp/token",
+}
+CLOUD = {"api_key": "K", "api_secret": "S"}
 
 
 def properties(uri: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -83,16 +91,7 @@ def test_plain_and_scram_need_user_and_password(mechanism: str) -> None:
 
 
 def test_oauth_uses_client_credentials() -> None:
-    values = {
-        "tls_enabled": True,
-        "sasl_enabled": True,
-        "sasl_mechanism": "OAUTHBEARER",
-        "sasl_client_id": "id",
-        "sasl_client_secret": base64.b64encode(b"s3cret").decode(),
-        "sasl_token_url": "https://idp/token",
-        "sasl_scopes": "a,b",
-    }
-    assert properties("kafka://a:1", values) == {
+    assert properties("kafka://a:1", {**BEARER, "tls_enabled": True, "sasl_scopes": "a,b"}) == {
         "security.protocol": "sasl_ssl",
         "sasl.mechanisms": "OAUTHBEARER",
         "sasl.oauthbearer.method": "oidc",
@@ -104,7 +103,7 @@ def test_oauth_uses_client_credentials() -> None:
 
 
 def test_the_cloud_schemes_set_tls_and_sasl() -> None:
-    found = properties("confluent-cloud://a:9092", {"api_key": "K", "api_secret": "S"})
+    found = properties("confluent-cloud://a:9092", CLOUD)
     assert found == {
         "security.protocol": "sasl_ssl",
         "sasl.mechanisms": "PLAIN",
@@ -125,6 +124,11 @@ def test_the_cloud_schemes_set_tls_and_sasl() -> None:
     [
         ("kafka://a:1", {"ca_cert": BASE64}, "the option 'ca_cert' needs tls_enabled=true"),
         ("kafka://a:1", {"sasl_user": "u"}, "the option 'sasl_user' needs sasl_enabled=true"),
+        ("kafka://a:1", {"sasl_mechanism": "PLAIN", "sasl_scopes": "s"}, "'sasl_scopes' needs sasl_enabled=true"),
+        ("kafka://a:1", {"sasl_mechanism": "SCRAM-SHA-256"}, "the option 'sasl_mechanism' needs sasl_enabled=true"),
+        ("kafka://a:1", {**BEARER, "sasl_user": "u"}, "'sasl_user' is not for the SASL mechanism OAUTHBEARER; remove"),
+        ("confluent-cloud://a:1", {**CLOUD, "sasl_client_id": "i"}, "'sasl_client_id' is not for the SASL mechanism P"),
+        ("kafka://a:1", {**BEARER, "sasl_client_secret": "rawsecret4u="}, "'sasl_client_secret' is not base64 of text"),
         ("kafka://a:1", {"sasl_enabled": True, "sasl_user": "u"}, "needs the option 'sasl_password' for the SASL"),
         ("kafka://a:1", {"tls_enabled": True, "client_cert": BASE64}, "'client_cert' and 'client_key' need each other"),
         ("kafka://a:1", {"tls_enabled": True, "ca_cert": "%%%"}, "the option 'ca_cert' is not base64"),
@@ -140,19 +144,12 @@ def test_the_cloud_schemes_set_tls_and_sasl() -> None:
         ("confluent-cloud://a:1", {"api_key": "k"}, "needs the option 'api_secret' with a confluent-cloud:// URI"),
         (
             "confluent-cloud://a:1",
-            {"api_key": "k", "api_secret": "s", "sasl_user": "u"},
+            {**CLOUD, "sasl_user": "u"},
             "takes user, password and mechanism from api_key and api_secret",
         ),
         (
             "kafka://a:1",
-            {
-                "sasl_enabled": True,
-                "sasl_mechanism": "OAUTHBEARER",
-                "sasl_client_id": "i",
-                "sasl_client_secret": "cw==",
-                "sasl_token_url": "u",
-                "sasl_grant_type": "password",
-            },
+            {**BEARER, "sasl_grant_type": "password"},
             "the option 'sasl_grant_type' is 'password', but must be client_credentials",
         ),
     ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,14 +12,8 @@ from cdc_sink_kafka.options import KafkaOptions
 
 __all__ = ["Address", "security_properties"]
 
-_SASL_OPTIONS = (
-    "sasl_user",
-    "sasl_password",
-    "sasl_client_id",
-    "sasl_client_secret",
-    "sasl_token_url",
-    "sasl_scopes",
-)
+_PASSWORD_OPTIONS = ("sasl_user", "sasl_password")
+_TOKEN_OPTIONS = ("sasl_client_id", "sasl_client_secret", "sasl_token_url", "sasl_scopes")
 _AWS_OPTIONS = ("sasl_aws_region", "sasl_aws_iam_role_arn", "sasl_aws_iam_session_name")
 _TLS_OPTIONS = ("ca_cert", "client_cert", "client_key", "insecure_tls_skip_verify")
 _CLOUD_OPTIONS = {
@@ -120,10 +113,17 @@ def _refuse_unused(options: KafkaOptions) -> None:
             "sink 'kafka' cannot authenticate with AWS_MSK_IAM, because librdkafka does not support it; enable"
             " SCRAM-SHA-512 on the cluster and use that"
         )
+    bearer = options.sasl_mechanism == "oauthbearer"
     if not options.sasl_enabled:
-        for name in _SASL_OPTIONS:
-            if getattr(options, name):
-                raise ConfigError(f"sink 'kafka': the option '{name}' needs sasl_enabled=true")
+        given = [name for name in (*_PASSWORD_OPTIONS, *_TOKEN_OPTIONS) if getattr(options, name)]
+        if given or options.sasl_mechanism != "plain":
+            raise ConfigError(f"sink 'kafka': the option '{[*given, 'sasl_mechanism'][0]}' needs sasl_enabled=true")
+    for name in _PASSWORD_OPTIONS if bearer else _TOKEN_OPTIONS:
+        if getattr(options, name):
+            raise ConfigError(
+                f"sink 'kafka': the option '{name}' is not for the SASL mechanism {options.sasl_mechanism.upper()};"
+                " remove it, or set another sasl_mechanism"
+            )
 
 
 def _tls(options: KafkaOptions) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def _sasl(options: KafkaOptions) -> dict[str, Any]:
         "sasl.mechanisms": mechanism,
         "sasl.oauthbearer.method": "oidc",
         "sasl.oauthbearer.client.id": options.sasl_client_id,
-        "sasl.oauthbearer.client.secret": _decoded("sasl_client_secret", options.sasl_client_secret or "").decode(),
+        "sasl.oauthbearer.client.secret": _text("sasl_client_secret", options.sasl_client_secret or ""),
         "sasl.oauthbearer.token.endpoint.url": options.sasl_token_url,
     }
     if options.sasl_scopes:
@@ -174,15 +174,17 @@ def _need(mechanism: str, options: KafkaOptions, *names: str) -> None:
 
 
 def _pem(name: str, value: str) -> str:
-    text = value if "-----BEGIN" in value else _decoded(name, value).decode("ascii", "replace")
+    text = value if "-----BEGIN" in value else _text(name, value)
     if "-----BEGIN" not in text:
-        raise ConfigError(f"sink 'kafka': the option '{name}' does not contain PEM text")
+        raise ConfigError(f"sink 'kafka': the option '{name}' does not contain PEM text; set it to that of a PEM file")
     return text
 
 
-def _decoded(name: str, value: str) -> bytes:
-    """Return the bytes that *value* encodes. A plus sign that was not encoded in a URI arrives as a blank."""
+def _text(name: str, value: str) -> str:
+    """Return the text that *value* encodes. A plus sign that was not encoded in a URI arrives as a blank."""
     try:
-        return base64.b64decode(value.strip().replace(" ", "+"), validate=True)
-    except (binascii.Error, ValueError):
-        raise ConfigError(f"sink 'kafka': the option '{name}' is not base64") from None
+        return base64.b64decode(value.strip().replace(" ", "+"), validate=True).decode()
+    except ValueError:
+        raise ConfigError(
+            f"sink 'kafka': the option '{name}' is not base64 of text; set it to the output of `base64 -w0`"
+        ) from None
