@@ -13,14 +13,13 @@ from typing import Any
 import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.audit import replay
-from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.documented_role import ROLE
 from cdc_testing.files import last_resolved
-from cdc_testing.fixtures import fresh_database
 from cdc_testing.nodes import Nodes
 from cdc_testing.postgres import Sql, clock
 
 from cdc_core.cli.main import main
+from cdc_core.store.reports import Report, reports
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,47 +58,43 @@ def commands(text: str) -> list[str]:
 
 @pytest.mark.slow
 def test_a_job_that_failed_goes_on_when_its_message_is_obeyed(
-    postgres_server: EmbeddedPostgres,
+    nodes: Nodes,
+    sql: Sql,
     database: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with (
-        fresh_database(postgres_server) as store,
-        Nodes(tmp_path / "nodes", store, spark=False) as nodes,
-        psycopg.connect(database, autocommit=True) as sql,
-    ):
-        monkeypatch.setenv("CDC_STORE", store)
-        nodes.begin("one")
-        for name, cause in CAUSES.items():
-            sql.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, text text)")
-            nodes.create(name, database, [f"public.{name}"], f"file://{tmp_path / name}", **cause.options)
-        for name in CAUSES:
-            nodes.until_delivering(name)
-            sql.execute(f"INSERT INTO {name} VALUES (1)")
-        delivers(nodes, tmp_path, clock(database))
-        marks = {name: nodes.high_water(name) for name in CAUSES}
-        for name, cause in CAUSES.items():
-            if cause.happens:
-                sql.execute(cause.happens.format(name))
-        lose_slot(sql, nodes, "slot_lost")
-        for name, cause in CAUSES.items():
-            job = nodes.until(name, "failed")
-            assert cause.says in (job.reason or ""), job.reason
-            assert nodes.high_water(name) >= marks[name]
-            assert (
-                name == "slot_lost"
-                or sql.execute(
-                    "SELECT 1 FROM pg_replication_slots WHERE slot_name LIKE %s", [f"%{feed_id(nodes, name)}%"]
-                ).fetchall()
-            ), "the source keeps its history"
-            sql.execute(f"INSERT INTO {name} VALUES (2)")
-            for command in [*([cause.does] if cause.does else []), *commands(job.reason or "")]:
-                assert main(shlex.split(command)[1:]) == 0, capsys.readouterr().err
-            if nodes.job(name).state == "failed":
-                assert main(["resume", name]) == 0, capsys.readouterr().err
-        delivers(nodes, tmp_path, clock(database))
+    monkeypatch.setenv("CDC_STORE", nodes.url)
+    nodes.begin("one")
+    for name, cause in CAUSES.items():
+        sql.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, text text)")
+        nodes.create(name, database, [f"public.{name}"], f"file://{tmp_path / name}", **cause.options)
+    for name in CAUSES:
+        nodes.until_delivering(name)
+        sql.execute(f"INSERT INTO {name} VALUES (1)")
+    delivers(nodes, tmp_path, clock(database))
+    marks = {name: nodes.high_water(name) for name in CAUSES}
+    for name, cause in CAUSES.items():
+        if cause.happens:
+            sql.execute(cause.happens.format(name))
+    lose_slot(sql, nodes, "slot_lost")
+    for name, cause in CAUSES.items():
+        job = nodes.until(name, "failed")
+        assert cause.says in (job.reason or ""), job.reason
+        assert nodes.high_water(name) >= marks[name]
+        assert (
+            name == "slot_lost"
+            or sql.execute(
+                "SELECT 1 FROM pg_replication_slots WHERE slot_name LIKE %s", [f"%{feed_id(nodes, name)}%"]
+            ).fetchall()
+        ), "the source keeps its history"
+        sql.execute(f"INSERT INTO {name} VALUES (2)")
+        for command in [*([cause.does] if cause.does else []), *commands(job.reason or "")]:
+            assert main(shlex.split(command)[1:]) == 0, capsys.readouterr().err
+        if nodes.job(name).state == "failed":
+            assert main(["resume", name]) == 0, capsys.readouterr().err
+    delivers(nodes, tmp_path, clock(database))
     for name in CAUSES:
         keys = set(replay(tmp_path / name).tables[name])
         assert {"[1]", "[2]"} <= keys, name
@@ -134,29 +129,38 @@ def delivers(nodes: Nodes, directory: Path, now: Any) -> None:
         nodes.eventually(f"{name} delivers", lambda name=name: last_resolved(directory / name) >= now)
 
 
-def test_a_job_waits_for_the_password_that_was_changed(
-    postgres_server: EmbeddedPostgres, database: str, tmp_path: Path
+def test_a_job_retries_until_the_password_that_was_changed_is_right_again(
+    nodes: Nodes, sql: Sql, database: str, tmp_path: Path
 ) -> None:
-    with psycopg.connect(database, autocommit=True) as sql:
-        sql.execute("CREATE TABLE orders (id int PRIMARY KEY)")
-        sql.execute(f"CREATE ROLE mislaid LOGIN REPLICATION PASSWORD 'secret' IN ROLE {ROLE}")
-        uri = re.sub("//[^@]*@", "//mislaid:secret@", database)
-        with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store, spark=False) as nodes:
+    sql.execute("CREATE TABLE orders (id int PRIMARY KEY)")
+    sql.execute(f"CREATE ROLE mislaid LOGIN REPLICATION PASSWORD 'secret' IN ROLE {ROLE}")
+    files, uri = tmp_path / "files", re.sub("//[^@]*@", "//mislaid:secret@", database)
+    seen: list[Report] = []
 
-            def change(password: str) -> None:
-                sql.execute(f"ALTER ROLE mislaid PASSWORD '{password}'")
-                sql.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'mislaid'")
+    def change(password: str) -> None:
+        sql.execute(f"ALTER ROLE mislaid PASSWORD '{password}'")
+        sql.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'mislaid'")
 
-            nodes.begin("one")
-            nodes.create("orders", uri, ["public.orders"], f"file://{tmp_path / 'files'}")
-            nodes.until_delivering("orders")
-            change("another")
-            says = "password authentication failed"
-            nodes.eventually("it is retried", lambda: says in str(nodes.store.statuses.load("orders")))
-            assert nodes.job("orders").state == "running"
-            sql.execute("INSERT INTO orders VALUES (1)")
-            change("secret")
-            now = clock(database)
-            nodes.eventually("it delivers", lambda: last_resolved(tmp_path / "files") >= now)
-            nodes["one"].end()
-        assert set(replay(tmp_path / "files").tables["orders"]) == {"[1]"}
+    def retried(times: int) -> bool:
+        """Whether it has failed so often; `seen` has all that was seen."""
+        seen.extend(found := reports(nodes.store))
+        return (retrying := found[0].retrying) is not None and retrying.failures >= times
+
+    nodes.begin("one")
+    nodes.create("orders", uri, ["public.orders"], f"file://{files}", max_retry_backoff="1s")
+    nodes.until_delivering("orders")
+    change("another")
+    nodes.eventually("it is retried", lambda: retried(1))
+    seen.clear()
+    nodes.eventually("it has failed again", lambda: retried(3))
+    assert {found.state for found in seen} == {"retrying"}, "also while attempts run"
+    assert len({found.retrying.since for found in seen if found.retrying is not None}) == 1
+    assert "password authentication failed" in seen[-1].retrying.error
+    assert nodes.job("orders").state == "running"
+    sql.execute("INSERT INTO orders VALUES (1)")
+    change("secret")
+    now = clock(database)
+    nodes.eventually("it delivers", lambda: last_resolved(files) >= now)
+    nodes.eventually("a step is saved", lambda: reports(nodes.store)[0].state == "running")
+    nodes["one"].end()
+    assert set(replay(files).tables["orders"]) == {"[1]"}

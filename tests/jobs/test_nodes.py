@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cdc_rangefeed_postgres.demo.audit import replay
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.bank import TABLES, Bank, assert_faithful, open_bank
 from cdc_testing.files import last_resolved
 from cdc_testing.fixtures import fresh_database
-from cdc_testing.nodes import Nodes
+from cdc_testing.nodes import NodeProcess, Nodes
 from cdc_testing.postgres import clock
 from psutil import Error as PsutilError
 from psutil import Process, wait_procs
@@ -24,66 +27,89 @@ def command_line(process: Process) -> list[str]:
     return []
 
 
-def test_another_node_takes_over_what_a_killed_one_ran(
-    postgres_server: EmbeddedPostgres, database: str, tmp_path: Path
-) -> None:
+def begin_two(nodes: Nodes) -> None:
+    nodes.begin("one")
+    nodes.begin("two")
+
+
+def await_two(nodes: Nodes) -> None:
+    nodes.await_join("one")
+    nodes.await_join("two")
+
+
+@contextmanager
+def banking(nodes: Nodes, database: str, files: Path, **job: Any) -> Iterator[None]:
+    """Have a job deliver what a bank does in the block; after it everything is resolved."""
+    open_bank(database)
+    with Bank(database, pause_s=0.05):
+        nodes.create("bank", database, TABLES, f"file://{files}", **job)
+        yield
+    now = clock(database)
+    nodes.eventually("all is resolved", lambda: last_resolved(files) >= now and nodes.high_water("bank") >= now)
+
+
+def drain(node: NodeProcess) -> None:
+    node.terminate()
+    assert node.wait() == 0, node.log_tail()
+
+
+def pause(nodes: Nodes) -> None:
+    Changefeeds(nodes.store).pause("bank", "it was enough")
+    nodes.until("bank", "paused")
+
+
+def test_another_node_takes_over_what_a_killed_one_ran(nodes: Nodes, database: str, tmp_path: Path) -> None:
+    begin_two(nodes)
+    with banking(nodes, database, tmp_path / "files"):
+        killed = nodes.until_delivering("bank")
+        await_two(nodes)
+        killed.kill()
+        nodes.until_delivering("bank", but_not=killed)
+    assert_faithful(tmp_path / "files", database)
+
+
+@pytest.mark.slow
+def test_a_drained_job_repeats_nothing(nodes: Nodes, database: str, tmp_path: Path) -> None:
     files = tmp_path / "files"
-    with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store, spark=False) as nodes:
-        nodes.begin("one")
-        nodes.begin("two")
-        open_bank(database)
-        with Bank(database, pause_s=0.1):
-            nodes.create("bank", database, TABLES, f"file://{files}")
-            killed = nodes.until_delivering("bank")
-            nodes.await_join("one")
-            nodes.await_join("two")
-            killed.kill()
-            nodes.until_delivering("bank", but_not=killed)
-        now = clock(database)
-        nodes.eventually("all is resolved", lambda: last_resolved(files) >= now)
-    assert_faithful(files, database)
+    begin_two(nodes)
+    with banking(nodes, database, files):
+        first = nodes.until_delivering("bank")
+        await_two(nodes)
+        drain(first)
+        nodes.until_delivering("bank", but_not=first)
+    pause(nodes)
+    progress = nodes.store.progress.load("bank")
+    assert progress is not None
+    assert progress.counters["rows_repeated"] == 0
+    assert assert_faithful(files, database) == progress.counters["rows"]
+    assert replay(files).repeats == 0
 
 
 @pytest.mark.slow
 def test_a_pinned_job_goes_on_by_itself_when_the_only_node_of_its_region_is_restarted(
-    postgres_server: EmbeddedPostgres, database: str, tmp_path: Path
+    nodes: Nodes, database: str, tmp_path: Path
 ) -> None:
-    files = tmp_path / "files"
-    with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store, spark=False) as nodes:
-        nodes.begin("us", locality="region=us")
-        eu = nodes.start("eu", locality="region=eu")
-        open_bank(database)
-        with Bank(database, pause_s=0.02):
-            nodes.create("bank", database, TABLES, f"file://{files}", locality="region=eu")
-            for restart in range(2):
-                nodes.until_delivering("bank")
-                if restart:
-                    eu.kill()
-                else:
-                    eu.terminate()
-                    assert eu.wait() == 0, eu.log_tail()
-                nodes.until("bank", "waiting")
-                nodes.start("eu", locality="region=eu")
+    nodes.begin("us", locality="region=us")
+    eu = nodes.start("eu", locality="region=eu")
+    with banking(nodes, database, tmp_path / "files", locality="region=eu"):
+        for end in (drain, NodeProcess.kill):
             nodes.until_delivering("bank")
-        now = clock(database)
-        nodes.eventually("all is resolved", lambda: last_resolved(files) >= now)
-        assert {event.state for event in nodes.store.jobs.events("bank")} == {"running", "waiting"}
-    assert_faithful(files, database)
+            end(eu)
+            nodes.until("bank", "waiting")
+            nodes.start("eu", locality="region=eu")
+        nodes.until_delivering("bank")
+    assert {event.state for event in nodes.store.jobs.events("bank")} == {"running", "waiting"}
+    assert_faithful(tmp_path / "files", database)
 
 
 @pytest.mark.slow
 def test_a_job_of_spark_goes_on_elsewhere_and_nothing_is_left_of_its_killed_node(
     postgres_server: EmbeddedPostgres, database: str, tmp_path: Path
 ) -> None:
-    files = tmp_path / "files"
     with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store) as nodes:
-        nodes.begin("one")
-        nodes.begin("two")
-        nodes.await_join("one")
-        nodes.await_join("two")
-        open_bank(database)
-        with Bank(database, pause_s=0.1):
-            nodes.create("bank", database, TABLES, f"file://{files}", spark={"master": "local[2,2]"})
+        begin_two(nodes)
+        await_two(nodes)
+        with banking(nodes, database, tmp_path / "files", spark={"master": "local[2,2]"}):
             killed = nodes.until_delivering("bank")
             family = killed.tree()
             assert any("cdc_core.jobs.subprocess_main" in command_line(process) for process in family)
@@ -91,42 +117,28 @@ def test_a_job_of_spark_goes_on_elsewhere_and_nothing_is_left_of_its_killed_node
             nodes.until_delivering("bank", but_not=killed)
             _, alive = wait_procs(family, timeout=300)
             assert alive == []
-        now = clock(database)
-        nodes.eventually("all is resolved", lambda: last_resolved(files) >= now)
-    assert_faithful(files, database)
+    assert_faithful(tmp_path / "files", database)
 
 
 @pytest.mark.slow
-def test_a_job_outlives_its_nodes(postgres_server: EmbeddedPostgres, database: str, tmp_path: Path) -> None:
-    files = tmp_path / "files"
-    with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store, spark=False) as nodes:
-        nodes.begin("one")
-        nodes.begin("two")
-        nodes.await_join("one")
-        nodes.await_join("two")
-        open_bank(database)
-        with Bank(database, pause_s=0.1):
-            nodes.create("bank", database, TABLES, f"file://{files}")
-            killed = nodes.until_delivering("bank")
-            killed.kill()
-            frozen = nodes.until_delivering("bank", but_not=killed)
-            nodes.start(killed.name)
-            frozen.freeze()
-            drained = nodes.until_delivering("bank", but_not=frozen)
-            frozen.thaw()
-            nodes.until_delivering("bank")
-            drained.terminate()
-            assert drained.wait() == 0, drained.log_tail()
-            last = nodes.until_delivering("bank", but_not=drained)
-            assert last is frozen
-            Changefeeds(nodes.store).pause("bank", "it was enough")
-            nodes.until("bank", "paused")
-            Changefeeds(nodes.store).resume("bank")
-            nodes.until_delivering("bank")
-        now = clock(database)
-        nodes.eventually("all is resolved", lambda: nodes.high_water("bank") >= now)
-        Changefeeds(nodes.store).pause("bank", "the end")
-        nodes.until("bank", "paused")
-        assert_faithful(files, database)
-        Changefeeds(nodes.store).cancel("bank", "no longer needed")
-        nodes.until("bank", "canceled")
+def test_a_job_outlives_its_nodes(nodes: Nodes, database: str, tmp_path: Path) -> None:
+    begin_two(nodes)
+    await_two(nodes)
+    with banking(nodes, database, tmp_path / "files"):
+        killed = nodes.until_delivering("bank")
+        killed.kill()
+        frozen = nodes.until_delivering("bank", but_not=killed)
+        nodes.start(killed.name)
+        frozen.freeze()
+        drained = nodes.until_delivering("bank", but_not=frozen)
+        frozen.thaw()
+        nodes.until_delivering("bank")
+        drain(drained)
+        assert nodes.until_delivering("bank", but_not=drained) is frozen
+        pause(nodes)
+        Changefeeds(nodes.store).resume("bank")
+        nodes.until_delivering("bank")
+    pause(nodes)
+    assert_faithful(tmp_path / "files", database)
+    Changefeeds(nodes.store).cancel("bank", "no longer needed")
+    nodes.until("bank", "canceled")

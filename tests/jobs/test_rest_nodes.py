@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.documented_role import documented
-from cdc_testing.fixtures import fresh_database
 from cdc_testing.nodes import Nodes
 from cdc_testing.rest_rig import Rest, serving_rest_at
 
 from cdc_core.plugins.host import PluginHost
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def nodes(postgres_server: EmbeddedPostgres, tmp_path: Path) -> Iterator[Nodes]:
-    with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store, spark=False) as nodes:
-        yield nodes
 
 
 def rows(directory: Path) -> set[tuple[int, str]]:
