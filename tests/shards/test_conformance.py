@@ -15,7 +15,7 @@ from cdc_conformance.rangefeeds.suite import CAPABILITIES, FIXTURES
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_testing.documented_role import documented, grant_database
-from cdc_testing.sharded_postgres import TwoWriters, other_shard, two_shards
+from cdc_testing.idle_shard import TwoPostgresWriters, other_shard, two_shards
 
 from cdc_core import SourceWriterContext
 
@@ -27,7 +27,7 @@ class TestShards(Startup, Rescans, Moves, Restarts, History, Closing):
     kind = "rangefeed"
     known_capabilities = CAPABILITIES
     capability_fixtures = FIXTURES
-    rangefeed = two_shards()
+    rangefeed = two_shards("postgres")
     # A position is of one database. `disturbance` and `inspection` ask about one, and test_shards.py about both.
     capabilities = frozenset(CAPABILITIES) - {"cursors", "disturbance", "inspection"}
 
@@ -52,8 +52,8 @@ class TestShards(Startup, Rescans, Moves, Restarts, History, Closing):
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
     @pytest.fixture
-    def source_writer(self, rangefeed_uri: str, database: str) -> Iterator[TwoWriters]:
-        writer = TwoWriters(SourceWriterContext(uri=database, options=PostgresOptions()))
+    def source_writer(self, rangefeed_uri: str, database: str) -> Iterator[TwoPostgresWriters]:
+        writer = TwoPostgresWriters(SourceWriterContext(uri=database, options=PostgresOptions()))
         yield writer
         writer.close()
 

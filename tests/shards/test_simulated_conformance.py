@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from cdc_conformance.rangefeeds import CAPABILITIES, RangefeedConformance
 from cdc_conformance.simulated import SimulatedDatabase
-from cdc_testing.sharded_simulated import two_shards
+from cdc_testing.idle_shard import two_shards
 
 
 class TestShards(RangefeedConformance):
-    rangefeed = two_shards()
+    rangefeed = two_shards("simulated")
     capabilities = frozenset(CAPABILITIES) - {"cursors", "disturbance", "inspection", "rescans"}
 
     @pytest.fixture
     def databases(self, tmp_path: Path) -> list[SimulatedDatabase]:
-        names = ("database", "database-idle")
+        names = ("database", "database_idle")
         return [SimulatedDatabase.create(tmp_path / name, max_skew_ms=0, lag_ms=20) for name in names]
 
     @pytest.fixture

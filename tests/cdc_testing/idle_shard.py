@@ -1,70 +1,77 @@
-"""PostgreSQL as the first of two shards, for the conformance kit: all changes are in it, the other one is idle."""
+"""A database as the first of two shards, for the conformance kit: all changes are in it, the other one is idle."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
 
-import cdc_rangefeed_postgres.history
-import cdc_rangefeed_postgres.planner
-import cdc_rangefeed_postgres.rangefeed
-import cdc_rangefeed_postgres.reader
+from cdc_conformance.plugin import SIMULATED
+from cdc_conformance.simulated.writer import SimulatedWriter
 from cdc_rangefeed_postgres.plugin import cdc_register_rangefeeds
 from cdc_rangefeed_postgres.writer import PostgresWriter
 
-from cdc_core import RangefeedContext, RangefeedRegistration, SourceWriterContext
+from cdc_core import RangefeedContext, RangefeedRegistration, SourceWriter, SourceWriterContext
+from cdc_core.plugins.classes import load_class
 from cdc_core.shards.history import ShardedHistory
 from cdc_core.shards.planner import ShardedPlanner
 from cdc_core.shards.rangefeed import ShardedRangefeed
 from cdc_core.shards.reader import ShardedReader
 
-__all__ = ["TwoHistories", "TwoPlanners", "TwoRangefeeds", "TwoReaders", "TwoWriters", "other_shard", "two_shards"]
+__all__ = ["TwoPostgresWriters", "TwoSimulatedWriters", "other_shard", "two_shards"]
+
+_ONE = {"simulated": SIMULATED, **{one.name: one for one in cdc_register_rangefeeds()}}
 
 
 def other_shard(uri: str) -> str:
     """Return the URI of the idle shard beside the one at *uri*."""
-    return f"{uri}_idle"
+    parts = urlsplit(uri)
+    return parts._replace(path=f"{parts.path}_idle").geturl()
 
 
-def two_shards() -> RangefeedRegistration:
-    (postgres,) = cdc_register_rangefeeds()
-    values = postgres.to_json()
-    for part, name in (("rangefeed", "Rangefeeds"), ("planner", "Planners"), ("reader", "Readers")):
-        values[part] = f"{__name__}:Two{name}"
-    values |= {"history": f"{__name__}:TwoHistories", "writer": f"{__name__}:TwoWriters"}
+def two_shards(name: str) -> RangefeedRegistration:
+    """Return the rangefeed *name* with the idle shard beside each database."""
+    values = _ONE[name].to_json()
+    for part, of_two in (("rangefeed", "Rangefeeds"), ("planner", "Planners"), ("reader", "Readers")):
+        values[part] = f"{__name__}:Two{of_two}"
+    values |= {"history": f"{__name__}:TwoHistories", "writer": f"{__name__}:Two{name.capitalize()}Writers"}
     return RangefeedRegistration.from_json(values)
 
 
-def _sources(context: RangefeedContext) -> list[str]:
-    return [context.uri, other_shard(context.uri)]
+def _shards(context: RangefeedContext, part: str) -> tuple[RangefeedContext, type[Any], list[str]]:
+    name = "simulated" if context.uri.startswith("simulated:") else "postgres"
+    one = load_class(getattr(_ONE[name], part), owner="the test")
+    return context, one, [context.uri, other_shard(context.uri)]
 
 
 class TwoRangefeeds(ShardedRangefeed):
     def __init__(self, context: RangefeedContext) -> None:
-        super().__init__(context, cdc_rangefeed_postgres.rangefeed.PostgresRangefeed, _sources(context))
+        super().__init__(*_shards(context, "rangefeed"))
 
 
 class TwoPlanners(ShardedPlanner):
     def __init__(self, context: RangefeedContext) -> None:
-        part = cdc_rangefeed_postgres.planner.PostgresPlanner
-        super().__init__(context, part, _sources(context), scans_only=False)
+        super().__init__(*_shards(context, "planner"), scans_only=False)
 
 
 class TwoReaders(ShardedReader):
     def __init__(self, context: RangefeedContext) -> None:
-        super().__init__(context, cdc_rangefeed_postgres.reader.PostgresReader, _sources(context))
+        super().__init__(*_shards(context, "reader"))
 
 
 class TwoHistories(ShardedHistory):
     def __init__(self, context: RangefeedContext) -> None:
-        super().__init__(context, cdc_rangefeed_postgres.history.PostgresHistory, _sources(context))
+        super().__init__(*_shards(context, "history"))
 
 
-class TwoWriters(PostgresWriter):
+class _TwoWriters(SourceWriter):
     """Creates, alters and drops tables in both."""
+
+    one: type[SourceWriter]
 
     def __init__(self, context: SourceWriterContext) -> None:
         super().__init__(context)
-        self._other = PostgresWriter(SourceWriterContext(uri=other_shard(context.uri), options=context.options))
+        self._other = self.one(SourceWriterContext(uri=other_shard(context.uri), options=context.options))
 
     def create_table(self, table: str) -> None:
         super().create_table(table)
@@ -93,3 +100,11 @@ class TwoWriters(PostgresWriter):
     def close(self) -> None:
         super().close()
         self._other.close()
+
+
+class TwoPostgresWriters(_TwoWriters, PostgresWriter):
+    one = PostgresWriter
+
+
+class TwoSimulatedWriters(_TwoWriters, SimulatedWriter):
+    one = SimulatedWriter
