@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cdc_testing.command import Cdc
 from cdc_testing.components import encoder, host, rangefeed, sink
 
 from cdc_core.engine import supervisor
@@ -43,6 +44,11 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
         sink(options="cdc_testing.scripted:JournalOptions"),
     )
     monkeypatch.setattr(PluginHost, "load", lambda: scripted)
+
+
+@pytest.fixture
+def cdc(capsys: pytest.CaptureFixture[str]) -> Cdc:
+    return Cdc(capsys)
 
 
 @pytest.fixture

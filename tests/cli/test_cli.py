@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from cdc_core.cli.main import main
+from cdc_testing.command import Cdc
 
 
 @pytest.mark.parametrize(
@@ -24,11 +23,10 @@ from cdc_core.cli.main import main
 )
 @pytest.mark.parametrize("command", ["run", "check"])
 def test_a_mistake_in_the_file_exits_with_2_and_leaves_nothing(
-    file: Path, capsys: pytest.CaptureFixture[str], command: str, change: tuple[str, str], complaint: str
+    file: Path, cdc: Cdc, command: str, change: tuple[str, str], complaint: str
 ) -> None:
     file.write_text(file.read_text().replace(*change))
-    assert main([command, str(file)]) == 2
-    shown = capsys.readouterr()
+    shown = cdc(command, file, status=2)
     assert complaint in shown.err
     assert len(shown.err.splitlines()) == 1
     assert "hunter2" not in shown.err
@@ -47,31 +45,23 @@ def test_a_mistake_in_the_file_exits_with_2_and_leaves_nothing(
         ),
     ],
 )
-def test_a_file_or_pipeline_that_is_not_there_is_named(
-    capsys: pytest.CaptureFixture[str], argument: str, complaint: str
-) -> None:
-    assert main(["run", argument]) == 2
-    assert capsys.readouterr().err.strip() == complaint
+def test_a_file_or_pipeline_that_is_not_there_is_named(cdc: Cdc, argument: str, complaint: str) -> None:
+    assert cdc.refused("run", argument).strip() == complaint
 
 
-def test_without_a_query_there_is_nothing_to_explain(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", str(file)]) == 2
-    assert "has no query to explain: it delivers whole rows of public.counter" in capsys.readouterr().err
+def test_without_a_query_there_is_nothing_to_explain(file: Path, cdc: Cdc) -> None:
+    assert "has no query to explain: it delivers whole rows of public.counter" in cdc.refused("explain", file)
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["run"], ["run", "x", "--nope"], ["plugins", "x"]])
-def test_a_wrong_command_line_exits_with_2(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
-    assert main(arguments) == 2
-    assert "Usage: " in capsys.readouterr().err
+def test_a_wrong_command_line_exits_with_2(cdc: Cdc, arguments: list[str]) -> None:
+    assert "Usage: " in cdc.refused(*arguments)
 
 
 @pytest.mark.parametrize("command", [[], ["run"], ["check"], ["plugins"], ["options"], ["demo"]])
-def test_every_command_has_help(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: list[str]
-) -> None:
+def test_every_command_has_help(cdc: Cdc, monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
     monkeypatch.setattr("cdc_core.plugins.entry_points.entry_points", lambda **_: [])
-    assert main([*command, "--help"]) == 0
-    shown = capsys.readouterr().out
+    shown = cdc(*command, "--help").out
     assert shown.startswith("Usage: ")
     assert len(shown.splitlines()) > 4
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from cdc_testing.command import Cdc
 from cdc_testing.components import encoder, host, rangefeed, sink
 from cdc_testing.stored import dropped, node
 
@@ -57,13 +58,12 @@ def test_tables_are_changed_by_the_name_of_the_changefeed(store: ProgressStore, 
     assert kept(store) == (["public.a", "${b"], {"public.a": False, "${b": False})
 
 
-def test_a_file_that_lists_other_tables_is_named(file: Path, store: ProgressStore, capsys: Capture) -> None:
+def test_a_file_that_lists_other_tables_is_named(file: Path, store: ProgressStore, capsys: Capture, cdc: Cdc) -> None:
     assert main(["alter", str(file), "--add", "public.a"]) == 0
     assert kept(store) == (["public.counter", "public.a"], {})
     assert f"{file} lists others: change 'tables' there too" in capsys.readouterr().out
     file.write_text(file.read_text().replace('["public.counter"]', '["public.counter", "public.a", "public.b"]'))
-    assert main(["alter", str(file), "--add", "public.b"]) == 0
-    assert "lists others" not in capsys.readouterr().out
+    assert "lists others" not in cdc("alter", file, "--add", "public.b").out
 
 
 @pytest.mark.parametrize(
@@ -76,16 +76,15 @@ def test_a_file_that_lists_other_tables_is_named(file: Path, store: ProgressStor
     ],
 )
 def test_what_cannot_be_changed_is_refused(
-    file: Path, store: ProgressStore, capsys: Capture, arguments: list[str], told: str
+    file: Path, store: ProgressStore, cdc: Cdc, arguments: list[str], told: str
 ) -> None:
     before = kept(store)
-    assert main(["alter", str(file), *arguments]) == 2
-    assert told in capsys.readouterr().err
+    assert told in cdc.refused("alter", file, *arguments)
     assert kept(store) == before
 
 
 def test_a_job_is_altered_by_its_name(
-    store: ProgressStore, file: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    store: ProgressStore, file: Path, capsys: Capture, cdc: Cdc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CDC_STORE", store.url)
     assert main(["alter", str(file), "--add", "public.a"]) == 0
@@ -94,29 +93,22 @@ def test_a_job_is_altered_by_its_name(
     store.jobs.create("orders", feed.definition(), owner="ann", locality=Locality(), paused_for="pause")
     capsys.readouterr()
     change = ["--add", "public.b", "--no-initial-scan"]
-    assert main(["alter", str(file), *change]) == 2
-    assert "is a job, whose definition is in the store; name it without its file" in capsys.readouterr().err
-    assert main(["alter", "orders", "a", *change, "--store", store.url]) == 2
-    assert "--store takes one name" in capsys.readouterr().err
-    assert main(["alter", "orders", "--add", "public.b", "--set", "resolved=10s"]) == 0
-    assert capsys.readouterr().out == (
+    assert "is a job, whose definition is in the store; name it without its file" in cdc.refused("alter", file, *change)
+    assert "--store takes one name" in cdc.refused("alter", "orders", "a", *change, "--store", store.url)
+    assert cdc("alter", "orders", "--add", "public.b", "--set", "resolved=10s").out == (
         "job 'orders' is altered: added public.b; set resolved; continue it with `cdc resume orders`\n"
         "its tables are public.counter, public.b\n"
     )
-    assert main(["alter", "orders", "--set", "resolved=10s"]) == 0
-    assert capsys.readouterr().out == (
+    assert cdc("alter", "orders", "--set", "resolved=10s").out == (
         "job 'orders' is unchanged, as it has this already: set resolved; continue it with `cdc resume orders`\n"
     )
     assert main(["alter", "orders", "--set", "execution_locality=region=eu", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["execution_locality"] == "region=eu"
     assert main(["alter", "orders", "--unset", "execution_locality"]) == 0
-    assert main(["resume", "orders"]) == 0
-    capsys.readouterr()
-    assert main(["alter", "orders", "--unset", "resolved"]) == 0
-    assert capsys.readouterr().out.endswith(
+    cdc("resume", "orders")
+    assert cdc("alter", "orders", "--unset", "resolved").out.endswith(
         "; no node that matches it is alive, and the first one that starts runs it\n"
     )
     one = store.nodes.join(node("one"), lease_s=600)
     assert store.claims.adopt("orders", one) is not None
-    assert main(["alter", "orders", "--drop", "public.b"]) == 0
-    assert "; node one finishes the running step before that\n" in capsys.readouterr().out
+    assert "; node one finishes the running step before that\n" in cdc("alter", "orders", "--drop", "public.b").out

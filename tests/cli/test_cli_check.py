@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cdc_testing.command import Cdc
 from cdc_testing.scripted import CounterRangefeed, Script
 from cdc_testing.stored import progress
 
@@ -16,9 +17,8 @@ from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import ProgressStore, store_url
 
 
-def test_check_prints_a_line_for_each_part_and_changes_nothing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(file)]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+def test_check_prints_a_line_for_each_part_and_changes_nothing(file: Path, cdc: Cdc) -> None:
+    assert cdc("check", file).out.splitlines() == [
         "changefeed 'orders'",
         "  source   paper paper://user:***@desk/db … ok",
         "           public.counter: 2 columns, key id",
@@ -28,28 +28,25 @@ def test_check_prints_a_line_for_each_part_and_changes_nothing(file: Path, capsy
     assert sorted(path.name for path in file.parent.iterdir()) == ["shop.toml"]
 
 
-def test_check_says_that_it_asks_no_executor_of_a_cluster(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_says_that_it_asks_no_executor_of_a_cluster(file: Path, cdc: Cdc) -> None:
     with file.open("a") as toml:
         toml.write('\n[changefeed.orders.spark]\nmaster = "spark://a:7077"\n')
-    assert main(["check", str(file)]) == 0
-    *_, last = capsys.readouterr().out.splitlines()
+    *_, last = cdc("check", file).out.splitlines()
     assert last == "  cluster  spark://a:7077 … not asked; cdc run asks each executor before it creates anything"
 
 
-def test_check_notes_marks_that_come_more_rarely_than_asked(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_notes_marks_that_come_more_rarely_than_asked(file: Path, cdc: Cdc) -> None:
     with file.open("a") as toml:
         toml.write('resolved = "1s"\nmin_checkpoint_frequency = "1m"\n')
-    assert main(["check", str(file)]) == 0
-    *_, sink, note = capsys.readouterr().out.splitlines()
+    *_, sink, note = cdc("check", file).out.splitlines()
     assert sink == "  sink     shelf shelf://room … ok"
     assert note.startswith("           note: resolved timestamps are at least 1m apart, and not 1s as 'resolved' asks,")
 
 
-def test_check_reports_every_part_that_fails_and_exits_with_2(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_reports_every_part_that_fails_and_exits_with_2(file: Path, cdc: Cdc) -> None:
     Script(file.parent).order("check", "ConfigError wal_level is not logical for hunter2")
     Script(file.parent).order("sink-check", "ConfigError the directory is not writable")
-    assert main(["check", str(file)]) == 2
-    lines = capsys.readouterr().out.splitlines()
+    lines = cdc("check", file, status=2).out.splitlines()
     assert lines[1] == "  source   paper paper://user:***@desk/db … wal_level is not logical for ***"
     assert lines[-1] == "  sink     shelf shelf://room … the directory is not writable"
 
@@ -75,7 +72,7 @@ def test_check_says_whether_the_changefeed_may_run_here(
 
 @pytest.mark.parametrize("state", [[], ["--state", "elsewhere"]])
 def test_check_finds_out_what_the_next_run_would(
-    state: list[str], file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    state: list[str], file: Path, capsys: pytest.CaptureFixture[str], cdc: Cdc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = ProgressStore(store_url(file.parent / (state[-1] if state else ".cdc")))
     store.open()
@@ -90,8 +87,7 @@ def test_check_finds_out_what_the_next_run_would(
     _, line, *_ = capsys.readouterr().out.splitlines()
     assert line == f"  progress {store.shown} … ok"
     file.write_text(file.read_text().replace("public.counter", "public.other"))
-    assert main(["check", str(file), *state]) == 2
-    _, line, *_ = capsys.readouterr().out.splitlines()
+    _, line, *_ = cdc("check", file, *state, status=2).out.splitlines()
     assert "… changefeed 'orders' was started on the tables public.counter, not public.other" in line
     assert store.changefeeds.find("orders") == before
     store.close()

@@ -14,11 +14,13 @@ from pathlib import Path
 
 import click
 import pytest
+from cdc_testing.command import Cdc
 from cdc_testing.distributions import install
 from cdc_testing.stored import DEFINITION
 
 from cdc_core.cli import completion
-from cdc_core.cli.main import cdc, main
+from cdc_core.cli.main import cdc as commands
+from cdc_core.cli.main import main
 from cdc_core.store.progress import ProgressStore, store_url
 
 COMMAND = """
@@ -59,32 +61,27 @@ def publish(
     return module
 
 
-def test_a_published_command_gets_its_arguments_and_returns_its_status(
-    site: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_published_command_gets_its_arguments_and_returns_its_status(site: Path, cdc: Cdc) -> None:
     publish(site, "draw")
-    assert main(["draw", "fish", "--colour", "red"]) == 5
-    assert capsys.readouterr().out == "drawn fish red\n"
+    assert cdc("draw", "fish", "--colour", "red", status=5).out == "drawn fish red\n"
     assert main(["draw"]) == 2
 
 
-def test_help_lists_it_with_its_short_help(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_it_with_its_short_help(site: Path, cdc: Cdc) -> None:
     publish(site, "draw")
-    assert main(["--help"]) == 0
-    assert re.search(r"^  draw +Draw a picture\.$", capsys.readouterr().out, re.MULTILINE)
+    assert re.search(r"^  draw +Draw a picture\.$", cdc("--help").out, re.MULTILINE)
 
 
-def test_help_groups_the_commands_by_what_they_are_for(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_groups_the_commands_by_what_they_are_for(site: Path, cdc: Cdc) -> None:
     publish(site, "draw")
-    assert main(["--help"]) == 0
-    sections = re.findall(r"^(\w.*):\n((?:  .*\n)+)", capsys.readouterr().out, re.MULTILINE)
+    sections = re.findall(r"^(\w.*):\n((?:  .*\n)+)", cdc("--help").out, re.MULTILINE)
     found = {title: re.findall(r"^  ([\w-]+) ", rows, re.MULTILINE) for title, rows in sections}
     assert {"run", "show"} <= set(found["Changefeeds"])
     assert {"create", "jobs"} <= set(found["Jobs, which nodes run"])
     assert "draw" in found["Other packages"]
     assert max(map(len, found.values())) < 10
     listed = sorted(name for title, names in found.items() if title != "Options" for name in names)
-    assert listed == cdc.list_commands(click.Context(cdc)), "each command once"
+    assert listed == commands.list_commands(click.Context(commands)), "each command once"
 
 
 @pytest.mark.parametrize(
@@ -159,11 +156,8 @@ def test_the_shell_completes_changefeeds(
         (["--timeout", "2h"], "--timeout: '2h' must be more than 0s and at most 1h"),
     ],
 )
-def test_trace_names_the_option_that_is_wrong(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
-) -> None:
-    assert main(["trace", "shop.toml", *arguments]) == 2
-    assert capsys.readouterr().err == f"error: {told}\n"
+def test_trace_names_the_option_that_is_wrong(cdc: Cdc, arguments: list[str], told: str) -> None:
+    assert cdc.refused("trace", "shop.toml", *arguments) == f"error: {told}\n"
 
 
 def test_the_shell_does_not_wait_for_a_store_that_does_not_answer(
@@ -202,33 +196,27 @@ def test_it_is_imported_only_when_it_is_run_or_listed(site: Path, capsys: pytest
     ],
 )
 def test_one_that_fails_to_load_is_named_and_stops_no_other(
-    site: Path, capsys: pytest.CaptureFixture[str], source: str, problem: str
+    site: Path, capsys: pytest.CaptureFixture[str], cdc: Cdc, source: str, problem: str
 ) -> None:
     publish(site, "draw", source=source)
     assert main(["draw", "fish", "--colour=red", "--help"]) == 2
     assert capsys.readouterr().err.startswith(f"error: the command 'draw' of acme-art 1.2 {problem}")
-    assert main(["--help"]) == 0
-    assert f"({problem[:20]}" in capsys.readouterr().out
-    assert main(["plugins"]) == 0
-    assert re.search(rf"command +draw +- +acme-art +1\.2 +PROBLEM: {problem}", capsys.readouterr().out)
-    assert main(["run", "nope.toml"]) == 2
-    assert "nope.toml cannot be read" in capsys.readouterr().err
+    assert f"({problem[:20]}" in cdc("--help").out
+    assert re.search(rf"command +draw +- +acme-art +1\.2 +PROBLEM: {problem}", cdc("plugins").out)
+    assert "nope.toml cannot be read" in cdc.refused("run", "nope.toml")
 
 
-def test_two_packages_that_publish_one_name_are_both_named(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_packages_that_publish_one_name_are_both_named(site: Path, cdc: Cdc) -> None:
     publish(site, "draw")
     publish(site, "draw", distribution="best-art")
-    assert main(["draw", "fish"]) == 2
-    assert capsys.readouterr().err == (
+    assert cdc.refused("draw", "fish") == (
         "error: command 'draw' is published by both acme-art 1.2 and best-art 1.2; uninstall one of them: "
         "pip uninstall acme-art or best-art\n"
     )
 
 
-def test_a_built_in_command_cannot_be_replaced(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_built_in_command_cannot_be_replaced(site: Path, cdc: Cdc) -> None:
     publish(site, "options")
-    assert main(["options", "changefeed"]) == 0
-    assert "resolved  (flag or duration" in capsys.readouterr().out
-    assert main(["plugins"]) == 0
-    shown = capsys.readouterr().out
+    assert "resolved  (flag or duration" in cdc("options", "changefeed").out
+    shown = cdc("plugins").out
     assert re.search(r"command +options .* PROBLEM: 'options' is a built-in command and cannot be replaced", shown)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cdc_testing.command import Cdc
 from cdc_testing.stored import progress
 
 from cdc_core.cli import debug as debug_module
@@ -173,14 +174,12 @@ def test_a_part_that_fails_or_hangs_is_told_and_the_others_follow(tmp_path: Path
     assert found["works"] == "fine ***\n"
 
 
-def test_nothing_is_overwritten_and_a_log_must_exist(file: Path, store: ProgressStore, capsys: Capture) -> None:
+def test_nothing_is_overwritten_and_a_log_must_exist(file: Path, store: ProgressStore, cdc: Cdc) -> None:
     path = file.parent / "out.tar.gz"
     path.write_text("mine")
-    assert main(["debug", str(file), "-o", str(path), "--no-connect"]) == 2
-    assert "cannot be written: File exists" in capsys.readouterr().err
+    assert "cannot be written: File exists" in cdc.refused("debug", file, "-o", path, "--no-connect")
     assert path.read_text() == "mine"
-    assert main(["debug", str(file), "--log", "nowhere.log"]) == 2
-    assert "no file 'nowhere.log'" in capsys.readouterr().err
+    assert "no file 'nowhere.log'" in cdc.refused("debug", file, "--log", "nowhere.log")
 
 
 def test_with_no_connect_neither_source_nor_sink_is_asked(file: Path, store: ProgressStore, capsys: Capture) -> None:

@@ -6,28 +6,24 @@ import re
 from pathlib import Path
 
 import pytest
-
-from cdc_core.cli.main import main
+from cdc_testing.command import Cdc
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
 
 
-def test_every_page_is_listed_with_its_title(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["docs"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_every_page_is_listed_with_its_title(cdc: Cdc) -> None:
+    lines = cdc("docs").out.splitlines()
     assert [line.split()[0] for line in lines] == PAGES
     assert all(len(line.split()) > 1 for line in lines)
 
 
-def test_a_page_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["docs", "write-a-sink"]) == 0
-    assert capsys.readouterr().out == (ROOT / "docs" / "write-a-sink.md").read_text()
+def test_a_page_is_printed_as_it_is(cdc: Cdc) -> None:
+    assert cdc("docs", "write-a-sink").out == (ROOT / "docs" / "write-a-sink.md").read_text()
 
 
-def test_an_unknown_page_is_refused_with_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["docs", "write-sink"]) == 2
-    assert "there is no page 'write-sink'; did you mean 'write-a-sink'?" in capsys.readouterr().err
+def test_an_unknown_page_is_refused_with_a_suggestion(cdc: Cdc) -> None:
+    assert "there is no page 'write-sink'; did you mean 'write-a-sink'?" in cdc.refused("docs", "write-sink")
 
 
 @pytest.mark.parametrize("folder", ["cdc_core", "encoders", "sinks", "plugins"])

@@ -12,6 +12,7 @@ import pytest
 from cdc_conformance.plugin import SIMULATED
 from cdc_conformance.simulated import SimulatedDatabase
 from cdc_conformance.simulated.rangefeed import SimulatedRangefeed
+from cdc_testing.command import Cdc
 from cdc_testing.components import encoder, host, rangefeed, sink
 from cdc_testing.engine import Journal
 from cdc_testing.scripted import Script
@@ -92,18 +93,16 @@ def test_nothing_is_removed_without_consent(file: Path, store: ProgressStore, an
     assert capsys.readouterr().out.endswith("nothing was removed\n")
 
 
-def test_without_a_terminal_it_needs_yes(file: Path, store: ProgressStore, capsys: Capture) -> None:
-    assert main(["drop", str(file)]) == 2
-    assert capsys.readouterr().err.endswith("and the standard input is not a terminal; use --yes\n")
+def test_without_a_terminal_it_needs_yes(file: Path, store: ProgressStore, cdc: Cdc) -> None:
+    assert cdc.refused("drop", file).endswith("and the standard input is not a terminal; use --yes\n")
     assert store.changefeeds.find("orders") is not None
     assert main(["drop", str(file), "--yes"]) == 0
     assert store.changefeeds.find("orders") is None
 
 
-def test_a_drop_that_fails_half_way_is_repeated(file: Path, store: ProgressStore, capsys: Capture) -> None:
+def test_a_drop_that_fails_half_way_is_repeated(file: Path, store: ProgressStore, cdc: Cdc) -> None:
     Script(file.parent).order("drop", "RetryableRangefeedError the desk is away")
-    assert main(["drop", str(file), "--yes"]) == 1
-    assert capsys.readouterr().err == (
+    assert cdc("drop", file, "--yes", status=1).err == (
         "error: the desk is away; repeat the command, or use --forget-only if the source no longer exists\n"
     )
     assert store.changefeeds.find("orders") is not None
@@ -131,11 +130,10 @@ def test_the_definition_in_the_store_is_enough(
     assert (dropped(file.parent), store.changefeeds.find("orders")) == (int(not forget_only), None)
 
 
-def test_another_source_is_not_touched(file: Path, store: ProgressStore, capsys: Capture) -> None:
+def test_another_source_is_not_touched(file: Path, store: ProgressStore, cdc: Cdc) -> None:
     file.write_text(file.read_text().replace("@desk", "@attic"))
-    assert main(["drop", str(file), "--yes"]) == 2
-    assert (
-        "was started on the source paper://user:***@desk/db, not paper://user:***@attic/db" in capsys.readouterr().err
+    assert "was started on the source paper://user:***@desk/db, not paper://user:***@attic/db" in cdc.refused(
+        "drop", file, "--yes"
     )
     assert (dropped(file.parent), store.changefeeds.find("orders") is None) == (0, False)
 
@@ -163,9 +161,8 @@ def test_one_that_runs_on_another_host_is_refused(
         (["--orphans", "counter:///db"], "there is no rangefeed for URIs that begin with 'counter://'"),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments: list[str], complaint: str, capsys: Capture) -> None:
-    assert main(["drop", *arguments]) == 2
-    assert complaint in capsys.readouterr().err
+def test_what_makes_no_sense_is_refused(arguments: list[str], complaint: str, cdc: Cdc) -> None:
+    assert complaint in cdc.refused("drop", *arguments)
 
 
 class TestOrphans:
@@ -189,7 +186,7 @@ class TestOrphans:
         return ["drop", "--orphans", f"simulated://{source.directory}", "--state", str(tmp_path / "state")]
 
     def test_only_what_no_store_knows_is_dropped(
-        self, source: SimulatedDatabase, kept: str, command: list[str], answer: Answer, capsys: Capture
+        self, source: SimulatedDatabase, kept: str, command: list[str], answer: Answer, capsys: Capture, cdc: Cdc
     ) -> None:
         answer("y")
         assert main(command) == 0
@@ -198,8 +195,7 @@ class TestOrphans:
         assert "of changefeeds that none of the named progress stores knows:\n  dropped: lost (protected " in shown
         assert "A changefeed whose progress is in another store loses its history" in shown
         assert shown.endswith("lost is dropped\n")
-        assert main(command) == 0
-        assert capsys.readouterr().out == f"there are no orphans at simulated://{source.directory}\n"
+        assert cdc(*command).out == f"there are no orphans at simulated://{source.directory}\n"
 
     def test_what_may_be_another_programs_stays_unless_it_is_named(
         self,
@@ -235,9 +231,8 @@ class TestOrphans:
         assert "--only los: no changefeed has created it at this source" in capsys.readouterr().err
         assert set(source.protected()) == {kept, "lost"}
 
-    def test_every_store_must_be_there(self, source: SimulatedDatabase, command: list[str], capsys: Capture) -> None:
-        assert main([*command, "--yes"]) == 2
-        assert "there is no progress store" in capsys.readouterr().err
+    def test_every_store_must_be_there(self, source: SimulatedDatabase, command: list[str], cdc: Cdc) -> None:
+        assert "there is no progress store" in cdc.refused(*command, "--yes")
         assert set(source.protected()) == {"lost"}
 
     def test_nothing_is_dropped_without_consent(

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from cdc_testing.command import Cdc
 from cdc_testing.stored import DEFINITION
 
 from cdc_core.cli import events as command
@@ -77,11 +78,9 @@ def test_following_prints_each_new_event_once(
     assert found == ["changefeed_resumed", "changefeed_paused", "changefeed_resumed"]
 
 
-def test_mistakes_are_named(file: Path, capsys: Capture) -> None:
-    assert main(["events", str(file), "--kind", "made_up"]) == 2
-    assert "no events of kind 'made_up'" in capsys.readouterr().err
-    assert main(["events", str(file)]) == 2
-    assert "there is no progress store" in capsys.readouterr().err
+def test_mistakes_are_named(file: Path, cdc: Cdc) -> None:
+    assert "no events of kind 'made_up'" in cdc.refused("events", file, "--kind", "made_up")
+    assert "there is no progress store" in cdc.refused("events", file)
     with pytest.raises(ConfigError, match="'yesterday' is no time"):
         since_of("yesterday", now=MOMENT)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cdc_testing.command import Cdc
 from cdc_testing.job_commands import created
 from cdc_testing.scripted import Script
 
@@ -103,10 +104,9 @@ def test_explain_has_an_object_for_each_table(file: Path, capsys: Capture, monke
         ["preview", "nope.toml"],
     ],
 )
-def test_what_prevents_an_answer_is_one_line_on_stderr(file: Path, capsys: Capture, command: list[str]) -> None:
+def test_what_prevents_an_answer_is_one_line_on_stderr(file: Path, cdc: Cdc, command: list[str]) -> None:
     file.write_text(file.read_text().replace("[changefeed.orders.options]", "[changefeed.orders.options]\nupdatd = 1"))
-    assert main([*command, "--json"]) == 2
-    shown = capsys.readouterr()
+    shown = cdc(*command, "--json", status=2)
     assert shown.out == ""
     assert len(shown.err.splitlines()) == 1
     assert shown.err.startswith("error: ")

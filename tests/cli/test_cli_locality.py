@@ -6,21 +6,21 @@ import json
 from pathlib import Path
 
 import pytest
+from cdc_testing.command import Cdc
 
 from cdc_core.cli.main import main
 
 
 def test_a_changefeed_that_is_pinned_elsewhere_does_not_run(
-    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    file: Path, monkeypatch: pytest.MonkeyPatch, cdc: Cdc
 ) -> None:
     with file.open("a") as toml:
         toml.write('execution_locality = "region=us"\n')
     monkeypatch.setenv("CDC_LOCALITY", "region=eu")
-    assert main(["run", str(file)]) == 2
     assert (
         "error: changefeed 'orders': execution_locality region=us does not match this process, whose locality is"
         " region=eu; run it where it matches, and name the place with --locality or CDC_LOCALITY"
-    ) in capsys.readouterr().err
+    ) in cdc.refused("run", file)
     assert sorted(path.name for path in file.parent.iterdir()) == ["shop.toml"]
 
 
@@ -51,12 +51,7 @@ def test_the_resources_of_a_worker_are_in_a_file_and_its_settings_are_printed(
     ],
 )
 def test_a_worker_without_a_locality_or_a_file_is_refused(
-    arguments: list[str],
-    reason: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    arguments: list[str], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cdc: Cdc
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["worker-resources", *arguments]) == 2
-    assert reason in capsys.readouterr().err
+    assert reason in cdc.refused("worker-resources", *arguments)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cdc_testing.command import Cdc
 from cdc_testing.stored import DEFINITION
 
 from cdc_core.cli.main import main
@@ -56,13 +57,12 @@ def test_a_port_that_is_taken_ends_the_command_before_anything_runs(
     assert ran == []
 
 
-def test_a_word_that_is_no_address_is_not_taken_for_one(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", str(file), "--metrics", "orders"]) == 2
-    assert "error: --metrics orders: this is not HOST:PORT" in capsys.readouterr().err
+def test_a_word_that_is_no_address_is_not_taken_for_one(file: Path, cdc: Cdc) -> None:
+    assert "error: --metrics orders: this is not HOST:PORT" in cdc.refused("run", file, "--metrics", "orders")
 
 
 def test_without_the_library_the_error_says_how_to_install_it(
-    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    file: Path, monkeypatch: pytest.MonkeyPatch, cdc: Cdc
 ) -> None:
     for module in [
         name
@@ -71,5 +71,4 @@ def test_without_the_library_the_error_says_how_to_install_it(
     ]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    assert main(["run", str(file), "--metrics"]) == 2
-    assert "error: --metrics needs a library: pip install 'cdc-core[metrics]'" in capsys.readouterr().err
+    assert "error: --metrics needs a library: pip install 'cdc-core[metrics]'" in cdc.refused("run", file, "--metrics")

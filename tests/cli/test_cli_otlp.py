@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cdc_testing.command import Cdc
 from cdc_testing.otlp_receiver import Receiver, attributes_of, metrics_of
 from cdc_testing.stored import DEFINITION
 
@@ -52,35 +53,32 @@ def test_what_a_run_has_delivered_is_exported_at_its_end(
 
 
 def test_an_endpoint_that_is_not_there_fails_no_run_and_shows_no_secret(
-    file: Path, engine: Callable[[Run], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    file: Path, engine: Callable[[Run], None], monkeypatch: pytest.MonkeyPatch, cdc: Cdc
 ) -> None:
     monkeypatch.setattr("cdc_core.web.otlp_export._LAST_S", 60.0)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.1")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1/?token=s3cret-token")
     monkeypatch.setenv("CDC_OTLP", "1")
     engine(lambda _feed, **_: None)
-    assert main(["run", str(file)]) == 0
-    error = capsys.readouterr().err
+    error = cdc("run", file).err
     assert "metrics are sent to http://127.0.0.1:1/?token=***" in error
     assert error.count("metrics do not reach http://127.0.0.1:1/?token=***; changefeeds continue without them") == 1
     assert "s3cret" not in error
 
 
 def test_headers_that_cannot_be_read_end_the_command_without_showing_them(
-    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    file: Path, monkeypatch: pytest.MonkeyPatch, cdc: Cdc
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "s3cret-token")
-    assert main(["run", str(file), "--otlp"]) == 2
-    error = capsys.readouterr().err
+    error = cdc.refused("run", file, "--otlp")
     assert "error: --otlp: OpenTelemetry does not accept a variable OTEL_*: Header format invalid!" in error
     assert "s3cret" not in error
 
 
 def test_without_the_library_the_error_says_how_to_install_it(
-    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    file: Path, monkeypatch: pytest.MonkeyPatch, cdc: Cdc
 ) -> None:
     for module in [name for name in sys.modules if name.startswith(("opentelemetry", "cdc_core.web.otlp_"))]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    assert main(["run", str(file), "--otlp"]) == 2
-    assert "error: --otlp needs a library: pip install 'cdc-core[otlp]'" in capsys.readouterr().err
+    assert "error: --otlp needs a library: pip install 'cdc-core[otlp]'" in cdc.refused("run", file, "--otlp")

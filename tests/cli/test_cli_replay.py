@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from cdc_conformance.reference.sink import REFERENCE_SINK
+from cdc_testing.command import Cdc
 from cdc_testing.components import plugin, rangefeed, sink, source_of
 from cdc_testing.engine import Journal
 from cdc_testing.local_engine import LocalEngine
@@ -235,16 +236,12 @@ def test_letters_that_are_gone_exit_with_1(feed: Feed, capsys: pytest.CaptureFix
     assert "3 rows are missing from the dead letters' sink" in capsys.readouterr().out
 
 
-def test_check_has_a_line_for_the_dead_letters(feed: Feed, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(feed.file)]) == 0
-    assert f"  dead letters cloudstorage file://{feed.directory}/dead … ok" in capsys.readouterr().out.splitlines()
+def test_check_has_a_line_for_the_dead_letters(feed: Feed, cdc: Cdc) -> None:
+    assert f"  dead letters cloudstorage file://{feed.directory}/dead … ok" in cdc("check", feed.file).out.splitlines()
 
 
 @pytest.mark.parametrize("dead_letter", ["parchment://desk", "shelf://room?topic=x", "file://{file}/below"])
-def test_dead_letters_that_cannot_be_are_refused_before_anything_starts(
-    feed: Feed, dead_letter: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_dead_letters_that_cannot_be_are_refused_before_anything_starts(feed: Feed, dead_letter: str, cdc: Cdc) -> None:
     feed.write(dead_letter=dead_letter.format(file=feed.file))
-    assert main(["check", str(feed.file)]) == 2
-    told = capsys.readouterr()
+    told = cdc("check", feed.file, status=2)
     assert "changefeed 'orders', option 'dead_letter': " in told.out + told.err

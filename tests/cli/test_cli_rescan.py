@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from cdc_conformance.plugin import SIMULATED
 from cdc_conformance.simulated import SimulatedDatabase
+from cdc_testing.command import Cdc
 from cdc_testing.components import encoder, host, rangefeed, sink
 
 from cdc_core import Frontier, Span, Timestamp
@@ -99,9 +100,8 @@ def test_a_part_of_a_table_and_all_tables_are_asked_for(shop: Path, store: Progr
     assert "Rows that were deleted meanwhile are not emitted" in shown
 
 
-def test_the_changefeed_may_be_named_in_the_store(shop: Path, store: ProgressStore, capsys: Capture) -> None:
-    assert main(["rescan", "--store", store.url, "orders", "users"]) == 2
-    assert "which an older version of cdc-core wrote" in capsys.readouterr().err
+def test_the_changefeed_may_be_named_in_the_store(shop: Path, store: ProgressStore, cdc: Cdc) -> None:
+    assert "which an older version of cdc-core wrote" in cdc.refused("rescan", "--store", store.url, "orders", "users")
     assert asked(store) == []
 
 
@@ -169,14 +169,12 @@ def test_a_new_slot_is_refused_while_a_run_uses_the_old_one(shop: Path, store: P
 
 
 def test_show_says_what_was_asked_for_what_runs_and_what_is_complete(
-    shop: Path, store: ProgressStore, capsys: Capture
+    shop: Path, store: ProgressStore, capsys: Capture, cdc: Cdc
 ) -> None:
     def shown() -> tuple[str, dict[str, Any]]:
         capsys.readouterr()
-        assert main(["show", str(shop), "orders"]) == 0
-        text = capsys.readouterr().out
-        assert main(["show", str(shop), "orders", "--json"]) == 0
-        (found,) = json.loads(capsys.readouterr().out)["rescans"]
+        text = cdc("show", shop, "orders").out
+        (found,) = json.loads(cdc("show", shop, "orders", "--json").out)["rescans"]
         return next(line.strip() for line in text.splitlines() if "rescan " in line), found
 
     assert main(["rescan", str(shop), "orders", "users", "--where", "id < 5"]) == 0

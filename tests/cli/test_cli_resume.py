@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cdc_testing.command import Cdc
 
 from cdc_core.cli.main import main
 from cdc_core.store.progress import ProgressStore, store_url
@@ -40,10 +41,9 @@ def test_a_paused_changefeed_is_resumed(file: Path, store: ProgressStore, capsys
     )
 
 
-def test_to_resume_it_twice_is_no_failure(file: Path, store: ProgressStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_to_resume_it_twice_is_no_failure(file: Path, store: ProgressStore, cdc: Cdc) -> None:
     store.changefeeds.resume("orders")
-    assert main(["resume", str(file), "orders"]) == 0
-    assert capsys.readouterr().out == "changefeed 'orders' is not paused\n"
+    assert cdc("resume", file, "orders").out == "changefeed 'orders' is not paused\n"
 
 
 @pytest.mark.parametrize("url", [False, True], ids=["directory", "URL"])
@@ -54,29 +54,24 @@ def test_its_progress_may_be_elsewhere(file: Path, tmp_path: Path, url: bool) ->
 
 
 @pytest.mark.parametrize("url", [False, True], ids=["directory", "URL"])
-def test_without_a_store_it_is_not_known_and_none_is_created(
-    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], url: bool
-) -> None:
+def test_without_a_store_it_is_not_known_and_none_is_created(file: Path, tmp_path: Path, cdc: Cdc, url: bool) -> None:
     state = tmp_path / "typo"
-    assert main(["resume", str(file), "--state", store_url(state) if url else str(state)]) == 2
-    assert capsys.readouterr().err == (
+    assert cdc.refused("resume", file, "--state", store_url(state) if url else state) == (
         f"error: changefeed 'orders' is not known: there is no progress store '{state}/progress.sqlite'; use"
         " --state to say where its progress is stored\n"
     )
     assert not state.exists()
 
 
-def test_one_that_never_ran_is_not_known(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_that_never_ran_is_not_known(file: Path, tmp_path: Path, cdc: Cdc) -> None:
     paused(ProgressStore(store_url(tmp_path / "state")), "customers")
-    assert main(["resume", str(file), "--state", str(tmp_path / "state")]) == 2
-    assert capsys.readouterr().err == (
+    assert cdc.refused("resume", file, "--state", tmp_path / "state") == (
         f"error: changefeed 'orders' is not in the progress store {tmp_path}/state/progress.sqlite; known: customers\n"
     )
 
 
-def test_a_name_that_the_file_does_not_have_exits_with_2(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["resume", str(file), "order"]) == 2
-    assert "has no changefeed 'order'; did you mean 'orders'?" in capsys.readouterr().err
+def test_a_name_that_the_file_does_not_have_exits_with_2(file: Path, cdc: Cdc) -> None:
+    assert "has no changefeed 'order'; did you mean 'orders'?" in cdc.refused("resume", file, "order")
 
 
 def test_what_the_changefeed_refers_to_need_not_be_there(file: Path, store: ProgressStore) -> None:

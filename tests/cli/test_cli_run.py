@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cdc_testing.command import Cdc
 from cdc_testing.distributions import install
 
 from cdc_core import ScanProgress, Timestamp
@@ -68,25 +69,21 @@ def test_a_state_directory_that_cannot_be_exits_with_2(
 
 
 def test_a_progress_store_out_of_reach_exits_with_2_without_its_password(
-    file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+    file: Path, engine: Callable[[Run], None], cdc: Cdc
 ) -> None:
     engine(lambda _feed, **_rest: 0)
-    assert main(["run", str(file), "--state", "postgresql://cdc:swordfish@127.0.0.1:1/cdc"]) == 2
-    shown = capsys.readouterr().err
+    shown = cdc.refused("run", file, "--state", "postgresql://cdc:swordfish@127.0.0.1:1/cdc")
     assert "progress store postgresql://cdc:***@127.0.0.1:1/cdc cannot be used" in shown
     assert "swordfish" not in shown
 
 
-def test_without_a_terminal_run_logs_the_status(
-    file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_terminal_run_logs_the_status(file: Path, engine: Callable[[Run], None], cdc: Cdc) -> None:
     def run(feed: Any, *, status: Callable[[Status], None], **_rest: Any) -> int:
         status(Status(changefeed=feed.name, phase="running", rows=5, files=1))
         return 0
 
     engine(run)
-    assert main(["run", str(file)]) == 0
-    assert "INFO changefeed 'orders': running, 5 rows" in capsys.readouterr().err
+    assert "INFO changefeed 'orders': running, 5 rows" in cdc("run", file).err
 
 
 @pytest.mark.parametrize(
@@ -115,23 +112,18 @@ def test_a_failure_is_one_masked_line_and_its_exit_status(
     assert "Traceback" not in shown
 
 
-def test_debug_shows_the_traceback_masked(
-    file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_debug_shows_the_traceback_masked(file: Path, engine: Callable[[Run], None], cdc: Cdc) -> None:
     def run(_feed: Any, **_rest: Any) -> int:
         raise TerminalRangefeedError("cannot use hunter2") from ValueError("hunter2 is wrong")
 
     engine(run)
-    assert main(["run", str(file), "--debug"]) == 1
-    shown = capsys.readouterr().err
+    shown = cdc("run", file, "--debug", status=1).err
     assert "Traceback" in shown
     assert "ValueError: *** is wrong" in shown
     assert "hunter2" not in shown
 
 
-def test_logs_of_a_run_are_masked(
-    file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_logs_of_a_run_are_masked(file: Path, engine: Callable[[Run], None], cdc: Cdc) -> None:
     def run(_feed: Any, **_rest: Any) -> int:
         try:
             raise OSError("no route for hunter2")
@@ -140,8 +132,7 @@ def test_logs_of_a_run_are_masked(
         return 0
 
     engine(run)
-    assert main(["run", str(file)]) == 0
-    shown = capsys.readouterr().err
+    shown = cdc("run", file).err
     assert "ERROR changefeed 'orders': connecting as user:***" in shown
     assert "OSError: no route for ***" in shown
     assert "hunter2" not in shown
@@ -208,9 +199,7 @@ def test_a_run_that_was_stopped_tells_where_the_next_one_continues(
     assert [text in shown for text in told] == [ending != "complete"] * 3
 
 
-def test_a_changefeed_that_fails_leaves_the_others_alone(
-    file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_changefeed_that_fails_leaves_the_others_alone(file: Path, engine: Callable[[Run], None], cdc: Cdc) -> None:
     file.write_text(file.read_text() + file.read_text().replace("orders", "items"))
     failed = threading.Event()
 
@@ -222,33 +211,28 @@ def test_a_changefeed_that_fails_leaves_the_others_alone(
         status(Status(changefeed=feed.name, phase="running", rows=7))
 
     engine(run)
-    assert main(["run", str(file)]) == 2
-    shown = capsys.readouterr().err
+    shown = cdc.refused("run", file)
     assert "ERROR changefeed 'items' failed: table public.counter is missing, says ***" in shown
     assert "INFO changefeed 'orders': running, 7 rows" in shown
     assert "Traceback" not in shown
 
 
 def test_changefeeds_with_other_spark_settings_do_not_share_a_process(
-    file: Path, engine: Callable[[Run], None], capsys: pytest.CaptureFixture[str]
+    file: Path, engine: Callable[[Run], None], cdc: Cdc
 ) -> None:
     other = file.read_text().replace("orders", "items") + '[changefeed.items.spark]\nmaster = "local[1]"\n'
     file.write_text(file.read_text() + other)
     begun: list[str] = []
     engine(lambda feed, **_: begun.append(feed.name))
-    assert main(["run", str(file)]) == 2
-    assert "changefeed 'items' has other Spark settings than" in capsys.readouterr().err
+    assert "changefeed 'items' has other Spark settings than" in cdc.refused("run", file)
     assert begun == []
 
 
-def test_without_spark_run_says_what_to_install(
-    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_spark_run_says_what_to_install(file: Path, monkeypatch: pytest.MonkeyPatch, cdc: Cdc) -> None:
     for name in [name for name in sys.modules if name.startswith("cdc_core.spark.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    assert main(["run", str(file)]) == 2
-    assert "running a changefeed needs Spark: pip install 'cdc-core[spark]'" in capsys.readouterr().err
+    assert "running a changefeed needs Spark: pip install 'cdc-core[spark]'" in cdc.refused("run", file)
     assert not (file.parent / ".cdc").exists()
 
 

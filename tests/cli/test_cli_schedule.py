@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cdc_testing.command import Cdc
 
 from cdc_core.cli.main import main
 from cdc_core.jobs.schedules import Schedules
@@ -54,7 +55,7 @@ def refused(capsys: Capture, status: int) -> str:
 
 
 def test_a_schedule_is_created_listed_paused_resumed_and_dropped(
-    file: Path, store: ProgressStore, capsys: Capture
+    file: Path, store: ProgressStore, capsys: Capture, cdc: Cdc
 ) -> None:
     assert create(file, "--time-zone", "Europe/Berlin", "--owner", "ann") == 0
     lines = capsys.readouterr().out.splitlines()
@@ -67,16 +68,13 @@ def test_a_schedule_is_created_listed_paused_resumed_and_dropped(
         "  previous running  wait",
         "  failure           reschedule",
     ]
-    assert main(["schedule", "pause", "nightly", "--reason", "holidays"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = cdc("schedule", "pause", "nightly", "--reason", "holidays").out.splitlines()
     assert (lines[0], lines[-1]) == ("schedule 'nightly': paused", "  reason            holidays")
     found = shown(capsys, "list")
     assert (found["state"], found["next_run"], found["reason"]) == ("paused", None, "holidays")
     assert shown(capsys, "resume", "nightly")["state"] == "active"
-    assert main(["schedule", "drop", "nightly"]) == 0
-    assert capsys.readouterr().out == "schedule 'nightly' is removed\n"
-    assert main(["schedule", "list"]) == 0
-    assert capsys.readouterr().out == f"the progress store {store.shown} has no schedules\n"
+    assert cdc("schedule", "drop", "nightly").out == "schedule 'nightly' is removed\n"
+    assert cdc("schedule", "list").out == f"the progress store {store.shown} has no schedules\n"
 
 
 def test_a_run_has_the_definition_with_references_and_is_scan_only(

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from cdc_testing.command import Cdc
 
 import cdc_core
 from cdc_core.cli.main import main
@@ -38,10 +39,9 @@ def served(store: str, *options: str) -> Iterator[tuple[subprocess.Popen[str], s
         process.communicate()
 
 
-def test_a_server_answers_until_it_is_told_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_answers_until_it_is_told_to_end(tmp_path: Path, cdc: Cdc) -> None:
     tokens = tmp_path / "tokens"
-    assert main(["token", "grafana", "--role", "view", "--tokens", str(tokens)]) == 0
-    token = capsys.readouterr().out.strip()
+    token = cdc("token", "grafana", "--role", "view", "--tokens", tokens).out.strip()
     with served(store_url(tmp_path), "--tokens", str(tokens)) as (process, url):
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen(f"{url}/metrics", timeout=30)
@@ -52,12 +52,11 @@ def test_a_server_answers_until_it_is_told_to_end(tmp_path: Path, capsys: pytest
         assert process.wait(60) == 0
 
 
-def test_a_token_is_printed_once_and_only_its_hash_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_token_is_printed_once_and_only_its_hash_is_kept(tmp_path: Path, cdc: Cdc) -> None:
     path = tmp_path / "tokens"
     made = {}
     for name, role in (("ann", "admin"), ("grafana", "view")):
-        assert main(["token", name, "--role", role, "--tokens", str(path)]) == 0
-        made[name] = capsys.readouterr().out.strip()
+        made[name] = cdc("token", name, "--role", role, "--tokens", path).out.strip()
     assert made["ann"] != made["grafana"]
     assert min(map(len, made.values())) > 40
     text = path.read_text()
@@ -86,14 +85,11 @@ def test_a_line_is_added_behind_one_without_an_end(tmp_path: Path, capsys: pytes
         (["a b"], "'a b' is not a name; use 1 to 64 of the characters A-Z a-z 0-9 _ . @ -"),
     ],
 )
-def test_a_name_that_cannot_be_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], why: str
-) -> None:
+def test_a_name_that_cannot_be_is_refused(tmp_path: Path, cdc: Cdc, words: list[str], why: str) -> None:
     path = tmp_path / "tokens"
     assert main(["token", "ann", "--role", "admin", "--tokens", str(path)]) == 0
     before = path.read_text()
-    assert main(["token", *words, "--role", "view", "--tokens", str(path)]) == 2
-    assert why in capsys.readouterr().err
+    assert why in cdc.refused("token", *words, "--role", "view", "--tokens", path)
     assert path.read_text() == before
 
 
@@ -112,11 +108,8 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.C
         (["--max-body", "much"], "error: the server: option 'max_body' is 'much'"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], why: str
-) -> None:
-    assert main(["serve", "--store", store_url(tmp_path), *options]) == 2
-    said = capsys.readouterr().err.splitlines()
+def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, cdc: Cdc, options: list[str], why: str) -> None:
+    said = cdc.refused("serve", "--store", store_url(tmp_path), *options).splitlines()
     assert (len(said), said[0].startswith(why)) == (1, True), said
 
 
@@ -131,7 +124,7 @@ def test_a_port_that_is_taken_ends_the_command(tmp_path: Path, capsys: pytest.Ca
 
 @pytest.mark.parametrize("words", [["serve"], ["token", "ann", "--role", "view"]], ids=["serve", "token"])
 def test_without_the_libraries_the_error_says_how_to_install_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cdc: Cdc, words: list[str]
 ) -> None:
     for module in [name for name in sys.modules if name.startswith(("starlette", "uvicorn", "cdc_core.web"))]:
         monkeypatch.delitem(sys.modules, module)
@@ -139,14 +132,10 @@ def test_without_the_libraries_the_error_says_how_to_install_them(
     monkeypatch.setitem(sys.modules, "starlette", None)
     monkeypatch.setenv("CDC_STORE", store_url(tmp_path))
     monkeypatch.setenv("CDC_TOKENS", str(tmp_path / "tokens"))
-    assert main(words) == 2
-    assert "error: a server needs more libraries: pip install 'cdc-core[serve]'" in capsys.readouterr().err
+    assert "error: a server needs more libraries: pip install 'cdc-core[serve]'" in cdc.refused(*words)
 
 
-def test_a_node_that_does_not_listen_takes_no_options_about_access(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_node_that_does_not_listen_takes_no_options_about_access(tmp_path: Path, cdc: Cdc) -> None:
     words = ["node", "--store", store_url(tmp_path), "--directory", str(tmp_path / "node"), "--max-body", "1MB"]
-    assert main(words) == 2
-    assert "--max-body says who may ask a server, and there is none; add --listen HOST:PORT" in capsys.readouterr().err
+    assert "--max-body says who may ask a server, and there is none; add --listen HOST:PORT" in cdc.refused(*words)
     assert not os.environ.get("CDC_LISTEN")

@@ -12,10 +12,10 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from cdc_testing.command import Cdc
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError
 
-from cdc_core.cli.main import main
 from cdc_core.cli.session import CliSession
 from cdc_core.errors import ConfigError
 
@@ -48,15 +48,14 @@ def test_a_dead_jvm_shows_no_traceback_of_py4j(
 
 
 def test_lines_of_json_are_all_that_a_run_prints(
-    file: Path, engine: Callable[[Callable[..., Any]], None], capsys: pytest.CaptureFixture[str]
+    file: Path, engine: Callable[[Callable[..., Any]], None], cdc: Cdc
 ) -> None:
     def run(*_: Any, **__: Any) -> None:
         logging.getLogger("cdc_core.engine.run").warning("changefeed 'orders': no access with hunter2")
         raise ConfigError("the password hunter2 is wrong; correct it, and run `cdc check FILE NAME`")
 
     engine(run)
-    assert main(["run", str(file), "--log-format", "json"]) == 2
-    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    lines = [json.loads(line) for line in cdc.refused("run", file, "--log-format", "json").splitlines()]
     assert {"time", "level", "changefeed", "event", "message"} == set(lines[0])
     assert [line["message"] for line in lines if line["level"] != "info"] == [
         "changefeed 'orders': no access with ***",
@@ -64,13 +63,10 @@ def test_lines_of_json_are_all_that_a_run_prints(
     ]
 
 
-def test_an_interrupt_is_a_line_of_json_too(
-    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupt_is_a_line_of_json_too(file: Path, monkeypatch: pytest.MonkeyPatch, cdc: Cdc) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("cdc_core.cli.run.make_state_directory", interrupt)
-    assert main(["run", str(file), "--log-format", "json"]) == 130
-    *_, last = filter(None, capsys.readouterr().err.splitlines())
+    *_, last = filter(None, cdc("run", file, "--log-format", "json", status=130).err.splitlines())
     assert json.loads(last)["message"] == "interrupted"

@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
+from cdc_testing.command import Cdc
 
 from cdc_core import Frontier, Span, Timestamp
 from cdc_core.cli.main import main
@@ -203,7 +204,7 @@ def test_one_without_any_run_has_no_numbers(file: Path, store: ProgressStore, ca
 
 
 def test_without_a_name_every_changefeed_of_the_store_is_shown(
-    file: Path, store: ProgressStore, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    file: Path, store: ProgressStore, capsys: Capture, cdc: Cdc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_in(store)
     run_in(store, "users")
@@ -211,22 +212,18 @@ def test_without_a_name_every_changefeed_of_the_store_is_shown(
     texts = [shown(file, capsys)]
     monkeypatch.chdir(file.parent)
     for arguments in (["show"], ["show", "--state", ".cdc"]):
-        assert main(arguments) == 0
-        texts.append(capsys.readouterr().out)
+        texts.append(cdc(*arguments).out)
     assert [[block.partition(":")[0] for block in text.split("\n\n")] for text in texts] == [names] * 3
-    assert main(["show", "--json"]) == 0
-    assert [json.loads(line)["name"] for line in capsys.readouterr().out.splitlines()] == ["orders", "users"]
+    assert [json.loads(line)["name"] for line in cdc("show", "--json").out.splitlines()] == ["orders", "users"]
 
 
-def test_it_creates_no_store(file: Path, capsys: Capture) -> None:
-    assert main(["show", str(file)]) == 2
-    assert capsys.readouterr().err == (
+def test_it_creates_no_store(file: Path, cdc: Cdc) -> None:
+    assert cdc.refused("show", file) == (
         f"error: there is no progress store '{file.parent}/.cdc/progress.sqlite'; use --state to say where its progress"
         " is stored\n"
     )
     assert not (file.parent / ".cdc").exists()
-    assert main(["show", str(file), "order"]) == 2
-    assert "has no changefeed 'order'" in capsys.readouterr().err
+    assert "has no changefeed 'order'" in cdc.refused("show", file, "order")
 
 
 def test_a_store_without_changefeeds_says_so(file: Path, store: ProgressStore, capsys: Capture) -> None:
@@ -235,12 +232,10 @@ def test_a_store_without_changefeeds_says_so(file: Path, store: ProgressStore, c
     assert shown(file, capsys, "--json") == ""
 
 
-def test_it_creates_no_tables_in_a_database(file: Path, database: str, capsys: Capture) -> None:
-    assert main(["show", str(file), "--state", database]) == 2
-    assert "there is no progress store 'postgresql://" in capsys.readouterr().err
+def test_it_creates_no_tables_in_a_database(file: Path, database: str, cdc: Cdc) -> None:
+    assert "there is no progress store 'postgresql://" in cdc.refused("show", file, "--state", database)
     with psycopg.connect(database) as sql:
         assert sql.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall() == []
     with closing(ProgressStore(database)) as store:
         run_in(store)
-    assert main(["show", "--state", database, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["state"] == "running"
+    assert json.loads(cdc("show", "--state", database, "--json").out)["state"] == "running"

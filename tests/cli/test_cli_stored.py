@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cdc_testing.command import Cdc
 from cdc_testing.components import encoder, plugin, rangefeed, sink, source_of
 
 from cdc_core.cli.main import main
@@ -67,7 +68,7 @@ def test_a_run_from_the_store_leaves_the_definition_as_it_was(store: ProgressSto
 
 
 def test_other_versions_of_plugins_are_one_warning(
-    store: ProgressStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], got: dict[str, Any]
+    store: ProgressStore, monkeypatch: pytest.MonkeyPatch, cdc: Cdc, got: dict[str, Any]
 ) -> None:
     parts = plugin(
         rangefeed(options="cdc_testing.scripted:CounterOptions"),
@@ -76,44 +77,35 @@ def test_other_versions_of_plugins_are_one_warning(
     )
     newer = PluginHost([source_of(parts, "cdc-paper", "2.0")])
     monkeypatch.setattr(PluginHost, "load", lambda: newer)
-    assert main(["run", "--store", store.url, "orders"]) == 0
-    told = [line for line in capsys.readouterr().err.splitlines() if "WARNING" in line]
+    told = [line for line in cdc("run", "--store", store.url, "orders").err.splitlines() if "WARNING" in line]
     assert len(told) == 1
     assert "changefeed 'orders' runs with other versions of its plugins: cdc-paper 2.0 (before: 1.0)" in told[0]
-    assert main(["run", "--store", store.url, "orders"]) == 0
-    assert "WARNING" not in capsys.readouterr().err
+    assert "WARNING" not in cdc("run", "--store", store.url, "orders").err
 
 
-def test_a_plugin_that_is_missing_exits_with_2(
-    store: ProgressStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plugin_that_is_missing_exits_with_2(store: ProgressStore, monkeypatch: pytest.MonkeyPatch, cdc: Cdc) -> None:
     fewer = PluginHost([source_of(plugin(rangefeed(options="cdc_testing.scripted:CounterOptions"), encoder()), "x")])
     monkeypatch.setattr(PluginHost, "load", lambda: fewer)
-    assert main(["run", "--store", store.url, "orders"]) == 2
-    assert "there is no sink for URIs that begin with 'shelf://'" in capsys.readouterr().err
+    assert "there is no sink for URIs that begin with 'shelf://'" in cdc.refused("run", "--store", store.url, "orders")
 
 
-def test_a_secret_that_is_missing_exits_with_2(
-    store: ProgressStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_secret_that_is_missing_exits_with_2(store: ProgressStore, monkeypatch: pytest.MonkeyPatch, cdc: Cdc) -> None:
     monkeypatch.delenv("PAPER_PASSWORD")
-    assert main(["run", "--store", store.url, "orders"]) == 2
-    assert capsys.readouterr().err == (
+    assert cdc.refused("run", "--store", store.url, "orders") == (
         f"error: the progress store {sqlite_file(store.url)}: changefeed 'orders', source needs the environment"
         " variable 'PAPER_PASSWORD', which is not set\n"
     )
 
 
 def test_a_secret_in_plain_text_is_not_kept_and_exits_with_2(
-    file: Path, tmp_path: Path, got: dict[str, Any], capsys: pytest.CaptureFixture[str]
+    file: Path, tmp_path: Path, got: dict[str, Any], capsys: pytest.CaptureFixture[str], cdc: Cdc
 ) -> None:
     assert main(["run", str(file), "--state", str(tmp_path / "kept")]) == 0
     with sqlite3.connect(tmp_path / "kept" / "progress.sqlite") as connection:
         assert "hunter2" not in "\n".join(connection.iterdump())
     connection.close()
     capsys.readouterr()
-    assert main(["run", "--store", str(tmp_path / "kept"), "orders"]) == 2
-    assert capsys.readouterr().err == (
+    assert cdc.refused("run", "--store", tmp_path / "kept", "orders") == (
         f"error: changefeed 'orders' cannot run from the progress store {tmp_path}/kept/progress.sqlite: 'source' had a"
         " secret in plain text, which the store does not keep; write it as ${VARIABLE} or ${file:PATH} in the"
         " changefeed's file, and run once from the file\n"
@@ -142,10 +134,9 @@ def test_a_definition_of_an_older_version_exits_with_2(
 )
 @pytest.mark.parametrize("command", ["run", "resume"])
 def test_wrong_usage_exits_with_2(
-    store: ProgressStore, arguments: list[str], complaint: str, command: str, capsys: pytest.CaptureFixture[str]
+    store: ProgressStore, arguments: list[str], complaint: str, command: str, cdc: Cdc
 ) -> None:
-    assert main([command, "--store", store.url, *arguments]) == 2
-    assert complaint in capsys.readouterr().err
+    assert complaint in cdc.refused(command, "--store", store.url, *arguments)
 
 
 @pytest.mark.parametrize("path", ["shop.toml", "./shop.toml", "./shop"])
@@ -186,24 +177,21 @@ def test_a_file_needs_no_store_where_no_progress_is_read(
     assert "'shop.toml' is a file, of which this command needs no progress; remove --store" in capsys.readouterr().err
 
 
-def test_no_store_is_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "--store", str(tmp_path / "typo"), "orders"]) == 2
-    assert "there is no progress store" in capsys.readouterr().err
+def test_no_store_is_created(tmp_path: Path, cdc: Cdc) -> None:
+    assert "there is no progress store" in cdc.refused("run", "--store", tmp_path / "typo", "orders")
     assert not (tmp_path / "typo").exists()
 
 
-def test_a_changefeed_of_the_store_is_resumed(store: ProgressStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_changefeed_of_the_store_is_resumed(store: ProgressStore, cdc: Cdc) -> None:
     store.changefeeds.pause("orders", store.changefeeds.begin_attempt("orders"), "a row was refused")
-    assert main(["resume", "--store", store.url, "orders"]) == 0
-    assert "changefeed 'orders' is resumed" in capsys.readouterr().out
+    assert "changefeed 'orders' is resumed" in cdc("resume", "--store", store.url, "orders").out
     found = store.changefeeds.find("orders")
     assert found is not None
     assert found.paused is None
 
 
-def test_a_changefeed_of_the_store_is_checked(store: ProgressStore, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "--store", store.url, "orders"]) == 0
-    shown = capsys.readouterr().out
+def test_a_changefeed_of_the_store_is_checked(store: ProgressStore, cdc: Cdc) -> None:
+    shown = cdc("check", "--store", store.url, "orders").out
     assert "changefeed 'orders'\n  source   paper paper://user:***@desk/db … ok" in shown
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from cdc_schema_registry import Registry
+from cdc_testing.command import Cdc
 from cdc_testing.documented_role import documented
 from cdc_testing.postgres import Sql
 from cdc_testing.runs import eventually
@@ -47,22 +48,20 @@ def sql(database: str) -> Iterator[Sql]:
         yield connection
 
 
-def test_lines_are_those_of_the_client_of_cockroachdb(
-    database: str, sql: Sql, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["watch", "--source", documented(database), "--table", "office_dogs", *ONLY]) == 0
-    assert capsys.readouterr().out == (
+def test_lines_are_those_of_the_client_of_cockroachdb(database: str, sql: Sql, cdc: Cdc) -> None:
+    assert cdc("watch", "--source", documented(database), "--table", "office_dogs", *ONLY).out == (
         'table,key,value\noffice_dogs,[1],"{""after"": {""id"": 1, ""name"": ""Petee""}}"\n'
     )
 
 
-def test_json_lines_have_the_messages_themselves(database: str, sql: Sql, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_lines_have_the_messages_themselves(
+    database: str, sql: Sql, capsys: pytest.CaptureFixture[str], cdc: Cdc
+) -> None:
     command = ["watch", "--source", documented(database), "--table", "office_dogs", *ONLY, "--json"]
     assert main(command) == 0
     value = {"after": {"id": 1, "name": "Petee"}}
     assert json.loads(capsys.readouterr().out) == {"table": "office_dogs", "key": [1], "value": value}
-    assert main([*command, "--format", "csv"]) == 0
-    assert json.loads(capsys.readouterr().out)["value"] == "1,Petee"
+    assert json.loads(cdc(*command, "--format", "csv").out)["value"] == "1,Petee"
 
 
 @pytest.mark.parametrize(
@@ -83,7 +82,7 @@ def test_a_json_line_is_json_whatever_the_message_is(value: bytes | None, shown:
 
 
 def test_a_schema_registry_is_only_asked_when_people_look_at_the_messages(
-    database: str, sql: Sql, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    database: str, sql: Sql, monkeypatch: pytest.MonkeyPatch, cdc: Cdc
 ) -> None:
     def opened(address: str, *, owner: str, read_only: bool = False) -> None:
         raise ConfigError(f"read only: {read_only}")
@@ -101,8 +100,7 @@ def test_a_schema_registry_is_only_asked_when_people_look_at_the_messages(
         "--set",
         registry,
     ]
-    assert main(command) == 2
-    assert "read only: True" in capsys.readouterr().err
+    assert "read only: True" in cdc.refused(*command)
     options = {"confluent_schema_registry": "http://localhost:1"}
     with (
         cdc_core.watch(source=documented(database), tables=["office_dogs"], format="avro", options=options) as rows,
@@ -111,22 +109,19 @@ def test_a_schema_registry_is_only_asked_when_people_look_at_the_messages(
         next(rows)
 
 
-def test_a_changefeed_of_a_file_is_watched_without_its_sink(
-    database: str, sql: Sql, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_changefeed_of_a_file_is_watched_without_its_sink(database: str, sql: Sql, tmp_path: Path, cdc: Cdc) -> None:
     file = tmp_path / "shop.toml"
     file.write_text(
         f'[changefeed.dogs]\nsource = "{documented(database)}"\ntables = ["office_dogs"]\nsink = "file://{tmp_path}/out"\n'
         '[changefeed.dogs.options]\ninitial_scan = "only"\npartition_format = "flat"\n'
     )
-    assert main(["watch", str(file)]) == 0
-    assert "key_in_value" not in (out := capsys.readouterr().out)
+    assert "key_in_value" not in (out := cdc("watch", file).out)
     assert len(out.splitlines()) == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["shop.toml"]
 
 
 def test_a_changefeed_of_a_file_needs_no_sink_to_be_watched(
-    database: str, sql: Sql, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    database: str, sql: Sql, tmp_path: Path, capsys: pytest.CaptureFixture[str], cdc: Cdc
 ) -> None:
     file = tmp_path / "shop.toml"
     file.write_text(
@@ -134,13 +129,11 @@ def test_a_changefeed_of_a_file_needs_no_sink_to_be_watched(
         '[changefeed.dogs.options]\nresolved = "1s"\nUPDATED = true\nkey_in_value = true\n'
     )
     for only in (ONLY, ("--set", "INITIAL_SCAN=Only")):
-        assert main(["watch", str(file), *only]) == 0  # without what a scan cannot have
-        assert len(capsys.readouterr().out.splitlines()) == 2
+        assert len(cdc("watch", file, *only).out.splitlines()) == 2
     assert main(["watch", str(file), *ONLY, "--set", "updated=true"]) == 2
     assert "a scan has only one timestamp; remove 'updated'" in capsys.readouterr().err
     for command in ("run", "check", "preview"):
-        assert main([command, str(file)]) == 2
-        assert "changefeed 'dogs' has no sink to deliver to; set one, or watch" in capsys.readouterr().err
+        assert "changefeed 'dogs' has no sink to deliver to; set one, or watch" in cdc.refused(command, file)
 
 
 @pytest.mark.parametrize("resolved", [True, False])
@@ -179,8 +172,7 @@ def test_an_interrupt_ends_it_and_leaves_nothing(database: str, sql: Sql, resolv
         ),
     ],
 )
-def test_mistakes_are_named(arguments: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["watch", *arguments]) == 2
-    error = capsys.readouterr().err
+def test_mistakes_are_named(arguments: tuple[str, ...], complaint: str, cdc: Cdc) -> None:
+    error = cdc.refused("watch", *arguments)
     assert complaint in error
     assert "hush" not in error

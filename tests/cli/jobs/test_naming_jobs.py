@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cdc_testing.command import Cdc
 from cdc_testing.job_commands import as_json, created, done, refused
 from cdc_testing.scripted import CounterRangefeed
 from cdc_testing.stored import DEFINITION
 
-from cdc_core.cli.main import main
 from cdc_core.errors import TerminalRangefeedError
 from cdc_core.store.progress import ProgressStore, store_url
 
@@ -66,7 +66,7 @@ def test_a_file_is_still_a_file_with_a_store_in_the_environment(
 
 
 def test_a_job_is_checked_by_its_name_and_told_the_commands_for_jobs(
-    store: ProgressStore, file: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    store: ProgressStore, file: Path, capsys: Capture, cdc: Cdc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert done(capsys, "create", str(file))
 
@@ -76,11 +76,9 @@ def test_a_job_is_checked_by_its_name_and_told_the_commands_for_jobs(
     assert "sink     shelf shelf://room … ok" in done(capsys, "check", "orders")
     assert done(capsys, "debug", "orders", "--no-connect").startswith("wrote cdc-debug-orders-")
     monkeypatch.setattr(CounterRangefeed, "check", check)
-    assert main(["check", "orders"]) == 2
-    assert "lost. Use `cdc rescan orders --all --new-slot`\n" in capsys.readouterr().out
+    assert "lost. Use `cdc rescan orders --all --new-slot`\n" in cdc("check", "orders", status=2).out
     assert "lost. Use `cdc rescan orders --all --new-slot`" in refused(capsys, "alter", "orders", "--set", "diff=true")
-    assert main(["check", str(file)]) == 2
-    assert f"lost. Use `cdc rescan {file} orders --all --new-slot`\n" in capsys.readouterr().out
+    assert f"lost. Use `cdc rescan {file} orders --all --new-slot`\n" in cdc("check", file, status=2).out
 
 
 def test_a_job_is_named_without_its_file(store: ProgressStore, file: Path, capsys: Capture) -> None:

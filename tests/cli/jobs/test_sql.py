@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
+from cdc_testing.command import Cdc
 from cdc_testing.job_commands import created, done, ended, refused, save
 from cdc_testing.stored import node, progress
 
@@ -56,11 +57,10 @@ def test_what_cannot_be_a_job_is_refused_as_cdc_create_does(
     assert [job.name for job in store.jobs.all()] == ["mine"]
 
 
-def test_jobs_are_paused_resumed_canceled_and_given_away(store: ProgressStore, capsys: Capture) -> None:
+def test_jobs_are_paused_resumed_canceled_and_given_away(store: ProgressStore, capsys: Capture, cdc: Cdc) -> None:
     created(store)
     created(store, "users")
-    assert main(["sql", "PAUSE JOB 'orders' WITH REASON = 'maintenance'"]) == 0
-    printed = capsys.readouterr()
+    printed = cdc("sql", "PAUSE JOB 'orders' WITH REASON = 'maintenance'")
     assert printed.out.splitlines()[2] == "orders | pause-requested"
     assert printed.err == "NOTICE: job 'orders': node one will pause it\n"
     ended(store, "stopped")
@@ -89,11 +89,12 @@ def paused(store: ProgressStore, create: str, capsys: Capture, *, begun: bool) -
         ended(store, "stopped")
 
 
-def test_a_job_is_altered_as_by_cdc_alter(store: ProgressStore, create: str, file: Path, capsys: Capture) -> None:
+def test_a_job_is_altered_as_by_cdc_alter(
+    store: ProgressStore, create: str, file: Path, capsys: Capture, cdc: Cdc
+) -> None:
     paused(store, create, capsys, begun=True)
     change = "ADD public.a WITH initial_scan = 'yes' ADD public.b DROP public.counter SET resolved = '10s', diff"
-    assert main(["sql", "--format", "json", f"ALTER CHANGEFEED orders {change}, sink = 'shelf://hall'"]) == 0
-    printed = capsys.readouterr()
+    printed = cdc("sql", "--format", "json", f"ALTER CHANGEFEED orders {change}, sink = 'shelf://hall'")
     row = json.loads(printed.out)
     assert row["job_description"].startswith("CREATE CHANGEFEED FOR TABLE public.a, public.b INTO 'shelf://hall' WITH")
     assert row["job_description"].endswith("diff = 'true', resolved = '10s'")
@@ -106,8 +107,7 @@ def test_a_job_is_altered_as_by_cdc_alter(store: ProgressStore, create: str, fil
     one = next(each for each in store.nodes.living())
     assert store.claims.adopt("orders", one) is not None
     for change in ("SET diff", "ADD public.c"):  # the second one is of what the first one has asked for
-        assert main(["sql", "--format", "json", f"ALTER CHANGEFEED orders {change}"]) == 0
-        printed = capsys.readouterr()
+        printed = cdc("sql", "--format", "json", f"ALTER CHANGEFEED orders {change}")
         assert "node one finishes the running step before that" in printed.err
     assert json.loads(printed.out)["job_description"] == (
         "CREATE CHANGEFEED FOR TABLE public.b, public.c INTO 'shelf://hall' WITH"
@@ -129,15 +129,14 @@ def test_tables_that_are_added_before_the_job_begins_are_scanned_as_all_others(
 
 
 def test_schedules_are_created_shown_paused_resumed_and_dropped(
-    store: ProgressStore, create: str, file: Path, capsys: Capture
+    store: ProgressStore, create: str, file: Path, capsys: Capture, cdc: Cdc
 ) -> None:
     feed = create.replace("CREATE CHANGEFEED FOR", "CHANGEFEED")
     label = f"CREATE SCHEDULE IF NOT EXISTS 'nightly' FOR {feed} RECURRING '@daily'"
     options = "WITH SCHEDULE OPTIONS first_run = 'now', on_previous_running = skip, time_zone = 'Europe/Berlin'"
     [row] = csv.DictReader(io.StringIO(sql(capsys, "--format", "csv", f"{label} {options}")))
     assert (row["schedule_id"], row["status"], row["schedule"]) == ("nightly", "ACTIVE", "@daily")
-    assert main(["sql", "--source", "paper://desk/db", label]) == 0
-    printed = capsys.readouterr()
+    printed = cdc("sql", "--source", "paper://desk/db", label)
     assert "(0 rows)" in printed.out
     assert printed.err == "NOTICE: schedule 'nightly' exists already\n"
     assert "counter     | counter | ACTIVE" in sql(capsys, f"CREATE SCHEDULE FOR {feed} RECURRING '@hourly'")
@@ -228,17 +227,15 @@ def test_only_errors_are_shown_as_errors(store: ProgressStore, capsys: Capture) 
 
 
 def test_the_statements_of_a_file_are_read_before_the_first_one_is_executed(
-    store: ProgressStore, create: str, tmp_path: Path, capsys: Capture
+    store: ProgressStore, create: str, tmp_path: Path, capsys: Capture, cdc: Cdc
 ) -> None:
     script = tmp_path / "jobs.sql"
     script.write_text(f"{create};\nPAUSE JBO counter;\n")
     assert main(["sql", "-f", str(script), "--source", "paper://desk/db"]) == 2
     assert "statement, line 2, column 7: JOB is missing" in capsys.readouterr().err
-    assert main(["sql", "SHOW JOBS"]) == 2
-    assert "there is no progress store" in capsys.readouterr().err
+    assert "there is no progress store" in cdc.refused("sql", "SHOW JOBS")
     script.write_text(f"-- a job\n{create};\nRESUME JOB counte;\nPAUSE JOB counter;")
-    assert main(["sql", "-f", str(script), "--source", "paper://desk/db"]) == 2
-    told = capsys.readouterr().err
+    told = cdc.refused("sql", "-f", script, "--source", "paper://desk/db")
     assert "the statement of line 3 failed, and those after it were not executed" in told
     assert "there is no job 'counte'; did you mean 'counter'?" in told
     [job] = store.jobs.all()

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cdc_testing.command import Cdc
 from cdc_testing.job_commands import created
 
-from cdc_core.cli.main import main
 from cdc_core.statements.reading import is_complete
 from cdc_core.statements.secrets import holds_secret
 from cdc_core.store.progress import ProgressStore
@@ -98,12 +98,11 @@ def test_statements_are_typed_one_after_the_other_and_kept_in_the_history(
 
 
 def test_without_a_terminal_the_statements_are_read_from_the_standard_input(
-    store: ProgressStore, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    store: ProgressStore, cdc: Cdc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     created(store)
     monkeypatch.setattr(sys, "stdin", io.StringIO("PAUSE JOB orders;\n"))
-    assert main(["sql"]) == 0
-    assert "orders | pause-requested" in capsys.readouterr().out
+    assert "orders | pause-requested" in cdc("sql").out
 
 
 @pytest.mark.parametrize(
