@@ -1,15 +1,18 @@
-"""Kafka Connect's own JsonConverter, in a JVM that py4j drives."""
+"""A JVM with jars of Maven, which py4j drives, and Kafka Connect's own JsonConverter in one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import pyspark
 from cdc_sink_kafka.demo.jars import KAFKA_VERSION, jars_of
-from cdc_testing.java_gateway import java_gateway
+from cdc_sink_kafka.demo.java_process import java
+from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway, launch_gateway
 
-__all__ = ["ConnectConverter", "connect_converter"]
+__all__ = ["ConnectConverter", "connect_converter", "java_gateway"]
 
 _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -63,3 +66,22 @@ def _plain(value: Any) -> Any:
 def _items(of: Any) -> list[Any]:
     """Return the items of a Java list. In a process that has imported pyspark, iterating ends with an error."""
     return [of.get(number) for number in range(of.size())]
+
+
+@contextmanager
+def java_gateway(jars: Path) -> Iterator[JavaGateway]:
+    """Yield a gateway to a JVM that ends with the block. It may call Python, which listens at a free port."""
+    (bridge,) = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
+    port = launch_gateway(jarpath=str(bridge), classpath=f"{jars}/*", java_path=java(), die_on_exit=True)
+    gateway = JavaGateway(
+        gateway_parameters=GatewayParameters(port=port),
+        callback_server_parameters=CallbackServerParameters(port=0, daemonize=True, daemonize_connections=True),
+    )
+    server = gateway.get_callback_server()
+    gateway.java_gateway_server.resetCallbackClient(
+        gateway.java_gateway_server.getCallbackClient().getAddress(), server.get_listening_port()
+    )
+    try:
+        yield gateway
+    finally:
+        gateway.shutdown()

@@ -17,9 +17,9 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 from cdc_testing import table_bugs
-from cdc_testing.changed_reading import Items, Patch, change_reading
 from cdc_testing.nemesis_events import ChangeKey, CreateTable, Rescan
 from cdc_testing.scripted import Script
+from cdc_testing.table_bugs import Items, Patch, change_reading
 
 from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed

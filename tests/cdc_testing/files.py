@@ -1,10 +1,12 @@
-"""Reads a directory of changefeed files as a consumer would, in lexicographic order, into validators."""
+"""Reads a directory of changefeed files as a consumer would, in lexicographic order: into validators, or as written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from cdc_conformance.validators import Arrived, Validator, validate
 from cdc_encoder_json.encoder import JsonEncoder
@@ -15,7 +17,7 @@ from cdc_testing.decoders import KEYED, json_decoder
 
 from cdc_core import SinkContext, Timestamp
 
-__all__ = ["last_resolved", "paths_in_order", "validate_files"]
+__all__ = ["Row", "delivered", "last_resolved", "later", "paths_in_order", "validate_files"]
 
 
 def paths_in_order(directory: Path) -> list[Path]:
@@ -42,3 +44,20 @@ def last_resolved(directory: Path) -> Timestamp:
     """Return the greatest resolved mark below *directory*, or zero when there is none."""
     names = (parse_name(path.name) for path in directory.rglob("*.RESOLVED"))
     return max((name.timestamp for name in names if isinstance(name, ResolvedFile)), default=Timestamp())
+
+
+Row = dict[str, Any]
+
+
+def delivered(files: Path, table: str) -> list[Row]:
+    """Return every message about *table* below the directory *files*, in the order of readers by name."""
+    rows = []
+    for path in sorted(files.rglob(f"*-{table}-*.ndjson")):
+        rows += [json.loads(line) for line in path.read_text().splitlines()]
+    return rows
+
+
+def later(rows: Sequence[Row], than: Timestamp | None) -> set[int]:
+    """Return the first column of the key of each row that is later than *than*."""
+    assert than is not None
+    return {row["key"][0] for row in rows if row["updated"] > str(than)}

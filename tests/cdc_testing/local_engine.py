@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,9 @@ from typing import Any
 import pyarrow as pa
 from cdc_testing.documented_role import documented
 from cdc_testing.scripted import ThreadDied
-from cdc_testing.wrapped_component import wrapped
 
 from cdc_core import Changefeed, ResolvedSink, Sink, SliceReader, Timestamp
+from cdc_core.config.component import Component
 from cdc_core.config.parts import Parts
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
@@ -34,7 +35,7 @@ from cdc_core.errors import from_wire
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 
-__all__ = ["LocalEngine", "Steps", "installed_plugins", "resolved_feed", "task_attempt"]
+__all__ = ["LocalEngine", "Steps", "installed_plugins", "resolved_feed", "task_attempt", "wrapped"]
 
 _MAX_TASK_ATTEMPTS = 4
 
@@ -192,3 +193,17 @@ class LocalEngine:
                 return
             self.step()
         raise AssertionError(f"{timestamp} is never resolved: {self.progress.frontier}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wrapped(Component[Any]):
+    wraps: Mapping[str, Callable[[Any], Any]]
+
+    def load(self, part: str, base: type) -> Any:
+        real, wrap = Component.load(self, part, base), self.wraps.get(part, lambda opened: opened)
+        return lambda context: wrap(real(context))
+
+
+def wrapped(component: Component[Any], **wraps: Callable[[Any], Any]) -> Component[Any]:
+    """Return *component* with what *wraps* makes of its parts, by their names, in this process."""
+    return _Wrapped(registration=component.registration, values=component.values, wraps=wraps)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from cdc_testing.engine_bugs import installed
 from cdc_testing.kept_spark import KeptSpark
+from cdc_testing.local_engine import wrapped
 from cdc_testing.nemesis_faults import (
     FaultyHistory,
     FaultyPlanner,
@@ -25,7 +26,6 @@ from cdc_testing.nemesis_faults import (
     FaultySink,
     FaultyStore,
 )
-from cdc_testing.wrapped_component import wrapped
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, DataSourceStreamReader
 from pyspark.sql.types import StructType
 

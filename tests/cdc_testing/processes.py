@@ -1,12 +1,14 @@
-"""What can be asked of processes that may end at any moment."""
+"""What can be asked of processes that may end at any moment, and what lies in sockets that nobody reads."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import psutil
 
 from cdc_core.spark.python_forkserver import NAMES
 
-__all__ = ["command", "kill", "name", "runs_tasks"]
+__all__ = ["command", "kill", "name", "runs_tasks", "senders", "unread"]
 
 
 def kill(process: psutil.Process) -> None:
@@ -33,3 +35,30 @@ def command(process: psutil.Process) -> str:
 def runs_tasks(process: psutil.Process) -> bool:
     """Return whether *process* is a Python worker of Spark, or what its like are forked from."""
     return name(process) == NAMES["pyspark.worker"] or "-m cdc_core.spark.daemon" in command(process)
+
+
+_ESTABLISHED = "01"
+
+
+def unread(port: int) -> dict[int, int]:
+    """Return how many bytes the server at *port* has not read, by the port of the client that sent them."""
+    found = {}
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        for line in table.read_text().splitlines()[1:]:
+            _, local, remote, state, queues, *_ = line.split()
+            if state == _ESTABLISHED and int(local.rpartition(":")[2], 16) == port:
+                found[int(remote.rpartition(":")[2], 16)] = int(queues.partition(":")[2], 16)
+    return found
+
+
+def senders(port: int, processes: list[psutil.Process], *, at_least: int) -> list[psutil.Process]:
+    """Return those of *processes* of which the server at *port* has so many bytes unread."""
+    clients = {client for client, nbytes in unread(port).items() if nbytes >= at_least}
+    return [process for process in processes if clients and clients & _ports(process)]
+
+
+def _ports(process: psutil.Process) -> set[int]:
+    try:
+        return {connection.laddr.port for connection in process.net_connections("tcp") if connection.laddr}
+    except psutil.NoSuchProcess:
+        return set()

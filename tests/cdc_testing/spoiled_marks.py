@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from cdc_conformance.validators import SeenMark
 from cdc_conformance.validators.events import key_text, place_text, row_text
-from cdc_testing.histories import TOTAL, Event
-from cdc_testing.spoiling import Expected, is_from_log, sabotage
-from cdc_testing.spots import Spot
+from cdc_testing.histories import TOTAL
+from cdc_testing.spots import Event, Expected, Spot, sabotage
 
 from cdc_core import Timestamp
 
@@ -16,7 +15,7 @@ from cdc_core import Timestamp
 @sabotage
 def a_row_after_its_mark(spot: Spot) -> tuple[list[Event], Expected] | None:
     row, step = spot.row, spot.step
-    if not is_from_log(spot) or not spot.is_only_version or step + 1 == len(spot.history.steps) or not spot.gain:
+    if not spot.is_from_log or not spot.is_only_version or step + 1 == len(spot.history.steps) or not spot.gain:
         return None
     resolved = spot.resolved
     expected = {
@@ -24,8 +23,7 @@ def a_row_after_its_mark(spot: Spot) -> tuple[list[Event], Expected] | None:
         "resolved": [
             f"{row.place}: new row timestamp {row.updated}, when every endpoint was resolved up to {resolved}"
         ],
-        "fingerprint": [f"at {row.updated}: {spot.differs(row.before, row.after)}"],
-        "prefix": [spot.no_commit(row.before, row.after)],
+        **spot.shown(row.before, row.after),
         "cuts": spot.totals(TOTAL - spot.gain, until=resolved.next()),
     }
     del spot.rows[spot.index]
@@ -35,7 +33,7 @@ def a_row_after_its_mark(spot: Spot) -> tuple[list[Event], Expected] | None:
 
 @sabotage
 def a_mark_too_early_on_one_endpoint(spot: Spot) -> tuple[list[Event], Expected] | None:
-    if not is_from_log(spot) or spot.index + 1 < len(spot.rows):
+    if not spot.is_from_log or spot.index + 1 < len(spot.rows):
         return None
     row, events = spot.row, spot.history.events()
     mark = _mark(spot)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cdc_conformance.validators import SeenRow
+from cdc_conformance.validators import Row, SeenRow
 from cdc_conformance.validators.events import row_text
-from cdc_testing.histories import TOTAL, Event
-from cdc_testing.spoiling import Expected, is_from_log, sabotage
-from cdc_testing.spots import Spot, balance
+from cdc_testing.histories import TOTAL
+from cdc_testing.spots import Event, Expected, Spot, balance, sabotage
 
 
 @sabotage
 def a_lost_version(spot: Spot) -> tuple[list[Event], Expected] | None:
     row, following = spot.row, spot.following
-    if not is_from_log(spot) or following is None or row.before is None or row.after is None or not spot.gain:
+    if not spot.is_from_log or following is None or row.before is None or row.after is None or not spot.gain:
         return None
     if following.after is None:
         return None
@@ -23,30 +22,19 @@ def a_lost_version(spot: Spot) -> tuple[list[Event], Expected] | None:
             f"{following.place} updated {following.updated}: before is {row_text(row.after)},"
             f" expected {row_text(row.before)}"
         ],
-        "fingerprint": [f"at {row.updated}: {spot.differs(row.before, row.after)}"],
-        "prefix": [spot.no_commit(row.before, row.after)],
-        "cuts": spot.totals(TOTAL - spot.gain, until=spot.until),
-        "completeness": [spot.never_arrived(column=False)],
-        "counted completeness": [spot.never_arrived(column=True)],
+        **spot.shown(row.before, row.after),
+        **spot.lost(),
         f"versions of {row.topic}": [f"{row.name}: versions [{row.after['n']}] never arrived"],
     }
-    del spot.rows[spot.index]
     return spot.history.events(), expected
 
 
 @sabotage
 def a_lost_last_version(spot: Spot) -> tuple[list[Event], Expected] | None:
     row = spot.row
-    if not is_from_log(spot) or spot.following is not None or row.before is None or row.after is None or not spot.gain:
+    if not spot.is_from_log or spot.following is not None or row.before is None or row.after is None or not spot.gain:
         return None
-    expected = {
-        "fingerprint": [f"at {row.updated}: {spot.differs(row.before, row.after)}"],
-        "prefix": [spot.no_commit(row.before, row.after)],
-        "cuts": spot.totals(TOTAL - spot.gain, until=spot.until),
-        "completeness": [spot.never_arrived(column=False)],
-        "counted completeness": [spot.never_arrived(column=True)],
-    }
-    del spot.rows[spot.index]
+    expected = spot.shown(row.before, row.after) | spot.lost()
     return spot.history.events(), expected
 
 
@@ -54,16 +42,9 @@ def a_lost_last_version(spot: Spot) -> tuple[list[Event], Expected] | None:
 def a_lost_delete(spot: Spot) -> tuple[list[Event], Expected] | None:
     row = spot.row
     once = [version.after for version in spot.versions].count(None) == 1
-    if not is_from_log(spot) or row.after is not None or spot.following is not None or not once or not spot.gain:
+    if not spot.is_from_log or row.after is not None or spot.following is not None or not once or not spot.gain:
         return None
-    expected = {
-        "fingerprint": [f"at {row.updated}: {spot.differs(row.before, None)}"],
-        "prefix": [spot.no_commit(row.before, None)],
-        "cuts": spot.totals(TOTAL - spot.gain, until=spot.until),
-        "completeness": [spot.never_arrived(column=False)],
-        "counted completeness": [spot.never_arrived(column=True)],
-    }
-    del spot.rows[spot.index]
+    expected = spot.shown(row.before, None) | spot.lost()
     return spot.history.events(), expected
 
 
@@ -80,11 +61,8 @@ def a_lost_row_of_the_scan(spot: Spot) -> tuple[list[Event], Expected] | None:
         "prefix": [
             f"{moment}: the tables match no commit; {commits} {row.name} was {row_text(row.after)}, but is no row"
         ],
-        "cuts": spot.totals(TOTAL - spot.gain, until=spot.until),
-        "completeness": [spot.never_arrived(column=False)],
-        "counted completeness": [spot.never_arrived(column=True)],
+        **spot.lost(),
     }
-    del spot.rows[spot.index]
     return spot.history.events(), expected
 
 
@@ -92,7 +70,7 @@ def a_lost_row_of_the_scan(spot: Spot) -> tuple[list[Event], Expected] | None:
 def two_versions_swapped(spot: Spot) -> tuple[list[Event], Expected] | None:
     row, rows = spot.row, spot.rows
     places = [index for index, other in enumerate(rows) if other.key == row.key]
-    if not is_from_log(spot) or len(places) != 2 or places[0] != spot.index or row.before is None:
+    if not spot.is_from_log or len(places) != 2 or places[0] != spot.index or row.before is None:
         return None
     later = rows[places[1]]
     expected = {
@@ -108,27 +86,26 @@ def two_versions_swapped(spot: Spot) -> tuple[list[Event], Expected] | None:
 
 @sabotage
 def a_wrong_before(spot: Spot) -> tuple[list[Event], Expected] | None:
-    if not is_from_log(spot) or spot.row.before is None:
+    return _with_before(spot, spot.row.before and {**spot.row.before, "balance": -1})
+
+
+@sabotage
+def a_missing_before(spot: Spot) -> tuple[list[Event], Expected] | None:
+    return _with_before(spot, None)
+
+
+def _with_before(spot: Spot, wrong: Row | None) -> tuple[list[Event], Expected] | None:
+    if not spot.is_from_log or spot.row.before is None:
         return None
-    wrong = {**spot.row.before, "balance": -1}
     text = f"{spot.described}: before is {row_text(wrong)}, expected {row_text(spot.row.before)}"
     spot.rows[spot.index] = replace(spot.row, before=wrong)
     return spot.history.events(), {"before_after": [text], "before_after_seen": [text]}
 
 
 @sabotage
-def a_missing_before(spot: Spot) -> tuple[list[Event], Expected] | None:
-    if not is_from_log(spot) or spot.row.before is None:
-        return None
-    text = f"{spot.described}: before is no row, expected {row_text(spot.row.before)}"
-    spot.rows[spot.index] = replace(spot.row, before=None)
-    return spot.history.events(), {"before_after": [text], "before_after_seen": [text]}
-
-
-@sabotage
 def a_wrong_after(spot: Spot) -> tuple[list[Event], Expected] | None:
     row, following = spot.row, spot.following
-    if not is_from_log(spot) or row.after is None or row.before is None or following is None:
+    if not spot.is_from_log or row.after is None or row.before is None or following is None:
         return None
     wrong = {**row.after, "balance": row.after["balance"] + 7}
     expected = {
@@ -137,8 +114,7 @@ def a_wrong_after(spot: Spot) -> tuple[list[Event], Expected] | None:
             f"{following.place} updated {following.updated}: before is {row_text(row.after)},"
             f" expected {row_text(wrong)}"
         ],
-        "fingerprint": [f"at {row.updated}: {spot.differs(wrong, row.after)}"],
-        "prefix": [spot.no_commit(wrong, row.after)],
+        **spot.shown(wrong, row.after),
         "cuts": spot.totals(TOTAL + 7, until=spot.until),
         "completeness": [
             f"{row.name} updated {row.updated}: version {row_text(wrong)} was never committed",
@@ -152,7 +128,7 @@ def a_wrong_after(spot: Spot) -> tuple[list[Event], Expected] | None:
 @sabotage
 def a_repeat_with_other_values(spot: Spot) -> tuple[list[Event], Expected] | None:
     row = spot.row
-    if not is_from_log(spot) or row.after is None:
+    if not spot.is_from_log or row.after is None:
         return None
     wrong = {**row.after, "balance": -1}
     text = f"{spot.described}: arrived again with after {row_text(wrong)}, expected {row_text(row.after)}"
@@ -163,7 +139,7 @@ def a_repeat_with_other_values(spot: Spot) -> tuple[list[Event], Expected] | Non
 @sabotage
 def a_key_on_two_partitions(spot: Spot) -> tuple[list[Event], Expected] | None:
     row = spot.row
-    if not is_from_log(spot) or not spot.is_only_version or row.before is None or row.partition is None:
+    if not spot.is_from_log or not spot.is_only_version or row.before is None or row.partition is None:
         return None
     other = 1 - row.partition
     text = f"{row.name}: received on two partitions: {row.partition} and {other}"
@@ -175,7 +151,7 @@ def a_key_on_two_partitions(spot: Spot) -> tuple[list[Event], Expected] | None:
 @sabotage
 def a_row_of_another_topic(spot: Spot) -> tuple[list[Event], Expected] | None:
     row = spot.row
-    if not is_from_log(spot) or row.topic != "t" or spot.following or row.before is None or row.after is None:
+    if not spot.is_from_log or row.topic != "t" or spot.following or row.before is None or row.after is None:
         return None
     if not spot.gain or not balance(row.before):
         return None
@@ -210,7 +186,7 @@ def a_row_of_another_topic(spot: Spot) -> tuple[list[Event], Expected] | None:
 @sabotage
 def an_invented_row(spot: Spot) -> tuple[list[Event], Expected] | None:
     time = spot.unused_time()
-    if not is_from_log(spot) or time is None:
+    if not spot.is_from_log or time is None:
         return None
     row = SeenRow(
         topic="t",
@@ -238,14 +214,13 @@ def an_invented_row(spot: Spot) -> tuple[list[Event], Expected] | None:
 @sabotage
 def a_torn_transaction(spot: Spot) -> tuple[list[Event], Expected] | None:
     row, time = spot.row, spot.unused_time()
-    if not is_from_log(spot) or time is None or not spot.gain:
+    if not spot.is_from_log or time is None or not spot.gain:
         return None
     expected = {
         "before_after": [
             f"{row.place} updated {time}: before is {row_text(row.before)}, expected {row_text(row.after)}"
         ],
-        "fingerprint": [f"at {row.updated}: {spot.differs(row.before, row.after)}"],
-        "prefix": [spot.no_commit(row.before, row.after)],
+        **spot.shown(row.before, row.after),
         "cuts": [f"at {row.updated}: the total is {TOTAL - spot.gain}"],
     }
     spot.rows[spot.index] = replace(row, updated=time)

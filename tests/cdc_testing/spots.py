@@ -1,18 +1,37 @@
-"""Rows of correct histories that can be spoiled, and how validators describe them."""
+"""Rows of correct histories that can be spoiled, how validators describe them, and the ways to spoil them by name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 
-from cdc_conformance.validators import Row, SeenRow
+from cdc_conformance.validators import (
+    BeforeAfterValidator,
+    CompletenessValidator,
+    CountValidator,
+    CutValidator,
+    FingerprintValidator,
+    KeyInValueValidator,
+    MvccValidator,
+    OrderValidator,
+    PrefixValidator,
+    ResolvedValidator,
+    Row,
+    SeenRow,
+    TopicValidator,
+    Validator,
+    VersionValidator,
+)
 from cdc_conformance.validators.events import row_text
-from cdc_testing.histories import History
+from cdc_testing.histories import TOTAL, Event, History, invariant
 
 from cdc_core import Endpoint, Timestamp
 
-__all__ = ["Spot", "balance", "spots"]
+__all__ = ["SABOTAGES", "Event", "Expected", "Sabotage", "Spot", "balance", "sabotage", "spots", "strict_validators"]
+
+Expected = dict[str, list[str]]
+"""The failures that validators must report, by the name of the validator."""
 
 
 @dataclass
@@ -40,6 +59,11 @@ class Spot:
     @property
     def described(self) -> str:
         return f"{self.row.place} updated {self.row.updated}"
+
+    @property
+    def is_from_log(self) -> bool:
+        """Whether the row comes from the log, after the scan and the step that follows it."""
+        return self.step > 1
 
     @property
     def versions(self) -> list[SeenRow]:
@@ -89,6 +113,23 @@ class Spot:
             f" {row_text(found)}"
         )
 
+    def shown(self, found: Row | None, expected: Row | None) -> Expected:
+        """Return what is said of tables that have *found* from the row's time on."""
+        return {
+            "fingerprint": [f"at {self.row.updated}: {self.differs(found, expected)}"],
+            "prefix": [self.no_commit(found, expected)],
+        }
+
+    def lost(self) -> Expected:
+        """Remove the row, and return what is said of that besides `shown`."""
+        said = {
+            "cuts": self.totals(TOTAL - self.gain, until=self.until),
+            "completeness": [self.never_arrived(column=False)],
+            "counted completeness": [self.never_arrived(column=True)],
+        }
+        del self.rows[self.index]
+        return said
+
     def totals(self, total: int, *, until: Timestamp) -> list[str]:
         """Return what the auditor reports while the sum is wrong, from the row's time on."""
         found = []
@@ -122,3 +163,36 @@ def spots(seed: int) -> Iterator[Spot]:
 
 def balance(row: Row | None) -> int:
     return 0 if row is None else int(row["balance"])
+
+
+Sabotage = Callable[[Spot], tuple[list[Event], Expected] | None]
+SABOTAGES: dict[str, Sabotage] = {}
+
+
+def sabotage(function: Sabotage) -> Sabotage:
+    """Register a way to spoil a history. It returns None if the row is not suitable."""
+    SABOTAGES[function.__name__] = function
+    return function
+
+
+def strict_validators(history: History) -> dict[str, Validator]:
+    """Return every validator by name."""
+    commits = [commit for _, commit in history.commits]
+    places = history.endpoints
+    return {
+        "order": OrderValidator(),
+        "before_after": BeforeAfterValidator(history.as_of),
+        "before_after_seen": BeforeAfterValidator(),
+        "fingerprint": FingerprintValidator(history.state_at, endpoints=places),
+        "prefix": PrefixValidator(commits, endpoints=places, whole=True),
+        "cuts": CutValidator(invariant, endpoints=places, every_timestamp=True),
+        "resolved": ResolvedValidator(places),
+        "mvcc": MvccValidator(),
+        "key_in_value": KeyInValueValidator({"t": ["id"], "u": ["id"]}),
+        "topic": TopicValidator(["t", "u"], in_value=True),
+        "completeness": CompletenessValidator(commits, started=history.started),
+        "counted completeness": CompletenessValidator(commits, started=history.started, column="n"),
+        "versions of t": VersionValidator("t", "n"),
+        "versions of u": VersionValidator("u", "n"),
+        "count": CountValidator(least_rows=10, least_marks=len(history.steps)),
+    }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from cdc_testing.changed_reading import Items, Patch, Reading, change_reading
+from cdc_testing.local_engine import task_attempt
 from cdc_testing.nemesis_script import GUESTS
 
 from cdc_core.engine import attempt
@@ -16,9 +16,19 @@ from cdc_core.engine.planner import Planner
 from cdc_core.engine.rescans import Rescans
 from cdc_core.engine.slices import PlannedSlice
 from cdc_core.rows import Op, RowBatch
-from cdc_core.slice_reader import SliceReader
+from cdc_core.slice_reader import SliceReader, SpanMark
+from cdc_core.step_planner import Slice
 
-__all__ = ["joins_without_rows", "keeps_the_first_key", "rescan_begun_before_saved", "scans_once"]
+__all__ = [
+    "Items",
+    "Patch",
+    "Reading",
+    "change_reading",
+    "joins_without_rows",
+    "keeps_the_first_key",
+    "rescan_begun_before_saved",
+    "scans_once",
+]
 
 _KNOWN = [("known", "")]
 """Stands in a slice's `blocked` when something is resolved."""
@@ -79,3 +89,38 @@ def rescan_begun_before_saved(patch: Patch) -> None:
         return taken
 
     patch(Rescans, "_take", take)
+
+
+Items = Iterator[RowBatch | SpanMark]
+Patch = Callable[[Any, str, Any], None]
+"""Sets an attribute until the block ends."""
+
+
+class Reading:
+    """A reader whose rows *change* changes."""
+
+    unchecked_texts = False
+
+    def __init__(self, inner: SliceReader, change: Callable[[Items], Items]) -> None:
+        self._inner = inner
+        self._change = change
+
+    def read(self, slice_: Slice) -> Items:
+        return self._change(self._inner.read(slice_))
+
+
+def change_reading(patch: Patch, change: Callable[[Items], Items], *, retries_only: bool) -> None:
+    """Let *change* change what executors read, or only what they read again."""
+
+    def read_slice(reader: SliceReader, planned: PlannedSlice, **step: Any) -> Iterator[pa.RecordBatch]:
+        used: Any = Reading(reader, change) if _is_retry() or not retries_only else reader
+        return honest_read(used, planned, **step)
+
+    patch(attempt, "read_slice", read_slice)
+
+
+def _is_retry() -> bool:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return (task_attempt.get() if context is None else int(context.attemptNumber())) > 0

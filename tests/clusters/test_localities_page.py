@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from cdc_sink_kafka.demo.java_process import free_port
 from cdc_testing.documented_role import documented
-from cdc_testing.ndjson_rows import delivered
+from cdc_testing.files import delivered
 from cdc_testing.pages import Page
 from cdc_testing.spark_cluster import JAVA_OPTIONS
 

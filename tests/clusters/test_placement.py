@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from cdc_conformance.simulated import SimulatedDatabase
+from cdc_testing.files import delivered
 from cdc_testing.kept_spark import KeptSpark
-from cdc_testing.ndjson_rows import delivered
 from cdc_testing.runs import Feed
 from cdc_testing.spark_cluster import LOCALITIES, SparkCluster
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 from cdc_conformance.simulated import SimulatedDatabase
+from cdc_testing.files import delivered
 from cdc_testing.kept_spark import KeptSpark
-from cdc_testing.ndjson_rows import delivered
 from cdc_testing.processes import command
 from cdc_testing.runs import Feed
 from cdc_testing.spark_cluster import SECRET

@@ -16,7 +16,7 @@ from cdc_testing.counts import Counts
 from cdc_testing.fixtures import fresh_database
 from cdc_testing.kafka_feeds import FollowedFeed, followed_feed
 from cdc_testing.kafka_fixtures import QUICK_RETURN
-from cdc_testing.sockets import senders
+from cdc_testing.processes import senders
 
 OPTIONS = {"topic_partitions": 3, "retry_backoff": "100ms", "max_retry_backoff": "1s", "max_step_bytes": "1MB"}
 PAUSE_S = 0.5

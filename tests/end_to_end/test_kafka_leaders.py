@@ -19,8 +19,8 @@ from cdc_testing.fixtures import fresh_database
 from cdc_testing.kafka_feeds import FollowedFeed, followed_feed
 from cdc_testing.kafka_reading import read_topics
 from cdc_testing.postgres import Sql, clock, writing
+from cdc_testing.processes import unread
 from cdc_testing.runs import Feed
-from cdc_testing.sockets import unread
 from cdc_testing.thread_host import KeptThreads
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 

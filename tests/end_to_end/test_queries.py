@@ -11,10 +11,10 @@ import psycopg
 import pytest
 from cdc_testing.cloud_events import of_kafka
 from cdc_testing.distributions import install
+from cdc_testing.files import delivered
 from cdc_testing.kafka_fixtures import Kafka
 from cdc_testing.kafka_reading import read_topics
 from cdc_testing.kept_spark import KeptSpark
-from cdc_testing.ndjson_rows import delivered
 from cdc_testing.runs import Feed
 
 from cdc_core.changefeeds.service import Changefeeds

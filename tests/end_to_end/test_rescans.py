@@ -11,10 +11,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from cdc_testing.files import Row, delivered, later
 from cdc_testing.imports import ROOT
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.local_engine import LocalEngine, resolved_feed
-from cdc_testing.ndjson_rows import Row, delivered, later
 from cdc_testing.postgres import Sql, clock, table_of, writing
 from cdc_testing.runs import Feed, eventually
 from cdc_testing.stored import ask_rescan

@@ -11,8 +11,8 @@ from typing import Any
 import fastavro
 import psycopg
 import pytest
+from cdc_testing.files import delivered
 from cdc_testing.kept_spark import KeptSpark
-from cdc_testing.ndjson_rows import delivered
 from cdc_testing.runs import Feed
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from cdc_conformance.rows import INT8, table
 from cdc_conformance.validators import OrderValidator, Validator
 from cdc_encoder_json.decoder import JsonDecoder
 from cdc_encoder_json.options import JsonOptions
-from cdc_testing.nemesis_consumer import NemesisConsumer
+from cdc_testing.nemesis_watch import NemesisConsumer
 
 from cdc_core import EncoderContext, Endpoint, Envelope, SinkContext, SinkReader, StoredMessage, Timestamp
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 from cdc_conformance.validators import SeenMark, SeenRow
-from cdc_testing.nemesis_keys import ById, PresentKeyValidator
+from cdc_testing.nemesis_keys import ById, PresentKeyValidator, Rescanned, RescanValidator
 from cdc_testing.nemesis_ledger import Ledger
-from cdc_testing.nemesis_rescans import Rescanned, RescanValidator
 
 from cdc_core import Timestamp
 

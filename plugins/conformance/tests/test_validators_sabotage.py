@@ -6,11 +6,9 @@ import cdc_testing.spoiled_fields
 import cdc_testing.spoiled_marks
 import cdc_testing.spoiled_rows
 import pytest
-from cdc_testing.histories import Event, History
+from cdc_testing.histories import History
 from cdc_testing.seen import feed
-from cdc_testing.spoiling import SABOTAGES, Expected, Sabotage
-from cdc_testing.spots import Spot, spots
-from cdc_testing.strict_validators import strict_validators
+from cdc_testing.spots import SABOTAGES, Event, Expected, Sabotage, Spot, spots, strict_validators
 
 assert cdc_testing.spoiled_rows
 assert cdc_testing.spoiled_marks

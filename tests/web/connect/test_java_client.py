@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cdc_sink_kafka.demo.jars import jars_of
-from cdc_testing.java_gateway import java_gateway
+from cdc_testing.connect_converter import java_gateway
 from cdc_testing.rest_rig import Rest, config, serving_rest
 from cdc_testing.web_rig import TOKENS, write_tokens
 from py4j.java_gateway import JavaGateway
