@@ -15,7 +15,6 @@ from cdc_testing.postgres import clock
 
 from cdc_core import Timestamp
 from cdc_core.config.parts import Parts
-from cdc_core.errors import ConfigError
 
 GIVEN = {"slot_name": "s", "publication_name": "p"}
 COMMITTED = "SELECT id, (extract(epoch FROM pg_xact_commit_timestamp(xmin)) * 1000000)::bigint * 1000 FROM items"
@@ -67,21 +66,6 @@ def test_exactly_the_changes_after_the_cursor_arrive(database: str, tmp_path: Pa
         assert max(resolved(tmp_path)) >= (end if bounded else now)
         if bounded:
             assert max(resolved(tmp_path)) == end
-
-
-def test_a_cursor_that_changed_is_refused(database: str, tmp_path: Path) -> None:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("CREATE TABLE items (id int PRIMARY KEY, note text)")
-        connection.execute("CREATE PUBLICATION p FOR TABLE items WITH (publish_via_partition_root = true)")
-        row = connection.execute("SELECT lsn::text FROM pg_create_logical_replication_slot('s', 'pgoutput')").fetchone()
-        assert row is not None
-        with closing(engine(database, tmp_path, {**GIVEN, "cursor": row[0]})) as feed:
-            feed.run()
-        with (
-            closing(engine(database, tmp_path, {**GIVEN, "cursor": "0/1"})) as feed,
-            pytest.raises(ConfigError, match=rf'was started with cursor = "{row[0]}", which cannot be changed'),
-        ):
-            feed.run()
 
 
 def test_a_cursor_means_no_initial_scan_unless_it_is_asked_for(database: str) -> None:

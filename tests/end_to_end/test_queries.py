@@ -124,23 +124,6 @@ def test_a_python_function_of_a_package_is_called_and_bad_rows_become_dead_lette
     assert "whole_number(note) * 2: ValueError: invalid literal for int() with base 10: 'seven'" in found[0][2]
 
 
-FAILING = "SELECT id, 100 / amount AS share, note::int AS number FROM orders WHERE id > 0"
-
-
-def test_a_row_for_which_the_query_fails_ends_the_changefeed_with_a_sentence(
-    database: str, tmp_path: Path, kept_spark: KeptSpark
-) -> None:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, amount int, note text)")
-        connection.execute("INSERT INTO orders VALUES (1, 1, '1'), (2, 0, '2'), (3, 3, '3')")
-        with Feed(tmp_path, database, query=FAILING) as feed, pytest.raises(AssertionError, match="status 1"):
-            feed.once(kept_spark)
-    log = " ".join(feed.log().split())
-    assert 'the row of table public.orders with key {"id": 2}' in log.replace("'", '"')
-    assert "was refused by the query (stage query): the query cannot compute 100 / amount: a division by zero" in log
-    assert "Traceback" not in log
-
-
 def test_a_trace_says_what_became_of_each_change_in_a_query(
     database: str, tmp_path: Path, kept_spark: KeptSpark
 ) -> None:
@@ -181,24 +164,6 @@ def test_a_trace_says_what_became_of_each_change_in_a_query(
     assert traced["[4]"].moments.keys() == delivered_one.moments.keys()
 
 
-def test_rows_for_which_the_query_fails_become_dead_letters(
-    database: str, tmp_path: Path, kept_spark: KeptSpark
-) -> None:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, amount int, note text)")
-        connection.execute("INSERT INTO orders VALUES (1, 1, '1'), (2, 0, '2'), (3, 3, 'three'), (4, 4, '4')")
-        options = {"on_error": "dead_letter", "dead_letter": f"file://{tmp_path}/dead"}
-        with Feed(tmp_path, database, query=FAILING, options=options) as feed:
-            feed.once(kept_spark)
-            rows = delivered(feed.files, "orders")
-            letters = delivered(tmp_path / "dead", "test_dead_letters")
-    assert [(row["id"], row["share"], row["number"]) for row in rows] == [(1, 100, 1), (4, 25, 4)]
-    found = sorted((letter["after"]["key"], letter["after"]["stage"], letter["after"]["error"]) for letter in letters)
-    assert [(key, stage) for key, stage, _ in found] == [([2], "query"), ([3], "query")]
-    assert "100 / amount" in found[0][2]
-    assert "note::int" in found[1][2]
-
-
 def test_rows_in_kafka_are_events_and_keep_the_key_of_their_table(
     database: str, tmp_path: Path, kept_spark: KeptSpark, kafka_broker: Kafka, topic_prefix: str
 ) -> None:
@@ -232,14 +197,3 @@ def test_rows_in_kafka_are_events_and_keep_the_key_of_their_table(
     assert {(event.get_source(), event.get_type()) for event in marks} == {("/cdc/test", "cdc.resolved")}
     assert found[-1][1] is marks[-1]
     assert found[-1][1].get_time() > max(event.get_time() for key, event in found if key)
-
-
-def test_a_query_cannot_be_changed(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, amount int)")
-        with Feed(tmp_path, database, query="SELECT id FROM orders") as feed:
-            feed.once(kept_spark)
-        other = Feed(tmp_path, database, query="SELECT amount FROM orders")
-        with other, pytest.raises(AssertionError, match="status 2"):
-            other.once(kept_spark)
-        assert "was started with the query SELECT id FROM orders, which cannot be changed" in other.log()

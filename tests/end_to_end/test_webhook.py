@@ -124,30 +124,6 @@ def test_no_fault_loses_or_reorders_events_or_changes_their_ids(database: str, t
         )
 
 
-def test_one_refused_row_among_many(
-    database: str, tmp_path: Path, kept_threads: KeptThreads, webhook_server: WebhookServer
-) -> None:
-    path = webhook_server.new_path()
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, n int)")
-        connection.execute("INSERT INTO items SELECT n, n FROM generate_series(1, 5000) n")
-    uri = webhook_server.uri(path)
-    with webhook_server.failing(refused_keys={"[4711]": 422}):
-        with Feed(tmp_path / "feed", database, ["items"], sink=uri, options=options(webhook_server)) as stopped:
-            assert stopped._run_here(kept_threads, "--once") == 1
-        error = stopped.log().splitlines()[-1]
-        assert "the row of table public.items with key {'id': 4711}, updated " in error
-        assert "422: the key [4711] is refused" in error
-        dead = {"on_error": "dead_letter", "dead_letter": f"file://{tmp_path}/dead"}
-        with Feed(tmp_path / "feed", database, ["items"], sink=uri, options=options(webhook_server, **dead)) as feed:
-            feed.once(kept_threads)
-    assert {row["after"]["id"] for row in items(webhook_server, path)} == set(range(1, 5001)) - {4711}
-    lines = [line for file in sorted((tmp_path / "dead").rglob("*.ndjson")) for line in file.read_text().splitlines()]
-    (letter,) = (json.loads(line)["after"] for line in lines)
-    assert (letter["key"], letter["stage"], letter["row"]) == ([4711], "sink", {"id": 4711, "n": 4711})
-    assert "422: the key [4711] is refused" in letter["error"]
-
-
 def test_a_password_that_is_refused_ends_a_first_run_and_is_waited_for_later(
     database: str, tmp_path: Path, kept_threads: KeptThreads, webhook_server: WebhookServer
 ) -> None:
@@ -168,19 +144,3 @@ def test_a_password_that_is_refused_ends_a_first_run_and_is_waited_for_later(
     assert "(failure 2 of this step for this reason; " in feed.log()
     assert [row["after"]["id"] for row in items(webhook_server, path)] == [1, 2]
     assert len(webhook_server.requests(path)) == 5
-
-
-def test_an_initial_scan_is_sent_as_csv(
-    database: str, tmp_path: Path, kept_threads: KeptThreads, webhook_server: WebhookServer
-) -> None:
-    path = webhook_server.new_path()
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, note text)")
-        connection.execute("INSERT INTO items SELECT n, 'item, ' || n FROM generate_series(1, 100) n")
-    chosen = options(webhook_server, updated=False, resolved=False, initial_scan="only")
-    with Feed(tmp_path, database, ["items"], sink=webhook_server.uri(path), format_="csv", options=chosen) as feed:
-        feed.once(kept_threads)
-    lines = [line for body in webhook_server.bodies(path) for line in body.decode().splitlines()]
-    assert sorted(lines, key=lambda line: int(line.partition(",")[0])) == [f'{n},"item, {n}"' for n in range(1, 101)]
-    (kind,) = {request["headers"]["content-type"] for request in webhook_server.requests(path)}
-    assert kind == "text/csv"

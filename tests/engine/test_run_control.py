@@ -175,19 +175,6 @@ def test_nothing_is_paused_while_it_is_set_up(engine: ThreadEngine) -> None:
     assert reason(engine) is None
 
 
-def test_a_fenced_run_is_not_paused(engine: ThreadEngine) -> None:
-    engine.script.order("hold-emit")
-
-    def watch(_: Status) -> None:
-        if engine.script.pending("hold-emit.held"):
-            engine.store.changefeeds.begin_attempt("t")
-            (engine.directory / "hold-emit").unlink(missing_ok=True)
-
-    with pytest.raises(FencedError, match="changefeed 't': a newer attempt took over"):
-        engine.run(once=False, watch=watch, **STEPS, **PAUSE)
-    assert reason(engine) is None
-
-
 def test_a_paused_run_ends_when_another_one_begins(engine: ThreadEngine) -> None:
     def act(_: Status) -> None:
         engine.store.changefeeds.resume("t")

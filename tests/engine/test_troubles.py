@@ -199,7 +199,7 @@ def test_a_repair_is_not_waited_for_for_ever(engine: ThreadEngine) -> None:
         engine.run(total=200, options={"max_attempts": 3, "give_up_after": Duration(0.0)})
 
 
-def test_a_fenced_run_stops_and_saves_nothing_more(engine: ThreadEngine) -> None:
+def test_a_fenced_run_stops_saves_nothing_more_and_is_not_paused(engine: ThreadEngine) -> None:
     engine.script.order("hold-emit")
 
     def watch(_: Status) -> None:
@@ -208,7 +208,8 @@ def test_a_fenced_run_stops_and_saves_nothing_more(engine: ThreadEngine) -> None
             (engine.directory / "hold-emit").unlink(missing_ok=True)
 
     with pytest.raises(FencedError, match="changefeed 't': a newer attempt took over"):
-        engine.run(watch=watch, **STEPS)
+        engine.run(once=False, watch=watch, **STEPS, options={"on_error": "pause"})
+    assert engine.store.changefeeds.find("t").paused is None
     assert engine.saved == 0
     assert engine.journal.resolved == engine.journal.released == []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,9 @@ import pytest
 from cdc_testing.engine import Engine
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.scripted import Script
+from pyspark.sql import SparkSession
+
+from cdc_core.spark.query_planning import query_session
 
 
 class SparkEngine(Engine):
@@ -43,3 +46,10 @@ def engine(tmp_path: Path, kept_spark: KeptSpark) -> SparkEngine:
 @pytest.fixture(scope="module")
 def make_engine(tmp_path_factory: pytest.TempPathFactory, kept_spark: KeptSpark) -> Callable[[], SparkEngine]:
     return lambda: SparkEngine(tmp_path_factory.mktemp("engine"), kept_spark)
+
+
+@pytest.fixture
+def session(kept_spark: KeptSpark) -> Iterator[SparkSession]:
+    """A session for queries."""
+    with kept_spark.lent():
+        yield query_session(kept_spark.session())

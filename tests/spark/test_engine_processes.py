@@ -135,26 +135,6 @@ def test_an_attempt_that_lost_its_epoch_on_another_host_emits_nothing_more(
     assert engine.journal.faults(total=total) == []
 
 
-@pytest.mark.slow
-def test_a_changefeed_that_is_killed_while_it_is_paused_stays_paused(engine: Engine, drivers: list[Driver]) -> None:
-    job = {**STEPS, "options": {"on_error": "pause"}}
-    engine.script.order("flush", "TerminalSinkError the row is refused")
-    driver = Driver(engine, **job)
-    drivers.append(driver)
-    driver.until(lambda: (feed := engine.store.changefeeds.find("t")) and feed.paused, what="the pause")
-    driver.until(lambda: not driver.family(), what="the end of Spark")
-    driver.process.kill()
-    driver.process.wait()
-
-    phase = engine.directory / "phase"
-    phase.unlink()
-    again = Driver(engine, **job)
-    drivers.append(again)
-    again.until(lambda: phase.exists() and phase.read_text() == "paused", what="a run that is paused")
-    assert not again.family()  # not even Spark
-    assert engine.saved == 0
-
-
 def found_in(directory: Path) -> dict[str, list[str]]:
     """Return the secrets that each file below *directory* shows, plain or in our own errors' base64."""
     found: dict[str, list[str]] = {}

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from cdc_testing.evaluating import planned
-from cdc_testing.kept_spark import KeptSpark
 from pyspark.sql import SparkSession
 
 from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema
 from cdc_core.spark.columns import columns_schema, noted, packed_columns, spark_schema
-from cdc_core.spark.query_planning import evaluated, query_session
+from cdc_core.spark.query_planning import evaluated
 
 TYPES = {
     "id": ColumnType(kind=Kind.INT, source="integer", bits=32),
@@ -106,12 +104,6 @@ OVERFLOWING = [
 ]
 SHARED = ["10 div (n - 1)", "10 div (n - 1) + 1", "10 div (n - 1) BETWEEN 1 AND 2"]
 UNKNOWN = ["day + (id - NULL)", "at + make_interval(0, 0, 0, nullif(n, 1))"]
-
-
-@pytest.fixture
-def session(kept_spark: KeptSpark) -> Iterator[SparkSession]:
-    with kept_spark.lent():
-        yield query_session(kept_spark.session())
 
 
 def rows() -> RowBatch:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from cdc_testing.evaluating import answers, planned
-from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.query_functions import FUNCTIONS
 from pyspark.sql import SparkSession
 
@@ -18,7 +16,7 @@ from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.errors import ContractError, OptionError, PluginLoadError, from_wire
 from cdc_core.queries.bound_query import QueryPlan
 from cdc_core.queries.table_queries import TableQueries
-from cdc_core.spark.query_planning import explain_query, plan_query, query_session
+from cdc_core.spark.query_planning import explain_query, plan_query
 
 COLUMNS = {
     "id": ColumnType(kind=Kind.INT, source="integer", bits=32),
@@ -32,12 +30,6 @@ SCHEMA = TableSchema(
     columns=tuple(Column(name=name, type=type_) for name, type_ in COLUMNS.items()),
     primary_key=("id",),
 )
-
-
-@pytest.fixture
-def session(kept_spark: KeptSpark) -> Iterator[SparkSession]:
-    with kept_spark.lent():
-        yield query_session(kept_spark.session())
 
 
 def rows(*names: str | None, **more: Any) -> RowBatch:

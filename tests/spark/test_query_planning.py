@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from cdc_testing.evaluating import answers, planned
-from cdc_testing.kept_spark import KeptSpark
 from pyspark.sql import SparkSession
 
 from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema, Timestamp, unavailable_column
@@ -21,7 +20,7 @@ from cdc_core.queries.builtin_functions import BUILTIN_FUNCTIONS
 from cdc_core.queries.functions import refused_name
 from cdc_core.queries.selection import Selection
 from cdc_core.spark.columns import ROW_BYTES, columns_schema, packed_columns
-from cdc_core.spark.query_planning import plan_query, query_session
+from cdc_core.spark.query_planning import plan_query
 
 COLUMNS = {
     "id": ColumnType(kind=Kind.INT, source="integer", bits=32),
@@ -48,12 +47,6 @@ def table(version: int = 1, **more: ColumnType) -> TableSchema:
 
 
 SCHEMA = table()
-
-
-@pytest.fixture
-def session(kept_spark: KeptSpark) -> Iterator[SparkSession]:
-    with kept_spark.lent():
-        yield query_session(kept_spark.session())
 
 
 def rows(

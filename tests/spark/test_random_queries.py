@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from cdc_testing.evaluating import answers, planned
-from cdc_testing.kept_spark import KeptSpark
 from pyspark.sql import SparkSession
 
 from cdc_core import Column, ColumnType, Comparison, Kind, Op, RowBatch, TableName, TableSchema
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.queries.restricting import restriction_of
 from cdc_core.queries.statement import parse_query
-from cdc_core.spark.query_planning import query_session
 
 SEED = int(os.environ.get("CDC_QUERY_SEED", "1"))
 QUERIES = 6
@@ -72,12 +70,6 @@ ITEMS: dict[str, Callable[[Row], Any]] = {
     "CASE WHEN b THEN n END AS chosen": lambda row: row["n"] if row["b"] else None,
     "10 div n AS share": strict(quotient, "n"),
 }
-
-
-@pytest.fixture
-def session(kept_spark: KeptSpark) -> Iterator[SparkSession]:
-    with kept_spark.lent():
-        yield query_session(kept_spark.session())
 
 
 def batch(rows: Sequence[Row]) -> RowBatch:
