@@ -8,6 +8,7 @@ from typing import Any, Literal
 import fastavro
 import polars as pl
 import pytest
+from cdc_conformance.rows import INT8, TEXT
 from cdc_encoder_avro.container import BLOCK_BYTES, read_container
 from cdc_encoder_avro.encoder import AvroEncoder
 from cdc_encoder_avro.options import AvroOptions
@@ -26,8 +27,6 @@ from cdc_core import (
 
 Codec = Literal["null", "deflate", "zstandard", "snappy"]
 CODECS: list[Codec] = ["null", "deflate", "zstandard", "snappy"]
-INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
-TEXT = ColumnType(kind=Kind.STRING, source="text")
 
 
 def encoder_with(codec: Codec = "null", **envelope: Any) -> AvroEncoder:
@@ -51,7 +50,7 @@ def written(encoder: AvroEncoder, *batches: RowBatch, topic: str = "orders") -> 
 def rows(make_rows: Any, row: Any) -> RowBatch:
     changes = [row(after={"a": n, "b": f"text {n} " * (n % 40)}, updated=Timestamp(n, 1)) for n in range(1500)]
     changes[7] = row(op=Op.DELETE, key=(7,))
-    made: RowBatch = make_rows({"a": INT, "b": TEXT}, changes, primary_key=["a"])
+    made: RowBatch = make_rows({"a": INT8, "b": TEXT}, changes, primary_key=["a"])
     return made
 
 
@@ -90,7 +89,7 @@ def test_readers_see_a_numeric_as_a_nullable_decimal(make_rows: Any, row: Any, p
     numeric = ColumnType(kind=Kind.DECIMAL, source=f"numeric({precision},2)", precision=precision, scale=2)
     texts = ["-0.01", None, "12345678.90", "0.00"]
     changes = [row(after={"a": n, "n": text}) for n, text in enumerate(texts)]
-    file = written(encoder_with(), make_rows({"a": INT, "n": numeric}, changes, primary_key=["a"]))
+    file = written(encoder_with(), make_rows({"a": INT8, "n": numeric}, changes, primary_key=["a"]))
     numbers = [None if text is None else Decimal(text) for text in texts]
     assert [record["after"]["n"] for record in fastavro.reader(io.BytesIO(file))] == numbers
     column = pl.read_avro(io.BytesIO(file))["after"].struct.field("n")
@@ -127,7 +126,7 @@ def test_blocks_are_bounded_by_bytes(rows: RowBatch, make_rows: Any, row: Any) -
     assert sum(sizes) == len(rows)
     assert len(sizes) > 3
     large = make_rows(
-        {"a": INT, "b": TEXT}, [row(after={"a": n, "b": "x" * 200_000}) for n in range(3)], primary_key=["a"]
+        {"a": INT8, "b": TEXT}, [row(after={"a": n, "b": "x" * 200_000}) for n in range(3)], primary_key=["a"]
     )
     sizes = [block.num_records for block in fastavro.block_reader(io.BytesIO(written(encoder_with(), large)))]
     assert sizes == [1, 1, 1]
@@ -162,7 +161,7 @@ def test_a_resolved_mark_is_a_separate_file(codec: Codec) -> None:
 
 
 def test_a_file_has_one_schema(rows: RowBatch, make_rows: Any, row: Any) -> None:
-    other = make_rows({"a": INT}, [row(after={"a": 1})], primary_key=["a"], version=2)
+    other = make_rows({"a": INT8}, [row(after={"a": 1})], primary_key=["a"], version=2)
     body = encoder_with().open_body("orders")
     body.write(rows)
     with pytest.raises(ContractError, match="two schema versions"):

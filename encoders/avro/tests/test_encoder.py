@@ -9,6 +9,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
+from cdc_conformance.rows import INT8, TEXT
 from cdc_encoder_avro.encoder import AvroEncoder
 from cdc_encoder_avro.options import AvroOptions
 from cdc_schema_registry import unframe
@@ -27,10 +28,8 @@ from cdc_core import (
     Timestamp,
 )
 
-INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
-TEXT = ColumnType(kind=Kind.STRING, source="text")
 NUMERIC = ColumnType(kind=Kind.DECIMAL, source="numeric(5,2)", precision=5, scale=2)
-FOO = {"a": INT, "b": TEXT}
+FOO = {"a": INT8, "b": TEXT}
 UPDATED = Timestamp(1_701_102_296_662_969_433, 7)
 MVCC = Timestamp(1_701_102_296_000_000_000)
 FLAGS = ("diff", "updated", "mvcc_timestamp", "key_in_value", "topic_in_value")
@@ -127,7 +126,7 @@ def test_key_only_has_empty_values_and_tombstones(history: RowBatch, registered:
 
 def test_schemas_are_registered_once_for_each_version_and_topic(make_rows: Any, row: Any, registered: Any) -> None:
     one = make_rows(FOO, [row(after={"a": 1, "b": "x"})], primary_key=["a"])
-    two = make_rows({"a": INT, "c": INT}, [row(after={"a": 1, "c": 2})], primary_key=["a"], version=2)
+    two = make_rows({"a": INT8, "c": INT8}, [row(after={"a": 1, "c": 2})], primary_key=["a"], version=2)
     encoder = encoder_with()
     for _ in range(3):
         encoder.encode(one, topic="orders")
@@ -152,19 +151,19 @@ def test_diff_needs_before_images_for_updates_and_deletes_only(make_rows: Any, r
 
 def test_an_encode_error_names_table_column_and_key(make_rows: Any, row: Any, registered: Any) -> None:
     changes = [row(op=Op.DELETE, key=(1,)), row(after={"a": 2, "n": "1.5"}), row(after={"a": 3, "n": "1,5"})]
-    rows = make_rows({"a": INT, "n": NUMERIC}, changes, primary_key=["a"])
+    rows = make_rows({"a": INT8, "n": NUMERIC}, changes, primary_key=["a"])
     for part in (rows, rows.slice(1)):
         with pytest.raises(EncodeError, match=r"column n of table public\.orders as Avro \(key \{'a': 3\}\): .*'1,5'"):
             encoder_with().encode(part, topic="orders")
     changes = [row(after={"a": 1, "n": "1.5"}), row(after={"a": 2, "n": "NaN"})]
-    rows = make_rows({"a": INT, "n": NUMERIC}, changes, primary_key=["a"])
+    rows = make_rows({"a": INT8, "n": NUMERIC}, changes, primary_key=["a"])
     with pytest.raises(
         EncodeError, match=r"column n of table public\.orders .*key \{'a': 2\}\): .* no 'NaN'"
     ) as refused:
         encoder_with().encode(rows, topic="orders")
     assert refused.value.row == 1
     changes = [row(after={"a": 1, "n": "1.5"}), row(after={"a": 2, "n": "1000"})]
-    rows = make_rows({"a": INT, "n": NUMERIC}, changes, primary_key=["a"])
+    rows = make_rows({"a": INT8, "n": NUMERIC}, changes, primary_key=["a"])
     with pytest.raises(EncodeError, match=r"key \{'a': 2\}\): '1000' is not a decimal of the declared precision"):
         encoder_with().encode(rows, topic="orders")
 

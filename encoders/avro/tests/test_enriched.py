@@ -7,15 +7,14 @@ from typing import Any
 
 import fastavro
 import pytest
+from cdc_conformance.rows import INT8, TEXT
 from cdc_encoder_avro.decoder import AvroDecoder
 from cdc_encoder_avro.encoder import AvroEncoder
 from cdc_encoder_avro.options import AvroOptions
 
 from cdc_core import (
-    ColumnType,
     EncoderContext,
     Envelope,
-    Kind,
     Op,
     OptionError,
     RowBatch,
@@ -23,8 +22,6 @@ from cdc_core import (
     Timestamp,
 )
 
-INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
-TEXT = ColumnType(kind=Kind.STRING, source="text")
 UPDATED = [Timestamp(1_701_102_296_662_969_433 + n, n) for n in range(4)]
 TS = 1_743_792_394_409_866_000
 
@@ -62,7 +59,7 @@ def history(make_rows: Any, row: Any) -> RowBatch:
         row(op=Op.DELETE, before=second, key=("é", 1), updated=UPDATED[2], mvcc=UPDATED[2]),
         row(op=Op.SCAN, after=first, key=("é", 1), updated=UPDATED[3], mvcc=UPDATED[0]),
     ]
-    rows: RowBatch = make_rows({"a": INT, "b": TEXT}, changes, primary_key=["b", "a"], diff=True, mvcc=True)
+    rows: RowBatch = make_rows({"a": INT8, "b": TEXT}, changes, primary_key=["b", "a"], diff=True, mvcc=True)
     return rows
 
 

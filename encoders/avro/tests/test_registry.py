@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from cdc_conformance.rows import INT8, TEXT
 from cdc_encoder_avro.encoder import AvroEncoder
 from cdc_encoder_avro.options import AvroOptions
 from cdc_schema_registry import unframe
@@ -29,10 +30,8 @@ from cdc_core import (
 )
 
 INT4 = ColumnType(kind=Kind.INT, source="integer", bits=32)
-INT8 = ColumnType(kind=Kind.INT, source="bigint", bits=64)
 REAL = ColumnType(kind=Kind.FLOAT, source="real", bits=32)
 DOUBLE = ColumnType(kind=Kind.FLOAT, source="double precision", bits=64)
-TEXT = ColumnType(kind=Kind.STRING, source="text")
 SHORT_TEXT = ColumnType(kind=Kind.STRING, source="character varying(5)")
 STAMP = Timestamp(1_701_102_296_662_969_433, 7)
 LEVELS = ["BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE"]

@@ -5,12 +5,12 @@ from typing import Any
 
 import fastavro
 import pytest
+from cdc_conformance.rows import INT8
 from cdc_encoder_avro.options import AvroOptions
 from cdc_encoder_avro.schemas import envelope_schema, key_schema, resolved_schema, schema_text
 
 from cdc_core import SOURCE_MEMBERS, Column, ColumnType, Envelope, Kind, TableName, TableSchema
 
-INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
 TEXT = ColumnType(kind=Kind.STRING, source="character varying(5)")
 COLOUR = ColumnType(kind=Kind.ENUM, source="colour", labels=("red", "green"))
 EVERYTHING = Envelope(diff=True, updated=True, mvcc_timestamp=True, key_in_value=True, topic_in_value=True)
@@ -29,7 +29,7 @@ def union(type_: Any, **more: Any) -> dict[str, Any]:
     return {"type": ["null", type_], "default": None, **more}
 
 
-FOO = table({"a": INT, "b": TEXT})
+FOO = table({"a": INT8, "b": TEXT})
 A = {"name": "a", **union("long", __crdb__="a bigint")}
 B = {"name": "b", **union("string", __crdb__="b character varying(5)")}
 KEY_A = {"name": "a", **union("long", __crdb__="a bigint NOT NULL")}
@@ -37,7 +37,7 @@ KEY_B = {"name": "b", **union("string", __crdb__="b character varying(5) NOT NUL
 
 
 def test_the_key_is_a_record_of_the_primary_key_in_key_order() -> None:
-    schema = table({"a": INT, "c": INT, "b": TEXT}, key=("b", "a"))
+    schema = table({"a": INT8, "c": INT8, "b": TEXT}, key=("b", "a"))
     assert key_schema(schema, AvroOptions()) == {"type": "record", "name": "foo", "fields": [KEY_B, KEY_A]}
 
 
@@ -78,7 +78,7 @@ def test_an_enriched_envelope_has_the_source_the_time_and_the_operation() -> Non
 
 def test_a_table_may_be_called_as_the_record_of_the_source() -> None:
     envelope = Envelope(name="enriched", enriched_properties=("source",), key_in_value=True)
-    schema = table({"a": INT, "b": TEXT}, name="source")
+    schema = table({"a": INT8, "b": TEXT}, name="source")
     found = envelope_schema(schema, "source", envelope=envelope, options=AvroOptions(), resolved=True)
     fastavro.parse_schema(found)
     records = {field["name"]: field["type"][1]["name"] for field in found["fields"] if "fields" in field["type"][1]}
@@ -106,7 +106,7 @@ def test_a_resolved_mark_has_the_name_of_the_envelope_and_one_field() -> None:
 
 
 def test_escaped_names_are_accompanied_by_the_original() -> None:
-    schema = table({"größe": INT}, name="my table", key=("größe",))
+    schema = table({"größe": INT8}, name="my table", key=("größe",))
     found = key_schema(schema, AvroOptions())
     assert (found["name"], found["sql_name"]) == ("my_u0020_table", "my table")
     assert found["fields"] == [

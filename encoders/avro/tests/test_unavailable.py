@@ -8,16 +8,15 @@ from typing import Any
 
 import fastavro
 import pytest
+from cdc_conformance.rows import INT8, TEXT
 from cdc_encoder_avro.decoder import AvroDecoder
 from cdc_encoder_avro.encoder import AvroEncoder
 from cdc_encoder_avro.options import AvroOptions
 from cdc_schema_registry import unframe
 
-from cdc_core import ColumnType, EncoderContext, Envelope, Kind, Op, RowBatch, Timestamp
+from cdc_core import EncoderContext, Envelope, Op, RowBatch, Timestamp
 
-INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
-TEXT = ColumnType(kind=Kind.STRING, source="text")
-TYPES = {"id": INT, "größe": TEXT, "note": TEXT}
+TYPES = {"id": INT8, "größe": TEXT, "note": TEXT}
 STAMP = Timestamp(5)
 
 

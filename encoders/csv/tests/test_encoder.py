@@ -7,6 +7,7 @@ from typing import Any
 import duckdb
 import polars as pl
 import pytest
+from cdc_conformance.rows import INT8, TEXT
 from cdc_encoder_csv.decoder import CsvDecoder
 from cdc_encoder_csv.encoder import CsvEncoder
 from cdc_encoder_csv.options import CsvOptions
@@ -26,8 +27,6 @@ from cdc_core import (
 from cdc_core.config.resolve import resolve
 from cdc_core.plugins.host import PluginHost
 
-INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
-TEXT = ColumnType(kind=Kind.STRING, source="text")
 TEXTS = [
     "",
     " ",
@@ -65,14 +64,14 @@ def written(*batches: RowBatch, **options: Any) -> bytes:
 @pytest.fixture
 def texts(make_rows: Any, row: Any) -> RowBatch:
     changes = [row(op=Op.SCAN, after={"id": number, "t": text}) for number, text in enumerate(TEXTS)]
-    rows: RowBatch = make_rows({"id": INT, "t": TEXT}, changes, primary_key=["id"])
+    rows: RowBatch = make_rows({"id": INT8, "t": TEXT}, changes, primary_key=["id"])
     return rows
 
 
 def sample(make_rows: Any, row: Any, kind: Kind, values: list[Any], **more: Any) -> RowBatch:
     type_ = ColumnType(kind=kind, source=str(kind), **more)
     changes = [row(op=Op.SCAN, after={"id": number, "v": value}) for number, value in enumerate(values)]
-    rows: RowBatch = make_rows({"id": INT, "v": type_}, changes, primary_key=["id"])
+    rows: RowBatch = make_rows({"id": INT8, "v": type_}, changes, primary_key=["id"])
     return rows
 
 
@@ -173,7 +172,7 @@ def test_a_text_at_the_start_of_a_file_is_not_a_byte_order_mark(make_rows: Any, 
 def test_a_header_is_written_once_at_the_start(make_rows: Any, row: Any) -> None:
     odd = 'odd "name",'
     changes = [row(op=Op.SCAN, after={"id": 1, odd: None})] * 2
-    rows = make_rows({"id": INT, odd: TEXT}, changes, primary_key=["id"])
+    rows = make_rows({"id": INT8, odd: TEXT}, changes, primary_key=["id"])
     body = written(rows.slice(0, 0), rows.slice(0, 1), rows.slice(1), csv_header=True)
     assert body == b'id,"odd ""name"","\n1,\n1,\n'
     assert len(CsvDecoder(context(csv_header=True)).file(rows.schema, body)) == 2
@@ -181,13 +180,13 @@ def test_a_header_is_written_once_at_the_start(make_rows: Any, row: Any) -> None
 
 def test_a_message_is_a_line_and_its_key_a_line_of_the_key(make_rows: Any, row: Any) -> None:
     changes = [row(after={"a": "x,y", "b": 1, "c": None})]
-    rows = make_rows({"a": TEXT, "b": INT, "c": TEXT}, changes, primary_key=["b", "a"])
+    rows = make_rows({"a": TEXT, "b": INT8, "c": TEXT}, changes, primary_key=["b", "a"])
     batch = CsvEncoder(context()).encode(rows, topic="t")
     assert (batch.key.to_pylist(), batch.value.to_pylist()) == ([b'1,"x,y"'], [b'"x,y",1,'])
 
 
 def test_a_deleted_row_is_refused_by_table_and_key(make_rows: Any, row: Any) -> None:
-    rows = make_rows({"id": INT}, [row(after={"id": 1}), row(op=Op.DELETE, key=(47,))], primary_key=["id"])
+    rows = make_rows({"id": INT8}, [row(after={"id": 1}), row(op=Op.DELETE, key=(47,))], primary_key=["id"])
     encoder = CsvEncoder(context())
     for write in (encoder.open_body("t").write, lambda batch: encoder.encode(batch, topic="t")):
         with pytest.raises(EncodeError, match=r"cannot encode a deleted row of table \S+ as CSV \(key .*'id': 47"):

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cdc_conformance.rows import INT8, TEXT
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.options import JsonOptions
 from cdc_encoder_json.scanning import plain
@@ -19,9 +20,7 @@ from cdc_core import (
     Timestamp,
 )
 
-INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
-TEXT = ColumnType(kind=Kind.STRING, source="text")
-FOO = {"a": INT, "b": TEXT}
+FOO = {"a": INT8, "b": TEXT}
 UPDATED = Timestamp(1_701_102_296_662_969_433, 7)
 MVCC = Timestamp(1_701_102_296_000_000_000)
 UPDATED_TEXT = "1701102296662969433.0000000007"
@@ -96,7 +95,7 @@ def test_members_are_in_alphabetical_order(history: RowBatch) -> None:
 def test_columns_of_any_name_are_in_alphabetical_order(make_rows: Any, row: Any) -> None:
     names = ["b", "a", "Z", "ä", "10", "9", 'quo"te', "back\\slash", "new\nline", "", "{}", "$1", "😀", "\uffff", "a b"]
     rows = make_rows(
-        dict.fromkeys(names, INT), [row(after={name: n for n, name in enumerate(names)})], primary_key=['quo"te', "😀"]
+        dict.fromkeys(names, INT8), [row(after={name: n for n, name in enumerate(names)})], primary_key=['quo"te', "😀"]
     )
     (value,) = values(rows, key_in_value=True)
     decoded = plain(value.encode())

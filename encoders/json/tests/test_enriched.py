@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from cdc_conformance.rows import INT8, TEXT
 from cdc_encoder_json.decoder import JsonDecoder
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.options import JsonOptions
@@ -24,12 +25,10 @@ from cdc_core import (
     Timestamp,
 )
 
-INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
-TEXT = ColumnType(kind=Kind.STRING, source="text")
 PRICE = ColumnType(kind=Kind.DECIMAL, source="numeric(10,2)", precision=10, scale=2)
 NUMERIC = ColumnType(kind=Kind.DECIMAL, source="numeric")
 JSON = ColumnType(kind=Kind.JSON, source="jsonb")
-INTS = ColumnType(kind=Kind.ARRAY, source="bigint[]", element=INT)
+INTS = ColumnType(kind=Kind.ARRAY, source="bigint[]", element=INT8)
 UPDATED = Timestamp(1_701_102_296_662_969_433, 7)
 MVCC = Timestamp(1_701_102_290_000_000_000)
 SOURCE = SourceFacts(changefeed_sink="kafka", job_id="shop", origin="postgresql", source_node_locality="region=eu")
@@ -69,7 +68,7 @@ def history(make_rows: Any, row: Any) -> RowBatch:
         row(op=Op.DELETE, before=second, key=("é", 1), updated=UPDATED, mvcc=MVCC),
         row(op=Op.SCAN, after=first, key=("é", 1), updated=UPDATED, mvcc=MVCC),
     ]
-    rows: RowBatch = make_rows({"a": INT, "n": INT, "b": TEXT}, changes, primary_key=["b", "a"], diff=True, mvcc=True)
+    rows: RowBatch = make_rows({"a": INT8, "n": INT8, "b": TEXT}, changes, primary_key=["b", "a"], diff=True, mvcc=True)
     return rows
 
 
@@ -153,7 +152,7 @@ def test_the_schema_describes_payloads_of_keys_and_values(history: RowBatch) -> 
 
 
 def test_values_of_any_form_are_texts_beside_a_schema(make_rows: Any, row: Any) -> None:
-    columns = {"a": INT, "p": PRICE, "m": NUMERIC, "j": JSON, "i": INTS}
+    columns = {"a": INT8, "p": PRICE, "m": NUMERIC, "j": JSON, "i": INTS}
     after = {"a": 1, "p": "22.30", "m": "1.5", "j": '{"x": "é"}', "i": "[1, null]"}
     rows = make_rows(columns, [row(after=after), row(after={**dict.fromkeys(columns), "a": 2})], primary_key=["a"])
     described = context("schema")
@@ -180,7 +179,7 @@ def test_values_of_any_form_are_texts_beside_a_schema(make_rows: Any, row: Any) 
 
 def test_an_array_of_arrays_is_refused_beside_a_schema(make_rows: Any, row: Any) -> None:
     changes = [row(after={"a": 1, "i": "[1]"}), row(after={"a": 2, "i": "[[1]]"})]
-    rows = make_rows({"a": INT, "i": INTS}, changes, primary_key=["a"])
+    rows = make_rows({"a": INT8, "i": INTS}, changes, primary_key=["a"])
     with pytest.raises(EncodeError, match=r"array of arrays has no Kafka Connect schema") as refused:
         JsonEncoder(context("schema")).encode(rows, topic="t")
     assert refused.value.row == 1
@@ -189,7 +188,7 @@ def test_an_array_of_arrays_is_refused_beside_a_schema(make_rows: Any, row: Any)
 
 def test_the_schema_of_rows_that_lack_columns_has_a_field_for_their_names(make_rows: Any, row: Any) -> None:
     changes = [row(after={"a": 1, "n": 2}), row(after={"a": 2, "n": None}, unavailable=["n"])]
-    rows = make_rows({"a": INT, "n": INT}, changes, primary_key=["a"])
+    rows = make_rows({"a": INT8, "n": INT8}, changes, primary_key=["a"])
     complete, lacking = (json.loads(value) for _, value in messages(rows, "schema"))
     assert lacking["payload"] == {"after": {"a": 2}, "op": "c", "ts_ns": TS, "unavailable": ["n"]}
     names = [[field["field"] for field in each["schema"]["fields"]] for each in (complete, lacking)]

@@ -3,16 +3,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cdc_conformance.rows import INT8, TEXT
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.options import JsonOptions
 
 from cdc_core import (
-    ColumnType,
     ConfigError,
     ContractError,
     EncoderContext,
     Envelope,
-    Kind,
     NewlineBody,
     Op,
     RowBatch,
@@ -20,8 +19,6 @@ from cdc_core import (
 )
 from cdc_core.envelope import ENVELOPES
 
-INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
-TEXT = ColumnType(kind=Kind.STRING, source="text")
 UPDATED = Timestamp(1_701_102_296_662_969_433, 7)
 UPDATED_TEXT = "1701102296662969433.0000000007"
 METADATA = {"updated": True, "mvcc_timestamp": True, "key_in_value": True, "topic_in_value": True}
@@ -47,7 +44,7 @@ def history(make_rows: Any, row: Any) -> RowBatch:
         row(op=Op.DELETE, key=(1,), updated=UPDATED),
         row(op=Op.SCAN, after=after | {"b": None}, updated=UPDATED),
     ]
-    rows: RowBatch = make_rows({"a": INT, "b": TEXT, "Z": INT, "~": INT}, changes, primary_key=["a"])
+    rows: RowBatch = make_rows({"a": INT8, "b": TEXT, "Z": INT8, "~": INT8}, changes, primary_key=["a"])
     return rows
 
 
@@ -72,7 +69,7 @@ def test_metadata_of_a_bare_value_is_among_its_columns(history: RowBatch) -> Non
 
 
 def test_a_deleted_row_has_its_whole_key_in_any_order(make_rows: Any, row: Any) -> None:
-    columns = {"x": INT, "b": TEXT, "a": INT}
+    columns = {"x": INT8, "b": TEXT, "a": INT8}
     changes = [row(op=Op.DELETE, key=("é", 2)), row(after={"x": 1, "b": "", "a": 3})]
     rows = make_rows(columns, changes, primary_key=["b", "a"])
     wanted = ['{"a": 2, "b": "é", "x": null}', '{"a": 3, "b": "", "x": 1}']
@@ -125,7 +122,7 @@ def test_files_accept_bare_values(history: RowBatch) -> None:
 
 
 def test_a_column_named_like_metadata_requires_wrapped(make_rows: Any, row: Any) -> None:
-    rows = make_rows({"a": INT, "__crdb__": INT}, [row(after={"a": 1, "__crdb__": 2})], primary_key=["a"])
+    rows = make_rows({"a": INT8, "__crdb__": INT8}, [row(after={"a": 1, "__crdb__": 2})], primary_key=["a"])
     tables = [(rows.schema, "foo")]
     for envelope in ("bare", "row"):
         with pytest.raises(ConfigError, match=r"public\.orders has a column __crdb__.*use envelope 'wrapped'"):

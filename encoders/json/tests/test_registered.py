@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+from cdc_conformance.rows import INT8, TEXT
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.options import JsonOptions
 from cdc_schema_registry import Registry, unframe
@@ -30,8 +31,6 @@ from cdc_core import (
     Timestamp,
 )
 
-INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
-TEXT = ColumnType(kind=Kind.STRING, source="text")
 NUMERIC = ColumnType(kind=Kind.DECIMAL, source="numeric(10,2)", precision=10, scale=2)
 NOW = Timestamp(1_701_102_296_662_969_433, 7)
 OTHER = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}
@@ -95,7 +94,7 @@ def test_a_consumer_reads_rows_and_marks_validated_with_their_schemas(
     encoder_for: EncoderFor, read: Any, rows_of: Any, topic_prefix: str, envelope: str
 ) -> None:
     topic = f"{topic_prefix}orders"
-    rows = rows_of({"id": INT, "price": NUMERIC, "note": TEXT}, primary_key=["note", "id"])
+    rows = rows_of({"id": INT8, "price": NUMERIC, "note": TEXT}, primary_key=["note", "id"])
     encoder = encoder_for(envelope)
     plain = JsonEncoder(EncoderContext(changefeed="feed", envelope=Envelope(name=envelope), options=JsonOptions()))
     framed, wanted = encoder.encode(rows, topic=topic), plain.encode(rows, topic=topic)
@@ -117,7 +116,7 @@ def test_metadata_is_in_the_schema(encoder_for: EncoderFor, read: Any, rows_of: 
     metadata = {"updated": True, "mvcc_timestamp": True, "key_in_value": True, "topic_in_value": True}
     for envelope in ("wrapped", "bare"):
         topic = topic_prefix + envelope
-        batch = encoder_for(envelope, **metadata).encode(rows_of({"id": INT, "a": TEXT}), topic=topic)
+        batch = encoder_for(envelope, **metadata).encode(rows_of({"id": INT8, "a": TEXT}), topic=topic)
         for value in batch.value.to_pylist():
             found = read(value, topic)
             metadata_found = found if envelope == "wrapped" else found["__crdb__"]
@@ -129,7 +128,7 @@ def test_marks_have_the_schema_that_the_rows_of_their_topic_have(
 ) -> None:
     for envelope in ("wrapped", "bare", "row"):
         topic = topic_prefix + envelope
-        value = encoder_for(envelope).encode(rows_of({"id": INT}), topic=topic).value[0].as_py()
+        value = encoder_for(envelope).encode(rows_of({"id": INT8}), topic=topic).value[0].as_py()
         mark = encoder_for(envelope).encode_resolved(topic, NOW)
         assert unframe(mark)[0] == unframe(value)[0]
         latest = registry.latest(f"{topic}-value")
@@ -145,7 +144,7 @@ def test_rows_can_follow_the_marks_of_a_topic_that_had_none(
     early = encoder_for(envelope)
     first = early.encode_resolved(topic, NOW)
     set_compatibility(f"{topic}-value", "BACKWARD")
-    rows = rows_of({"id": INT, "a": TEXT})
+    rows = rows_of({"id": INT8, "a": TEXT})
     encoder_for(envelope).check([(rows.schema, topic)])
     encoder_for(envelope).encode(rows, topic=topic)
     for mark in (first, early.encode_resolved(topic, NOW), encoder_for(envelope).encode_resolved(topic, NOW)):
@@ -171,7 +170,12 @@ def test_adding_and_widening_columns_is_compatible_and_old_messages_remain_reada
     encoder_for: EncoderFor, read: Any, rows_of: Any, set_compatibility: Any, topic_prefix: str, envelope: str
 ) -> None:
     topic = f"{topic_prefix}orders"
-    versions = [{"id": INT}, {"id": INT, "n": INT}, {"id": INT, "n": NUMERIC}, {"id": INT, "n": NUMERIC, "a": TEXT}]
+    versions = [
+        {"id": INT8},
+        {"id": INT8, "n": INT8},
+        {"id": INT8, "n": NUMERIC},
+        {"id": INT8, "n": NUMERIC, "a": TEXT},
+    ]
     encoder = encoder_for(envelope)
     messages: list[bytes] = []
     for number, columns in enumerate(versions, 1):
@@ -188,8 +192,8 @@ def test_dropping_a_column_is_refused_with_both_schemas_unless_the_subject_allow
     encoder_for: EncoderFor, rows_of: Any, set_compatibility: Any, topic_prefix: str
 ) -> None:
     topic = f"{topic_prefix}orders"
-    encoder_for().encode(rows_of({"id": INT, "secret_note": TEXT}), topic=topic)
-    less = rows_of({"id": INT}, version=2)
+    encoder_for().encode(rows_of({"id": INT8, "secret_note": TEXT}), topic=topic)
+    less = rows_of({"id": INT8}, version=2)
     set_compatibility(f"{topic}-value", "BACKWARD")
     for ask, refusal in (
         (lambda: encoder_for().check([(less.schema, topic)]), ConfigError),
@@ -206,7 +210,7 @@ def test_dropping_a_column_is_refused_with_both_schemas_unless_the_subject_allow
 def test_tables_that_share_a_topic_require_compatibility_none(
     encoder_for: EncoderFor, rows_of: Any, registry: Registry, set_compatibility: Any, topic_prefix: str
 ) -> None:
-    tables = [(rows_of({"id": INT, column: TEXT}).schema, topic_prefix) for column in ("a", "b")]
+    tables = [(rows_of({"id": INT8, column: TEXT}).schema, topic_prefix) for column in ("a", "b")]
     subject = f"{topic_prefix}-value"
     registry.register(subject, json.dumps(OTHER), "JSON")
     set_compatibility(subject, "NONE")
@@ -221,7 +225,7 @@ def test_the_registry_is_asked_once_for_each_schema_of_a_topic(
 ) -> None:
     proxy = registry_proxy()
     encoder = encoder_for(url=proxy.url)
-    rows = rows_of({"id": INT, "a": TEXT})
+    rows = rows_of({"id": INT8, "a": TEXT})
     for topic in ("a", "b"):
         for _ in range(3):
             encoder.encode(rows, topic=topic_prefix + topic)

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from cdc_conformance.rows import INT8, TEXT
 from cdc_encoder_json.decoder import JsonDecoder
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.json_schema import value_schema
@@ -17,9 +18,7 @@ from jsonschema import Draft7Validator
 from cdc_core import ColumnType, EncodeError, EncoderContext, Envelope, Kind, Op, RowBatch, Timestamp
 from cdc_core.envelope import ENVELOPES
 
-INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
-TEXT = ColumnType(kind=Kind.STRING, source="text")
-TYPES = {"id": INT, "body": TEXT, "Note": TEXT, "n": INT}
+TYPES = {"id": INT8, "body": TEXT, "Note": TEXT, "n": INT8}
 METADATA = {"updated": True, "mvcc_timestamp": True, "key_in_value": True, "topic_in_value": True}
 UPDATED = Timestamp(5)
 STAMP = "5.0000000000"
@@ -138,7 +137,7 @@ def test_the_registered_schema_allows_the_names(history: RowBatch, envelope: str
 
 
 def test_an_error_names_the_row_of_the_whole_batch(make_rows: Any, row: Any) -> None:
-    types = {"id": INT, "d": ColumnType(kind=Kind.DECIMAL, source="numeric"), "body": TEXT}
+    types = {"id": INT8, "d": ColumnType(kind=Kind.DECIMAL, source="numeric"), "body": TEXT}
     whole = row(after={"id": 1, "d": "1", "body": "b"})
     lacking = [
         row(op=Op.UPDATE, after={"id": n, "d": d, "body": None}, unavailable=("body",))

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cdc_conformance.rows import INT8, TEXT
 from cdc_encoder_parquet.columns import SCHEMA_KEY
 from cdc_encoder_parquet.decoder import ParquetDecoder
 from cdc_encoder_parquet.encoder import ParquetEncoder
@@ -28,8 +29,6 @@ from cdc_core import (
     Timestamp,
 )
 
-INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
-TEXT = ColumnType(kind=Kind.STRING, source="text")
 DATE = ColumnType(kind=Kind.DATE, source="date")
 INFINITE_DATE, INFINITE = 2**31 - 1, 2**63 - 1
 
@@ -57,13 +56,13 @@ def read(body: bytes) -> pa.Table:
 def many(make_rows: Any, row: Any) -> RowBatch:
     changes = [row(after={"a": n, "b": f"text {n} " * (n % 40)}, updated=Timestamp(n + 1, 1)) for n in range(1500)]
     changes[7] = row(op=Op.DELETE, key=(7,))
-    rows: RowBatch = make_rows({"a": INT, "b": TEXT}, changes, primary_key=["a"])
+    rows: RowBatch = make_rows({"a": INT8, "b": TEXT}, changes, primary_key=["a"])
     return rows
 
 
 def sample(make_rows: Any, row: Any, type_: ColumnType, values: list[Any]) -> RowBatch:
     changes = [row(after={"id": number, "v": value}) for number, value in enumerate(values)]
-    rows: RowBatch = make_rows({"id": INT, "v": type_}, changes, primary_key=["id"])
+    rows: RowBatch = make_rows({"id": INT8, "v": type_}, changes, primary_key=["id"])
     return rows
 
 
@@ -74,7 +73,7 @@ def test_columns_of_metadata_follow_those_of_the_table(make_rows: Any, row: Any)
         row(op=Op.UPDATE, after={"id": 2, "v": None}, before={"id": 2, "v": "b"}),
         row(op=Op.DELETE, before={"id": 2, "v": None}),
     ]
-    rows = make_rows({"id": INT, "v": TEXT}, changes, primary_key=["id"], diff=True, mvcc=True)
+    rows = make_rows({"id": INT8, "v": TEXT}, changes, primary_key=["id"], diff=True, mvcc=True)
     table = read(written(context({"diff": True, "mvcc_timestamp": True}), rows))
     assert table.column_names == [
         "id",
@@ -110,7 +109,7 @@ def test_a_row_that_lacks_values_names_its_columns(make_rows: Any, row: Any) -> 
         row(op=Op.UPDATE, after={"id": 2, "v": None, "w": None}, unavailable=("v", "w")),
         row(op=Op.DELETE, key=(1,)),
     ]
-    rows = make_rows({"id": INT, "v": TEXT, "w": TEXT}, changes, primary_key=["id"])
+    rows = make_rows({"id": INT8, "v": TEXT, "w": TEXT}, changes, primary_key=["id"])
     body = written(context(), rows.slice(0, 1), rows.slice(1))
     assert body == written(context(), rows)
     names = [None, ["v"], ["v", "w"], None]
@@ -142,7 +141,9 @@ def test_the_same_rows_give_the_same_file_in_any_batches(many: RowBatch) -> None
 
 
 def test_a_row_group_ends_with_the_row_that_makes_it_full(make_rows: Any, row: Any) -> None:
-    rows = make_rows({"a": INT, "b": TEXT}, [row(after={"a": n, "b": "x" * 960}) for n in range(25)], primary_key=["a"])
+    rows = make_rows(
+        {"a": INT8, "b": TEXT}, [row(after={"a": n, "b": "x" * 960}) for n in range(25)], primary_key=["a"]
+    )
     file = pq.ParquetFile(io.BytesIO(written(context(parquet_row_group_size=10_000), rows)))
     assert [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)] == [10, 10, 5]
 
@@ -178,7 +179,7 @@ CANNOT: list[tuple[ColumnType, Any, str]] = [
     (ColumnType(kind=Kind.DECIMAL, source="", precision=4, scale=2), "100.00", "precision 4 and scale 2"),
     (ColumnType(kind=Kind.DECIMAL, source="", precision=4, scale=2), "0.001", "precision 4 and scale 2"),
     (ColumnType(kind=Kind.DECIMAL, source="", precision=4, scale=2), "x", "the decimal 'x' is not a number"),
-    (ColumnType(kind=Kind.ARRAY, source="", element=INT), "[[1], [2]]", "several dimensions; set parquet_arrays"),
+    (ColumnType(kind=Kind.ARRAY, source="", element=INT8), "[[1], [2]]", "several dimensions; set parquet_arrays"),
     (ColumnType(kind=Kind.ARRAY, source="", element=DATE), '["infinity"]', "no 'infinity'; set"),
 ]
 
@@ -240,21 +241,21 @@ def test_special_values_of_rows_before_are_refused(make_rows: Any, row: Any) -> 
         row(op=Op.UPDATE, after={"id": 1, "v": None}, before={"id": 1, "v": None}),
         row(op=Op.UPDATE, after={"id": 2, "v": None}, before={"id": 2, "v": INFINITE_DATE}),
     ]
-    rows = make_rows({"id": INT, "v": DATE}, changes, primary_key=["id"], diff=True)
+    rows = make_rows({"id": INT8, "v": DATE}, changes, primary_key=["id"], diff=True)
     with pytest.raises(EncodeError, match=r"column v of .* \(key \{'id': 2\}\)"):
         written(context({"diff": True}), rows)
 
 
 def test_an_update_without_the_row_before_breaks_the_contract(make_rows: Any, row: Any) -> None:
-    inserts = make_rows({"id": INT}, [row(after={"id": 1})], primary_key=["id"])
+    inserts = make_rows({"id": INT8}, [row(after={"id": 1})], primary_key=["id"])
     assert read(written(context({"diff": True}), inserts)).column("__crdb__before").null_count == 1
-    updates = make_rows({"id": INT}, [row(op=Op.UPDATE, after={"id": 1})], primary_key=["id"])
+    updates = make_rows({"id": INT8}, [row(op=Op.UPDATE, after={"id": 1})], primary_key=["id"])
     with pytest.raises(ContractError, match="the source left out column 'before'"):
         written(context({"diff": True}), updates)
 
 
 def test_a_file_has_one_schema(many: RowBatch, make_rows: Any, row: Any) -> None:
-    other = make_rows({"a": INT}, [row(after={"a": 1})], primary_key=["a"], version=2)
+    other = make_rows({"a": INT8}, [row(after={"a": 1})], primary_key=["a"], version=2)
     body = ParquetEncoder(context()).open_body("t")
     body.write(many)
     with pytest.raises(ContractError, match="two schema versions"):
@@ -263,7 +264,7 @@ def test_a_file_has_one_schema(many: RowBatch, make_rows: Any, row: Any) -> None
 
 @pytest.mark.parametrize("name", ["__crdb__event_type", "__crdb__updated", "__crdb__before", "__crdb__unavailable"])
 def test_a_column_named_like_metadata_is_refused(make_rows: Any, row: Any, name: str) -> None:
-    rows = make_rows({"id": INT, name: TEXT}, [row(after={"id": 1, name: "x"})], primary_key=["id"])
+    rows = make_rows({"id": INT8, name: TEXT}, [row(after={"id": 1, name: "x"})], primary_key=["id"])
     with pytest.raises(ConfigError, match=rf"table public\.orders has a column {name}"):
         ParquetEncoder(context()).check([(rows.schema, "t")])
 
@@ -307,8 +308,8 @@ def test_a_decimal_of_more_digits_than_arrow_counts_is_refused(make_rows: Any, r
 
 def test_rows_of_another_version_of_the_table_are_read(make_rows: Any, row: Any) -> None:
     old = make_rows(
-        {"id": INT, "v": DATE, "gone": TEXT}, [row(after={"id": 1, "v": 0, "gone": "x"})], primary_key=["id"]
+        {"id": INT8, "v": DATE, "gone": TEXT}, [row(after={"id": 1, "v": 0, "gone": "x"})], primary_key=["id"]
     )
-    now = make_rows({"id": INT, "v": TEXT, "new": TEXT}, [], primary_key=["id"], version=2)
+    now = make_rows({"id": INT8, "v": TEXT, "new": TEXT}, [], primary_key=["id"], version=2)
     ((decoded),) = ParquetDecoder(context()).file(now.schema, written(context(), old))
     assert dict(decoded.after or {}) == {"id": 1, "v": "1970-01-01", "gone": "x"}

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cdc_conformance.rows import INT8, TEXT
 from cdc_encoder_protobuf.decoder import ProtobufDecoder
 from cdc_encoder_protobuf.encoder import ProtobufEncoder
 from cdc_encoder_protobuf.options import ProtobufOptions
@@ -20,8 +21,6 @@ from cdc_core import (
     Timestamp,
 )
 
-INT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
-TEXT = ColumnType(kind=Kind.STRING, source="text")
 STAMP = ColumnType(kind=Kind.TIMESTAMP, source="timestamp")
 UPDATED = Timestamp(1_701_102_296_662_969_433, 7)
 A = {"a": {"int64Value": "1"}}
@@ -44,7 +43,7 @@ def history(make_rows: Any, row: Any) -> RowBatch:
         row(op=Op.UPDATE, after={"b": None, "a": 1}, before={"b": "x", "a": 1}, updated=UPDATED),
         row(op=Op.DELETE, before={"b": None, "a": 1}, updated=UPDATED),
     ]
-    rows: RowBatch = make_rows({"b": TEXT, "a": INT}, changes, primary_key=["a"], diff=True)
+    rows: RowBatch = make_rows({"b": TEXT, "a": INT8}, changes, primary_key=["a"], diff=True)
     return rows
 
 
@@ -92,7 +91,7 @@ def test_an_unavailable_column_is_named_and_left_out(make_rows: Any, row: Any, e
         row(op=Op.UPDATE, after={"b": None, "a": 2}, unavailable=("b",)),
         row(after={"b": None, "a": 3}),
     ]
-    rows = make_rows({"b": TEXT, "a": INT}, changes, primary_key=["a"])
+    rows = make_rows({"b": TEXT, "a": INT8}, changes, primary_key=["a"])
     found = [
         message("Message", value)
         for value in ProtobufEncoder(context(name=envelope)).encode(rows, topic="t").value.to_pylist()
@@ -126,8 +125,8 @@ def test_files_without_keys_are_refused() -> None:
 
 def test_equal_keys_are_equal_bytes_whatever_the_order_of_the_columns(make_rows: Any, row: Any) -> None:
     encoder = ProtobufEncoder(context())
-    one = make_rows({"a": INT, "b": TEXT}, [row(after={"a": 1, "b": "x"})], primary_key=["a", "b"])
-    other = make_rows({"b": TEXT, "a": INT}, [row(after={"b": "x", "a": 1})], primary_key=["b", "a"])
+    one = make_rows({"a": INT8, "b": TEXT}, [row(after={"a": 1, "b": "x"})], primary_key=["a", "b"])
+    other = make_rows({"b": TEXT, "a": INT8}, [row(after={"b": "x", "a": 1})], primary_key=["b", "a"])
     assert encoder.encode(one, topic="t").key.equals(encoder.encode(other, topic="t").key)
 
 

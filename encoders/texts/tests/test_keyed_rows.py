@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from cdc_column_texts import columns_with_keys
+from cdc_conformance.rows import TEXT
 
 from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableSchema
 
 INT = ColumnType(kind=Kind.INT, source="integer", bits=32)
-TEXT = ColumnType(kind=Kind.STRING, source="text")
 KEY = tuple(Column(name=name, type=type_, nullable=False) for name, type_ in (("a", INT), ("b", TEXT)))
 
 

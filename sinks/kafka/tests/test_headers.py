@@ -8,7 +8,7 @@ import pytest
 from cdc_sink_kafka.headers import Headers
 from cdc_sink_kafka.options import KafkaOptions
 from cdc_testing.kafka_rig import KafkaRig
-from cdc_testing.kafka_rows import JSON, TEXT, rows, version
+from cdc_testing.kafka_rows import JSON, TEXT, rows
 
 from cdc_core import (
     Column,
@@ -157,20 +157,6 @@ def test_the_name_of_an_extra_header_cannot_contain_the_character_0(kafka: Kafka
 def test_an_extra_header_must_be_text(kafka: KafkaRig) -> None:
     with pytest.raises(ConfigError, match="the header 'n' of extra_headers must be text, not 5"):
         kafka.at("127.0.0.1:1").destination({"extra_headers": {"n": 5}}).check()
-
-
-def test_many_rows_with_headers_keep_their_order(kafka: KafkaRig) -> None:
-    sink = kafka.sink({"header_updated": "at", "buffer_size": "64KB", "topic_partitions": "2"})
-    sink.emit(rows([number % 10 for number in range(20_000)], walls=range(1, 20_001)))
-    sink.flush()
-    messages = kafka.received()
-    assert len(messages) == 20_000
-    last: dict[int, int] = {}
-    for message in messages:
-        key, wall = version(message)
-        assert message.headers == (("at", f"{wall}.0000000000".encode()),)
-        assert last.get(key, 0) < wall
-        last[key] = wall
 
 
 def test_equal_schemas_become_one_schema_without_the_column() -> None:

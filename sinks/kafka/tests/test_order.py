@@ -120,8 +120,9 @@ def _kill_and_start(broker: KafkaBroker) -> None:
     broker.start()
 
 
-def test_a_full_queue_holds_the_writer_back_and_keeps_the_order(kafka: KafkaRig) -> None:
-    sink = kafka.sink({"buffer_size": "64KB", "topic_partitions": "2"})
+@pytest.mark.parametrize("headers", [{}, {"header_updated": "at"}])
+def test_a_full_queue_holds_the_writer_back_and_keeps_the_order(headers: dict[str, str], kafka: KafkaRig) -> None:
+    sink = kafka.sink({**headers, "buffer_size": "64KB", "topic_partitions": "2"})
     sink.emit(rows([number % 10 for number in range(20_000)], walls=range(1, 20_001)))
     assert sink.flush().messages == 20_000
     last: dict[int, int] = {}
@@ -129,6 +130,7 @@ def test_a_full_queue_holds_the_writer_back_and_keeps_the_order(kafka: KafkaRig)
     assert len(messages) == 20_000
     for message in messages:
         key, wall = version(message)
+        assert message.headers == ((("at", f"{wall}.0000000000".encode()),) if headers else ())
         assert last.get(key, 0) < wall
         last[key] = wall
 

@@ -28,9 +28,8 @@ from cdc_sink_kafka.ordered_producer import OrderedProducer
 from cdc_sink_kafka.producers import Producers
 from cdc_sink_kafka.routed_topics import RoutedTopics
 from cdc_sink_kafka.size_limits import SizeLimits
-from cdc_sink_kafka.tombstones import deleted_rows, with_tombstones
+from cdc_sink_kafka.tombstones import deleted_rows, traced_messages, with_tombstones
 from cdc_sink_kafka.topic_deletion_check import TopicDeletionCheck
-from cdc_sink_kafka.traced_messages import traced_messages
 
 __all__ = ["KafkaSink"]
 

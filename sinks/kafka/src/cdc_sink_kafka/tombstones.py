@@ -1,17 +1,17 @@
-"""Tombstones behind the messages of deleted rows, for compacted topics."""
+"""Tombstones behind the messages of deleted rows, for compacted topics; and where other messages are then."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_core import MessageBatch, Op, RowBatch
+from cdc_core import MessageBatch, Op, RowBatch, TracedRow
 from cdc_sink_kafka.event_headers import Header, is_of_event
 
-__all__ = ["deleted_rows", "with_tombstones"]
+__all__ = ["deleted_rows", "traced_messages", "with_tombstones"]
 
 
 def deleted_rows(rows: RowBatch, batch: MessageBatch) -> pa.BooleanArray:
@@ -45,3 +45,21 @@ def with_tombstones(
         for place in np.flatnonzero(second).tolist():
             repeated[place] = [header for header in repeated[place] if not is_of_event(header[0])]
     return expanded, repeated
+
+
+def traced_messages(
+    traced: Mapping[int, TracedRow], *, count: int, unsendable: Collection[int], deleted: pa.BooleanArray | None
+) -> Mapping[int, TracedRow]:
+    """Return the rows of *traced*, by their indices among *count* rows, by the place of their messages.
+
+    There is none of a row at a place that is *unsendable*. Behind that of a row which is *deleted*, by places among the
+    sendable ones, there is a tombstone.
+    """
+    if not traced:
+        return traced
+    kept = np.setdiff1d(np.arange(count), np.fromiter(unsendable, np.int64))
+    times = np.ones(len(kept), np.int64)
+    if deleted is not None:
+        times += np.asarray(deleted.to_numpy(zero_copy_only=False), np.int64)
+    places = np.cumsum(times) - times
+    return {int(place): traced[row] for place, row in zip(places, kept.tolist(), strict=True) if row in traced}

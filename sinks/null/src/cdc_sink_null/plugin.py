@@ -10,8 +10,8 @@ def cdc_register_sinks() -> Iterator[SinkRegistration]:
     yield SinkRegistration(
         name="null",
         sink="cdc_sink_null.sink:NullSink",
-        resolved_sink="cdc_sink_null.resolved_sink:NullResolvedSink",
-        destination="cdc_sink_null.destination:NullDestination",
+        resolved_sink="cdc_sink_null.sink:NullResolvedSink",
+        destination="cdc_sink_null.sink:NullDestination",
         options="cdc_sink_null.options:NullOptions",
         schemes=("null",),
         output="messages",

@@ -76,15 +76,6 @@ class KafkaCluster(Server):
             found = _metadata(admin).topics[topic].partitions[partition].leader
         return next((broker for broker in self.brokers if broker.node_id == found), None)
 
-    def await_leader(self, topic: str, partition: int, *, other_than: KafkaBroker) -> None:
-        """Return when a broker other than *other_than* leads the partition. Raises: TimeoutError."""
-
-        def not_elected(cluster: ClusterMetadata) -> list[str]:
-            elected = cluster.topics[topic].partitions[partition].leader not in (-1, other_than.node_id)
-            return [] if elected else [f"{topic}/{partition}"]
-
-        self._await(not_elected, "no new leader")
-
     def elect_preferred_leaders(self) -> None:
         """Return when the first replica of every partition leads it, as before any failure. Raises: TimeoutError."""
 
