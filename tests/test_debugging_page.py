@@ -36,7 +36,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProgressStore:
         store.events.note_repeated(
             "changefeed_retried", "orders", cause="sink", message="no route to broker:9092", wait_s=8.0
         )
-    store.changefeeds.pause("orders", store.changefeeds.begin_attempt("orders"), "a row was refused")
+    store.claims.pause_run("orders", store.changefeeds.begin_attempt("orders"), "a row was refused")
     with store._database.transaction() as connection:
         moment = moment_text(datetime(2026, 1, 31, 12, tzinfo=UTC))
         connection.execute(sa.update(EVENTS).values(at=moment, last_at=moment))

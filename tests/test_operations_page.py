@@ -76,7 +76,7 @@ def test_the_page_shows_what_cdc_resume_prints(
     store.changefeeds.register(
         "orders", {"source": "postgresql://h/d", "tables": ["t"], "sink": "file:///out", "format": "json"}
     )
-    store.changefeeds.pause("orders", store.changefeeds.begin_attempt("orders"), "a row was refused")
+    store.claims.pause_run("orders", store.changefeeds.begin_attempt("orders"), "a row was refused")
     monkeypatch.chdir(tmp_path)
     assert main(command.split()) == 0
     assert capsys.readouterr().out == printed

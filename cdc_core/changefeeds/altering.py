@@ -11,8 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from cdc_core.changefeeds.creating import check_job, locality_of
-from cdc_core.changefeeds.finding import Finder
-from cdc_core.changefeeds.stopped import stopped
+from cdc_core.changefeeds.finding import Finder, stopped
 from cdc_core.config.alteration import Alteration
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.definition import changefeed_from, changefeed_of, require_references, written_of
@@ -21,16 +20,17 @@ from cdc_core.config.listed_tables import own_name
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.checks import as_stored
 from cdc_core.errors import ConfigError
-from cdc_core.store.changefeeds import register_changefeed, require_no_job
+from cdc_core.locality import Locality
+from cdc_core.store.database import overtaken
 from cdc_core.store.job_rows import asked_job, change_job, known_job, of_job, run_again
 from cdc_core.store.job_values import RESTING, JobRecord, Pending
 from cdc_core.store.jobs import define_job
-from cdc_core.store.progress import ChangefeedRecord, ProgressStore
+from cdc_core.store.progress import ProgressStore
 from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.values import dump, timestamp_of
-from cdc_core.store.verbs import RefusedError, require
+from cdc_core.store.verbs import RefusedError, require, require_run
 
-__all__ = ["Altered", "Altering", "configure", "configure_run"]
+__all__ = ["Altered", "Altering", "configure"]
 
 _FIXED = ("cursor", "end_time", "initial_scan")
 """Options by which earlier steps have left out rows."""
@@ -137,9 +137,14 @@ class Altering(Finder):
             after, change, chosen = self._changed(changefeed, known.definition["tables"], change, scans)
             _require_table_changes(after)
             check_job(as_stored(after, self.store), job=False)
-            definition, why = after.definition(), f"altered ({by}): {change}"
-            configure_run(self.store, known, definition, initial_scans=chosen, why=why)
-        return Altered(job=None, change=change, definition=definition, tables=after.tables)
+            wanted = Pending(
+                definition=after.definition(),
+                locality=Locality(),
+                initial_scans=chosen,
+                why=f"altered ({by}): {change}",
+            )
+            configure(self.store, name, wanted, before=known.definition, epoch=known.epoch)
+        return Altered(job=None, change=change, definition=wanted.definition, tables=after.tables)
 
     def last_definition(self, job: JobRecord) -> Mapping[str, Any]:
         """Return the definition that the job was given last, even if it does not run yet. Raises: UnknownError."""
@@ -184,7 +189,13 @@ class Altering(Finder):
 
 
 def configure(
-    store: ProgressStore, name: str, wanted: Pending, *, before: Mapping[str, Any], begun: bool = True
+    store: ProgressStore,
+    name: str,
+    wanted: Pending,
+    *,
+    before: Mapping[str, Any],
+    begun: bool = True,
+    epoch: int | None = None,
 ) -> JobRecord:
     """Give the job another definition: at once, or when its node has finished the running step; then it goes on.
 
@@ -192,26 +203,33 @@ def configure(
     the definition that was changed, the pending one if there was one. What was chosen earlier about scans of the tables
     that remain holds. Raises: RefusedError, also when *before* is not the last one, and when the job has begun or runs
     since it had not *begun*; ConfigError when one that has begun cannot have *wanted*. Source and sink are not asked.
+
+    What `cdc run` runs has *epoch*, and must not run: it stays as it is. Raises: FencedError when a run has begun.
     """
     with store.transaction() as connection:
         job = asked_job(connection, name, "alter")
         row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
         last = row.definition if job.pending is None else dump(job.pending.definition)
+        if epoch is not None:
+            require_run(job)
+            if job.epoch != epoch:
+                raise overtaken(name, epoch)
         runs = _runs(job)
         if last != dump(before) or ((row.token is not None or runs) and not begun):
-            raise RefusedError(f"job '{name}' has been changed meanwhile", state=job.state, remedy=_AGAIN)
+            what = "changefeed" if job.is_run else "job"
+            raise RefusedError(f"{what} '{name}' has been changed meanwhile", state=job.state, remedy=_AGAIN)
         earlier = json.loads(row.initial_scans or "{}") if job.pending is None else job.pending.initial_scans
         scans = {**_remaining(earlier, wanted.definition), **wanted.initial_scans}
         wanted = replace(wanted, initial_scans=scans)
         if not runs:
-            if job.state not in RESTING:  # its node is dead, or frozen: fence it
+            if job.state not in RESTING and not job.is_run:  # its node is dead, or frozen: fence it
                 connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
                 connection.execute(of_job(name).values(node_id=None))
             connection.execute(of_job(name).values(pending=None))
             define_job(connection, name, wanted)
-            if job.rests_for_error:
+            if job.rests_for_error and not job.is_run:
                 run_again(connection, job, wanted.why)
-            return known_job(connection, name)
+            return known_job(connection, name, of_runs=True)
         if row.token is not None:
             stored = json.loads(row.definition)
             if changed := changed_sections(stored, wanted.definition):
@@ -223,30 +241,6 @@ def configure(
             change_job(connection, job, "pause-requested", reason=wanted.why, paused_for="restart")
         connection.execute(of_job(name).values(pending=dump(wanted.to_json())))
         return known_job(connection, name)
-
-
-def configure_run(
-    store: ProgressStore,
-    known: ChangefeedRecord,
-    definition: Mapping[str, Any],
-    *,
-    initial_scans: Mapping[str, bool],
-    why: str,
-) -> None:
-    """Give the changefeed *known*, which is no job and does not run, another definition. Source and sink are not asked.
-
-    What was chosen earlier about scans of the tables that remain holds. Raises: ConfigError, also when it is not as
-    *known* any more; FencedError when a run has begun.
-    """
-    name = known.name
-    with store.transaction() as connection:
-        row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
-        if row.definition != dump(known.definition):
-            raise ConfigError(f"changefeed '{name}' has been changed meanwhile; {_AGAIN}")
-        register_changefeed(connection, name, definition, changes_tables=True, epoch=known.epoch, why=why)
-        require_no_job(connection, name)
-        scans = {**_remaining(json.loads(row.initial_scans or "{}"), definition), **initial_scans}
-        connection.execute(update(name).values(initial_scans=dump(scans) if scans else None))
 
 
 def _runs(job: JobRecord) -> bool:

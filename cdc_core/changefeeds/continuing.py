@@ -6,8 +6,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from cdc_core.changefeeds.creating import Creating, locality_of
-from cdc_core.changefeeds.finding import Finder
-from cdc_core.changefeeds.stopped import stopped
+from cdc_core.changefeeds.finding import Finder, stopped
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.fencing import is_idle
 from cdc_core.engine.finish import all_delivered

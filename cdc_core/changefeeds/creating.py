@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Literal
 
-from cdc_core.changefeeds.finding import Finder
+from cdc_core.changefeeds.finding import Finder, require_no_run
 from cdc_core.config.definition import require_references
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.checks import (
@@ -21,7 +20,6 @@ from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.locality import Locality
 from cdc_core.remedies import fitting
 from cdc_core.store.job_values import JobRecord
-from cdc_core.store.liveness import is_alive
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.verbs import require_free
 from cdc_core.telemetry.logs import logged_as
@@ -39,7 +37,10 @@ class Creating(Finder):
         Creates nothing.
         """
         require_references(feed.stored, feed.name)
-        _require_free(self.store, feed.name)
+        job = self.store.jobs.find(feed.name)
+        require_free(job)
+        if job is None:
+            require_no_run(self.store, feed.name)
         if connect:
             _check(feed, self.store, left)
 
@@ -92,15 +93,3 @@ def _check(feed: ResolvedChangefeed, store: ProgressStore, left: ProgressStore |
     check_job(feed if left is None else as_stored(feed, left), job=False)
     if left is None:
         check_time_range(feed)
-
-
-def _require_free(store: ProgressStore, name: str) -> None:
-    """Return if nothing runs the changefeed. Raises: ConfigError."""
-    job = store.jobs.find(name)
-    require_free(job)
-    status = store.statuses.load(name)
-    if job is None and status is not None and is_alive(status, now=datetime.now(UTC)):
-        raise ConfigError(
-            f"changefeed '{name}' is running on {status.values.get('host')} (process {status.values.get('pid')}), by"
-            " `cdc run`; stop it first, or wait half a minute if it was killed"
-        )

@@ -7,8 +7,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cdc_core.changefeeds.finding import Finder
-from cdc_core.changefeeds.stopped import stopped
+from cdc_core.changefeeds.finding import Finder, stopped
 from cdc_core.config.component import Component
 from cdc_core.config.identity import same_sources
 from cdc_core.config.parts import Parts
@@ -85,9 +84,7 @@ class Dropping(Finder):
 
     def _forget(self, name: str, verb: Verb) -> None:
         with self.store.transaction() as connection:
-            job = found_job(connection, name, locked=True)
-            if job is not None:
-                require(job, verb)
+            require(found_job(connection, name, locked=True), verb)
             drop(connection, name)
 
     def identities(self) -> dict[str, str]:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.definition import changefeed_from
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.fencing import RunLock
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import did_you_mean
 from cdc_core.plugins.host import PluginHost
+from cdc_core.private_files import make_state_directory
 from cdc_core.store.job_rows import known_job
 from cdc_core.store.job_values import JobRecord
+from cdc_core.store.liveness import is_alive
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 from cdc_core.store.verbs import UnknownError, Verb, require
 
-__all__ = ["Finder"]
+__all__ = ["Finder", "require_no_run", "stopped"]
 
 
 def _keep_none(_secrets: frozenset[str]) -> None:
@@ -96,3 +102,32 @@ class Finder:
         *name* is what the store calls it.
         """
         return self.resolved(changefeed_from(definition, name, origin=self.origin, environ=self._environ))
+
+
+@contextmanager
+def stopped(store: ProgressStore, name: str, state_dir: Path) -> Iterator[None]:
+    """Let no run of changefeed *name* begin from *state_dir* during the block. A job rests.
+
+    Raises: ConfigError when a run is alive there, or has been heard from on another host within half a minute; when
+    the job is in another state.
+    """
+    job = store.jobs.find(name)
+    require(job, "move")
+    make_state_directory(state_dir)
+    with RunLock(state_dir / f"{name}.lock") as lock:
+        if not lock.acquire():
+            raise ConfigError(f"changefeed '{name}' is running from {state_dir} (process {lock.holder}); stop it first")
+        if job is None:  # of a job, the store knows whether a node runs it
+            require_no_run(store, name)
+        yield
+
+
+def require_no_run(store: ProgressStore, name: str) -> None:
+    """Return when no `cdc run` of the changefeed is alive, as far as the store has heard. Raises: ConfigError."""
+    status = store.statuses.load(name)
+    if status is not None and is_alive(status, now=datetime.now(UTC)):
+        host, pid = status.values.get("host"), status.values.get("pid")
+        raise ConfigError(
+            f"changefeed '{name}' is running on {host} (process {pid}), by `cdc run`; stop it first, or wait half a"
+            " minute if it was killed"
+        )

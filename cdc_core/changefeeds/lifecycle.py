@@ -10,10 +10,9 @@ import sqlalchemy as sa
 
 from cdc_core.changefeeds.finding import Finder
 from cdc_core.errors import ConfigError, TerminalError
-from cdc_core.store.changefeeds import resume_run
 from cdc_core.store.deletion import drop
 from cdc_core.store.events import add_event
-from cdc_core.store.job_rows import asked_job, change_job, found_job, known_job, of_job, record_event, run_again
+from cdc_core.store.job_rows import asked_job, change_job, known_job, of_job, record_event, resume_job, run_again
 from cdc_core.store.job_tables import NODES, DatabaseNow
 from cdc_core.store.job_values import (
     FINISHED,
@@ -26,6 +25,7 @@ from cdc_core.store.job_values import (
     node_record,
 )
 from cdc_core.store.nodes import alive_sessions, require_match
+from cdc_core.store.statuses import is_running
 from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.verbs import RULES, UnknownError, Verb
 
@@ -45,16 +45,17 @@ class Lifecycle(Finder):
 
     def pause(self, name: str, reason: str, kind: Literal["pause", "stop"] = "pause") -> JobRecord:
         """Have the job paused, or stopped: that is paused with `paused_for` "stop". One that rests for an error is only
-        changed to be stopped.
+        changed to be stopped. What `cdc run` runs is paused at once if no run is alive; the next one waits then.
         """
         paused_for = "stop" if kind == "stop" else None
         with self.store.transaction() as connection:
             job = asked_job(connection, name, kind)
             if job.state in RULES["pause"].does:
-                if job.node is not None:
+                if job.node is not None or (job.is_run and is_running(connection, name)):
                     change_job(connection, job, "pause-requested", reason=reason, paused_for=paused_for)
-                else:  # its node is dead, or frozen: fence it
+                else:
                     change_job(connection, job, "paused", reason=reason, paused_for=paused_for, node_id=None)
+                if job.node is None and not job.is_run:  # its node is dead, or frozen: fence it
                     connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
             elif job.state == "failed":
                 if kind == "stop":
@@ -63,28 +64,20 @@ class Lifecycle(Finder):
                 connection.execute(of_job(name).values(paused_for=paused_for, reason=reason))
                 record_event(connection, name, job.state, reason, None)
                 add_event(connection, "pause_requested", name, message=reason)
-            return known_job(connection, name)
+            return known_job(connection, name, of_runs=True)
 
-    def resume(self, name: str) -> JobRecord | bool:
+    def resume(self, name: str) -> JobRecord:
         """Have the job run from its position: at once, or after the requested pause has taken effect.
 
-        A run of a changefeed that is not a job continues if it is paused; the result is then whether it was. Raises:
-        RefusedError, also when no node matches.
+        Of what `cdc run` runs, a run that waits continues, and otherwise the next one. Raises: RefusedError, also when
+        no node matches.
         """
         with self.store.transaction() as connection:
-            if found_job(connection, name, locked=True) is None:
-                was_paused = resume_run(connection, name)
-                if was_paused is not None:
-                    return was_paused
             job = asked_job(connection, name, "resume")
-            if job.state in RESTING:
+            if job.state in RESTING and not job.is_run:
                 require_match(name, job.locality, alive_sessions(connection), state=job.state)
-                run_again(connection, job, "resumed")
-            elif job.state == "pause-requested" and job.paused_for != "restart":
-                connection.execute(of_job(name).values(paused_for="restart"))
-                record_event(connection, name, job.state, "resumed", None)
-                add_event(connection, "resume_requested", name)
-            return known_job(connection, name)
+            resume_job(connection, job)
+            return known_job(connection, name, of_runs=True)
 
     def restart(self, name: str, reason: str) -> JobRecord:
         """Restart the job after its running step; one that an error has stopped runs again.
@@ -147,7 +140,7 @@ class Lifecycle(Finder):
         """
         done, instead = _DONE[verb]
         while True:
-            job = self.find_job(name)
+            job = self.store.jobs.find(name, of_runs=True)
             if job is None:
                 raise TerminalError(f"{instead}: job '{name}' is no longer in the store {self.store.shown}")
             if done(job):

@@ -7,8 +7,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cdc_core.changefeeds.finding import Finder
-from cdc_core.changefeeds.stopped import stopped
+from cdc_core.changefeeds.finding import Finder, stopped
 from cdc_core.config.identity import require_same_source
 from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
@@ -114,9 +113,7 @@ class Moving(Finder):
         if not planned.moves:
             return
         with self.store.transaction() as connection:
-            job = found_job(connection, planned.name, locked=True)
-            if job is not None:
-                require(job, "move")
+            require(found_job(connection, planned.name, locked=True), "move")
             save_move(connection, planned.name, planned.epoch, planned.move, saved=planned.saved, why=why)
 
 

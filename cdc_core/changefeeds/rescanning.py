@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 
-from cdc_core.changefeeds.finding import Finder
-from cdc_core.changefeeds.stopped import stopped
+from cdc_core.changefeeds.finding import Finder, stopped
 from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.checks import check_source, source_clock, with_saved
@@ -70,9 +69,7 @@ class Rescanning(Finder):
 
     def _ask(self, name: str, verb: Verb, wanted: Rescan, *, new_slot: bool = False) -> None:
         with self.store.transaction() as connection:
-            job = found_job(connection, name, locked=True)
-            if job is not None:
-                require(job, verb)
+            require(found_job(connection, name, locked=True), verb)
             ask_rescan(connection, name, table=wanted.table, where=wanted.where, new_slot=new_slot)
 
 

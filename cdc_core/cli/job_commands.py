@@ -71,11 +71,11 @@ def opened(session: CliSession, url: str, name: str | None = None, *, by_name: b
         yield Changefeeds(store, keep_secrets=session.add_secrets)
 
 
-def await_job(changefeeds: Changefeeds, name: str, verb: Verb) -> JobRecord:
+def await_job(changefeeds: Changefeeds, job: JobRecord, verb: Verb) -> JobRecord:
     """Return the job when *verb* is done: see `Changefeeds.wait`. Ctrl-C ends the wait and not the request."""
-    if not changefeeds.living_nodes():
+    if not (job.is_run or changefeeds.living_nodes()):
         click.echo("no node is alive; waiting for one", err=True)
-    return changefeeds.wait(name, verb)
+    return changefeeds.wait(job.name, verb)
 
 
 def adoption_text(changefeeds: Changefeeds, job: JobRecord) -> str:
@@ -111,8 +111,10 @@ def by_user() -> str:
 
 
 def echo_job(session: CliSession, changefeeds: Changefeeds, job: JobRecord, text: str, *, as_json: bool) -> None:
-    """Print what was done: *text*, or the job as `cdc jobs --json` does."""
-    if as_json:
+    """Print what was done: *text*, or the job as `cdc jobs --json` does; what `cdc run` runs as `cdc show --json`."""
+    if as_json and job.is_run:
+        session.echo_json(changefeeds.report(job.name).to_json())
+    elif as_json:
         session.echo_json(changefeeds.job_report(job).to_json())
     else:
         click.echo(session.masked(text))

@@ -43,18 +43,22 @@ _reason_option = click.option("--reason", metavar="TEXT", help="Why, for `cdc sh
 def pause(session: CliSession, name: str, reason: str | None, wait: bool, store: str | None, as_json: bool) -> int:
     """Pause the job NAME: its node finishes the running step, and no node runs it until `cdc resume`.
 
-    While a job is paused, its source retains the history that the job has not delivered, and may run out of space.
+    While a job is paused, its source retains the history that the job has not delivered, and may run out of space. NAME
+    may also be a changefeed of `cdc run`: a run that is alive finishes its step and waits, and otherwise the next one.
     """
     with changefeeds_at(session, store) as changefeeds:
         job = changefeeds.pause(name, reason or by_user())
         if wait and job.state not in RESTING:
-            job = await_job(changefeeds, name, "pause")
+            job = await_job(changefeeds, job, "pause")
         echo_job(session, changefeeds, job, pause_text(job), as_json=as_json)
     return 0
 
 
 def pause_text(job: JobRecord) -> str:
     """Return what becomes of *job*, which is to be paused."""
+    if job.is_run:
+        done = "is paused" if job.state in RESTING else "will be paused after the running step"
+        return f"changefeed '{job.name}' {done}"
     if job.state in RESTING:
         return f"job '{job.name}' {'has failed, and is not running' if job.state == 'failed' else 'is paused'}"
     return f"job '{job.name}': node {job.node or 'that adopts it next'} will pause it"
@@ -94,22 +98,22 @@ def resume(
     with opened(session, state_of(beside, state)[1], name, by_name=store is not None) as changefeeds:
         if wait and changefeeds.find_job(name) is None:
             raise ConfigError(f"changefeed '{name}' is not a job, and no node adopts it; remove --wait")
-        resumed = changefeeds.resume(name)
-        if not isinstance(resumed, bool):
-            job = await_job(changefeeds, name, "resume") if wait else resumed
-            echo_job(session, changefeeds, job, resume_text(changefeeds, job), as_json=as_json)
-        elif as_json:
-            session.echo_json(changefeeds.report(name).to_json())
-        elif not resumed:
-            click.echo(f"changefeed '{name}' is not paused")
-        else:
-            remedy = "a waiting run continues now; otherwise start one with `cdc run`"
-            click.echo(f"changefeed '{name}' is resumed: {remedy}")
+        paused = changefeeds.known(name).paused
+        job = changefeeds.resume(name)
+        if wait:
+            job = await_job(changefeeds, job, "resume")
+        text = f"changefeed '{name}' is not paused"
+        if paused is not None or not job.is_run:
+            text = resume_text(changefeeds, job)
+        echo_job(session, changefeeds, job, text, as_json=as_json)
     return 0
 
 
 def resume_text(changefeeds: Changefeeds, job: JobRecord) -> str:
     """Return what becomes of *job*, which was resumed."""
+    if job.is_run:
+        remedy = "a waiting run continues now; otherwise start one with `cdc run`"
+        return f"changefeed '{job.name}' is resumed: {remedy}"
     return f"job '{job.name}' is resumed; {adoption_text(changefeeds, job)}"
 
 
@@ -135,7 +139,7 @@ def cancel(
             return 1
         job = changefeeds.cancel(name, reason or by_user())
         if wait:
-            job = await_job(changefeeds, name, "cancel")
+            job = await_job(changefeeds, job, "cancel")
         echo_job(session, changefeeds, job, cancel_text(job), as_json=as_json)
     return 0
 

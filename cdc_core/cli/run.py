@@ -54,6 +54,7 @@ from cdc_core.schema import TableSchema
 from cdc_core.spark.placement_settings import pin
 from cdc_core.store.opening import store_exists
 from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core.store.verbs import require_run
 
 __all__ = [
     "check",
@@ -196,7 +197,7 @@ def _require_no_jobs(url: str, names: Sequence[str]) -> None:
     with progress_at(url) as store:
         if store is not None:
             for name in names:
-                store.jobs.require_none(name)
+                require_run(store.jobs.find(name))
 
 
 def _check(

@@ -141,14 +141,9 @@ def _alter(changefeeds: Changefeeds, statement: AlterChangefeed) -> Result:
 def _control(changefeeds: Changefeeds, statement: ControlJobs) -> list[tuple[JobRecord, str]]:
     reason = statement.reason or by_user()
 
-    def resume(name: str) -> JobRecord:
-        changefeeds.require_job(name)
-        changefeeds.resume(name)
-        return changefeeds.require_job(name)
-
     verbs: dict[Verb, Callable[[str], tuple[JobRecord, str]]] = {
         "PAUSE": lambda name: (job := changefeeds.pause(name, reason), pause_text(job)),
-        "RESUME": lambda name: (job := resume(name), resume_text(changefeeds, job)),
+        "RESUME": lambda name: (job := changefeeds.resume(name), resume_text(changefeeds, job)),
         "CANCEL": lambda name: (job := changefeeds.cancel(name, reason), cancel_text(job)),
     }
     names = changefeeds.jobs_for(_VERBS[statement.verb]) if statement.jobs is None else statement.jobs

@@ -24,6 +24,7 @@ from cdc_core.engine.planned_queries import PlannedQueries
 from cdc_core.engine.query_host import Query
 from cdc_core.engine.resolved_marks import emit_last_resolved_mark
 from cdc_core.engine.run_context import RunContext
+from cdc_core.engine.run_control import Pausing
 from cdc_core.engine.run_events import RunEvents
 from cdc_core.engine.saved_progress import AttemptProgress
 from cdc_core.engine.source_probe import SourceProbe
@@ -56,12 +57,14 @@ class Attempts:
         events: RunEvents,
         previous: PreviousAttempts,
         queries: PlannedQueries,
+        pausing: Pausing,
     ) -> None:
         self._run = run
         self._session = session
         self._events = events
         self._previous = previous
         self._queries = queries
+        self._pausing = pausing
         self._dead_letters = DeadLetterLog(run.feed.name, run.store)
         self._until: Timestamp | None = None
         """Where a run with `once` ends, once that is known."""
@@ -137,7 +140,7 @@ class Attempts:
         self._run.status.set(phase="running")
         self._events.started(self.epoch, self._run.status.now.high_water)
         complete = False
-        while not complete and self._run.control.pause is None and not self._run.control.stop.wait(_POLL_S):
+        while not (complete or self._pausing.is_asked() or self._run.control.stop.wait(_POLL_S)):
             if not query.is_active:
                 sampler.repeat_warnings()
                 raise query.failure()

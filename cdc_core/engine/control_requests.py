@@ -1,4 +1,4 @@
-"""How the planners of a process learn of new rescans and traces: the driver asks the store, once for all of them."""
+"""How the runs of a process learn of new rescans, traces and pauses: it asks the store, once for all of them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,25 @@ from cdc_core.errors import RetryableError
 if TYPE_CHECKING:
     from cdc_core.store.progress import ProgressStore
 
-__all__ = ["ControlRequests"]
+__all__ = ["Answers", "ControlRequests"]
 
 _POLL_S = 1.0
 
 
-class _Answers:
+class Answers:
     """What one store said last of the requests to all changefeeds, by name. For the threads of a process."""
 
     def __init__(self) -> None:
         self.rescans: Mapping[str, str] = {}
         self.traces: Mapping[str, str] = {}
+        self.pauses: frozenset[str] = frozenset()
         self._lock = threading.Lock()
         self._due_at = 0.0
+
+    @classmethod
+    def of(cls, store: ProgressStore) -> Answers:
+        """Return those of *store*."""
+        return _answers.setdefault(store.url, cls())
 
     def poll(self, store: ProgressStore) -> None:
         """Ask *store* once a second at most.
@@ -39,12 +45,13 @@ class _Answers:
                 with suppress(RetryableError):  # what needs the store raises by itself
                     self.rescans = store.rescans.all_waiting()
                     self.traces = store.traces.active()
+                    self.pauses = store.jobs.paused_runs()
                 self._due_at = time.monotonic() + _POLL_S
             finally:
                 self._lock.release()
 
 
-_answers: WeakValueDictionary[str, _Answers] = WeakValueDictionary()
+_answers: WeakValueDictionary[str, Answers] = WeakValueDictionary()
 
 
 class ControlRequests:
@@ -54,7 +61,7 @@ class ControlRequests:
         self._name = name
         self._store = store
         self._channel = channel
-        self._answers = _answers.setdefault(store.url, _Answers())
+        self._answers = Answers.of(store)
         self._rescans = self._traces = ""
 
     def poll(self) -> None:

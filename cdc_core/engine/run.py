@@ -48,9 +48,7 @@ class Run:
         self._events: RunEvents | None = None
         self._attempts: Attempts | None = None
         command = resume_command or f"cdc resume FILE {feed.name}"
-        self._pausing = Pausing(
-            feed.name, context.store, command=command, say=self._status.say, stop=context.control.stop
-        )
+        self._pausing = Pausing(feed.name, context.store, command=command, say=self._status.say, control=self._control)
         self._previous = PreviousAttempts(
             feed.name, context.state_dir, after_unclean=after_unclean, say=self._status.say, control=context.control
         )
@@ -95,7 +93,7 @@ class Run:
     def resume(self) -> None:
         with self._control.pause_lock:
             self._control.pause = None
-            self._run.store.changefeeds.resume(self._run.feed.name)
+            self._run.store.claims.resume_run(self._run.feed.name)
 
     def _registered(self) -> Ending:
         run, known = self._run, register(self._run.feed, self._run.store, epoch=self._run.job_epoch)
@@ -110,7 +108,12 @@ class Run:
         if finish_earlier_run(feed, run.store):
             return "complete"
         attempts = self._attempts = Attempts(
-            run, self._session, events=self._events, previous=self._previous, queries=self._queries
+            run,
+            self._session,
+            events=self._events,
+            previous=self._previous,
+            queries=self._queries,
+            pausing=self._pausing,
         )
         try:
             with self._session.opening():
@@ -127,7 +130,7 @@ class Run:
         """Take attempts until one of them ends the run. Raises: what ends it otherwise."""
         while True:
             try:
-                if self._status.is_kept and self._control.pause is not None and not self._pause_as_asked():
+                if self._pausing.is_asked(in_store=not self._status.is_kept) and not self._pause():
                     return "stopped"
                 ending = attempts.take()
                 if ending == "complete" or self._control.stop.is_set():
@@ -147,7 +150,7 @@ class Run:
                     or self._run.job_epoch is not None
                 ):
                     raise final
-                if not self._pause(self._run.shown(final), final):
+                if not self._pause(final):
                     return "stopped"
                 self._retry_policy.reset()
             elif self._wait(reason, self._retry_policy.next_wait_s(reason)):
@@ -174,34 +177,22 @@ class Run:
         found = self._run.delivered()
         return found is None or any(found)
 
-    def _pause(self, reason: str, error: CdcError) -> bool:
-        """Pause the changefeed for *error*; return True when it was resumed, False when told to stop before."""
-        self._pausing.pause(self._epoch, reason, retry=not self._run.once)
+    def _pause(self, error: CdcError | None = None) -> bool:
+        """Pause the changefeed for *error*, or as asked; return True when it is resumed, False when told to stop."""
+        reason = None if error is None else self._run.shown(error)
+        self._pausing.pause(self._epoch, error=reason, retry=not self._run.once)
         if self._run.once:
-            raise error
-        return self._await_resumption()
-
-    def _pause_as_asked(self) -> bool:
-        """Pause the changefeed unless it was resumed meanwhile; return as `_pause` does."""
-        with self._control.pause_lock:
-            reason, self._control.pause = self._control.pause, None
-            if reason is None:
-                return True
-            self._pausing.pause(self._epoch, reason, retry=not self._run.once)
-        if self._run.once:
-            raise TerminalError(f"changefeed '{self._run.feed.name}' was paused: {reason}")
-        return self._await_resumption()
-
-    def _await_resumption(self) -> bool:
+            if error is not None:
+                raise error
+            self._pausing.require_not_paused(self._epoch)
         self._status.set(retrying=None)
         self._session.release()  # the pause may be long
         return self._pausing.wait(self._epoch)
 
     def _keep_pause(self) -> None:
         """Save a pause that was asked for before the run ended for another reason, for the next run."""
-        with self._control.pause_lock:
-            if self._status.is_kept and self._control.pause is not None:
-                self._pausing.pause(self._epoch, self._control.pause, retry=False)
+        if self._status.is_kept and self._pausing.is_asked():
+            self._pausing.pause(self._epoch, retry=False)
 
     def _judge(self, error: Exception) -> TerminalError | None:
         """Return why no other attempt follows the one that failed; None if one does, or the run is to end anyway."""
@@ -229,7 +220,7 @@ class Run:
         )
         owner = owner_of(reason, self._run.feed)
         deadline = time.monotonic() + wait_s
-        while (left := deadline - time.monotonic()) > 0 and self._control.pause is None:
+        while (left := deadline - time.monotonic()) > 0 and not self._pausing.is_asked():
             self._status.say(phase="waiting to retry", waiting_on=owner, waiting_for=text, next_attempt_s=left)
             if self._control.stop.wait(min(left, _POLL_S)):
                 return True
@@ -278,7 +269,7 @@ class Run:
                 self._status.keep(self._epoch)
                 if self._wait(error, self._retry_policy.next_wait_s(error)):
                     raise Stopped from None
-                if self._control.pause is not None and not self._pause_as_asked():
+                if self._pausing.is_asked() and not self._pause():
                     raise Stopped from None
 
     def _end(self, phase: str, error: BaseException | None = None) -> None:

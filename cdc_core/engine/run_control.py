@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from cdc_core.engine.control_requests import Answers
 from cdc_core.errors import FencedError, RetryableError, TerminalError
 from cdc_core.store.progress import Pause, ProgressStore
 from cdc_core.telemetry.status import shown_moment
@@ -36,36 +37,50 @@ _POLL_S = 1.0
 
 
 class Pausing:
-    """Pauses the changefeed *name*. *command* is the command that resumes it.
+    """Pauses the changefeed *name*, of `cdc run`. *command* is the command that resumes it.
 
-    A pause is in the progress store and outlives the run: the next one waits too. Neither a pause nor a resumption
-    raises the epoch; a waiting run notices when another attempt has begun. *say* shows changes of the status, *stop*
-    ends every wait.
+    A pause is the state of its job in the progress store and outlives the run: the next one waits too. Neither a pause
+    nor a resumption raises the epoch; a waiting run notices when another attempt has begun. *say* shows changes of the
+    status, *control* asks for a pause too, and ends every wait.
     """
 
     def __init__(
-        self, name: str, store: ProgressStore, *, command: str, say: Callable[..., None], stop: threading.Event
+        self, name: str, store: ProgressStore, *, command: str, say: Callable[..., None], control: RunControl
     ) -> None:
         self._name = name
         self._store = store
         self._command = command
         self._say = say
-        self._stop = stop
+        self._control = control
+        self._stop = control.stop
+        self._answers = Answers.of(store)
         self._known: Pause | None = None
         self._complained = False
 
-    def pause(self, epoch: int, reason: str, *, retry: bool) -> None:
-        """Return when the changefeed is paused in the store; if not *retry*, also when the store is out of reach.
+    def is_asked(self, *, in_store: bool = False) -> bool:
+        """Return whether a pause is asked for: *in_store*, which is looked at once a second, or also by a thread."""
+        self._answers.poll(self._store)
+        return self._name in self._answers.pauses or not (in_store or self._control.pause is None)
 
-        Also returns when told to stop: then the next run meets the error again. Raises: FencedError.
+    def pause(self, epoch: int, *, error: str | None = None, retry: bool) -> None:
+        """Return when the pause is in the store; if not *retry*, also when the store is out of reach.
+
+        It is for an *error*, or as was asked for. Also returns when told to stop: then the next run meets the error
+        again. Raises: FencedError.
         """
-        pause = Pause(reason=reason, since=datetime.now(UTC))
+        with self._control.pause_lock:
+            asked, self._control.pause = self._control.pause, None
+            self._pause(epoch, error, asked, retry=retry)
+
+    def _pause(self, epoch: int, error: str | None, asked: str | None, *, retry: bool) -> None:
+        reason = error or asked
+        pause = None if reason is None else Pause(reason=reason, since=datetime.now(UTC))
         while True:
             try:
-                self._store.changefeeds.pause(self._name, epoch, reason)
-            except RetryableError as error:
+                self._store.claims.pause_run(self._name, epoch, error, asked=asked)
+            except RetryableError as failure:
                 self._show(pause)
-                self._complain("changefeed '%s' waits, but the pause is not saved for the next run: %s", error)
+                self._complain("changefeed '%s' waits, but the pause is not saved for the next run: %s", failure)
                 if retry and not self._stop.wait(_POLL_S):
                     continue
             else:
@@ -89,6 +104,7 @@ class Pausing:
             else:
                 self._complained = False
             if pause is None:
+                self._answers.pauses -= {self._name}  # they are older
                 if self._known is not None:
                     self._known = None
                     self._say(waiting_for=None, paused_since=None, resume_command=None)
@@ -104,7 +120,9 @@ class Pausing:
         if pause is not None:
             raise TerminalError(f"{self._sentence(pause)}; once the cause is fixed, run `{self._command}` to continue")
 
-    def _show(self, pause: Pause) -> None:
+    def _show(self, pause: Pause | None) -> None:
+        if pause is None:
+            return
         if self._known is None:
             log.warning(
                 "%s. It delivers nothing, and its source retains the history that was not read; once the cause is"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,17 +14,25 @@ from cdc_core.config.identity import require_same_range, require_same_source, sa
 from cdc_core.errors import ConfigError
 from cdc_core.store.database import Aggregate, overtaken
 from cdc_core.store.events import add_event
-from cdc_core.store.job_rows import found_job
-from cdc_core.store.job_values import FINISHED
+from cdc_core.store.job_rows import found_job, pause_run
+from cdc_core.store.job_tables import JOB_EVENTS, JOBS
+from cdc_core.store.job_values import moment
 from cdc_core.store.marks import turn_away
 from cdc_core.store.tables import CHANGEFEEDS, update
-from cdc_core.store.values import ChangefeedRecord, changefeed_record, dump, now_text, timestamp_of
+from cdc_core.store.values import ChangefeedRecord, Pause, changefeed_record, dump, now_text, timestamp_of
+from cdc_core.store.verbs import require_run
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["ChangefeedRecords", "register_changefeed", "require_no_job", "resume_run"]
+__all__ = ["ChangefeedRecords", "register_changefeed"]
 
 _TOLD = ("envelope", "initial_scan", "resolved", "cursor", "end_time", "on_error")
 """Options of which the event of a new changefeed tells the value."""
+_PAUSED_AT = sa.select(sa.func.max(JOB_EVENTS.c.at)).where(
+    JOB_EVENTS.c.name == JOBS.c.name, JOB_EVENTS.c.state == "paused"
+)
+_SELECT = sa.select(CHANGEFEEDS, JOBS.c.reason.label("why"), _PAUSED_AT.scalar_subquery().label("paused_at")).join(
+    JOBS, (JOBS.c.name == CHANGEFEEDS.c.name) & JOBS.c.is_run & (JOBS.c.state == "paused"), isouter=True
+)
 
 
 class ChangefeedRecords(Aggregate):
@@ -34,7 +43,7 @@ class ChangefeedRecords(Aggregate):
     ) -> ChangefeedRecord:
         """Add the changefeed, or find it again, and return it. *definition* is `ResolvedChangefeed.definition`.
 
-        *epoch* is the one under which a node has claimed it as a job; without one it must not be a job. With another
+        *epoch* is the one under which a node has claimed it as a job; without one it must be of `cdc run`. With another
         sink than before, the first record there says that earlier rows are missing from it. Raises: ConfigError when
         the name belongs to a changefeed that began with another source, with another end_time, or with other tables
         unless *changes_tables*; FencedError when *epoch* is not the newest.
@@ -44,9 +53,9 @@ class ChangefeedRecords(Aggregate):
         )
 
     def check_registration(self, name: str, definition: Mapping[str, Any], *, changes_tables: bool = False) -> None:
-        """Return when `register` would, for a changefeed that is no job; change nothing. Raises: ConfigError."""
+        """Return when `register` would, for a changefeed of `cdc run`; change nothing. Raises: ConfigError."""
         with self._database.transaction(reading=True) as connection:
-            require_no_job(connection, name)
+            require_run(found_job(connection, name))
             known = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
             if known is not None:
                 _require_same(known, definition, changes_tables=changes_tables)
@@ -74,42 +83,34 @@ class ChangefeedRecords(Aggregate):
     def find(self, name: str) -> ChangefeedRecord | None:
         """Return the changefeed, None when it is unknown."""
         with self._database.transaction(reading=True) as connection:
-            row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one_or_none()
-        return None if row is None else changefeed_record(row)
+            row = connection.execute(_SELECT.where(CHANGEFEEDS.c.name == name)).one_or_none()
+        return None if row is None else _record(row)
 
     def all(self) -> list[ChangefeedRecord]:
         """Return every changefeed, by name."""
         with self._database.transaction(reading=True) as connection:
-            rows = connection.execute(sa.select(CHANGEFEEDS).order_by(CHANGEFEEDS.c.name)).all()
-        return [changefeed_record(row) for row in rows]
-
-    def pause(self, name: str, epoch: int, reason: str) -> None:
-        """Save that the changefeed is paused, and why. Raises: FencedError."""
-        with self._database.fenced(name, epoch, paused=dump({"reason": reason, "since": now_text()})) as connection:
-            add_event(connection, "changefeed_paused", name, message=reason)
-
-    def resume(self, name: str) -> bool:
-        """Resume the changefeed; return whether it was paused."""
-        with self._database.transaction() as connection:
-            return bool(resume_run(connection, name))
+            rows = connection.execute(_SELECT.order_by(CHANGEFEEDS.c.name)).all()
+        return [_record(row) for row in rows]
 
     def _registered(
         self, name: str, definition: Mapping[str, Any], *, changes_tables: bool, epoch: int | None
     ) -> ChangefeedRecord:
         with self._database.transaction() as connection:
-            record = register_changefeed(connection, name, definition, changes_tables=changes_tables, epoch=epoch)
-            if epoch is None:  # asked last, when nobody else can register the name any more
-                require_no_job(connection, name)
-            return record
+            job = None
+            if epoch is None:
+                require_run(job := found_job(connection, name, locked=True))
+            found = register_changefeed(connection, name, definition, changes_tables=changes_tables, epoch=epoch)
+            if epoch is None and job is None:  # last: who creates a job of this name meanwhile has done so by now
+                values = {"name": name, "state": "running", "owner": "", "locality": "", "clean": True, "is_run": True}
+                connection.execute(sa.insert(JOBS).values(**values, created=time.time()))
+            elif job is not None and job.state == "pause-requested":  # the run that was to pause has died
+                pause_run(connection, job)
+            return found
 
 
-def resume_run(connection: sa.Connection, name: str) -> bool | None:
-    """Resume a changefeed that is no job; return whether it was paused, None when it is unknown."""
-    if connection.execute(update(name).where(CHANGEFEEDS.c.paused.is_not(None)).values(paused=None)).rowcount:
-        add_event(connection, "changefeed_resumed", name)
-        return True
-    known = connection.execute(sa.select(CHANGEFEEDS.c.name).where(CHANGEFEEDS.c.name == name)).one_or_none()
-    return None if known is None else False
+def _record(row: sa.Row[Any]) -> ChangefeedRecord:
+    since = moment(row.paused_at)
+    return changefeed_record(row, None if since is None else Pause(reason=row.why or "", since=since))
 
 
 def register_changefeed(
@@ -148,7 +149,7 @@ def register_changefeed(
         connection.execute(update(name).values(definition=dump(definition)))
         if changes := _changes(before, json.loads(dump(definition))):
             add_event(connection, "alter_changefeed", name, message=why, **changes)
-    return changefeed_record(connection.execute(mine).one())
+    return _record(connection.execute(_SELECT.where(CHANGEFEEDS.c.name == name)).one())
 
 
 def _require_same(known: sa.Row[Any], definition: Mapping[str, Any], *, changes_tables: bool) -> Mapping[str, Any]:
@@ -184,15 +185,3 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any
     dropped = [table for table in tables[0] if table not in tables[1]]
     found = {"changed": changed, "options": names, "added": added, "dropped": dropped}
     return {what: listed for what, listed in found.items() if listed}
-
-
-def require_no_job(connection: sa.Connection, name: str) -> None:
-    """Return when the changefeed is not a job. Raises: ConfigError."""
-    job = found_job(connection, name)
-    if job is not None and job.is_leaving:
-        raise ConfigError(f"changefeed '{name}' cannot run with this store: {job.reason}")
-    if job is not None:
-        what = f"is a job, which nodes run ({job.state})"
-        if job.state in FINISHED:
-            what = f"was a job and has ended ({job.state}): {job.reason or 'everything is delivered'}"
-        raise ConfigError(f"changefeed '{name}' {what}; see `cdc show {name}`, or choose another name")

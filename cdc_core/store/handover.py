@@ -11,7 +11,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.store.database import Aggregate
 from cdc_core.store.events import add_event
 from cdc_core.store.job_rows import found_job, of_job, record_event
-from cdc_core.store.job_tables import JOB_EVENTS, JOBS, DatabaseNow
+from cdc_core.store.job_tables import JOB_EVENTS, DatabaseNow
 from cdc_core.store.job_values import HANDED_OVER, HANDING_OVER, REVERTED, JobRecord
 from cdc_core.store.tables import CHANGEFEEDS, DEAD_LETTERS, GAPS, RESCANS, TOPICS, UNRECORDED, update
 
@@ -44,15 +44,17 @@ class Handover(Aggregate):
         reason = f"{beginning} repeat `{again}`"
         with self._database.transaction() as connection:
             job = found_job(connection, name, locked=True)
-            if job is not None and not (job.is_leaving and (job.reason or "").startswith(beginning)):
+            if job is None:
+                raise ConfigError(f"changefeed '{name}' is not in the progress store {self._database.shown}")
+            if not job.is_run and not (job.is_leaving and (job.reason or "").startswith(beginning)):
                 raise ConfigError(self.is_job(job))
-            if job is None and repeated:
+            if job.is_run and repeated:
                 raise ConfigError(f"the progress of changefeed '{name}' was taken back meanwhile; repeat `{again}`")
             fenced = update(name).values(epoch=CHANGEFEEDS.c.epoch + 1)
             connection.execute(fenced)  # it waits for whoever registers the changefeed
-            if job is None:
-                values = {"name": name, "state": "canceled", "reason": reason, "owner": owner, "locality": ""}
-                connection.execute(sa.insert(JOBS).values(**values, created=DatabaseNow(), clean=True))
+            if job.is_run:
+                values = {"state": "canceled", "reason": reason, "owner": owner, "is_run": False}
+                connection.execute(of_job(name).values(**values, created=DatabaseNow()))
                 add_event(connection, "changefeed_canceled", name, message=reason)
             record_event(connection, name, "canceled", reason, None)
             return {table.name: _rows(connection, table, name) for table in _TABLES}
@@ -62,13 +64,19 @@ class Handover(Aggregate):
 
         Nothing is changed when another attempt has not ended: it may be about to succeed.
         """
-        given = sa.select(sa.func.count()).select_from(JOB_EVENTS).where(JOB_EVENTS.c.name == name)
+        mine, left = JOB_EVENTS.c.name == name, JOB_EVENTS.c.state == "canceled"
+        given = sa.select(sa.func.count()).select_from(JOB_EVENTS).where(mine, left)
+        last = sa.select(JOB_EVENTS).where(mine, ~left).order_by(JOB_EVENTS.c.id.desc()).limit(1)
         with self._database.transaction() as connection:
             job = found_job(connection, name, locked=True)
             if job is None or not job.is_leaving or connection.execute(given).scalar_one() > 1:
                 return
-            for table in (JOBS, JOB_EVENTS):
-                connection.execute(sa.delete(table).where(table.c.name == name))
+            connection.execute(sa.delete(JOB_EVENTS).where(mine, left))
+            before = connection.execute(last).one_or_none()
+            values = {"state": "running", "reason": None}
+            if before is not None and before.state == "paused":
+                values = {"state": "paused", "reason": before.reason}
+            connection.execute(of_job(name).values(**values, owner="", is_run=True))
             add_event(connection, "changefeed_resumed", name)
 
     def end_attempt(self, name: str) -> None:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from cdc_core.errors import ConfigError
-from cdc_core.store.database import Aggregate
+from cdc_core.store.database import Aggregate, overtaken
 from cdc_core.store.deletion import forget
 from cdc_core.store.events import add_event
-from cdc_core.store.job_rows import all_jobs, change_job, found_job, known_job, of_job, record_event
+from cdc_core.store.job_rows import (
+    all_jobs,
+    change_job,
+    found_job,
+    known_job,
+    of_job,
+    pause_run,
+    record_event,
+    resume_job,
+)
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS, DatabaseNow
 from cdc_core.store.job_values import (
     FINISHED,
@@ -51,7 +61,7 @@ class JobClaims(Aggregate):
         """
         with self._database.transaction() as connection:
             job = found_job(connection, name, locked=True)
-            if job is None or job.state not in RUNNABLE or job.node is not None:
+            if job is None or job.is_run or job.state not in RUNNABLE or job.node is not None:
                 return None
             alive = {each.node_id: each for each in alive_sessions(connection)}
             me = alive.get(node.node_id)
@@ -153,6 +163,30 @@ class JobClaims(Aggregate):
         change_job(connection, job, "running", reason=job.reason, paused_for=None)
         return "running"
 
+    def pause_run(self, name: str, epoch: int, error: str | None = None, *, asked: str | None = None) -> None:
+        """Save that `cdc run` runs the changefeed no more, in attempt *epoch*, if that is for a pause.
+
+        It is for an *error*, *asked* for with that reason, or requested in the store; otherwise nothing is changed.
+        Raises: FencedError.
+        """
+        with self._database.transaction() as connection:
+            job = found_job(connection, name, locked=True)
+            fenced = connection.execute(update(name).where(CHANGEFEEDS.c.epoch == epoch).values(epoch=epoch))
+            if job is None or not fenced.rowcount:
+                raise overtaken(name, epoch)
+            if asked is not None and job.state == "running":
+                change_job(connection, job, "pause-requested", reason=asked)
+                job = replace(job, state="pause-requested", reason=asked)
+            if job.state == "pause-requested" or (error is not None and job.state == "running"):
+                pause_run(connection, job, error)
+
+    def resume_run(self, name: str) -> None:
+        """Have `cdc run` run the changefeed again; do nothing when it is not paused."""
+        with self._database.transaction() as connection:
+            job = found_job(connection, name, locked=True)
+            if job is not None and job.is_run:
+                resume_job(connection, job)
+
     def await_match(self, name: str, *, reason: str) -> None:
         """Have the running job wait for a node that matches it: no living one does, and *reason* says which there are.
 
@@ -178,9 +212,10 @@ class JobClaims(Aggregate):
         Of other jobs, what is as old as that in their histories is forgotten.
         """
         begin = DatabaseNow() - retention_s
-        old = sa.select(JOBS.c.name).where(JOBS.c.state.in_(REVERTED), JOBS.c.finished < begin)
+        old = sa.select(JOBS.c.name).where(JOBS.c.state.in_(REVERTED), JOBS.c.finished < begin, ~JOBS.c.is_run)
         with self._database.transaction() as connection:  # locked: one of them may be created anew at this moment
-            connection.execute(sa.delete(JOB_EVENTS).where(JOB_EVENTS.c.at < begin))
+            runs = sa.select(JOBS.c.name).where(JOBS.c.is_run)  # theirs say since when they are paused
+            connection.execute(sa.delete(JOB_EVENTS).where(JOB_EVENTS.c.at < begin, JOB_EVENTS.c.name.not_in(runs)))
             names = list(connection.execute(old.with_for_update(skip_locked=True)).scalars())
             for name in names:
                 forget(connection, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,12 +11,23 @@ import sqlalchemy as sa
 from cdc_core.options import did_you_mean
 from cdc_core.store.events import add_event
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS, NODES, DatabaseNow
-from cdc_core.store.job_values import FOLLOWING, JobRecord, JobState, NodeRecord, job_record
+from cdc_core.store.job_values import FOLLOWING, RESTING, JobRecord, JobState, NodeRecord, job_record
 from cdc_core.store.nodes import alive_sessions
-from cdc_core.store.tables import CHANGEFEEDS, update
-from cdc_core.store.verbs import UnknownError, Verb, require
+from cdc_core.store.tables import CHANGEFEEDS
+from cdc_core.store.verbs import RULES, UnknownError, Verb, require
 
-__all__ = ["all_jobs", "asked_job", "change_job", "found_job", "known_job", "of_job", "record_event", "run_again"]
+__all__ = [
+    "all_jobs",
+    "asked_job",
+    "change_job",
+    "found_job",
+    "known_job",
+    "of_job",
+    "pause_run",
+    "record_event",
+    "resume_job",
+    "run_again",
+]
 
 _EVENTS: Mapping[JobState, str] = {
     "running": "changefeed_resumed",
@@ -38,34 +50,40 @@ def of_job(name: str) -> sa.Update:
 
 
 def found_job(connection: sa.Connection, name: str, *, locked: bool = False) -> JobRecord | None:
-    """Return the job. *locked*: no other transaction changes it, or extends the session of its node, until the end."""
+    """Return the job, also one of `cdc run`.
+
+    *locked*: no other transaction changes it, or extends the session of its node, until the end.
+    """
     selected = _SELECT.where(JOBS.c.name == name)
     row = connection.execute(selected.with_for_update(of=JOBS) if locked else selected).one_or_none()
     if row is None:
         return None
     if locked and row.node_id is not None:
         connection.execute(sa.select(NODES.c.node_id).where(NODES.c.node_id == row.node_id).with_for_update())
-    return job_record(row, alive={node.node_id: node.name for node in alive_sessions(connection)})
+    nodes = [] if row.node_id is None else alive_sessions(connection)
+    return job_record(row, alive={node.node_id: node.name for node in nodes})
 
 
-def known_job(connection: sa.Connection, name: str, *, locked: bool = False) -> JobRecord:
+def known_job(connection: sa.Connection, name: str, *, locked: bool = False, of_runs: bool = False) -> JobRecord:
+    """Return the job; with *of_runs* also one of `cdc run`. Raises: UnknownError."""
     job = found_job(connection, name, locked=locked)
-    if job is None:
-        known = connection.execute(sa.select(JOBS.c.name)).scalars()
+    if job is None or (job.is_run and not of_runs):
+        known = connection.execute(sa.select(JOBS.c.name).where(JOBS.c.is_run.in_({of_runs, False}))).scalars()
         raise UnknownError(f"there is no job '{name}'" + did_you_mean(name, known))
     return job
 
 
 def asked_job(connection: sa.Connection, name: str, verb: Verb) -> JobRecord:
     """Return the job, locked, if *verb* may be asked of it now. Raises: UnknownError, RefusedError."""
-    job = known_job(connection, name, locked=True)
+    job = known_job(connection, name, locked=True, of_runs=RULES[verb].of_runs)
     require(job, verb)
     return job
 
 
 def all_jobs(connection: sa.Connection, nodes: Sequence[NodeRecord], *where: sa.ColumnElement[bool]) -> list[JobRecord]:
+    """Return jobs by name, without those of `cdc run`."""
     alive = {node.node_id: node.name for node in nodes}
-    rows = connection.execute(_SELECT.where(*where).order_by(JOBS.c.name))
+    rows = connection.execute(_SELECT.where(~JOBS.c.is_run, *where).order_by(JOBS.c.name))
     return [job_record(row, alive=alive) for row in rows]
 
 
@@ -80,16 +98,46 @@ def change_job(
 ) -> None:
     assert state in FOLLOWING[job.state], f"{job.state} -> {state}"
     connection.execute(of_job(job.name).values(state=state, reason=reason, **values))
-    record_event(connection, job.name, state, reason, node)
+    record_event(connection, job.name, state, reason, node, at=_now(job))
     add_event(connection, _EVENTS[state], job.name, node=node, message=reason)
 
 
 def run_again(connection: sa.Connection, job: JobRecord, reason: str) -> None:
     """Have the job, which rests, run from its position."""
     change_job(connection, job, "running", reason=reason, paused_for=None)
-    connection.execute(update(job.name).values(paused=None))
 
 
-def record_event(connection: sa.Connection, name: str, state: JobState, reason: str | None, node: str | None) -> None:
+def resume_job(connection: sa.Connection, job: JobRecord) -> None:
+    """Have the job run from its position: at once, or after the requested pause has taken effect."""
+    if job.state in RESTING:
+        run_again(connection, job, "resumed")
+    elif job.state == "pause-requested" and job.paused_for != "restart":
+        connection.execute(of_job(job.name).values(paused_for="restart"))
+        record_event(connection, job.name, job.state, "resumed", None, at=_now(job))
+        add_event(connection, "resume_requested", job.name)
+
+
+def pause_run(connection: sa.Connection, job: JobRecord, error: str | None = None) -> None:
+    """Save that the run of *job* has stopped, for an *error*, or as was requested; it runs again if it was resumed."""
+    change_job(connection, job, "paused", reason=error or job.reason, paused_for="error" if error else None)
+    if error is None and job.paused_for == "restart":
+        run_again(connection, known_job(connection, job.name, of_runs=True), "resumed")
+
+
+def record_event(
+    connection: sa.Connection,
+    name: str,
+    state: JobState,
+    reason: str | None,
+    node: str | None,
+    *,
+    at: float | DatabaseNow | None = None,
+) -> None:
     """Add to the history of the job, which ends with it. The event log is another: see `add_event`."""
-    connection.execute(sa.insert(JOB_EVENTS).values(name=name, at=DatabaseNow(), state=state, reason=reason, node=node))
+    values = {"name": name, "at": DatabaseNow() if at is None else at, "state": state, "reason": reason, "node": node}
+    connection.execute(sa.insert(JOB_EVENTS).values(**values))
+
+
+def _now(job: JobRecord) -> float | DatabaseNow:
+    """Return the time of a change: of the database, which only those that nodes can use tell."""
+    return time.time() if job.is_run else DatabaseNow()

@@ -31,8 +31,10 @@ JOBS = sa.Table(
     sa.Column("finished", sa.Double),
     sa.Column("paused_for", sa.String(10)),
     sa.Column("pending", sa.Text),
+    sa.Column("is_run", sa.Boolean, nullable=False, default=False),
 )
-"""`clean`: no node has run the job since it was settled last.
+"""Every changefeed has a row. With `is_run` it belongs to `cdc run`, and nodes leave it alone.
+`clean`: no node has run the job since it was settled last.
 `paused_for` is a `PausedFor`, and `pending` the `Pending` definition that the job gets when it is paused."""
 JOB_EVENTS = sa.Table(
     "cdc_job_events",

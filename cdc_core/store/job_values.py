@@ -130,7 +130,8 @@ class Pending:
 class JobRecord:
     """A job as the store knows it. Times are in the database's clock, in seconds since 1970. Holds no secret.
 
-    `node_id` is the session of the node that has claimed it, dead or alive. `node` is its name, if it is alive.
+    `node_id` is the session of the node that has claimed it, dead or alive. `node` is its name, if it is alive. With
+    `is_run` it belongs to `cdc run`: no node claims it, and it stays `running` while no run is alive either.
     """
 
     name: str
@@ -149,6 +150,7 @@ class JobRecord:
     finished: float | None = None
     paused_for: PausedFor | None = None
     pending: Pending | None = field(default=None, repr=False)
+    is_run: bool = False
     epoch: int = 0
 
     @property
@@ -241,6 +243,7 @@ def job_record(row: Any, *, alive: Mapping[str, str]) -> JobRecord:
         finished=row.finished,
         paused_for=row.paused_for,
         pending=None if row.pending is None else Pending.from_json(json.loads(row.pending)),
+        is_run=row.is_run,
         epoch=row.epoch or 0,
     )
 

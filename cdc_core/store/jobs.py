@@ -8,7 +8,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from cdc_core.locality import Locality
-from cdc_core.store.changefeeds import register_changefeed, require_no_job
+from cdc_core.store.changefeeds import register_changefeed
 from cdc_core.store.database import Aggregate
 from cdc_core.store.deletion import forget
 from cdc_core.store.events import add_event
@@ -77,20 +77,22 @@ class Jobs(Aggregate):
 
         return self._database.once_more(create)
 
-    def require_none(self, name: str) -> None:
-        """Return when the changefeed is not a job. Raises: ConfigError, as `register` does then."""
+    def find(self, name: str, *, of_runs: bool = False) -> JobRecord | None:
+        """Return the job, None when the changefeed is not one; with *of_runs* also what `cdc run` runs."""
         with self._database.transaction(reading=True) as connection:
-            require_no_job(connection, name)
-
-    def find(self, name: str) -> JobRecord | None:
-        """Return the job, None when the changefeed is not one."""
-        with self._database.transaction(reading=True) as connection:
-            return found_job(connection, name)
+            job = found_job(connection, name)
+        return None if job is None or (job.is_run and not of_runs) else job
 
     def all(self) -> list[JobRecord]:
-        """Return every job by name, finished ones too."""
+        """Return every job that nodes run by name, finished ones too."""
         with self._database.transaction(reading=True) as connection:
             return all_jobs(connection, alive_sessions(connection))
+
+    def paused_runs(self) -> frozenset[str]:
+        """Return the names of what `cdc run` is not to run now."""
+        with self._database.transaction(reading=True) as connection:
+            asked = sa.select(JOBS.c.name).where(JOBS.c.is_run, JOBS.c.state != "running")
+            return frozenset(connection.execute(asked).scalars())
 
     def events(self, name: str) -> list[JobEvent]:
         """Return the changes of the job's state, the first one first."""
@@ -120,13 +122,15 @@ def create_job(
             remedy=f"drop that with `cdc cancel {name}`, leave it there with `cdc drop {name} --forget-only`, or choose"
             " another name",
         )
-    if known is not None:
+    if known is not None and known.is_run:
+        for table in (JOBS, JOB_EVENTS):
+            connection.execute(sa.delete(table).where(table.c.name == name))
+    elif known is not None:
         forget(connection, name)
     if kept is not None:
         put(connection, name, kept)  # before any other refusal: it waits for an attempt whose end is not known
     require_match(name, locality, alive_sessions(connection))
     register_changefeed(connection, name, definition)
-    connection.execute(update(name).values(paused=None))
     state: JobState = "running" if paused_for is None else "paused"
     connection.execute(
         sa.insert(JOBS).values(
@@ -147,9 +151,11 @@ def create_job(
 
 
 def define_job(connection: sa.Connection, name: str, wanted: Pending) -> None:
-    """Give the job, which no node runs, another definition. Raises: ConfigError."""
+    """Give the job, which does not run, another definition. Raises: ConfigError."""
     register_changefeed(connection, name, wanted.definition, changes_tables=True, why=wanted.why)
     scans = dump(dict(wanted.initial_scans)) if wanted.initial_scans else None
     connection.execute(update(name).values(initial_scans=scans))
     connection.execute(of_job(name).values(locality=str(wanted.locality)))
-    record_event(connection, name, known_job(connection, name).state, wanted.why, None)
+    job = known_job(connection, name, of_runs=True)
+    if not job.is_run:  # its history says since when it is paused, and the event log the rest
+        record_event(connection, name, job.state, wanted.why, None)

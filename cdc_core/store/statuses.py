@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from cdc_core.store.database import Aggregate
+from cdc_core.store.liveness import is_alive
 from cdc_core.store.moments import keep_moment
 from cdc_core.store.tables import STATUSES
 from cdc_core.store.values import SavedStatus, dump, now_text
 
-__all__ = ["Statuses"]
+__all__ = ["Statuses", "is_running"]
 
 
 class Statuses(Aggregate):
@@ -36,13 +37,22 @@ class Statuses(Aggregate):
     def load(self, name: str) -> SavedStatus | None:
         """Return the status that was saved last, None when none was."""
         with self._database.transaction(reading=True) as connection:
-            row = connection.execute(sa.select(STATUSES).where(STATUSES.c.name == name)).one_or_none()
-        return None if row is None else _saved(row)
+            return _load(connection, name)
 
     def load_all(self) -> dict[str, SavedStatus]:
         """Return the status that each changefeed saved last, by name."""
         with self._database.transaction(reading=True) as connection:
             return {row.name: _saved(row) for row in connection.execute(sa.select(STATUSES))}
+
+
+def is_running(connection: sa.Connection, name: str) -> bool:
+    """Return whether a run of the changefeed is alive, as far as the store has heard of it."""
+    return is_alive(_load(connection, name), now=datetime.now(UTC))
+
+
+def _load(connection: sa.Connection, name: str) -> SavedStatus | None:
+    row = connection.execute(sa.select(STATUSES).where(STATUSES.c.name == name)).one_or_none()
+    return None if row is None else _saved(row)
 
 
 def _saved(row: Any) -> SavedStatus:

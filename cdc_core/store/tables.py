@@ -23,7 +23,7 @@ __all__ = [
     "update",
 ]
 
-SCHEMA_VERSION = 14
+SCHEMA_VERSION = 15
 """Version of the tables below: the newest of those in migrations/versions."""
 
 METADATA = sa.MetaData()
@@ -44,7 +44,6 @@ CHANGEFEEDS = sa.Table(
     sa.Column("counters", sa.Text),
     sa.Column("saved_at", sa.String(32)),
     sa.Column("plan", sa.Text),
-    sa.Column("paused", sa.Text),
     sa.Column("recorded", sa.Text),
     sa.Column("emitted", sa.Text),
     sa.Column("initial_scans", sa.Text),

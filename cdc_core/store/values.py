@@ -77,7 +77,7 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class Pause:
-    """Why and since when a changefeed is paused. Holds no secret."""
+    """Why and since when a changefeed of `cdc run` is paused. Holds no secret."""
 
     reason: str
     since: datetime
@@ -166,7 +166,7 @@ class RescanRecord:
     began: Timestamp | None
 
 
-def changefeed_record(row: Any) -> ChangefeedRecord:
+def changefeed_record(row: Any, paused: Pause | None = None) -> ChangefeedRecord:
     """Return a row of the changefeeds' table as a value."""
     definition, frontier = json.loads(row.definition), frontier_of(row.frontier)
     tally = Tally({} if row.counters is None else json.loads(row.counters))
@@ -180,7 +180,7 @@ def changefeed_record(row: Any) -> ChangefeedRecord:
         resolved=resolved_by_shard(frontier, len(_sources(definition))),
         saved_at=moment_of(row.saved_at),
         created=moment_of(row.created_at),
-        paused=None if row.paused is None else _pause(**json.loads(row.paused)),
+        paused=paused,
         gauges=gauges_of(tally),
         measured_at=None if measured is None else datetime.fromtimestamp(measured, UTC),
     )
@@ -189,10 +189,6 @@ def changefeed_record(row: Any) -> ChangefeedRecord:
 def _sources(definition: Mapping[str, Any]) -> Sequence[str]:
     source = definition.get("source", "")
     return [source] if isinstance(source, str) else source
-
-
-def _pause(*, reason: str, since: str) -> Pause:
-    return Pause(reason=reason, since=datetime.fromisoformat(since))
 
 
 def dead_letter_values(name: str, letter: DeadLetter, now: str) -> dict[str, str]:

@@ -9,7 +9,18 @@ from typing import Literal
 from cdc_core.errors import ConfigError
 from cdc_core.store.job_values import FINISHED, FOLLOWING, RESTING, REVERTED, JobRecord, JobState
 
-__all__ = ["GRANTED", "RULES", "BusyError", "RefusedError", "Rule", "UnknownError", "Verb", "require", "require_free"]
+__all__ = [
+    "GRANTED",
+    "RULES",
+    "BusyError",
+    "RefusedError",
+    "Rule",
+    "UnknownError",
+    "Verb",
+    "require",
+    "require_free",
+    "require_run",
+]
 
 Verb = Literal[
     "pause", "stop", "resume", "restart", "alter", "cancel", "drop", "forget", "rescan", "move", "replay", "own"
@@ -43,7 +54,7 @@ class Rule:
     """A verb: the states in which it is done, those in which what it asks for is so already, and who may ask for it.
 
     In all other states it is refused. The doors are commands, statements, requests of REST, and actions of the page;
-    `instead` does what a verb does that has no statement.
+    `instead` does what a verb does that has no statement. `of_runs`: it may be asked of what `cdc run` runs, too.
     """
 
     does: frozenset[JobState]
@@ -53,6 +64,7 @@ class Rule:
     instead: str = ""
     requests: tuple[str, ...] = ()
     actions: tuple[str, ...] = ()
+    of_runs: bool = False
 
 
 _WANTED: frozenset[JobState] = frozenset({"running", "waiting"})
@@ -68,6 +80,7 @@ RULES: Mapping[Verb, Rule] = {
         statements=("PAUSE JOB 'name'",),
         requests=("PUT /connectors/{name}/pause",),
         actions=("pause",),
+        of_runs=True,
     ),
     "stop": Rule(does=_LIVE, instead="use PAUSE JOB", requests=("PUT /connectors/{name}/stop",)),
     "resume": Rule(
@@ -77,6 +90,7 @@ RULES: Mapping[Verb, Rule] = {
         statements=("RESUME JOB 'name'",),
         requests=("PUT /connectors/{name}/resume",),
         actions=("resume",),
+        of_runs=True,
     ),
     "restart": Rule(
         does=frozenset({"running", "failed"}),
@@ -91,6 +105,7 @@ RULES: Mapping[Verb, Rule] = {
         statements=("ALTER CHANGEFEED 'name'",),
         requests=("PUT /connectors/{name}/config", "PATCH /connectors/{name}/config"),
         actions=("alter",),
+        of_runs=True,
     ),
     "cancel": Rule(
         does=_LIVE | (FINISHED - REVERTED),
@@ -144,8 +159,13 @@ canceled no longer exists, and only a stopped one can be moved.
 """
 
 
-def require(job: JobRecord, verb: Verb) -> None:
-    """Return when *verb* may be asked of *job* now. Raises: RefusedError."""
+def require(job: JobRecord | None, verb: Verb) -> None:
+    """Return when *verb* may be asked of *job* now. Raises: RefusedError.
+
+    Of what `cdc run` runs, the state says only whether it is paused; see `cdc_core.changefeeds.finding.stopped`.
+    """
+    if job is None or job.is_run:
+        return
     name, state, rule = job.name, job.state, RULES[verb]
     if state in rule.does | rule.holds and not (job.is_leaving or (job.has_left and verb == "replay")):
         return
@@ -172,7 +192,7 @@ def require(job: JobRecord, verb: Verb) -> None:
 
 def require_free(job: JobRecord | None) -> None:
     """Return when *job*, which has the name of a job that is to be created, has ended. Raises: RefusedError."""
-    if job is None or (job.state in FINISHED and not job.is_leaving):
+    if job is None or job.is_run or (job.state in FINISHED and not job.is_leaving):
         return
     if job.is_leaving:
         what, _, remedy = (job.reason or "").partition("; ")
@@ -181,3 +201,15 @@ def require_free(job: JobRecord | None) -> None:
     if job.state in RESTING:
         remedy = f"continue it with `cdc resume {job.name}`, end it with `cdc cancel {job.name}`, or {remedy}"
     raise RefusedError(f"changefeed '{job.name}' is a job already ({job.state})", state=job.state, remedy=remedy)
+
+
+def require_run(job: JobRecord | None) -> None:
+    """Return when *job*, which has the name of what `cdc run` is to run, is its own. Raises: ConfigError."""
+    if job is None or job.is_run:
+        return
+    if job.is_leaving:
+        raise ConfigError(f"changefeed '{job.name}' cannot run with this store: {job.reason}")
+    what = f"is a job, which nodes run ({job.state})"
+    if job.state in FINISHED:
+        what = f"was a job and has ended ({job.state}): {job.reason or 'everything is delivered'}"
+    raise ConfigError(f"changefeed '{job.name}' {what}; see `cdc show {job.name}`, or choose another name")

@@ -138,7 +138,7 @@ def prepared(directory: Path, state: JobState | None) -> ProgressStore:
     if state is None:
         epoch = store.changefeeds.begin_attempt(store.changefeeds.register("orders", definition).name)
         store.progress.save("orders", epoch, progress())
-        store.changefeeds.pause("orders", epoch, "the sink refuses")
+        store.claims.pause_run("orders", epoch, "the sink refuses")
         return store
     store.jobs.create("orders", definition, owner="ann", locality=Locality())
     adopted = store.claims.adopt("orders", one)

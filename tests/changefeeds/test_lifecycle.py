@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from cdc_testing.stored import DEFINITION, die, node, progress
+from cdc_testing.stored import DEFINITION, die, node, paused, progress
 
 from cdc_core.changefeeds.altering import configure
 from cdc_core.changefeeds.service import Changefeeds
@@ -16,7 +16,7 @@ from cdc_core.locality import Locality
 from cdc_core.store.job_values import JobRecord, NodeRecord, Pending
 from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
-from cdc_core.store.verbs import RefusedError
+from cdc_core.store.verbs import RefusedError, UnknownError
 
 WIDER = DEFINITION | {"tables": [*DEFINITION["tables"], "public.more"]}
 
@@ -254,3 +254,86 @@ def test_a_refusal_has_the_state_and_a_remedy(store: ProgressStore, one: NodeRec
         changefeeds.find_job("orders", verb="drop")
     remedy = "try again with `cdc cancel orders`, or forget it with `cdc drop orders --forget-only`"
     assert (refused.value.state, refused.value.remedy) == ("revert-failed", remedy)
+
+
+@pytest.fixture
+def run(store: ProgressStore) -> int:
+    """The epoch of the changefeed `orders`, which `cdc run` has begun and nobody runs now."""
+    store.changefeeds.register("orders", DEFINITION)
+    epoch = store.changefeeds.begin_attempt("orders")
+    store.progress.save("orders", epoch, progress())
+    return epoch
+
+
+def history(store: ProgressStore) -> list[tuple[str, str | None]]:
+    return [(event.state, event.reason) for event in store.jobs.events("orders")]
+
+
+def test_what_no_run_runs_is_paused_at_once(store: ProgressStore, run: int) -> None:
+    assert Changefeeds(store).pause("orders", "lunch").state == "paused"
+    assert paused(store) == "lunch"
+    assert store.changefeeds.register("orders", DEFINITION).epoch == run
+    assert paused(store) == "lunch"
+    assert Changefeeds(store).resume("orders").state == "running"
+    assert paused(store) is None
+    assert history(store) == [("paused", "lunch"), ("running", "resumed")]
+
+
+def test_a_run_that_is_alive_pauses_when_its_step_has_ended(store: ProgressStore, run: int) -> None:
+    store.statuses.save("orders", run, {"phase": "running"})
+    assert Changefeeds(store).pause("orders", "lunch").state == "pause-requested"
+    assert (store.jobs.paused_runs(), paused(store)) == ({"orders"}, None)
+    store.claims.pause_run("orders", run)
+    assert paused(store) == "lunch"
+    store.claims.resume_run("orders")
+    store.claims.pause_run("orders", run)  # it has heard of the pause and not yet of the resumption
+    assert paused(store) is None
+
+
+def test_a_pause_that_was_resumed_before_it_took_effect_has_none(store: ProgressStore, run: int) -> None:
+    store.statuses.save("orders", run, {"phase": "running"})
+    Changefeeds(store).pause("orders", "lunch")
+    assert Changefeeds(store).resume("orders").paused_for == "restart"
+    store.claims.pause_run("orders", run)
+    assert (store.jobs.paused_runs(), paused(store)) == (frozenset(), None)
+
+
+def test_a_pause_outlives_a_run_that_died_before_it(store: ProgressStore, run: int) -> None:
+    store.statuses.save("orders", run, {"phase": "running"})
+    Changefeeds(store).pause("orders", "lunch")
+    store.changefeeds.register("orders", DEFINITION)
+    assert paused(store) == "lunch"
+
+
+def test_no_node_and_no_verb_of_nodes_touches_what_cdc_run_runs(store: ProgressStore, run: int) -> None:
+    one, feeds = store.nodes.join(node("one"), lease_s=60), Changefeeds(store)
+    assert store.claims.overview().jobs == store.jobs.all() == []
+    assert store.jobs.find("orders") is None
+    assert store.claims.adopt("orders", one) is None
+    assert store.claims.prune(retention_s=-1) == []
+    for verb in (feeds.restart, feeds.cancel, feeds.set_owner):
+        with pytest.raises(UnknownError, match="there is no job 'orders'"):
+            verb("orders", "ann")
+    known = store.changefeeds.find("orders")
+    assert known is not None
+    assert known.epoch == run
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_what_another_store_refuses_is_paused_as_before(store: ProgressStore, run: int, is_paused: bool) -> None:
+    if is_paused:
+        store.claims.pause_run("orders", run, "a row was refused")
+    store.handover.give("orders", to="there", again="cdc create", owner="ann")
+    assert look(store)[0] == "canceled"
+    store.handover.take_back("orders")
+    assert store.changefeeds.register("orders", DEFINITION).epoch == run + 1
+    assert paused(store) == ("a row was refused" if is_paused else None)
+
+
+def test_a_paused_run_that_becomes_a_job_runs(store: ProgressStore, run: int) -> None:
+    store.claims.pause_run("orders", run, "a row was refused")
+    job = store.jobs.create("orders", DEFINITION, owner="ann", locality=Locality())
+    assert (job.state, job.reason, job.is_run, job.epoch) == ("running", None, False, run)
+    assert history(store) == [("running", "created")]
+    with pytest.raises(ConfigError, match="is a job, which nodes run"):
+        store.changefeeds.register("orders", DEFINITION)

@@ -18,7 +18,7 @@ Run = Callable[..., int]
 def paused(store: ProgressStore, name: str = "orders", *, reason: str = "a row was refused") -> ProgressStore:
     """Return *store* with a changefeed in it that is paused."""
     store.changefeeds.register(name, {"source": "paper://x", "tables": ["t"], "sink": "shelf://x", "format": "json"})
-    store.changefeeds.pause(name, store.changefeeds.begin_attempt(name), reason)
+    store.claims.pause_run(name, store.changefeeds.begin_attempt(name), reason)
     return store
 
 
@@ -42,8 +42,18 @@ def test_a_paused_changefeed_is_resumed(file: Path, store: ProgressStore, capsys
 
 
 def test_to_resume_it_twice_is_no_failure(file: Path, store: ProgressStore, cdc: Cdc) -> None:
-    store.changefeeds.resume("orders")
+    store.claims.resume_run("orders")
     assert cdc("resume", file, "orders").out == "changefeed 'orders' is not paused\n"
+
+
+def test_what_no_job_runs_is_paused_and_resumed_by_its_name_too(store: ProgressStore, cdc: Cdc) -> None:
+    there = ["orders", "--store", store.url]
+    cdc("resume", *there)
+    assert cdc("pause", *there, "--reason", "lunch", "--wait").out == "changefeed 'orders' is paused\n"
+    assert is_paused(store)
+    told = cdc("sql", "--store", store.url, "RESUME JOB orders; PAUSE JOB orders; RESUME JOB orders")
+    assert not is_paused(store)
+    assert "changefeed 'orders' is resumed: a waiting run continues now" in told.err
 
 
 @pytest.mark.parametrize("url", [False, True], ids=["directory", "URL"])

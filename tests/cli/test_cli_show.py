@@ -166,7 +166,7 @@ def test_a_run_that_says_nothing_for_30_seconds_is_not_shown_as_running(
 
 
 def test_a_paused_changefeed_says_why_even_without_a_run(file: Path, store: ProgressStore, capsys: Capture) -> None:
-    store.changefeeds.pause("orders", run_in(store), "a row was refused")
+    store.claims.pause_run("orders", run_in(store), "a row was refused")
     grow_old(store, 3600)
     found = as_json(file, capsys)
     assert (found["state"], found["paused"]["reason"]) == ("paused", "a row was refused")

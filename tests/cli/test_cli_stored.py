@@ -183,7 +183,7 @@ def test_no_store_is_created(tmp_path: Path, cdc: Cdc) -> None:
 
 
 def test_a_changefeed_of_the_store_is_resumed(store: ProgressStore, cdc: Cdc) -> None:
-    store.changefeeds.pause("orders", store.changefeeds.begin_attempt("orders"), "a row was refused")
+    store.claims.pause_run("orders", store.changefeeds.begin_attempt("orders"), "a row was refused")
     assert "changefeed 'orders' is resumed" in cdc("resume", "--store", store.url, "orders").out
     found = store.changefeeds.find("orders")
     assert found is not None

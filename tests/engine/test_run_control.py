@@ -11,7 +11,9 @@ import pytest
 from cdc_testing.engine import stop_runs
 from cdc_testing.thread_host import ThreadEngine
 
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import FencedError, RetryableError, TerminalError, TerminalSinkError
+from cdc_core.store.job_values import JobRecord
 from cdc_core.telemetry.status import Status
 
 STEPS: dict[str, Any] = {"total": 2000, "rows_per_step": 500}
@@ -22,7 +24,8 @@ POISON = "TerminalSinkError row 7 of table counter is refused: correct it"
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits looks often."""
-    monkeypatch.setattr("cdc_core.engine.run_control._POLL_S", 0.05)
+    for module in ("run_control", "control_requests"):
+        monkeypatch.setattr(f"cdc_core.engine.{module}._POLL_S", 0.05)
 
 
 @dataclass
@@ -41,7 +44,7 @@ class Person:
 
 
 def resume(engine: ThreadEngine) -> Person:
-    return Person(lambda _: engine.store.changefeeds.resume("t"))
+    return Person(lambda _: engine.store.claims.resume_run("t"))
 
 
 def stop(status: Status) -> None:
@@ -92,7 +95,7 @@ def test_a_cause_that_was_not_corrected_pauses_it_again(engine: ThreadEngine) ->
     def act(status: Status) -> None:
         if len(person.pauses) < 2:
             engine.script.order("flush", f"TerminalSinkError refused {len(person.pauses)} times")
-            engine.store.changefeeds.resume("t")
+            engine.store.claims.resume_run("t")
         else:
             stop(status)
 
@@ -116,7 +119,7 @@ def test_a_run_that_finds_it_paused_touches_nothing_until_it_is_resumed(engine: 
         assert engine.journal.events == before
         for order in ("check", "sink-check", "sink-prepare"):
             assert engine.script.once(order)
-        engine.store.changefeeds.resume("t")
+        engine.store.claims.resume_run("t")
 
     person = Person(act)
     engine.statuses.clear()
@@ -142,7 +145,7 @@ def test_with_once_it_is_paused_and_the_run_fails_until_it_is_resumed(engine: Th
     assert str(raised.value).endswith(
         ": row 7 of table counter is refused: correct it; once the cause is fixed, run `cdc resume FILE t` to continue"
     )
-    assert engine.store.changefeeds.resume("t")
+    engine.store.claims.resume_run("t")
     assert engine.run(**STEPS, **PAUSE) == 0
     assert engine.journal.faults(total=STEPS["total"]) == []
 
@@ -177,7 +180,7 @@ def test_nothing_is_paused_while_it_is_set_up(engine: ThreadEngine) -> None:
 
 def test_a_paused_run_ends_when_another_one_begins(engine: ThreadEngine) -> None:
     def act(_: Status) -> None:
-        engine.store.changefeeds.resume("t")
+        engine.store.claims.resume_run("t")
         engine.store.changefeeds.begin_attempt("t")
 
     engine.script.order("flush", POISON)
@@ -185,18 +188,48 @@ def test_a_paused_run_ends_when_another_one_begins(engine: ThreadEngine) -> None
         engine.run(once=False, watch=Person(act), **STEPS, **PAUSE)
 
 
+def test_a_pause_that_is_asked_for_in_the_store_takes_effect_after_the_running_step(engine: ThreadEngine) -> None:
+    asked: list[JobRecord] = []
+    person = resume(engine)
+
+    def watch(status: Status) -> None:
+        person(status)
+        if status.phase == "running" and engine.saved >= 500 and not asked:
+            asked.append(Changefeeds(engine.store).pause("t", "lunch"))
+        if engine.saved > STEPS["total"]:
+            stop(status)
+
+    assert engine.run(once=False, watch=watch, **STEPS) == 0
+    assert [job.state for job in asked] == ["pause-requested"]
+    assert [status.waiting_for for status in person.pauses] == ["lunch"]
+    assert engine.journal.faults(total=STEPS["total"]) == []
+    assert max(engine.journal.epochs) == 2
+    history = [event.state for event in engine.store.jobs.events("t")]
+    assert history == ["pause-requested", "paused", "running"]
+
+
+def test_a_pause_in_the_store_ends_a_run_with_once_and_stays(engine: ThreadEngine) -> None:
+    def watch(status: Status) -> None:
+        if status.phase == "running" and engine.saved >= 500:
+            Changefeeds(engine.store).pause("t", "lunch")
+
+    with pytest.raises(TerminalError, match=r"paused since .*: lunch; once the cause is fixed, run `cdc"):
+        engine.run(watch=watch, **STEPS)
+    assert reason(engine) == "lunch"
+
+
 def test_it_waits_although_the_store_is_out_of_reach(engine: ThreadEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    pause, find = engine.store.changefeeds.pause, engine.store.changefeeds.find
+    pause, find = engine.store.claims.pause_run, engine.store.changefeeds.find
     away: list[str] = []
 
     def fail(call: str) -> None:
         away.append(call)
         raise RetryableError("progress store cannot be used: database is locked")
 
-    def pause_later(*arguments: Any) -> None:
+    def pause_later(*arguments: Any, **how: Any) -> None:
         if not away:
             fail("pause")
-        pause(*arguments)
+        pause(*arguments, **how)
 
     def find_later(name: str) -> Any:
         if away == ["pause"]:
@@ -205,11 +238,11 @@ def test_it_waits_although_the_store_is_out_of_reach(engine: ThreadEngine, monke
 
     def watch(status: Status) -> None:
         if status.phase == "paused" and away == ["pause", "find"]:
-            engine.store.changefeeds.resume("t")
+            engine.store.claims.resume_run("t")
         if engine.saved > STEPS["total"]:
             stop(status)
 
-    monkeypatch.setattr(engine.store.changefeeds, "pause", pause_later)
+    monkeypatch.setattr(engine.store.claims, "pause_run", pause_later)
     monkeypatch.setattr(engine.store.changefeeds, "find", find_later)
     engine.script.order("flush", POISON)
     assert engine.run(once=False, watch=watch, **STEPS, **PAUSE) == 0

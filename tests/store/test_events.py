@@ -39,9 +39,9 @@ def test_the_life_of_a_run_s_changefeed_is_told(store: ProgressStore) -> None:
     for number in range(3):
         store.progress.save("orders", epoch, progress(number))
         store.statuses.save("orders", epoch, {"phase": "running"})
-    store.changefeeds.pause("orders", epoch, "a row was refused")
-    assert store.changefeeds.resume("orders")
-    assert not store.changefeeds.resume("orders")
+    store.claims.pause_run("orders", epoch, "a row was refused")
+    store.claims.resume_run("orders")
+    store.claims.resume_run("orders")
     ask_rescan(store, "orders", table="public.orders", where="id > 7")
     store.dead_letters.mark_replayed("orders", epoch, [1, 2])
     dropped(store, "orders")
@@ -144,7 +144,7 @@ def test_what_did_not_become_durable_is_neither_kept_nor_logged(
     caplog.set_level(logging.INFO, "cdc_core")
     caplog.clear()
     with pytest.raises(FencedError):
-        store.changefeeds.pause("orders", 7, "of an older attempt")
+        store.claims.pause_run("orders", 7, "of an older attempt")
     with pytest.raises(RetryableError, match=r"no such table|does not exist"):
         fail_after_an_event(store)
     assert kinds(store) == ["create_changefeed"]

@@ -18,6 +18,7 @@ from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
 from cdc_core.store import changefeeds, events
+from cdc_core.store.job_rows import known_job, resume_job
 from cdc_core.store.job_tables import NODES, DatabaseNow
 from cdc_core.store.job_values import Pending
 from cdc_core.store.progress import ProgressStore
@@ -92,11 +93,11 @@ def test_only_one_prunes_the_events(stores: Stores, monkeypatch: pytest.MonkeyPa
 
 def test_of_two_who_resume_a_run_one_does(stores: Stores) -> None:
     stores.mine.changefeeds.register("orders", DEFINITION)
-    stores.mine.changefeeds.pause("orders", stores.mine.changefeeds.begin_attempt("orders"), "no route")
+    stores.mine.claims.pause_run("orders", stores.mine.changefeeds.begin_attempt("orders"), "no route")
     with stores.mine._database.transaction() as connection:
-        assert changefeeds.resume_run(connection, "orders")
+        resume_job(connection, known_job(connection, "orders", locked=True, of_runs=True))
         other = stores.begin(lambda store: Changefeeds(store).resume("orders"))
-    assert other.result() is False
+    assert other.result().state == "running"
     kinds = [event.kind for event in stores.mine.events.read("orders")]
     assert kinds.count("changefeed_resumed") == 1
 

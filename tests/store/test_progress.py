@@ -191,30 +191,28 @@ def test_a_paused_changefeed_goes_on_once(store: ProgressStore) -> None:
     store.changefeeds.register("orders", DEFINITION)
     epoch = store.changefeeds.begin_attempt("orders")
     assert paused(store) is None
-    store.changefeeds.pause("orders", epoch, "a row was refused")
+    store.claims.pause_run("orders", epoch, "a row was refused")
     assert paused(store) == "a row was refused"
-    assert store.changefeeds.resume("orders")
+    store.claims.resume_run("orders")
     assert paused(store) is None
-    assert not store.changefeeds.resume("orders")
 
 
 def test_being_paused_is_no_new_run_and_neither_is_going_on(store: ProgressStore) -> None:
     store.changefeeds.register("orders", DEFINITION)
     epoch = store.changefeeds.begin_attempt("orders")
-    store.changefeeds.pause("orders", epoch, "a row was refused")
-    store.changefeeds.resume("orders")
+    store.claims.pause_run("orders", epoch, "a row was refused")
+    store.claims.resume_run("orders")
     found = store.changefeeds.find("orders")
     assert found is not None
     assert found.epoch == epoch
     store.changefeeds.begin_attempt("orders")
     with pytest.raises(FencedError):
-        store.changefeeds.pause("orders", epoch, "a row was refused")
+        store.claims.pause_run("orders", epoch, "a row was refused")
     assert paused(store) is None
 
 
 def test_a_changefeed_that_never_ran_is_not_found(store: ProgressStore) -> None:
     assert store.changefeeds.find("orders") is None
-    assert not store.changefeeds.resume("orders")
 
 
 def test_a_source_that_can_change_its_tables_continues_with_others(store: ProgressStore) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,13 +17,25 @@ from cdc_testing.runs import eventually
 from cdc_testing.stored import DEFINITION, progress
 
 from cdc_core import Timestamp
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import RetryableError
+from cdc_core.locality import Locality
 from cdc_core.store.opening import open_engine
 from cdc_core.store.progress import DeadLetter, PendingRecord, ProgressStore, store_url
 from cdc_core.store.tables import METADATA, SCHEMA_VERSION
 from cdc_core.store.upgrading import MIGRATIONS, upgrade
+from cdc_core.store.values import Pause
 
 WRITTEN = Path(__file__).parent / "written"
+TO_V14 = """
+DELETE FROM cdc_jobs WHERE is_run;
+DELETE FROM cdc_job_events WHERE name = 'paused';
+ALTER TABLE cdc_jobs DROP COLUMN is_run;
+ALTER TABLE cdc_changefeeds ADD COLUMN paused TEXT;
+UPDATE cdc_changefeeds SET paused = '{"reason":"no route","since":"2026-11-28T10:00:00.500+00:00"}'
+    WHERE name = 'paused';
+UPDATE cdc_store SET version = 14;
+"""
 TO_V2 = """
 DROP INDEX ix_cdc_dead_letters_waiting;
 CREATE INDEX ix_cdc_dead_letters_name ON cdc_dead_letters (name);
@@ -96,7 +109,7 @@ def test_a_store_of_version_13_keeps_moments_from_then_on(url: str, engine: sa.E
     epoch = before.changefeeds.begin_attempt("orders")
     before.progress.save("orders", epoch, progress())
     before.close()
-    write(engine, "DROP TABLE cdc_moments;\nUPDATE cdc_store SET version = 13;\n")
+    write(engine, TO_V14 + "DROP TABLE cdc_moments;\nUPDATE cdc_store SET version = 13;\n")
     store = ProgressStore(url)
     assert store.moments.of("orders") == []
     store.statuses.save("orders", epoch, {"phase": "running"}, moment=True)
@@ -105,11 +118,33 @@ def test_a_store_of_version_13_keeps_moments_from_then_on(url: str, engine: sa.E
     store.close()
 
 
+def test_what_runs_of_version_14_have_left_is_of_runs_and_stays_paused(url: str, engine: sa.Engine) -> None:
+    before = ProgressStore(url)
+    for name in ("paused", "stopped"):
+        before.changefeeds.register(name, DEFINITION)
+        before.progress.save(name, before.changefeeds.begin_attempt(name), progress())
+    before.jobs.create("job", DEFINITION, owner="ann", locality=Locality())
+    before.close()
+    write(engine, TO_V14)
+    store = ProgressStore(url)
+    assert [job.name for job in store.jobs.all()] == ["job"]
+    assert store.jobs.paused_runs() == {"paused"}
+    known = store.changefeeds.find("paused")
+    assert known is not None
+    assert known.paused == Pause(reason="no route", since=datetime(2026, 11, 28, 10, 0, 0, 500_000, tzinfo=UTC))
+    store.claims.pause_run("stopped", 1, "a row was refused")
+    for name in ("paused", "stopped"):
+        assert Changefeeds(store).resume(name).state == "running"
+        assert store.changefeeds.register(name, DEFINITION).epoch == 1
+    assert differences(engine) == []
+    store.close()
+
+
 def test_an_upgraded_changefeed_continues(url: str, engine: sa.Engine) -> None:
     write(engine, (WRITTEN / "v3.sql").read_text())
     store = ProgressStore(url)
     assert store.changefeeds.register("orders", DEFINITION).feed_id == "e98269503d94"
-    assert store.changefeeds.resume("orders")
+    store.claims.resume_run("orders")
     epoch = store.changefeeds.begin_attempt("orders")
     assert epoch == 3
     letter = DeadLetter(table="public.orders", key="[3]", updated=Timestamp(70), stage="sink", error="refused")

@@ -233,7 +233,7 @@ def test_an_action_that_cannot_be_done_is_shown_again_with_the_reason(browser: B
 
 def test_a_run_that_is_resumed_twice_is_not_paused_the_second_time(browser: Browser, store: ProgressStore) -> None:
     store.changefeeds.register("old", DEFINITION)
-    store.changefeeds.pause("old", store.changefeeds.begin_attempt("old"), "no route")
+    store.claims.pause_run("old", store.changefeeds.begin_attempt("old"), "no route")
     assert browser.post("/ui/changefeeds/old/resume").status == 303
     again = browser.post("/ui/changefeeds/old/resume")
     assert (again.status, "changefeed 'old' is not paused" in again.page.text) == (409, True)

@@ -34,7 +34,8 @@ _TEXTS = {
 
 
 def _resume(changefeeds: Changefeeds, name: str, _reason: str) -> None:
-    if changefeeds.resume(name) is False:
+    paused = changefeeds.known(name).paused
+    if changefeeds.resume(name).is_run and paused is None:
         raise ConfigError(f"changefeed '{name}' is not paused")
 
 

@@ -58,7 +58,7 @@ def test_a_file_is_still_a_file_with_a_store_in_the_environment(
     created(store)
     beside = ProgressStore(store_url(file.parent / ".cdc"))
     beside.changefeeds.register("orders", DEFINITION)
-    beside.changefeeds.pause("orders", beside.changefeeds.begin_attempt("orders"), "a row was refused")
+    beside.claims.pause_run("orders", beside.changefeeds.begin_attempt("orders"), "a row was refused")
     assert "changefeed 'orders': paused" in done(capsys, "show", str(file))
     assert as_json(capsys, "resume", str(file))["paused"] is None
     assert "is not a job, and no node adopts it" in refused(capsys, "resume", str(file), "--wait")
