@@ -4,46 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from cdc_core.masking import MASK, is_secret_name, masked_uri
+from cdc_core.span import Span
 from cdc_core.store.event_values import Event
 from cdc_core.store.reports import Report
+from cdc_core.store.traced_change import STAGES
 from cdc_core.store.traces import TraceRecord
 from cdc_core.store.values import DeadLetter
 from cdc_core.telemetry import metrics
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE
+from cdc_core.timestamp import Timestamp
 from cdc_core.web.page.measurements import Measurement
 from cdc_core.web.page.stage_bars import StageBar, stage_bar
-from cdc_core.web.page.states import FOR_ADMINS, Tone, actions_of, note_of, tone_of
+from cdc_core.web.page.states import FOR_ADMINS, Tone, actions_of
 from cdc_core.web.page.texts import (
     UNKNOWN,
     age_text,
     bytes_text,
-    clock_text,
     moment_text,
     number_text,
     rate_text,
     share_text,
 )
-from cdc_core.web.page.traces import STAGES, TraceView, trace_views
 
-__all__ = [
-    "EVENTS",
-    "LETTERS",
-    "ChangefeedView",
-    "DeadLetterRow",
-    "Fact",
-    "Reading",
-    "SpanRow",
-    "Station",
-    "changefeed_view",
-    "letter_row",
-    "shown_value",
-]
+__all__ = ["EVENTS", "LETTERS", "ChangefeedView", "shown_value"]
 
-_SPANS = 50
 EVENTS = 50
 """How many events are shown."""
 LETTERS = 50
@@ -86,106 +73,70 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpanRow:
-    table: str
-    keys: str
-    resolved: str
-    lag: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventRow:
-    at: str
-    kind: str
-    times: str
-    node: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetterRow:
-    number: int
-    at: str
-    table: str
-    key: str
-    updated: str
-    stage: str
-    error: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangefeedView:
-    """What the page of one changefeed shows. Holds no secret."""
+    """What the page of one changefeed shows: its report, first dead letters, latest events and traces. Holds no secret.
 
-    name: str
-    state: str
-    tone: Tone
-    note: str
-    doing: str
-    is_job: bool
-    is_evaluated: bool
-    """Whether a query, or sections of tables, select what is delivered."""
-    actions: Sequence[str]
+    Of events, the last one is last; of traces, it is first.
+    """
+
+    report: Report
+    measured: Measurement
+    letters: Sequence[DeadLetter]
+    events: Sequence[Event]
+    traces: Sequence[TraceRecord]
     for_admins: Sequence[str] = FOR_ADMINS
-    stations: Sequence[Station]
-    delivered: str
-    oldest: str
-    bar: StageBar
-    readings: Sequence[Reading]
-    facts: Sequence[Fact]
-    spans: Sequence[SpanRow]
-    more_spans: str
-    retries: Sequence[Fact]
-    events: Sequence[EventRow]
-    definition: Sequence[Fact]
-    letters: Sequence[DeadLetterRow]
-    letters_total: str
-    more_letters: str
-    traces: Sequence[TraceView]
     trace_stages: Sequence[str] = STAGES
 
+    @property
+    def name(self) -> str:
+        return self.report.known.name
 
-def changefeed_view(
-    report: Report,
-    measured: Measurement,
-    letters: Sequence[DeadLetter],
-    events: Sequence[Event],
-    traces: Sequence[TraceRecord],
-) -> ChangefeedView:
-    """Return the view of *report*, with its first dead letters, the latest events, the last one last, and traces."""
-    spans = _spans(report)
-    more_letters = report.dead_letters - len(letters)
-    return ChangefeedView(
-        name=report.known.name,
-        state=report.state,
-        tone=tone_of(report),
-        note=note_of(report),
-        doing=_doing(report),
-        is_job=report.job is not None,
-        is_evaluated=any(report.known.definition.get(name) for name in _SELECTING),
-        actions=actions_of(report),
-        stations=_stations(report, measured),
-        delivered=_delivered(report),
-        oldest=_oldest(report),
-        bar=stage_bar(measured.shares),
-        readings=_readings(report, measured),
-        facts=list(_facts(report)),
-        spans=spans[:_SPANS],
-        more_spans=number_text(len(spans) - _SPANS) if len(spans) > _SPANS else "",
-        retries=_retries(report),
-        events=[_event(event) for event in reversed(events)],
-        definition=list(_definition(report.known.definition)),
-        letters=[letter_row(letter) for letter in letters],
-        letters_total=number_text(max(report.dead_letters, len(letters))) if letters else "",
-        more_letters=number_text(more_letters) if more_letters > 0 else "",
-        traces=trace_views(traces),
-    )
+    @property
+    def doing(self) -> str:
+        """What is done for a job, or what it waits for; empty while it runs, as the strip says more then."""
+        text = "" if self.report.job is None else self.report.job.running_status
+        return "" if text.startswith(("running", "retrying")) else text
 
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether a query, or sections of tables, select what is delivered."""
+        return any(self.report.known.definition.get(name) for name in _SELECTING)
 
-def _doing(report: Report) -> str:
-    """Return what is done for a job, or what it waits for; empty while it runs, as the strip says more then."""
-    text = "" if report.job is None else report.job.running_status
-    return "" if text.startswith(("running", "retrying")) else text
+    @property
+    def actions(self) -> Sequence[str]:
+        return actions_of(self.report)
+
+    @property
+    def stations(self) -> Sequence[Station]:
+        return _stations(self.report, self.measured)
+
+    @property
+    def bar(self) -> StageBar:
+        return stage_bar(self.measured.shares)
+
+    @property
+    def readings(self) -> Sequence[Reading]:
+        return _readings(self.report, self.measured)
+
+    @property
+    def facts(self) -> Sequence[Fact]:
+        return list(_facts(self.report))
+
+    @property
+    def spans(self) -> Sequence[tuple[Span, Timestamp]]:
+        """The spans and what is resolved of each, those that are furthest behind first."""
+        found = () if self.report.progress is None else self.report.progress.frontier
+        return sorted(found, key=lambda entry: (entry[1], entry[0]))
+
+    @property
+    def retries(self) -> Sequence[tuple[str, int]]:
+        """How often what was retried, by cause."""
+        status = {} if self.report.status is None else self.report.status.values
+        return sorted(status.get("retries", {}).items())
+
+    @property
+    def definition(self) -> Sequence[Fact]:
+        return list(_definition(self.report.known.definition))
 
 
 def _stations(report: Report, measured: Measurement) -> list[Station]:
@@ -217,16 +168,6 @@ def _stations(report: Report, measured: Measurement) -> list[Station]:
 def _stage_of(waiting_on: str) -> str:
     """Return the stage that a status waits at; what it does not name is the source's, as `changes` are."""
     return next((stage for stage, word in ((SINK, "sink"), (ENCODE, "encoder")) if waiting_on.startswith(word)), SOURCE)
-
-
-def _delivered(report: Report) -> str:
-    mark = report.known.high_water
-    return clock_text(mark.to_datetime()) if mark else UNKNOWN
-
-
-def _oldest(report: Report) -> str:
-    """Return for how long at most a row has waited for delivery: none is older than the high-water mark."""
-    return age_text(report.behind_s)
 
 
 def _readings(report: Report, measured: Measurement) -> list[Reading]:
@@ -289,38 +230,6 @@ def _facts(report: Report) -> Iterator[Fact]:
     yield Fact(name="created", value=moment_text(known.created))
 
 
-def _spans(report: Report) -> list[SpanRow]:
-    """Return the spans, those that are furthest behind first."""
-    if report.progress is None:
-        return []
-    now = report.now.timestamp()
-    found = sorted(report.progress.frontier, key=lambda entry: (entry[1], entry[0]))
-    return [
-        SpanRow(
-            table=span.table,
-            keys="all keys" if span.start == b"" and span.end is None else str(span).removeprefix(span.table),
-            resolved=moment_text(mark.to_datetime()) if mark else UNKNOWN,
-            lag=age_text(max(0.0, now - mark.wall / 1e9)) if mark else UNKNOWN,
-        )
-        for span, mark in found
-    ]
-
-
-def _retries(report: Report) -> list[Fact]:
-    status = {} if report.status is None else report.status.values
-    return [Fact(name=cause, value=number_text(count)) for cause, count in sorted(status.get("retries", {}).items())]
-
-
-def _event(event: Event) -> EventRow:
-    return EventRow(
-        at=moment_text(event.last_at or event.at),
-        kind=event.kind.removeprefix("changefeed_").replace("_", " "),
-        times=f"{event.times:,} times" if event.times > 1 else "",
-        node=event.node or "",
-        reason=event.message or "",
-    )
-
-
 def _definition(definition: Mapping[str, Any]) -> Iterator[Fact]:
     """Yield what the user wrote, in its order; references such as ${PASSWORD} are shown as they are."""
     written = definition.get("written")
@@ -347,17 +256,3 @@ def shown_value(name: str, value: Any) -> str:
     if "://" in text and "${" not in text:
         return masked_uri(text)
     return text if "${" in text or not is_secret_name(name.rpartition(".")[2]) else MASK
-
-
-def letter_row(letter: DeadLetter) -> DeadLetterRow:
-    """Return a dead letter as text to show."""
-    updated: datetime | None = letter.updated.to_datetime() if letter.updated else None
-    return DeadLetterRow(
-        number=letter.number,
-        at=moment_text(letter.refused_at),
-        table=letter.table,
-        key=letter.key,
-        updated=clock_text(updated),
-        stage=letter.stage,
-        error=letter.error,
-    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,7 +16,6 @@ from cdc_core.store.values import DeadLetter
 from cdc_core.watching.preview import Previewed
 from cdc_core.web.deployment import Deployment
 from cdc_core.web.endpoint import Endpoints, Refusal, Role
-from cdc_core.web.page.changefeed import letter_row
 from cdc_core.web.page.confirmations import Confirmation, add_confirmed
 from cdc_core.web.page.errors import error_page
 from cdc_core.web.page.rendering import page
@@ -34,17 +32,6 @@ ENDPOINTS = Endpoints(refused=error_page)
 _SHOWN = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """A message as the page shows it: a topic, a key and a value that stand for nothing are words."""
-
-    topic: str
-    key: str
-    value: str
-    headers: str
-    error: str
-
-
 @ENDPOINTS.add("GET /ui/changefeeds/{name}/dead-letters/{number}", Role.OPERATE)
 def show_letter(request: Request) -> Response:
     """Show a dead letter with its row, which is read from the dead letters' sink."""
@@ -57,8 +44,7 @@ def show_letter(request: Request) -> Response:
     if not (row or problem):
         problem = "The row is not at the dead letters' sink any more."
     is_job = deployment.changefeeds.find_job(name) is not None
-    shown = letter_row(letter)
-    return page(request, "letter.html", name=name, letter=shown, row=row, problem=problem, is_job=is_job)
+    return page(request, "letter.html", name=name, letter=letter, row=row, problem=problem, is_job=is_job)
 
 
 @ENDPOINTS.add("GET /ui/changefeeds/{name}/preview", Role.OPERATE, costly=True)
@@ -79,7 +65,7 @@ def show_preview(request: Request) -> Response:
         "preview.html",
         status=status,
         name=name,
-        messages=[_shown(each) for each in found],
+        messages=found,
         summary=summary,
         problem=problem,
     )
@@ -176,14 +162,3 @@ def _discard(request: Request) -> str:
 
 add_confirmed(ENDPOINTS, "/ui/changefeeds/{name}/replay", Role.OPERATE, _about_replay, _replay_all)
 add_confirmed(ENDPOINTS, "/ui/changefeeds/{name}/dead-letters/{number}/discard", Role.OPERATE, _about_discard, _discard)
-
-
-def _shown(message: Previewed) -> Shown:
-    headers = "" if message.headers is None else json.dumps(dict(message.headers), ensure_ascii=False)
-    return Shown(
-        topic=message.topic,
-        key="NULL" if message.key is None else message.key,
-        value="NULL" if message.value is None else message.value,
-        headers=headers,
-        error=message.error or "",
-    )

@@ -15,10 +15,9 @@ from cdc_core.uris import place_of
 from cdc_core.web.page.history import Snapshot
 from cdc_core.web.page.measurements import Measurement
 from cdc_core.web.page.stage_bars import StageBar, stage_bar
-from cdc_core.web.page.states import Tone, note_of, tone_of
-from cdc_core.web.page.texts import UNKNOWN, age_text, number_text, rate_text
+from cdc_core.web.page.states import Tone, tone_of
 
-__all__ = ["Column", "FeedRow", "Filter", "Overview", "Tally", "overview"]
+__all__ = ["Column", "FeedRow", "Filter", "Overview", "overview"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,27 +48,42 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedRow:
-    """One changefeed as a line of the table. Everything is text to show."""
+    """One changefeed as a line of the table."""
 
+    report: Report
+    measured: Measurement
     name: str
-    state: str
     tone: Tone
-    note: str
-    lag: str
-    rate: str
-    rows: str
     source: str
     sink: str
-    format: str
-    node: str
     owner: str
-    dead_letters: str
-    bar: StageBar
+
+    @classmethod
+    def of(cls, report: Report, measured: Measurement) -> FeedRow:
+        sources = [place_of(masked_uri(source)) for source in report.known.sources]
+        return cls(
+            report=report,
+            measured=measured,
+            name=report.known.name,
+            tone=tone_of(report),
+            source=sources[0] + (f" and {len(sources) - 1} more" if len(sources) > 1 else ""),
+            sink=masked_uri(str(report.known.definition.get("sink") or "")),
+            owner="" if report.job is None else report.job.job.owner,
+        )
 
     @property
     def part(self) -> str:
         """The id of the line in the page."""
         return f"feed-{self.name}"
+
+    @property
+    def count(self) -> float:
+        """How many rows were delivered."""
+        return self.report.tally.value(ROWS)
+
+    @property
+    def bar(self) -> StageBar:
+        return stage_bar(self.measured.shares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,28 +97,19 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
-    """How many changefeeds are in states of a tone."""
-
-    tone: str
-    label: str
-    count: str
-    is_chosen: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """What the overview shows. `total` counts changefeeds without regard to the filter."""
+    """What the overview shows. `counts` and what follows are without regard to the filter."""
 
     rows: Sequence[FeedRow]
     columns: Sequence[Column]
-    tallies: Sequence[Tally]
     filter: Filter
-    total: str
-    rate: str
-    worst_lag: str
+    counts: Mapping[str, int]
+    """How many changefeeds are in states of each tone; of all of them by the empty tone."""
+    rate: float
+    worst_lag: float | None
     worst_name: str
-    nodes: str
+    nodes: int
+    labels: Mapping[str, str]
 
     @property
     def nothing(self) -> str:
@@ -115,8 +120,7 @@ class Overview:
 
 
 _LABELS = {"": "all", "good": "running", "busy": "changing", "warn": "attention", "bad": "failed", "rest": "ended"}
-
-
+"""What people call changefeeds in states of a tone; the empty tone is of all."""
 _URGENT: Sequence[Tone] = ("bad", "warn", "busy", "good", "rest")
 _ORDERS: Mapping[str, Callable[[Report, Measurement], float]] = {
     "state": lambda report, _: _URGENT.index(tone_of(report)),
@@ -144,25 +148,20 @@ def overview(snapshot: Snapshot, nodes: Sequence[NodeRecord], chosen: Filter) ->
     found = [(report, snapshot.measured[report.known.name]) for report in snapshot.reports]
     if chosen.sort in _ORDERS:
         found.sort(key=lambda each: _ORDERS[chosen.sort](*each))
-    rows = [_row(report, measured) for report, measured in found]
+    rows = [FeedRow.of(report, measured) for report, measured in found]
     counts = {tone: sum(row.tone == tone for row in rows) for tone in _LABELS}
-    counts[""] = len(rows)
     lags = [(report.behind_s, report.known.name) for report in snapshot.reports if report.behind_s is not None]
     worst, name = max(lags, default=(None, ""))
-    rates = [point.rows_per_s or 0.0 for point in snapshot.measured.values()]
     return Overview(
         rows=[row for row in rows if chosen.admits(row)],
         columns=[_column(title, order, chosen) for title, order in _COLUMNS.items()],
-        tallies=[
-            Tally(tone=tone, label=label, count=number_text(counts[tone]), is_chosen=tone == chosen.tone)
-            for tone, label in _LABELS.items()
-        ],
         filter=chosen,
-        total=number_text(len(rows)),
-        rate=rate_text(sum(rates)),
-        worst_lag=age_text(worst),
+        counts={**counts, "": len(rows)},
+        rate=sum(point.rows_per_s or 0.0 for point in snapshot.measured.values()),
+        worst_lag=worst,
         worst_name=name,
-        nodes=number_text(len(nodes)),
+        nodes=len(nodes),
+        labels=_LABELS,
     )
 
 
@@ -174,24 +173,3 @@ def _column(title: str, order: str, chosen: Filter) -> Column:
         is_sorted = "descending" if is_number else "ascending"
     address = chosen.address(sort="" if order == "name" else order) if order else ""
     return Column(title=title, is_number=is_number, is_sorted=is_sorted, address=address)
-
-
-def _row(report: Report, measured: Measurement) -> FeedRow:
-    known = report.known
-    sources = [place_of(masked_uri(source)) for source in known.sources]
-    return FeedRow(
-        name=known.name,
-        state=report.state,
-        tone=tone_of(report),
-        note=note_of(report),
-        lag=age_text(report.behind_s),
-        rate=rate_text(measured.rows_per_s) if report.is_alive else UNKNOWN,
-        rows=number_text(report.tally.value(ROWS)),
-        source=sources[0] + (f" and {len(sources) - 1} more" if len(sources) > 1 else ""),
-        sink=masked_uri(str(known.definition.get("sink") or "")),
-        format=str(known.definition.get("format") or ""),
-        node="" if report.job is None else report.job.job.node or "",
-        owner="" if report.job is None else report.job.job.owner,
-        dead_letters=number_text(report.dead_letters) if report.dead_letters else "",
-        bar=stage_bar(measured.shares),
-    )

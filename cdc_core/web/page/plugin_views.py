@@ -11,7 +11,7 @@ from cdc_core.plugins.classes import load_class
 from cdc_core.plugins.entry_points import Listing
 from cdc_core.plugins.host import PluginHost
 
-__all__ = ["PluginGroup", "PluginRow", "plugin_groups"]
+__all__ = ["PluginRow", "plugin_groups"]
 
 _TITLES = {"rangefeed": "Sources", "encoder": "Encoders", "sink": "Sinks", "function": "Functions", "": "Unusable"}
 _WITH_OPTIONS = ("rangefeed", "encoder", "sink")
@@ -21,31 +21,18 @@ _WITH_OPTIONS = ("rangefeed", "encoder", "sink")
 class PluginRow:
     """One component. `problem` is why it cannot be used, or empty."""
 
-    part: str
-    name: str
-    schemes: str
-    origin: str
-    summary: str
+    listed: Listing
     problem: str
     options: Sequence[OptionDoc]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginGroup:
-    """The components of one kind."""
-
-    title: str
-    rows: Sequence[PluginRow]
-
-
-def plugin_groups(plugins: PluginHost) -> list[PluginGroup]:
-    """Return all components by kind. Their classes of options are loaded; one that fails has a problem."""
+def plugin_groups(plugins: PluginHost) -> dict[str, list[PluginRow]]:
+    """Return all components by the title of their kind. One whose class of options cannot be loaded has a problem."""
     listing = plugins.listing()
-    groups = [
-        PluginGroup(title=title, rows=[_row(plugins, listed) for listed in listing if listed.kind == kind])
-        for kind, title in _TITLES.items()
-    ]
-    return [group for group in groups if group.rows]
+    groups = {
+        title: [_row(plugins, listed) for listed in listing if listed.kind == kind] for kind, title in _TITLES.items()
+    }
+    return {title: rows for title, rows in groups.items() if rows}
 
 
 def _row(plugins: PluginHost, listed: Listing) -> PluginRow:
@@ -58,12 +45,4 @@ def _row(plugins: PluginHost, listed: Listing) -> PluginRow:
             options = describe(load_class(registration.options, owner=owner, install_hint=registration.install_hint))
         except CdcError as error:
             problem = str(error)
-    return PluginRow(
-        part=f"{listed.kind}-{listed.name}",
-        name=listed.name,
-        schemes=", ".join(f"{scheme}://" for scheme in listed.schemes),
-        origin=f"{listed.distribution} {listed.version}",
-        summary=listed.summary,
-        problem=problem,
-        options=options,
-    )
+    return PluginRow(listed=listed, problem=problem, options=options)

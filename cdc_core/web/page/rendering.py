@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,8 +11,19 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from cdc_core.options import counted
 from cdc_core.web.access.guard import COOKIE
 from cdc_core.web.endpoint import Role
+from cdc_core.web.page.states import note_of, tone_of
+from cdc_core.web.page.texts import (
+    age_text,
+    bytes_text,
+    clock_text,
+    moment_text,
+    number_text,
+    outcome_text,
+    rate_text,
+)
 
 __all__ = ["POLICY", "page", "part", "redirect", "secured"]
 
@@ -27,17 +39,34 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 
+_FILTERS = {
+    "age": age_text,
+    "bytes": bytes_text,
+    "clock": clock_text,
+    "counted": counted,
+    "json": functools.partial(json.dumps, ensure_ascii=False),
+    "moment": moment_text,
+    "note": note_of,
+    "number": number_text,
+    "outcome": outcome_text,
+    "rate": rate_text,
+    "tone": tone_of,
+}
+"""How templates show values, and what a report means for people."""
+
 
 @functools.cache
 def _templates() -> Environment:
     """Return the templates. Whatever they show is escaped, and what they name must be there."""
-    return Environment(
+    found = Environment(
         loader=PackageLoader("cdc_core.web.page"),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    found.filters.update(_FILTERS)
+    return found
 
 
 def page(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:

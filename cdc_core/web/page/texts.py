@@ -1,10 +1,23 @@
-"""Numbers and times as the page shows them."""
+"""Numbers, times and what became of changes, as the page shows them."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["UNKNOWN", "age_text", "bytes_text", "clock_text", "moment_text", "number_text", "rate_text", "share_text"]
+from cdc_core.store.traced_change import TracedChange
+from cdc_core.timestamp import Timestamp
+
+__all__ = [
+    "UNKNOWN",
+    "age_text",
+    "bytes_text",
+    "clock_text",
+    "moment_text",
+    "number_text",
+    "outcome_text",
+    "rate_text",
+    "share_text",
+]
 
 UNKNOWN = "–"
 """Shown for what is not known."""
@@ -54,11 +67,28 @@ def share_text(share: float) -> str:
     return f"{share:.0%}"
 
 
-def moment_text(moment: datetime | None) -> str:
+def moment_text(moment: datetime | Timestamp | float | None) -> str:
     """Return a moment to the second, in UTC."""
-    return UNKNOWN if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+    return UNKNOWN if not moment else f"{_utc(moment):%Y-%m-%d %H:%M:%S}"
 
 
-def clock_text(moment: datetime | None) -> str:
+def clock_text(moment: datetime | Timestamp | float | None) -> str:
     """Return the time of a moment in UTC, with tenths of seconds."""
-    return UNKNOWN if moment is None else f"{moment.astimezone(UTC):%H:%M:%S.%f}"[:-5]
+    return UNKNOWN if not moment else f"{_utc(moment):%H:%M:%S.%f}"[:-5]
+
+
+def _utc(moment: datetime | Timestamp | float) -> datetime:
+    if isinstance(moment, float):
+        return datetime.fromtimestamp(moment, UTC)
+    return (moment.to_datetime() if isinstance(moment, Timestamp) else moment).astimezone(UTC)
+
+
+def outcome_text(change: TracedChange) -> str:
+    """Return what became of a traced change."""
+    found = []
+    if change.left_out:
+        found.append("left out by the query")
+    elif change.dead_letter is not None:
+        found.append(f"among the dead letters ({change.dead_letter})")
+    found += [f"{name} {value}" for name, value in change.place.items()]
+    return ", ".join(found if change.complete else [*found, "waits for the next stage"])

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cdc_core.web.endpoint import Endpoints, Role
-from cdc_core.web.page.changefeed import EVENTS, LETTERS, ChangefeedView, changefeed_view
+from cdc_core.web.page.changefeed import EVENTS, LETTERS, ChangefeedView
 from cdc_core.web.page.errors import error_page
 from cdc_core.web.page.live import Frame, frames_answer
 from cdc_core.web.page.measurements import Measurement, measure, moment_of
@@ -113,8 +113,14 @@ def seen_changefeed(site: Site, request: Request) -> tuple[ChangefeedView, Measu
     found = changefeeds.report_of(known(request))
     name = found.known.name
     measured = snapshot.measured.get(name) or measure(moment_of(found), None)
-    letters, events = changefeeds.dead_letters(name, limit=LETTERS), changefeeds.events(name, limit=EVENTS)
-    return changefeed_view(found, measured, letters, events, changefeeds.traces(name)), measured
+    view = ChangefeedView(
+        report=found,
+        measured=measured,
+        letters=changefeeds.dead_letters(name, limit=LETTERS),
+        events=changefeeds.events(name, limit=EVENTS),
+        traces=list(reversed(changefeeds.traces(name))),
+    )
+    return view, measured
 
 
 def _overview(site: Site, chosen: Filter) -> Overview:
