@@ -16,7 +16,7 @@ from cdc_core.web.exposition import SampleCollector
 from cdc_core.web.openapi import openapi_endpoint
 from cdc_core.web.page import actions, altering, creating, letters, signing_in, static_files, views
 from cdc_core.web.page import traces as page_traces
-from cdc_core.web.shapes import TEXT
+from cdc_core.web.shapes import TEXT, record
 from cdc_core.web.v1 import dead_letters, jobs, traces
 
 __all__ = ["CONNECT_ENDPOINTS", "PAGE_ENDPOINTS", "all_endpoints", "metrics_endpoint", "ready_endpoint"]
@@ -77,7 +77,7 @@ def ready_endpoint(problem: Callable[[], str | None]) -> Endpoint:
             raise Refusal(503, found)
         return JSONResponse({"status": "ready"})
 
-    shape = {"type": "object", "properties": {"status": {"const": "ready"}}, "required": ["status"]}
+    shape = record("status", status={"const": "ready"})
     return Endpoint(
         method="GET",
         path="/ready",

@@ -6,8 +6,8 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import Any, Self
+from contextlib import AbstractContextManager
+from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from prometheus_client import CollectorRegistry
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 _Start = Callable[..., Any]
 
 
-class MetricsServer:
+class MetricsServer(AbstractContextManager["MetricsServer"]):
     """Serves what *collect* returns at `http://ADDRESS/metrics` until it is closed. *collect* is called in any thread.
 
     It answers GET and nothing else, and only requests that name it as it was told to listen (`Address.answers_to`).
@@ -59,12 +59,7 @@ class MetricsServer:
         self._server.server_close()
         self._thread.join()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _answer(self, request: dict[str, Any], start: _Start) -> Iterable[bytes]:

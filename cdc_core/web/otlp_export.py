@@ -6,10 +6,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from importlib.metadata import entry_points, version
-from types import TracebackType
-from typing import Self
 
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
@@ -33,7 +31,7 @@ _LAST_S = 3.0
 _MAX_SHOWN = 300
 
 
-class OtlpExport:
+class OtlpExport(AbstractContextManager["OtlpExport"]):
     """Exports what *collect* returns, from a thread of its own, until it is closed; then once more.
 
     *instance* tells processes apart. The variables OTEL_* rule everything else. An endpoint that does not answer costs
@@ -65,12 +63,7 @@ class OtlpExport:
         self._thread.join(_LAST_S)
         self._exporter.shutdown()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _run(self) -> None:

@@ -8,10 +8,9 @@ import os
 import socket
 import threading
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -59,7 +58,7 @@ def application(endpoints: Iterable[Endpoint], deployment: Deployment, access: A
     return app
 
 
-class WebServer:
+class WebServer(AbstractContextManager["WebServer"]):
     """Serves *app* until it is closed, in a thread. Raises: ConfigError when it cannot listen where *access* says."""
 
     def __init__(self, app: Starlette, access: Access) -> None:
@@ -116,12 +115,7 @@ class WebServer:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._server.serve(sockets=[self._socket]))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

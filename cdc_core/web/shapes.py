@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from cdc_core.web.endpoint import Parameter, Schema
 
-__all__ = ["ERROR", "TEXT", "any_object", "array", "flag_parameter", "nullable", "number_parameter", "record", "ref"]
+__all__ = [
+    "ERROR",
+    "TEXT",
+    "any_object",
+    "array",
+    "by_name",
+    "choice",
+    "flag_parameter",
+    "nullable",
+    "number_parameter",
+    "record",
+    "ref",
+]
 
+_FIELD = re.compile(r"(?P<name>\w+)(?::(?P<list>\[?)(?P<type>\w+)]?)?(?P<may_be_null>\??)")
 TEXT: Schema = {"type": "string"}
 ERROR: Schema = {
     "type": "object",
@@ -33,24 +47,48 @@ def nullable(type_: str) -> Schema:
     return {"type": [type_, "null"]}
 
 
+def choice(texts: Sequence[str]) -> Schema:
+    return {"type": "string", "enum": list(texts)}
+
+
 def any_object(doc: str = "") -> Schema:
     return {"type": "object", **({"description": doc} if doc else {})}
 
 
+def by_name(values: Schema) -> Schema:
+    """Return an object with any names."""
+    return {"type": "object", "additionalProperties": values}
+
+
 def record(
-    properties: Mapping[str, Schema], *, required: Sequence[str] | None = None, closed: bool = False
+    fields: str, *, required: Sequence[str] | None = None, closed: bool = False, doc: str = "", **shapes: Schema
 ) -> dict[str, Any]:
-    """Return an object with *properties*, all of them *required* by default."""
+    """Return an object with *fields*, all of them *required* by default.
+
+    Each is a name, with the type of its value unless that is a text: `at number:integer node? tasks:[TaskId]`. A type
+    with a capital is the name of a shape, `[…]` is a list, and after `?` the value may be null. What this cannot say is
+    in *shapes*, by name.
+    """
+    properties = {field["name"]: _shape(field) for field in map(_FIELD.fullmatch, fields.split()) if field} | shapes
     return {
         "type": "object",
-        "properties": {name: dict(schema) for name, schema in properties.items()},
+        "properties": properties,
         "required": list(properties if required is None else required),
         **({"additionalProperties": False} if closed else {}),
+        **({"description": doc} if doc else {}),
     }
 
 
+def _shape(field: re.Match[str]) -> Schema:
+    name = field["type"] or "string"
+    if field["may_be_null"]:
+        return nullable(name)
+    one = ref(name) if name[0].isupper() else {"type": name}
+    return array(one) if field["list"] else one
+
+
 def flag_parameter(name: str, doc: str) -> Parameter:
-    return Parameter(name, doc, schema={"type": "string", "enum": ["true", "false"]})
+    return Parameter(name, doc, schema=choice(["true", "false"]))
 
 
 def number_parameter(name: str, doc: str, least: int, most: int) -> Parameter:

@@ -22,7 +22,7 @@ from cdc_core.web.connect.shapes import CONFIG_VALUES, WHOLE_CONFIG
 from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Answer, Body, Endpoints, Parameter, Refusal, Role
 from cdc_core.web.requests import asked_by, flag, json_object, name_of, user_of
-from cdc_core.web.shapes import TEXT, array, flag_parameter, ref
+from cdc_core.web.shapes import TEXT, array, choice, flag_parameter, ref
 from cdc_core.web.validation import config_of_json, is_our_class, validate
 
 __all__ = ["ENDPOINTS"]
@@ -34,7 +34,7 @@ _CHECK = flag_parameter(
 _EXPAND = Parameter(
     "expand",
     "`status`, `info`, or both: the answer is an object then.",
-    schema=array({"type": "string", "enum": ["status", "info"]}),
+    schema=array(choice(["status", "info"])),
 )
 _LOCATION = {"Location": "Where the connector is."}
 

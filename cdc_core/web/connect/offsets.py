@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from starlette.requests import Request
@@ -15,7 +16,7 @@ from cdc_core.web.connect.connector import Connector, find_connector, is_deleted
 from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Answer, Body, Endpoints, Refusal, Role
 from cdc_core.web.requests import asked_by, json_object, name_of
-from cdc_core.web.shapes import array, record, ref
+from cdc_core.web.shapes import record, ref
 
 __all__ = ["ENDPOINTS"]
 
@@ -40,7 +41,7 @@ def get_offsets(request: Request) -> Response:
     Role.ADMIN,
     Answer(ref("Message"), "Done."),
     body=Body(
-        record({"offsets": array(ref("Offset"))}),
+        record("offsets:[Offset]"),
         "As they are read, or with `to` as the only field of an offset.",
     ),
     errors=[400, 404, 409, 415],
@@ -155,22 +156,23 @@ def _target(offset: object) -> str | Token:
 
 def _move(deployment: Deployment, connector: Connector, targets: Mapping[int, str | Token], *, why: str) -> None:
     changefeeds = deployment.changefeeds
-    try:
+    with _refused(deployment):
         feed = changefeeds.feed(connector.name, connector.definition)
         changefeeds.move(changefeeds.plan_move(feed, target_of(connector.report.known, targets)), why)
-    except ConfigError as error:
-        raise Refusal(400, deployment.masked(str(error))) from error
-    except CdcError as error:
-        raise Refusal(409, deployment.masked(str(error))) from error
 
 
 def _begin_anew(deployment: Deployment, connector: Connector) -> None:
     changefeeds, name = deployment.changefeeds, connector.name
-    if not changefeeds.positions(name):
-        return
+    if changefeeds.positions(name):
+        with _refused(deployment):
+            changefeeds.begin_anew(changefeeds.feed(name, connector.definition))
+
+
+@contextmanager
+def _refused(deployment: Deployment) -> Iterator[None]:
+    """Turn errors into refusals: also those for which another request would get 409, 500 or 503."""
     try:
-        changefeeds.begin_anew(changefeeds.feed(name, connector.definition))
-    except ConfigError as error:
-        raise Refusal(400, deployment.masked(str(error))) from error
+        yield
     except CdcError as error:
-        raise Refusal(409, deployment.masked(str(error))) from error
+        status = 400 if isinstance(error, ConfigError) else 409
+        raise Refusal(status, deployment.masked(str(error))) from error

@@ -3,93 +3,52 @@
 from __future__ import annotations
 
 from cdc_core.web.endpoint import Body, Schema
-from cdc_core.web.shapes import TEXT, any_object, array, nullable, record, ref
+from cdc_core.web.shapes import TEXT, array, by_name, choice, record, ref
 
 __all__ = ["CONFIG_VALUES", "SHAPES", "WHOLE_CONFIG"]
 
 CONFIG_VALUES: Schema = {
-    "type": "object",
-    "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
+    **by_name({"type": ["string", "number", "boolean", "null"]}),
     "description": "Names and values. Numbers and booleans are taken as texts.",
 }
 WHOLE_CONFIG = Body(CONFIG_VALUES, "The whole configuration.")
-_STATES = ["UNASSIGNED", "RUNNING", "PAUSED", "FAILED", "RESTARTING", "STOPPED"]
-_STATE = {"state": {"type": "string", "enum": _STATES}, "worker_id": TEXT, "version": TEXT, "trace": TEXT}
-_TYPES = ["BOOLEAN", "CLASS", "DOUBLE", "INT", "LIST", "LONG", "PASSWORD", "SHORT", "STRING"]
+_STATE = choice(["UNASSIGNED", "RUNNING", "PAUSED", "FAILED", "RESTARTING", "STOPPED"])
+_CONNECTOR_TYPE = choice(["source", "sink", "unknown"])
+_KEY_TYPE = choice(["BOOLEAN", "CLASS", "DOUBLE", "INT", "LIST", "LONG", "PASSWORD", "SHORT", "STRING"])
 
 SHAPES: dict[str, Schema] = {
-    "Server": record({"version": TEXT, "commit": TEXT, "kafka_cluster_id": TEXT, "cdc_version": TEXT}),
-    "Health": record({"status": {"type": "string", "enum": ["healthy", "starting", "unhealthy"]}, "message": TEXT}),
-    "Config": {"type": "object", "additionalProperties": TEXT},
-    "NewConnector": record(
-        {"name": TEXT, "config": CONFIG_VALUES, "initial_state": nullable("string")}, required=["config"], closed=True
+    "Server": record("version commit kafka_cluster_id cdc_version"),
+    "Health": record("status message", status=choice(["healthy", "starting", "unhealthy"])),
+    "Config": by_name(TEXT),
+    "NewConnector": record("name config initial_state?", config=CONFIG_VALUES, required=["config"], closed=True),
+    "TaskId": record("connector task:integer"),
+    "Connector": record("name config:Config tasks:[TaskId] type", type=_CONNECTOR_TYPE),
+    "ConnectorState": record("state worker_id version trace", state=_STATE, required=["state", "worker_id", "version"]),
+    "TaskState": record(
+        "id:integer state worker_id version trace", state=_STATE, required=["id", "state", "worker_id", "version"]
     ),
-    "TaskId": record({"connector": TEXT, "task": {"type": "integer"}}),
-    "Connector": record(
-        {
-            "name": TEXT,
-            "config": ref("Config"),
-            "tasks": array(ref("TaskId")),
-            "type": {"type": "string", "enum": ["source", "sink", "unknown"]},
-        }
-    ),
-    "ConnectorState": record(_STATE, required=["state", "worker_id", "version"]),
-    "TaskState": record({"id": {"type": "integer"}, **_STATE}, required=["id", "state", "worker_id", "version"]),
-    "Status": record(
-        {
-            "name": TEXT,
-            "connector": ref("ConnectorState"),
-            "tasks": array(ref("TaskState")),
-            "type": {"type": "string", "enum": ["source", "sink", "unknown"]},
-        }
-    ),
-    "Expanded": {
-        "type": "object",
-        "additionalProperties": record({"status": ref("Status"), "info": ref("Connector")}, required=[]),
-    },
-    "Task": record({"id": ref("TaskId"), "config": ref("Config")}),
-    "Topics": {"type": "object", "additionalProperties": record({"topics": array(TEXT)})},
-    "Offset": record(
-        {"partition": any_object(), "offset": nullable("object")},
-    ),
-    "Offsets": record({"offsets": array(ref("Offset"))}),
-    "Message": record({"message": TEXT}),
-    "Plugin": record({"class": TEXT, "type": TEXT, "version": TEXT}, required=["class", "type"]),
+    "Status": record("name connector:ConnectorState tasks:[TaskState] type", type=_CONNECTOR_TYPE),
+    "Expanded": by_name(record("status:Status info:Connector", required=[])),
+    "Task": record("id:TaskId config:Config"),
+    "Topics": by_name(record("topics:[string]")),
+    "Offset": record("partition:object offset:object?"),
+    "Offsets": record("offsets:[Offset]"),
+    "Message": record("message"),
+    "Plugin": record("class type version", required=["class", "type"]),
     "ConfigKey": record(
-        {
-            "name": TEXT,
-            "type": {"type": "string", "enum": _TYPES},
-            "required": {"type": "boolean"},
-            "default_value": nullable("string"),
-            "importance": {"type": "string", "enum": ["HIGH", "MEDIUM", "LOW"]},
-            "documentation": TEXT,
-            "group": TEXT,
-            "order_in_group": {"type": "integer"},
-            "order": {"type": "integer"},
-            "width": {"type": "string", "enum": ["NONE", "SHORT", "MEDIUM", "LONG"]},
-            "display_name": TEXT,
-            "dependents": array(TEXT),
-        }
+        "name type required:boolean default_value? importance documentation group order_in_group:integer order:integer"
+        " width display_name dependents:[string]",
+        type=_KEY_TYPE,
+        importance=choice(["HIGH", "MEDIUM", "LOW"]),
+        width=choice(["NONE", "SHORT", "MEDIUM", "LONG"]),
     ),
-    "ConfigValue": record(
-        {
-            "name": TEXT,
-            "value": nullable("string"),
-            "recommended_values": array(TEXT),
-            "errors": array(TEXT),
-            "visible": {"type": "boolean"},
-        }
-    ),
+    "ConfigValue": record("name value? recommended_values:[string] errors:[string] visible:boolean"),
     "Validation": record(
-        {
-            "name": TEXT,
-            "error_count": {"type": "integer"},
-            "groups": array(TEXT),
-            "configs": array(
-                record({"definition": {"anyOf": [ref("ConfigKey"), {"type": "null"}]}, "value": ref("ConfigValue")})
-            ),
-        }
+        "name error_count:integer groups:[string] configs",
+        configs=array(
+            record("definition value:ConfigValue", definition={"anyOf": [ref("ConfigKey"), {"type": "null"}]})
+        ),
     ),
-    "Logger": record({"level": TEXT, "last_modified": nullable("integer")}),
-    "Loggers": {"type": "object", "additionalProperties": ref("Logger")},
+    "Logger": record("level last_modified:integer?"),
+    "Loggers": by_name(ref("Logger")),
 }

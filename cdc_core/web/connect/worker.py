@@ -100,7 +100,7 @@ def logger(request: Request) -> Response:
     Role.ADMIN,
     Answer(array(TEXT), "The names of the loggers whose level is set."),
     parameters=[Parameter("scope", "`worker`, which is the default.")],
-    body=Body(record({"level": TEXT}), "TRACE, DEBUG, INFO, WARN, ERROR, FATAL or OFF."),
+    body=Body(record("level"), "TRACE, DEBUG, INFO, WARN, ERROR, FATAL or OFF."),
     errors=[400, 404, 415],
 )
 def set_logger(request: Request) -> Response:

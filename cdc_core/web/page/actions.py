@@ -9,11 +9,11 @@ from starlette.requests import Request
 
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import ConfigError
+from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Endpoints, Role
 from cdc_core.web.page.confirmations import Confirmation, add_confirmed
-from cdc_core.web.page.errors import error_page
+from cdc_core.web.page.rendering import error_page
 from cdc_core.web.page.requests import feed_path, form_values, known_name, name_of
-from cdc_core.web.page.site import site_of
 from cdc_core.web.page.states import FOR_ADMINS
 
 __all__ = ["ENDPOINTS"]
@@ -63,7 +63,7 @@ def _add(action: str) -> None:
     def obey(request: Request) -> str:
         name = known_name(request)
         reason = form_values(request).get("reason", "").strip()[:500] or f"asked for by {request.state.user or 'local'}"
-        _ASKED[action](site_of(request).deployment.changefeeds, name, reason)
+        _ASKED[action](deployment_of(request).changefeeds, name, reason)
         return f"{feed_path(name)}?done={action}"
 
     role = Role.ADMIN if action in FOR_ADMINS else Role.OPERATE
@@ -87,7 +87,7 @@ def _about_drain(request: Request) -> Confirmation:
 
 
 def _drain(request: Request) -> str:
-    site_of(request).deployment.changefeeds.drain(name_of(request, "node"))
+    deployment_of(request).changefeeds.drain(name_of(request, "node"))
     return "/ui/nodes?done=drain"
 
 

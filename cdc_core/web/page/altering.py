@@ -13,14 +13,13 @@ from starlette.responses import Response
 from cdc_core.changefeeds.service import Alteration
 from cdc_core.config.flat import unflattened
 from cdc_core.errors import CdcError
+from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Endpoints, Refusal, Role
 from cdc_core.web.page.changefeed import shown_value
-from cdc_core.web.page.errors import error_page
 from cdc_core.web.page.form_text import values_of
 from cdc_core.web.page.forms import config_in, form_of, validated
-from cdc_core.web.page.rendering import page, redirect
+from cdc_core.web.page.rendering import error_page, page, redirect
 from cdc_core.web.page.requests import feed_path, form_values, name_of
-from cdc_core.web.page.site import site_of
 from cdc_core.web.requests import user_of
 from cdc_core.web.routes import status_of
 from cdc_core.web.validation import Validated, key_of
@@ -38,7 +37,7 @@ def show_alter(request: Request) -> Response:
     """Show the form with the last definition of the job. Raises: RefusedError when its state forbids another one."""
     name, definition = _last(request)
     written = values_of(name, definition)
-    return _form(request, definition, _shown(written), validated(site_of(request).deployment, written))
+    return _form(request, definition, _shown(written), validated(deployment_of(request), written))
 
 
 @ENDPOINTS.add("POST /ui/changefeeds/{name}/alter", Role.ADMIN)
@@ -48,7 +47,7 @@ def alter(request: Request) -> Response:
     A field that is missing stays as it is, and an empty one is unset.
     """
     name, definition = _last(request)
-    deployment, written, given = site_of(request).deployment, values_of(name, definition), form_values(request)
+    deployment, written, given = deployment_of(request), values_of(name, definition), form_values(request)
     seen, scan = given.pop(":seen", ""), given.pop(":scan", "")
     shown = _shown(written)
     values = {**shown, **{key: text.strip() for key, text in given.items()}}
@@ -89,7 +88,7 @@ def _tables(text: str) -> Sequence[str]:
 
 def _last(request: Request) -> tuple[str, Mapping[str, Any]]:
     """Return the name of the job in the path, and its last definition. Raises: Refusal; RefusedError."""
-    name, changefeeds = name_of(request), site_of(request).deployment.changefeeds
+    name, changefeeds = name_of(request), deployment_of(request).changefeeds
     job = changefeeds.find_job(name, verb="alter")
     if job is None:
         raise Refusal(404, f"there is no job '{name}'")
@@ -116,6 +115,6 @@ def _form(
         status=status,
         name=name_of(request),
         seen=_digest(definition),
-        form=form_of(site_of(request).deployment.plugins, values, found, main=main),
+        form=form_of(deployment_of(request).plugins, values, found, main=main),
         findings=(),
     )

@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cdc_core.errors import ConfigError
+from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Endpoints, Role
 from cdc_core.web.page.rendering import page, redirect
-from cdc_core.web.page.site import site_of
 
 __all__ = ["Confirmation", "add_confirmed"]
 
@@ -52,5 +52,5 @@ def add_confirmed(
         try:
             return redirect(obey(request))
         except ConfigError as error:
-            asked = replace(asked, error=site_of(request).deployment.masked(str(error)))
+            asked = replace(asked, error=deployment_of(request).masked(str(error)))
             return page(request, "confirm.html", status=409, question=asked)

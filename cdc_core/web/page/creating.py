@@ -8,13 +8,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from cdc_core.errors import CdcError, ConfigError
+from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Endpoints, Role
-from cdc_core.web.page.errors import error_page
 from cdc_core.web.page.form_text import text_of, values_in
 from cdc_core.web.page.forms import Finding, form_of, validated
-from cdc_core.web.page.rendering import page, part, redirect, secured
+from cdc_core.web.page.rendering import error_page, page, part, redirect
 from cdc_core.web.page.requests import feed_path, form_values
-from cdc_core.web.page.site import site_of
 from cdc_core.web.requests import user_of
 from cdc_core.web.validation import Validated
 
@@ -32,20 +31,20 @@ def show_new(request: Request) -> Response:
 @ENDPOINTS.add("POST /ui/new/validate", Role.ADMIN)
 def validate_new(request: Request) -> Response:
     """Check the form without connecting to anything: as it is filled in, or when the button is used."""
-    values = _values(request)
+    values = form_values(request)
     if "hx-request" not in request.headers:
         return _form(request, values)
-    deployment = site_of(request).deployment
+    deployment = deployment_of(request)
     found = validated(deployment, values)
     form = form_of(deployment.plugins, values, found, complete=False)
     text = part("text.html", text=text_of(values, found.keys), text_problem="", oob=True)
-    return secured(HTMLResponse(part("form.html", form=form, findings=()) + text))
+    return HTMLResponse(part("form.html", form=form, findings=()) + text)
 
 
 @ENDPOINTS.add("POST /ui/new/text", Role.ADMIN)
 def read_text(request: Request) -> Response:
     """Show the form that the text of a file describes; what cannot be read is shown again, with the reason."""
-    text, deployment = _values(request).get("text", ""), site_of(request).deployment
+    text, deployment = form_values(request).get("text", ""), deployment_of(request)
     values, problem = {}, ""
     try:
         values = values_in(text) if text.strip() else {}
@@ -57,15 +56,15 @@ def read_text(request: Request) -> Response:
         return _form(request, values)
     said = part("text_problem.html", text_problem=problem, oob=True)
     if problem:  # the form stays as it is
-        return secured(HTMLResponse(said, headers={"HX-Reswap": "none"}))
+        return HTMLResponse(said, headers={"HX-Reswap": "none"})
     form = form_of(deployment.plugins, values, validated(deployment, values), complete=False)
-    return secured(HTMLResponse(part("form.html", form=form, findings=()) + said))
+    return HTMLResponse(part("form.html", form=form, findings=()) + said)
 
 
 @ENDPOINTS.add("POST /ui/new/check", Role.ADMIN)
 def check_new(request: Request) -> Response:
     """Check the form as `cdc check` does: the source and the sink are asked too."""
-    values, deployment = _values(request), site_of(request).deployment
+    values, deployment = form_values(request), deployment_of(request)
     found = validated(deployment, values)
     if found.feed is None:
         return _form(request, values, found=found)
@@ -81,7 +80,7 @@ def check_new(request: Request) -> Response:
 @ENDPOINTS.add("POST /ui/new", Role.ADMIN)
 def create_new(request: Request) -> Response:
     """Create the job of the form, once source and sink have been asked; otherwise show it with what is wrong."""
-    values, deployment = _values(request), site_of(request).deployment
+    values, deployment = form_values(request), deployment_of(request)
     found = validated(deployment, values)
     if found.feed is None:
         return _form(request, values, found=found, status=400)
@@ -104,7 +103,7 @@ def _form(
     text: str | None = None,
     text_problem: str = "",
 ) -> Response:
-    deployment = site_of(request).deployment
+    deployment = deployment_of(request)
     if found is None:
         found = validated(deployment, values)
     form = form_of(deployment.plugins, values, found, complete=complete)
@@ -119,7 +118,3 @@ def _form(
         text_problem=text_problem,
         oob=False,
     )
-
-
-def _values(request: Request) -> dict[str, str]:
-    return form_values(request)

@@ -9,14 +9,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from starlette.requests import Request
+
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.store.moments import MINUTE_S, Moment
 from cdc_core.store.reports import Report
+from cdc_core.web.deployment import deployment_of
 from cdc_core.web.page.measurements import Measurement, measure, moment_of
 
-__all__ = ["History", "Snapshot"]
+__all__ = ["History", "Snapshot", "history_of"]
 
 INTERVAL_S = 1.0
+_lock = threading.Lock()
 _POINTS = 900
 _CHANGEFEEDS = 500
 """Of more changefeeds than these, the others have no charts: the memory that is used has a limit."""
@@ -95,6 +99,16 @@ class History:
             kept.points.append(point)
             kept.moments.append(now)
         self._snapshot = Snapshot(reports=found, measured=measured)
+
+
+def history_of(request: Request) -> History:
+    """Return the history of the server that got *request*, made with the first request."""
+    state = request.app.state
+    with _lock:
+        found: History | None = getattr(state, "history", None)
+        if found is None:
+            found = state.history = History(deployment_of(request).changefeeds)
+    return found
 
 
 def _by_minute(moments: Sequence[Moment]) -> Iterator[Measurement]:

@@ -14,13 +14,11 @@ from cdc_core.errors import CdcError, ConfigError, FencedError
 from cdc_core.options import counted
 from cdc_core.store.values import DeadLetter
 from cdc_core.watching.preview import Previewed
-from cdc_core.web.deployment import Deployment
+from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Endpoints, Refusal, Role
 from cdc_core.web.page.confirmations import Confirmation, add_confirmed
-from cdc_core.web.page.errors import error_page
-from cdc_core.web.page.rendering import page
+from cdc_core.web.page.rendering import error_page, page
 from cdc_core.web.page.requests import feed_path, known_name
-from cdc_core.web.page.site import site_of
 from cdc_core.web.previews import MAX_ROWS, messages
 from cdc_core.web.requests import number
 from cdc_core.web.routes import status_of
@@ -50,7 +48,7 @@ def show_letter(request: Request) -> Response:
 @ENDPOINTS.add("GET /ui/changefeeds/{name}/preview", Role.OPERATE, costly=True)
 def show_preview(request: Request) -> Response:
     """Show the messages that the job would send for some rows of its tables; a refusal is shown with its reason."""
-    deployment = site_of(request).deployment
+    deployment = deployment_of(request)
     name = known_name(request)
     found: Sequence[Previewed] = ()
     problem, status, headers = "", 200, {}
@@ -98,7 +96,7 @@ def _remaining(found: Replayed) -> str:
 
 
 def _letter(request: Request) -> tuple[Deployment, str, DeadLetter]:
-    deployment = site_of(request).deployment
+    deployment = deployment_of(request)
     name, number = known_name(request), str(request.path_params["number"])
     if number.isascii() and number.isdecimal() and 0 < len(number) < 19:
         found = deployment.changefeeds.dead_letters(name, after=int(number) - 1, limit=1)
@@ -134,7 +132,7 @@ def _about_replay(request: Request) -> Confirmation:
 
 def _replay_all(request: Request) -> str:
     name = known_name(request)
-    _replay(site_of(request).deployment, name)
+    _replay(deployment_of(request), name)
     return f"{feed_path(name)}?done=replay"
 
 

@@ -1,4 +1,4 @@
-"""From view models to answers: templates, and what a browser may do with them."""
+"""From values to answers: templates, redirects, and errors as pages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import json
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from starlette.requests import Request
@@ -25,19 +26,10 @@ from cdc_core.web.page.texts import (
     rate_text,
 )
 
-__all__ = ["POLICY", "page", "part", "redirect", "secured"]
+__all__ = ["LOGIN", "error_page", "page", "part", "redirect"]
 
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self';"
-    " base-uri 'none'; frame-ancestors 'none'"
-)
-"""Nothing is loaded from elsewhere, and no script or style stands in the page itself."""
-_HEADERS = {
-    "Content-Security-Policy": POLICY,
-    "Cache-Control": "no-store",
-    "Referrer-Policy": "same-origin",
-    "X-Content-Type-Options": "nosniff",
-}
+LOGIN = "/ui/login"
+_TITLES = {400: "This cannot be done", 403: "This is not allowed", 404: "There is nothing here", 503: "Try again later"}
 
 _FILTERS = {
     "age": age_text,
@@ -80,7 +72,7 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
         "problem": "",
     }
     text = _templates().get_template(template).render({**known, **values})
-    return secured(HTMLResponse(text, status_code=status))
+    return HTMLResponse(text, status_code=status)
 
 
 def part(template: str, **values: Any) -> str:
@@ -90,11 +82,13 @@ def part(template: str, **values: Any) -> str:
 
 def redirect(path: str) -> Response:
     """Return the answer to a form that was obeyed: a browser then gets *path*, and a reload does nothing twice."""
-    return secured(RedirectResponse(path, status_code=303))
+    return RedirectResponse(path, status_code=303)
 
 
-def secured(answer: Response) -> Response:
-    """Return *answer* with the headers of every answer of the page."""
-    for name, value in _HEADERS.items():
-        answer.headers.setdefault(name, value)
-    return answer
+def error_page(request: Request, status: int, message: str) -> Response:
+    """Return the page that says why *request* is not granted; the one to sign in for a caller who has not."""
+    if status == 401 and request.method == "GET" and "hx-request" not in request.headers:
+        wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return redirect(f"{LOGIN}?next={quote(wanted, safe='')}")
+    title = _TITLES.get(status, "Something is wrong")
+    return page(request, "error.html", status=status, title=title, message=message)

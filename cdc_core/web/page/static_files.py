@@ -10,8 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cdc_core.web.endpoint import Endpoints, Refusal, Role
-from cdc_core.web.page.errors import error_page
-from cdc_core.web.page.rendering import secured
+from cdc_core.web.page.rendering import error_page
 
 __all__ = ["ENDPOINTS"]
 
@@ -34,8 +33,8 @@ def static_file(request: Request) -> Response:
     content, media, tag = found
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
     if request.headers.get("if-none-match") == tag:
-        return secured(Response(status_code=304, headers=headers))
-    return secured(Response(content, media_type=media, headers=headers))
+        return Response(status_code=304, headers=headers)
+    return Response(content, media_type=media, headers=headers)
 
 
 @functools.cache

@@ -7,17 +7,17 @@ import json
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Endpoints, Role
 from cdc_core.web.page.changefeed import EVENTS, LETTERS, ChangefeedView
-from cdc_core.web.page.errors import error_page
+from cdc_core.web.page.history import history_of
 from cdc_core.web.page.live import Frame, frames_answer
 from cdc_core.web.page.measurements import Measurement, measure, moment_of
 from cdc_core.web.page.node_views import NodeRow, node_rows
 from cdc_core.web.page.overview import Filter, Overview, overview
 from cdc_core.web.page.plugin_views import plugin_groups
-from cdc_core.web.page.rendering import page, part, secured
+from cdc_core.web.page.rendering import error_page, page, part
 from cdc_core.web.page.requests import known, name_of
-from cdc_core.web.page.site import Site, site_of
 
 __all__ = ["ENDPOINTS"]
 
@@ -41,16 +41,13 @@ _DONE = {
 
 @ENDPOINTS.add("GET /ui", Role.VIEW)
 def show_overview(request: Request) -> Response:
-    site, chosen = site_of(request), _filter_of(request)
-    return page(request, "overview.html", view=_overview(site, chosen), query=request.url.query, done=_done(request))
+    return page(request, "overview.html", view=_overview(request), query=request.url.query, done=_done(request))
 
 
 @ENDPOINTS.add("GET /ui/live", Role.VIEW)
 def stream_overview(request: Request) -> Response:
-    site, chosen = site_of(request), _filter_of(request)
-
     def read() -> Frame:
-        view = _overview(site, chosen)
+        view = _overview(request)
         parts = {row.part: part("feed_row.html", row=row) for row in view.rows}
         return Frame(
             parts={**parts, "totals": part("totals.html", view=view)},
@@ -63,18 +60,16 @@ def stream_overview(request: Request) -> Response:
 
 @ENDPOINTS.add("GET /ui/changefeeds/{name}", Role.VIEW)
 def show_changefeed(request: Request) -> Response:
-    site = site_of(request)
-    view, _ = seen_changefeed(site, request)
+    view, _ = seen_changefeed(request)
     return page(request, "changefeed.html", view=view, done=_done(request))
 
 
 @ENDPOINTS.add("GET /ui/changefeeds/{name}/live", Role.VIEW)
 def stream_changefeed(request: Request) -> Response:
-    site = site_of(request)
     may = {"may_operate": request.state.role >= 2, "may_administer": request.state.role >= 3}
 
     def read() -> Frame:
-        view, point = seen_changefeed(site, request)
+        view, point = seen_changefeed(request)
         names = ("head", "strip", "readings", "facts", "spans", "events", "letters", "traces")
         return Frame(parts={each: part(f"{each}.html", view=view, **may) for each in names}, point=point.to_json())
 
@@ -84,32 +79,30 @@ def stream_changefeed(request: Request) -> Response:
 @ENDPOINTS.add("GET /ui/changefeeds/{name}/points", Role.VIEW)
 def the_points(request: Request) -> Response:
     """Return what the charts of a changefeed show, as columns."""
-    site, name = site_of(request), name_of(request)
-    rows = [point.to_json() for point in site.history.points(name)]
+    rows = [point.to_json() for point in history_of(request).points(name_of(request))]
     columns = [list(column) for column in zip(*rows, strict=True)]
-    return secured(Response(json.dumps(columns), media_type="application/json"))
+    return Response(json.dumps(columns), media_type="application/json")
 
 
 @ENDPOINTS.add("GET /ui/nodes", Role.VIEW)
 def show_nodes(request: Request) -> Response:
-    return page(request, "nodes.html", rows=_nodes(site_of(request)), done=_done(request))
+    return page(request, "nodes.html", rows=_nodes(request), done=_done(request))
 
 
 @ENDPOINTS.add("GET /ui/nodes/live", Role.VIEW)
 def stream_nodes(request: Request) -> Response:
-    site = site_of(request)
     may = {"may_administer": request.state.role >= 3}
-    return frames_answer(lambda: Frame(parts={"nodes": part("node_rows.html", rows=_nodes(site), **may)}))
+    return frames_answer(lambda: Frame(parts={"nodes": part("node_rows.html", rows=_nodes(request), **may)}))
 
 
 @ENDPOINTS.add("GET /ui/plugins", Role.VIEW)
 def show_plugins(request: Request) -> Response:
-    return page(request, "plugins.html", groups=plugin_groups(site_of(request).deployment.plugins))
+    return page(request, "plugins.html", groups=plugin_groups(deployment_of(request).plugins))
 
 
-def seen_changefeed(site: Site, request: Request) -> tuple[ChangefeedView, Measurement]:
+def seen_changefeed(request: Request) -> tuple[ChangefeedView, Measurement]:
     """Return the changefeed as of now, and the newest point of its charts. Raises: Refusal when it is unknown."""
-    changefeeds, snapshot = site.deployment.changefeeds, site.history.snapshot()
+    changefeeds, snapshot = deployment_of(request).changefeeds, history_of(request).snapshot()
     found = changefeeds.report_of(known(request))
     name = found.known.name
     measured = snapshot.measured.get(name) or measure(moment_of(found), None)
@@ -123,12 +116,13 @@ def seen_changefeed(site: Site, request: Request) -> tuple[ChangefeedView, Measu
     return view, measured
 
 
-def _overview(site: Site, chosen: Filter) -> Overview:
-    return overview(site.history.snapshot(), site.deployment.changefeeds.living_nodes(), chosen)
+def _overview(request: Request) -> Overview:
+    nodes = deployment_of(request).changefeeds.living_nodes()
+    return overview(history_of(request).snapshot(), nodes, _filter_of(request))
 
 
-def _nodes(site: Site) -> list[NodeRow]:
-    changefeeds = site.deployment.changefeeds
+def _nodes(request: Request) -> list[NodeRow]:
+    changefeeds = deployment_of(request).changefeeds
     now, nodes = changefeeds.sessions()
     return node_rows(nodes, changefeeds.jobs(), now=now)
 

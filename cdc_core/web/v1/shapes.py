@@ -5,134 +5,42 @@ from __future__ import annotations
 from cdc_core.changefeeds.tracing import MAX_CHANGES
 from cdc_core.store.job_values import FOLLOWING
 from cdc_core.web.endpoint import Schema
-from cdc_core.web.shapes import TEXT, any_object, array, nullable, record, ref
+from cdc_core.web.shapes import array, choice, record
 
 __all__ = ["SHAPES"]
 
-_JOB_STATES = [*FOLLOWING, "retrying"]
 SHAPES: dict[str, Schema] = {
-    "Event": {
-        **record(
-            {
-                "number": {"type": "integer"},
-                "at": TEXT,
-                "event": TEXT,
-                "changefeed": nullable("string"),
-                "node": nullable("string"),
-                "message": nullable("string"),
-                "details": any_object(),
-                "times": {"type": "integer"},
-                "last_at": TEXT,
-            }
-        ),
-        "description": "docs/debugging.md explains each kind of event.",
-    },
-    "JobReport": {
-        **record(
-            {
-                "name": TEXT,
-                "state": {"type": "string", "enum": _JOB_STATES},
-                "tables": array(TEXT),
-                "sink": TEXT,
-                "format": TEXT,
-                "high_water": nullable("string"),
-                "behind_s": nullable("number"),
-                "gauges": any_object(),
-                "gauges_at": nullable("string"),
-                "retrying": nullable("object"),
-                "dead_letters": {"type": "integer"},
-                "epoch": {"type": "integer"},
-                "job": any_object(),
-            }
-        ),
-        "description": "What `cdc show --json` prints of a job; docs/operations.md explains each value.",
-    },
+    "Event": record(
+        "number:integer at event changefeed? node? message? details:object times:integer last_at",
+        doc="docs/debugging.md explains each kind of event.",
+    ),
+    "JobReport": record(
+        "name state tables:[string] sink format high_water? behind_s:number? gauges:object gauges_at? retrying:object?"
+        " dead_letters:integer epoch:integer job:object",
+        state=choice([*FOLLOWING, "retrying"]),
+        doc="What `cdc show --json` prints of a job; docs/operations.md explains each value.",
+    ),
     "Node": record(
-        {
-            "name": TEXT,
-            "node_id": TEXT,
-            "state": {"type": "string", "enum": ["alive", "draining", "dead"]},
-            "locality": nullable("string"),
-            "host": TEXT,
-            "pid": {"type": "integer"},
-            "version": TEXT,
-            "jobs": array(TEXT),
-            "max_jobs": {"type": "integer"},
-            "started": TEXT,
-            "expires": TEXT,
-            "owners": array(TEXT),
-            "problems": any_object(),
-        }
+        "name node_id state locality? host pid:integer version jobs:[string] max_jobs:integer started expires"
+        " owners:[string] problems:object",
+        state=choice(["alive", "draining", "dead"]),
     ),
-    "DeadLetter": record(
-        {
-            "number": {"type": "integer"},
-            "refused_at": nullable("string"),
-            "table": TEXT,
-            "key": TEXT,
-            "updated": TEXT,
-            "stage": TEXT,
-            "error": TEXT,
-        }
+    "DeadLetter": record("number:integer refused_at? table key updated stage error"),
+    "Replayed": record("sent:integer kept missing:integer given_up:integer", kept=array(record("row stage reason"))),
+    "Previewed": record("topic key? value? headers:object? decoded:boolean error?"),
+    "Trace": record("number:integer table? key:array? rows:integer until active:boolean changes:[TracedChange]"),
+    "TracedChange": record(
+        "table key:array op updated committed_at position? step:integer stages:object place:object dead_letter?"
+        " left_out:boolean complete:boolean",
+        doc="docs/trace.md explains each value.",
     ),
-    "Replayed": record(
-        {
-            "sent": {"type": "integer"},
-            "kept": array(record({"row": TEXT, "stage": TEXT, "reason": TEXT})),
-            "missing": {"type": "integer"},
-            "given_up": {"type": "integer"},
-        }
-    ),
-    "Previewed": record(
-        {
-            "topic": TEXT,
-            "key": nullable("string"),
-            "value": nullable("string"),
-            "headers": nullable("object"),
-            "decoded": {"type": "boolean"},
-            "error": nullable("string"),
-        }
-    ),
-    "Trace": record(
-        {
-            "number": {"type": "integer"},
-            "table": nullable("string"),
-            "key": nullable("array"),
-            "rows": {"type": "integer"},
-            "until": TEXT,
-            "active": {"type": "boolean"},
-            "changes": array(ref("TracedChange")),
-        }
-    ),
-    "TracedChange": {
-        **record(
-            {
-                "table": TEXT,
-                "key": {"type": "array"},
-                "op": TEXT,
-                "updated": TEXT,
-                "committed_at": TEXT,
-                "position": nullable("string"),
-                "step": {"type": "integer"},
-                "stages": any_object(),
-                "place": any_object(),
-                "dead_letter": nullable("string"),
-                "left_out": {"type": "boolean"},
-                "complete": {"type": "boolean"},
-            }
-        ),
-        "description": "docs/trace.md explains each value.",
-    },
     "NewTrace": record(
-        {
-            "table": nullable("string"),
-            "key": {"type": ["array", "null"], "items": {"type": ["string", "number", "boolean"]}, "minItems": 1},
-            "rows": {"type": "integer", "minimum": 1, "maximum": MAX_CHANGES},
-            "timeout": TEXT,
-        },
+        "table? key rows timeout",
+        key={"type": ["array", "null"], "items": {"type": ["string", "number", "boolean"]}, "minItems": 1},
+        rows={"type": "integer", "minimum": 1, "maximum": MAX_CHANGES},
         required=[],
         closed=True,
     ),
-    "Reason": record({"reason": TEXT}, required=[], closed=True),
-    "GiveUp": record({"give_up": array({"type": "integer"})}, required=[], closed=True),
+    "Reason": record("reason", required=[], closed=True),
+    "GiveUp": record("give_up:[integer]", required=[], closed=True),
 }
