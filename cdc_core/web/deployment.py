@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Protocol
 
 from starlette.requests import Request
 
@@ -19,17 +17,11 @@ from cdc_core.store.opening import sqlite_file
 __all__ = ["Deployment", "deployment_of"]
 
 
-class KeepsSecrets(Protocol):
-    """Told of every secret, so that logs mask it."""
-
-    def __call__(self, secrets: frozenset[str], /) -> None: ...
-
-
 class Deployment:
     """The changefeeds of one store, for all requests of a server. Safe with several threads.
 
     *environ* is where references of new definitions are looked up, and *allowed_paths* are the directories below which
-    they may name files. *keep_secret* is called with secrets before they are used. `started` is when the server began.
+    they may name files. *keep_secret* is called with secrets before they are used, so that logs mask them.
     """
 
     def __init__(
@@ -38,13 +30,12 @@ class Deployment:
         plugins: PluginHost,
         *,
         environ: Mapping[str, str],
-        keep_secret: KeepsSecrets,
+        keep_secret: Callable[[frozenset[str]], object],
         allowed_paths: Iterable[str] = (),
     ) -> None:
         self.plugins, self.environ = plugins, environ
         self.changefeeds = Changefeeds(store, plugins=plugins, environ=environ, keep_secrets=self.add_secrets)
         self._allowed_paths = [Path(os.path.realpath(path)) for path in allowed_paths]
-        self.started = datetime.now(UTC)
         self._keep_secret = keep_secret
         self._secrets: frozenset[str] = frozenset()
         self._adding = threading.Lock()

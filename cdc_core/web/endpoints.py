@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -12,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from cdc_core.telemetry.metrics import Sample
 from cdc_core.web.connect import connectors, lifecycle, offsets, plugins, worker
 from cdc_core.web.endpoint import Answer, Endpoint, Refusal, Role
-from cdc_core.web.exposition import SampleCollector
+from cdc_core.web.exposition import registry_of
 from cdc_core.web.openapi import openapi_endpoint
 from cdc_core.web.page import actions, altering, creating, letters, signing_in, static_files, views
 from cdc_core.web.page import traces as page_traces
@@ -52,8 +51,7 @@ def all_endpoints(
 
 def metrics_endpoint(collect: Callable[[], Iterable[Sample]]) -> Endpoint:
     """Return an endpoint that answers with what *collect* returns, which is called in any thread."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(SampleCollector(collect))
+    registry = registry_of(collect)
 
     def metrics(request: Request) -> Response:
         """Metrics in the text format that Prometheus reads."""

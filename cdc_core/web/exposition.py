@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from cdc_core.telemetry.metrics import Metric, Sample, labels_of
 
-__all__ = ["SampleCollector"]
+__all__ = ["registry_of"]
 
 Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
 
-class SampleCollector(Collector):
+def registry_of(collect: Callable[[], Iterable[Sample]]) -> CollectorRegistry:
+    """Return a registry with what *collect* returns at each scrape, in any thread."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_SampleCollector(collect))
+    return registry
+
+
+class _SampleCollector(Collector):
     """Gives what *collect* returns at each scrape."""
 
     def __init__(self, collect: Callable[[], Iterable[Sample]]) -> None:

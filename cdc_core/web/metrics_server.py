@@ -10,13 +10,12 @@ from contextlib import AbstractContextManager
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import ThreadingWSGIServer, make_wsgi_app
 
 from cdc_core.errors import ConfigError
 from cdc_core.telemetry.metrics import Sample
 from cdc_core.web.address import Address
-from cdc_core.web.exposition import SampleCollector
+from cdc_core.web.exposition import registry_of
 
 __all__ = ["MetricsServer"]
 
@@ -33,10 +32,8 @@ class MetricsServer(AbstractContextManager["MetricsServer"]):
     """
 
     def __init__(self, address: Address, collect: Callable[[], Iterable[Sample]]) -> None:
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(SampleCollector(collect))
         self._address = address
-        self._metrics = make_wsgi_app(registry)
+        self._metrics = make_wsgi_app(registry_of(collect))
         server = _V6Server if ":" in address.host else _Server
         try:
             self._server = make_server(address.host, address.port, self._answer, server, _QuietHandler)

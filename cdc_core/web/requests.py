@@ -39,9 +39,9 @@ def json_object(request: Request, *, empty: bool = False) -> dict[str, Any]:
     return value
 
 
-def name_of(request: Request) -> str:
-    """Return the parameter `name` of the path."""
-    return str(request.path_params["name"])
+def name_of(request: Request, parameter: str = "name") -> str:
+    """Return a parameter of the path."""
+    return str(request.path_params[parameter])
 
 
 def job_of(request: Request) -> str:

@@ -24,10 +24,7 @@ def _order(request: str, doc: str, *, status: int = 204) -> Callable[[Handler], 
 
 
 @ENDPOINTS.add(
-    "GET /connectors/{name}/status",
-    Role.VIEW,
-    Answer(ref("Status"), "Its state and that of its task."),
-    errors=[404],
+    "GET /connectors/{name}/status", Role.VIEW, Answer(ref("Status"), "Its state and that of its task."), errors=[404]
 )
 def status(request: Request) -> Response:
     """What a connector does now."""

@@ -49,10 +49,7 @@ def plugins(request: Request) -> Response:
 
 
 @ENDPOINTS.add(
-    "GET /connector-plugins/{plugin}/config",
-    Role.VIEW,
-    Answer(array(ref("ConfigKey")), "The keys."),
-    errors=[404],
+    "GET /connector-plugins/{plugin}/config", Role.VIEW, Answer(array(ref("ConfigKey")), "The keys."), errors=[404]
 )
 def plugin_config(request: Request) -> Response:
     """The keys of a plugin's configuration."""

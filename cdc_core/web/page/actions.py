@@ -13,8 +13,9 @@ from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Endpoints, Role
 from cdc_core.web.page.confirmations import Confirmation, add_confirmed
 from cdc_core.web.page.rendering import error_page
-from cdc_core.web.page.requests import feed_path, form_values, known_name, name_of
+from cdc_core.web.page.requests import feed_path, form_values, known_name
 from cdc_core.web.page.states import FOR_ADMINS
+from cdc_core.web.requests import name_of
 
 __all__ = ["ENDPOINTS"]
 

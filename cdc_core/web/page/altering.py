@@ -19,8 +19,8 @@ from cdc_core.web.page.changefeed import shown_value
 from cdc_core.web.page.form_text import values_of
 from cdc_core.web.page.forms import config_in, form_of, validated
 from cdc_core.web.page.rendering import error_page, page, redirect
-from cdc_core.web.page.requests import feed_path, form_values, name_of
-from cdc_core.web.requests import user_of
+from cdc_core.web.page.requests import feed_path, form_values
+from cdc_core.web.requests import name_of, user_of
 from cdc_core.web.routes import status_of
 from cdc_core.web.validation import Validated, key_of
 

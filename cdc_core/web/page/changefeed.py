@@ -17,7 +17,6 @@ from cdc_core.telemetry import metrics
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE
 from cdc_core.timestamp import Timestamp
 from cdc_core.web.page.measurements import Measurement
-from cdc_core.web.page.stage_bars import StageBar, stage_bar
 from cdc_core.web.page.states import FOR_ADMINS, Tone, actions_of
 from cdc_core.web.page.texts import (
     UNKNOWN,
@@ -109,10 +108,6 @@ class ChangefeedView:
     @property
     def stations(self) -> Sequence[Station]:
         return _stations(self.report, self.measured)
-
-    @property
-    def bar(self) -> StageBar:
-        return stage_bar(self.measured.shares)
 
     @property
     def readings(self) -> Sequence[Reading]:

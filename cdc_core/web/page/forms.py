@@ -10,7 +10,7 @@ from cdc_core.web.config_keys import CLASS, COMMON, CORE, ConfigKey
 from cdc_core.web.deployment import Deployment
 from cdc_core.web.validation import Validated, validate
 
-__all__ = ["Choice", "Field", "Finding", "Form", "Section", "config_in", "form_of", "validated"]
+__all__ = ["Field", "Finding", "Form", "Section", "config_in", "form_of", "validated"]
 
 _MAIN = ("name", "source", "tables", "query", "sink", "format")
 _BOXES = ("tables", "query")
@@ -37,42 +37,37 @@ _SECRET = " Write it as ${VARIABLE} or ${file:PATH}, which each node resolves."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """What a field may be set to."""
-
-    value: str
-    label: str
-    is_chosen: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
     """One field of the form. With `choices` it is a list to choose from, otherwise a line or a `box` of text."""
 
-    name: str
-    label: str
+    key: ConfigKey
     value: str
     hint: str
-    default: str
     error: str
-    required: bool
-    box: bool
-    choices: Sequence[Choice]
+    choices: Sequence[str]
+
+    @property
+    def label(self) -> str:
+        return _LABELS.get(self.key.name, self.key.name)
 
     @property
     def part(self) -> str:
         """The id of the field in the page."""
-        return "f-" + self.name.replace(".", "-")
+        return "f-" + self.key.name.replace(".", "-")
+
+    @property
+    def box(self) -> bool:
+        return self.key.name in _BOXES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """Options that belong together. `set`: how many have a value or an error, or empty."""
+    """Options that belong together. `set`: how many have a value or an error."""
 
     title: str
     part: str
     fields: Sequence[Field]
-    set: str
+    set: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,12 +141,12 @@ def form_of(
         if name not in keys and values[name].strip():
             groups[_FURTHER].append(_field(ConfigKey(name=name, type="STRING", doc="", group=""), values, problems))
     common = groups.pop("")
-    first += [field for field in common if field.required]
+    first += [field for field in common if field.key.required]
     groups[_FURTHER] = groups.pop(_FURTHER)
-    fields = {field.name for mine in (first, common, *groups.values()) for field in mine}
+    fields = {field.key.name for mine in (first, common, *groups.values()) for field in mine}
     return Form(
         main=first,
-        common=[field for field in common if not field.required],
+        common=[field for field in common if not field.key.required],
         sections=[_section(group, mine) for group, mine in groups.items() if mine],
         others=[text for name, text in problems.items() if name not in fields],
         **_verdict(found, problems, complete=complete),
@@ -176,13 +171,12 @@ def _verdict(found: Validated, problems: Mapping[str, str], *, complete: bool) -
 
 
 def _section(group: str, fields: Sequence[Field]) -> Section:
-    count = sum(bool(field.value or field.error) for field in fields)
     part = "".join(character if character.isalnum() else "-" for character in group.lower())
     return Section(
         title=group.replace("'", "").replace("Rangefeed", "Source"),
         part=f"o-{part}",
         fields=fields,
-        set=str(count) if count else "",
+        set=sum(bool(field.value or field.error) for field in fields),
     )
 
 
@@ -195,26 +189,15 @@ def _field(
     choices: Sequence[str] | None = None,
 ) -> Field:
     value = values.get(key.name, "")
-    known = ("true", "false") if key.type == "BOOLEAN" else key.choices if key.type != "LIST" else ()
-    offered = known if choices is None else choices
-    default = "" if key.default is None else key.default
+    if choices is None:
+        choices = ("true", "false") if key.type == "BOOLEAN" else key.choices if key.type != "LIST" else ()
     return Field(
-        name=key.name,
-        label=_LABELS.get(key.name, key.name),
+        key=key,
         value=value,
         hint=hint or key.doc + (_SECRET if key.type == "PASSWORD" else ""),
-        default=default,
         error=problems.get(key.name, ""),
-        required=key.required,
-        box=key.name in _BOXES,
-        choices=_choices(offered, value, default) if offered else (),
+        choices=(*choices, value) if choices and value and value not in choices else choices,
     )
-
-
-def _choices(offered: Sequence[str], value: str, default: str) -> list[Choice]:
-    unset = Choice(value="", label=f"default: {default or 'none'}", is_chosen=not value)
-    known = offered if not value or value in offered else (*offered, value)
-    return [unset, *(Choice(value=each, label=each, is_chosen=each == value) for each in known)]
 
 
 def _schemes(plugins: PluginHost, kind: str) -> str:

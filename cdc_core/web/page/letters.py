@@ -78,10 +78,11 @@ def _replay(deployment: Deployment, name: str, *give_up: int) -> None:
         raise ConfigError(f"there is no job '{name}'")
     try:
         found = changefeeds.replay(name, state_dir=deployment.state_dir, give_up=give_up)
-    except (ConfigError, FencedError) as error:
-        raise ConfigError(str(error)) from error
+    except ConfigError:
+        raise
     except CdcError as error:
-        raise ConfigError(f"the dead letters stay: {error}") from error
+        before = "" if isinstance(error, FencedError) else "the dead letters stay: "
+        raise ConfigError(f"{before}{error}") from error
     if remaining := _remaining(found):
         raise ConfigError(remaining)
 

@@ -9,6 +9,7 @@ from cdc_core.store.moments import Moment
 from cdc_core.store.reports import Report
 from cdc_core.telemetry import metrics
 from cdc_core.telemetry.source_gauges import RETAINED
+from cdc_core.telemetry.stages import STAGES
 
 __all__ = ["Measurement", "measure", "moment_of", "quantile"]
 
@@ -39,6 +40,17 @@ class Measurement:
             retained_bytes=None,
             shares={},
         )
+
+    @property
+    def segments(self) -> list[tuple[str, float, float]]:
+        """The bar of `shares`: each stage, where it begins and how wide it is, as parts of the bar."""
+        found, begin = [], 0.0
+        for stage in STAGES:
+            share = self.shares.get(stage, 0.0)
+            if share >= 0.001:
+                found.append((stage, begin, share))
+            begin += share
+        return found
 
     def to_json(self) -> list[float | None]:
         """Return the point as the charts take it."""

@@ -14,7 +14,6 @@ from cdc_core.telemetry.metrics import ROWS
 from cdc_core.uris import place_of
 from cdc_core.web.page.history import Snapshot
 from cdc_core.web.page.measurements import Measurement
-from cdc_core.web.page.stage_bars import StageBar, stage_bar
 from cdc_core.web.page.states import Tone, tone_of
 
 __all__ = ["Column", "FeedRow", "Filter", "Overview", "overview"]
@@ -80,10 +79,6 @@ class FeedRow:
     def count(self) -> float:
         """How many rows were delivered."""
         return self.report.tally.value(ROWS)
-
-    @property
-    def bar(self) -> StageBar:
-        return stage_bar(self.measured.shares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

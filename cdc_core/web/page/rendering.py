@@ -15,16 +15,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from cdc_core.options import counted
 from cdc_core.web.access.guard import COOKIE
 from cdc_core.web.endpoint import Role
+from cdc_core.web.page import texts
 from cdc_core.web.page.states import note_of, tone_of
-from cdc_core.web.page.texts import (
-    age_text,
-    bytes_text,
-    clock_text,
-    moment_text,
-    number_text,
-    outcome_text,
-    rate_text,
-)
 
 __all__ = ["LOGIN", "error_page", "page", "part", "redirect"]
 
@@ -32,16 +24,17 @@ LOGIN = "/ui/login"
 _TITLES = {400: "This cannot be done", 403: "This is not allowed", 404: "There is nothing here", 503: "Try again later"}
 
 _FILTERS = {
-    "age": age_text,
-    "bytes": bytes_text,
-    "clock": clock_text,
+    "age": texts.age_text,
+    "bytes": texts.bytes_text,
+    "clock": texts.clock_text,
     "counted": counted,
     "json": functools.partial(json.dumps, ensure_ascii=False),
-    "moment": moment_text,
+    "moment": texts.moment_text,
     "note": note_of,
-    "number": number_text,
-    "outcome": outcome_text,
-    "rate": rate_text,
+    "number": texts.number_text,
+    "outcome": texts.outcome_text,
+    "rate": texts.rate_text,
+    "share": texts.share_text,
     "tone": tone_of,
 }
 """How templates show values, and what a report means for people."""

@@ -6,13 +6,13 @@ from urllib.parse import parse_qsl, quote
 
 from starlette.requests import Request
 
-from cdc_core.errors import ConfigError
 from cdc_core.store.values import ChangefeedRecord
 from cdc_core.store.verbs import UnknownError
 from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Refusal
+from cdc_core.web.requests import name_of
 
-__all__ = ["MAX_ENTRIES", "feed_path", "form_values", "known", "known_name", "name_of"]
+__all__ = ["MAX_ENTRIES", "feed_path", "form_values", "known", "known_name"]
 
 MAX_ENTRIES = 1000
 """How many values a form may have; the fields that are empty come on top."""
@@ -31,14 +31,6 @@ def form_values(request: Request) -> dict[str, str]:
     except ValueError as error:
         raise Refusal(400, "the form cannot be read: it is not UTF-8, or has too many fields") from error
     return {name: value.replace("\r\n", "\n") for name, value in fields}
-
-
-def name_of(request: Request, parameter: str = "name") -> str:
-    """Return a name in the path. Raises: ConfigError when it is none."""
-    name: str = request.path_params[parameter]
-    if not name or len(name) > 200:
-        raise ConfigError("the address has no name")
-    return name
 
 
 def feed_path(name: str) -> str:

@@ -17,7 +17,8 @@ from cdc_core.web.page.node_views import NodeRow, node_rows
 from cdc_core.web.page.overview import Filter, Overview, overview
 from cdc_core.web.page.plugin_views import plugin_groups
 from cdc_core.web.page.rendering import error_page, page, part
-from cdc_core.web.page.requests import known, name_of
+from cdc_core.web.page.requests import known
+from cdc_core.web.requests import name_of
 
 __all__ = ["ENDPOINTS"]
 
