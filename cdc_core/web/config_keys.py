@@ -13,12 +13,18 @@ from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.config.flat import flat_options
 from cdc_core.options import ByteSize, Duration, Moment, Position, Tiers, describe
 
-__all__ = ["CLASS", "COMMON", "CORE", "ConfigKey", "keys_of"]
+__all__ = ["CLASS", "COMMON", "CORE", "ConfigKey", "is_our_class", "keys_of"]
 
 CLASS = "cdc.Changefeed"
 """The one connector: a changefeed."""
 
 _TYPES = {bool: "BOOLEAN", int: "LONG", float: "DOUBLE", str: "STRING"}
+
+
+def is_our_class(name: str) -> bool:
+    """Return whether *name*, written in one of the ways that Kafka Connect accepts, means a changefeed."""
+    short = name.removesuffix("Connector")
+    return short in (CLASS, CLASS.rpartition(".")[2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

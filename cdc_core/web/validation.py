@@ -21,11 +21,11 @@ from cdc_core.errors import CdcError, ConfigError
 from cdc_core.masking import MASK, mask, secret_forms, secret_texts, secrets_of_uris
 from cdc_core.options import option_problems, parse_options
 from cdc_core.uris import split_parameters
-from cdc_core.web.config_keys import CLASS, COMMON, CORE, ConfigKey, keys_of
+from cdc_core.web.config_keys import CLASS, COMMON, CORE, ConfigKey, is_our_class, keys_of
 from cdc_core.web.deployment import Deployment
 from cdc_core.web.endpoint import Refusal
 
-__all__ = ["Validated", "config_of_json", "is_our_class", "key_of", "validate"]
+__all__ = ["Validated", "config_of_json", "key_of", "validate"]
 
 T = TypeVar("T")
 _PLACE = "the request"
@@ -92,12 +92,6 @@ def config_of_json(value: Mapping[str, Any]) -> dict[str, str | None]:
             raise Refusal(400, f"the value of '{key}' must be a text; write lists and objects as JSON texts")
         found[key] = inner if inner is None or isinstance(inner, str) else json.dumps(inner)
     return found
-
-
-def is_our_class(name: str) -> bool:
-    """Return whether *name*, written in one of the ways that Kafka Connect accepts, means a changefeed."""
-    short = name.removesuffix("Connector")
-    return short in (CLASS, CLASS.rpartition(".")[2])
 
 
 def _mask_texts(config: Mapping[str, str | None], environ: Mapping[str, str]) -> frozenset[str]:

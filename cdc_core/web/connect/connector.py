@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
+from starlette.requests import Request
+
 from cdc_core.config.flat import flat
 from cdc_core.masking import MASK, is_secret_name, masked_uri
 from cdc_core.store.job_reports import JobReport
 from cdc_core.store.job_values import JobRecord
 from cdc_core.store.verbs import UnknownError
 from cdc_core.web.config_keys import CLASS
-from cdc_core.web.deployment import Deployment
+from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Refusal
+from cdc_core.web.requests import name_of
 
 __all__ = [
     "DELETED",
@@ -22,6 +25,7 @@ __all__ = [
     "VERSION",
     "Connector",
     "all_connectors",
+    "connector_of",
     "find_connector",
     "is_deleted",
     "unknown_class",
@@ -100,14 +104,19 @@ class Connector:
 
 
 def find_connector(deployment: Deployment, name: str, *, missing: str = "Connector {} not found") -> Connector:
-    """Return the connector. Raises: Refusal with the text *missing*."""
+    """Return the connector. Raises: Refusal with the text *missing*, which has the name in place of `{}`."""
     job = deployment.changefeeds.find_job(name)
     if job is None or is_deleted(job):
-        raise Refusal(404, missing.format(name))
+        raise Refusal(404, missing.replace("{}", name, 1))
     try:
         return Connector(deployment.changefeeds.job_report(job))
     except UnknownError as error:  # it was forgotten meanwhile
-        raise Refusal(404, missing.format(name)) from error
+        raise Refusal(404, missing.replace("{}", name, 1)) from error
+
+
+def connector_of(request: Request, *, missing: str = "Connector {} not found") -> Connector:
+    """Return the connector in the path. Raises: Refusal with the text *missing*."""
+    return find_connector(deployment_of(request), name_of(request), missing=missing)
 
 
 def unknown_class(name: str) -> Refusal:

@@ -10,20 +10,22 @@ from starlette.responses import JSONResponse, Response
 
 from cdc_core.errors import CdcError, RetryableError
 from cdc_core.store.verbs import RULES, RefusedError, UnknownError
+from cdc_core.web.config_keys import is_our_class
 from cdc_core.web.connect.connector import (
     Connector,
     all_connectors,
+    connector_of,
     find_connector,
     is_deleted,
     unknown_class,
     with_kept_secrets,
 )
 from cdc_core.web.connect.shapes import CONFIG_VALUES, WHOLE_CONFIG
-from cdc_core.web.deployment import Deployment, deployment_of
+from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Answer, Body, Endpoints, Parameter, Refusal, Role
 from cdc_core.web.requests import asked_by, flag, json_object, name_of, user_of
 from cdc_core.web.shapes import TEXT, array, choice, flag_parameter, ref
-from cdc_core.web.validation import config_of_json, is_our_class, validate
+from cdc_core.web.validation import config_of_json, validate
 
 __all__ = ["ENDPOINTS"]
 
@@ -70,7 +72,7 @@ def listed(request: Request) -> Response:
 )
 def create(request: Request) -> Response:
     """Create a connector."""
-    value, deployment = json_object(request), deployment_of(request)
+    value = json_object(request)
     unknown = [key for key in value if key not in _KEYS]
     if unknown:
         raise Refusal(400, f"the field '{unknown[0]}' is not known; known: {', '.join(_KEYS)}")
@@ -85,20 +87,20 @@ def create(request: Request) -> Response:
         raise Refusal(400, f"the field 'initial_state' must be one of {', '.join(_INITIAL)}")
     config = _named(config_of_json(value["config"]), name)
     kind = _INITIAL[str(initial or "RUNNING").upper()]
-    connector = _create(request, deployment, name, config, paused_for=kind)
+    connector = _create(request, name, config, paused_for=kind)
     return _created(request, connector)
 
 
 @ENDPOINTS.add("GET /connectors/{name}", Role.VIEW, Answer(ref("Connector"), "The connector."), errors=[404])
 def get(request: Request) -> Response:
     """A connector with its configuration."""
-    return JSONResponse(find_connector(deployment_of(request), name_of(request)).info())
+    return JSONResponse(connector_of(request).info())
 
 
 @ENDPOINTS.add("GET /connectors/{name}/config", Role.VIEW, Answer(ref("Config"), "The configuration."), errors=[404])
 def get_config(request: Request) -> Response:
     """The configuration of a connector."""
-    return JSONResponse(find_connector(deployment_of(request), name_of(request)).config)
+    return JSONResponse(connector_of(request).config)
 
 
 @ENDPOINTS.add(
@@ -119,8 +121,8 @@ def put_config(request: Request) -> Response:
     config = _named(config_of_json(json_object(request)), name)
     job = deployment.changefeeds.find_job(name)
     if job is None or is_deleted(job):
-        return _created(request, _create(request, deployment, name, config, paused_for=None))
-    return JSONResponse(_configure(request, deployment, find_connector(deployment, name), config).info())
+        return _created(request, _create(request, name, config, paused_for=None))
+    return JSONResponse(_configure(request, find_connector(deployment, name), config).info())
 
 
 @ENDPOINTS.add(
@@ -133,11 +135,9 @@ def put_config(request: Request) -> Response:
 )
 def patch_config(request: Request) -> Response:
     """Change some keys of a connector's configuration."""
-    deployment, name = deployment_of(request), name_of(request)
-    changes = config_of_json(json_object(request))
-    connector = find_connector(deployment, name)
+    changes, connector = config_of_json(json_object(request)), connector_of(request)
     config = {key: value for key, value in {**connector.config, **changes}.items() if value is not None}
-    return JSONResponse(_configure(request, deployment, connector, _named(config, name)).info())
+    return JSONResponse(_configure(request, connector, _named(config, connector.name)).info())
 
 
 @ENDPOINTS.add(
@@ -188,13 +188,9 @@ def _created(request: Request, connector: Connector) -> Response:
 
 
 def _create(
-    request: Request,
-    deployment: Deployment,
-    name: str,
-    config: Mapping[str, str | None],
-    *,
-    paused_for: Literal["pause", "stop"] | None,
+    request: Request, name: str, config: Mapping[str, str | None], *, paused_for: Literal["pause", "stop"] | None
 ) -> Connector:
+    deployment = deployment_of(request)
     job = deployment.changefeeds.find_job(name)
     if job is not None and job.state != "canceled":
         raise _taken(name, deleted=is_deleted(job))
@@ -219,10 +215,9 @@ def _taken(name: str, *, deleted: bool) -> Refusal:
     return Refusal(409, f"Connector {name} {what}")
 
 
-def _configure(
-    request: Request, deployment: Deployment, connector: Connector, config: Mapping[str, str | None]
-) -> Connector:
+def _configure(request: Request, connector: Connector, config: Mapping[str, str | None]) -> Connector:
     """Give *connector*, whose configuration *config* was made from, that one, unless it has another one by now."""
+    deployment = deployment_of(request)
     found = validate(deployment, with_kept_secrets(config, connector.config))
     try:
         deployment.changefeeds.redefine(

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from cdc_core.web.connect.connector import Connector, find_connector
+from cdc_core.web.connect.connector import Connector, connector_of
 from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Answer, Endpoints, Handler, Refusal, Role
 from cdc_core.web.requests import asked_by, flag, name_of
@@ -28,7 +28,7 @@ def _order(request: str, doc: str, *, status: int = 204) -> Callable[[Handler], 
 )
 def status(request: Request) -> Response:
     """What a connector does now."""
-    found = find_connector(deployment_of(request), name_of(request), missing="No status found for connector {}")
+    found = connector_of(request, missing="No status found for connector {}")
     return JSONResponse(found.status())
 
 
@@ -48,8 +48,7 @@ def restart(request: Request) -> Response:
 
     Its task is the same run, and restarts with it.
     """
-    name = name_of(request)
-    connector = find_connector(deployment_of(request), name, missing="Unknown connector: {}")
+    connector = connector_of(request, missing="Unknown connector: {}")
     with_tasks, only_failed = flag(request, "includeTasks"), flag(request, "onlyFailed")
     failed = connector.state == "FAILED"
     if failed or not only_failed:
@@ -76,9 +75,8 @@ def stop(request: Request) -> Response:
 @_order("PUT /connectors/{name}/resume", "A node will run it.", status=202)
 def resume(request: Request) -> Response:
     """Resume a connector that is paused, stopped, or paused by an error."""
-    deployment, name = deployment_of(request), name_of(request)
-    find_connector(deployment, name, missing="Unknown connector {}")
-    deployment.changefeeds.resume(name)
+    connector = connector_of(request, missing="Unknown connector {}")
+    deployment_of(request).changefeeds.resume(connector.name)
     return Response(status_code=202)
 
 
@@ -90,7 +88,7 @@ def resume(request: Request) -> Response:
 )
 def tasks(request: Request) -> Response:
     """The task of a connector."""
-    connector = find_connector(deployment_of(request), name_of(request))
+    connector = connector_of(request)
     config = {"task.class": connector.config["connector.class"], **connector.config}
     found: list[dict[str, Any]] = []
     if connector.has_task:
@@ -103,30 +101,27 @@ def tasks(request: Request) -> Response:
 )
 def task_status(request: Request) -> Response:
     """What a task does now."""
-    name, task = name_of(request), request.path_params["task"]
-    missing = f"No status found for task {name}-{task}"
-    found = find_connector(deployment_of(request), name, missing=missing.replace("{", "{{").replace("}", "}}"))
-    shown = found.status()["tasks"]
+    task = name_of(request, "task")
+    connector = connector_of(request, missing=f"No status found for task {{}}-{task}")
+    shown = connector.status()["tasks"]
     if task != "0" or not shown:
-        raise Refusal(404, missing)
+        raise Refusal(404, f"No status found for task {connector.name}-{task}")
     return JSONResponse(shown[0])
 
 
 @_order("POST /connectors/{name}/tasks/{task}/restart", "It is restarted.")
 def restart_task(request: Request) -> Response:
     """Restart a task, and so the connector."""
-    name, task = name_of(request), request.path_params["task"]
-    connector = find_connector(deployment_of(request), name, missing="Unknown connector: {}")
+    task, connector = name_of(request, "task"), connector_of(request, missing="Unknown connector: {}")
     if task != "0" or not connector.has_task:
-        raise Refusal(404, f"Unknown task: {name}-{task}")
+        raise Refusal(404, f"Unknown task: {connector.name}-{task}")
     _restart(request, connector)
     return Response(status_code=204)
 
 
 def _rest(request: Request, kind: Literal["pause", "stop"], answer: int) -> Response:
-    deployment, name = deployment_of(request), name_of(request)
-    find_connector(deployment, name, missing="Unknown connector {}")
-    deployment.changefeeds.pause(name, asked_by(request, kind), kind)
+    connector = connector_of(request, missing="Unknown connector {}")
+    deployment_of(request).changefeeds.pause(connector.name, asked_by(request, kind), kind)
     return Response(status_code=answer)
 
 

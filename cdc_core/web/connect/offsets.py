@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from cdc_core.changefeeds.moving import target_of, written_target
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.move import Token
-from cdc_core.web.connect.connector import Connector, find_connector, is_deleted
+from cdc_core.web.connect.connector import Connector, connector_of, is_deleted
 from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Answer, Body, Endpoints, Refusal, Role
 from cdc_core.web.requests import asked_by, json_object, name_of
@@ -31,9 +31,7 @@ ENDPOINTS = Endpoints()
 )
 def get_offsets(request: Request) -> Response:
     """How far each source of a connector is read."""
-    deployment = deployment_of(request)
-    connector = find_connector(deployment, name_of(request))
-    return JSONResponse({"offsets": _offsets(deployment, connector)})
+    return JSONResponse({"offsets": _offsets(deployment_of(request), connector_of(request))})
 
 
 @ENDPOINTS.add(
@@ -56,7 +54,7 @@ def alter_offsets(request: Request) -> Response:
     unknown, wanted = [key for key in value if key != "offsets"], value.get("offsets")
     if unknown:
         raise Refusal(400, f"the field '{unknown[0]}' is not known; known: offsets")
-    connector = find_connector(deployment, name)
+    connector = connector_of(request)
     if not isinstance(wanted, list) or not wanted:
         raise Refusal(400, "Partitions / offsets need to be provided for an alter offsets request")
     _require_stopped(connector)
@@ -91,10 +89,9 @@ def alter_offsets(request: Request) -> Response:
 @ENDPOINTS.add("DELETE /connectors/{name}/offsets", Role.ADMIN, Answer(ref("Message"), "Done."), errors=[400, 404, 409])
 def reset_offsets(request: Request) -> Response:
     """Have a stopped connector begin anew, with all rows of all tables."""
-    deployment = deployment_of(request)
-    connector = find_connector(deployment, name_of(request))
+    connector = connector_of(request)
     _require_stopped(connector)
-    _begin_anew(deployment, connector)
+    _begin_anew(deployment_of(request), connector)
     return JSONResponse({"message": "The offsets for this connector have been reset successfully"})
 
 
