@@ -221,6 +221,14 @@ def test_the_table_names_every_door(rest: Rest) -> None:
     assert set(ACTIONS) <= asked["actions"]
 
 
+def test_a_verb_takes_the_same_role_over_rest_and_on_the_page(rest: Rest) -> None:
+    requests = {f"{each.method} {each.path}": each.role for each in rest.endpoints}
+    actions = {each.path.rsplit("/", 1)[1]: each.role for each in rest.endpoints if each.path.startswith("/ui/c")}
+    for verb, rule in RULES.items():
+        roles = {requests[text] for text in rule.requests} | {actions[text] for text in rule.actions}
+        assert len(roles) <= 1, verb
+
+
 def test_openapi_tells_in_which_states_a_request_is_granted(rest: Rest) -> None:
     described = {
         f"{method.upper()} {path}": operation["description"]
