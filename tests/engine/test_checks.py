@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_testing.components import encoder, host, rangefeed, sink
 from cdc_testing.engine import counter_feed
+from cdc_testing.stored import DEFINITION
 
 from cdc_core import Changefeed, Column, ColumnType, ConfigError, Kind, TableName, TableSchema, Timestamp
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine import checks
 from cdc_core.engine.checks import check_encoder, check_sink, check_time_range
 from cdc_core.engine.planned_queries import check_query
 from cdc_core.plugins.host import PluginHost
+from cdc_core.store.progress import ProgressStore, store_url
+from cdc_core.store.values import Progress
 
 ORDERS = TableSchema(
     name=TableName("shop", "public", "orders"),
@@ -157,3 +162,23 @@ def test_a_cursor_is_not_later_than_the_source(tmp_path: Path) -> None:
 def test_with_a_cursor_the_end_may_have_passed(tmp_path: Path) -> None:
     options = {"cursor": str(Timestamp(10)), "end_time": str(Timestamp(20)), "initial_scan": "no"}
     check_time_range(counter_feed(tmp_path, total=100, options=options))
+
+
+@pytest.mark.parametrize(
+    ("clock", "latest", "end"),
+    [
+        (Timestamp(9), Timestamp(5), Timestamp(9)),
+        (Timestamp(9), Timestamp(9), Timestamp(9)),
+        (Timestamp(4), Timestamp(9, 7), Timestamp(10)),
+    ],
+)
+def test_a_run_with_once_delivers_what_was_committed_after_the_clock_went_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Timestamp, latest: Timestamp, end: Timestamp
+) -> None:
+    store = ProgressStore(store_url(tmp_path))
+    store.changefeeds.register("orders", DEFINITION)
+    store.progress.save("orders", store.changefeeds.begin_attempt("orders"), Progress(token={}, latest=latest))
+    monkeypatch.setattr(checks, "source_clock", lambda _: clock)
+    feed: Any = SimpleNamespace(name="orders")
+    assert checks.end_of_once(feed, store) == end
+    store.close()

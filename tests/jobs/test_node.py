@@ -28,6 +28,8 @@ from cdc_core.jobs import node as node_module
 from cdc_core.store.job_values import JobRecord
 from cdc_core.store.progress import ProgressStore, store_url
 
+HERE = "region=eu-west-1,cloud=aws"
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[ProgressStore]:
@@ -220,3 +222,12 @@ def test_a_node_that_was_killed_has_its_jobs_again_at_once(store: ProgressStore,
         assert found(store, "a").epoch == 1
     with process(store, tmp_path / "one", **long):
         assert found(store, "a").epoch == 2
+
+
+def test_a_job_that_its_spark_master_cannot_pin_waits_with_the_reason(store: ProgressStore, tmp_path: Path) -> None:
+    settings = bare_settings(store.url, tmp_path / "one", locality=f"{HERE},zone=a")
+    with bare_node(settings, StuckHost(), plugins()):
+        eventually(store.nodes.living, what="a node")
+        create(store, "orders", locality=HERE, master="yarn")
+        problem = f"execution_locality {HERE} has 2 tiers, and YARN selects nodes by one label"
+        eventually(lambda: problem in str(problems(store)), what="why")
