@@ -75,7 +75,7 @@ def _run_process(share: Share) -> tuple[dict[Case, Result], str]:
                     running = test if outcome == "begun" else ""
                 else:
                     results[share.cases[number]].add(test, outcome, reason)
-        except EOFError:
+        except (EOFError, OSError):  # also in the middle of an event
             ended = True
         if not ended:
             process.kill()

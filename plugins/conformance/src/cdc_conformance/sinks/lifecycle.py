@@ -241,23 +241,23 @@ class Destination:
             destination.payload(ORDERS)
         assert str(effects) == "nothing", f"topic and payload must connect to nothing, but they {effects}"
 
-    def test_tables_with_unusual_names_have_their_own_topics(self, readable: SinkRig) -> None:
+    def test_tables_with_unusual_names_have_their_own_topics(self, fresh_readable: SinkRig) -> None:
         """Tables whose names differ in case, blanks, dots, slashes or alphabet have different topics.
 
         Escape what the destination does not accept, so that two names never become one topic, or refuse such tables in
         `check` with a ConfigError. Replacing every unusual character by `_` mixes the rows of two tables.
         """
         schemas = [table(name, {"id": INT8, "note": TEXT}) for name in _UNUSUAL_NAMES]
-        readable.watch(*schemas)
-        if isinstance(failure_of(readable.open_destination().check), ConfigError):
+        fresh_readable.watch(*schemas)
+        if isinstance(failure_of(fresh_readable.open_destination().check), ConfigError):
             return
-        topics = {readable.topic(schema) for schema in schemas}
+        topics = {fresh_readable.topic(schema) for schema in schemas}
         assert len(topics) == len(schemas), f"{len(schemas)} tables share {len(topics)} topics: {sorted(topics)}"
-        readable.start(*schemas)
+        fresh_readable.start(*schemas)
         batches = [versions([1], schema=schema) for schema in schemas]
         for step, batch in enumerate(batches):
-            readable.write(batch, step=step)
-        readable.assert_arrived(*batches, after="rows of tables with unusual names were written")
+            fresh_readable.write(batch, step=step)
+        fresh_readable.assert_arrived(*batches, after="rows of tables with unusual names were written")
 
     def test_full_table_names_give_different_topics(self, readable: SinkRig) -> None:
         """With the option full_table_name, tables of one name in two schemas have two topics, and rows arrive there.
