@@ -23,7 +23,7 @@ from cdc_testing.files import validate_files
 from cdc_testing.kafka_reading import partitions_of, read_topics
 from psycopg import errors, sql
 
-from cdc_core import Decoder, Endpoint, StoredMessage
+from cdc_core import Endpoint, StoredMessage
 
 __all__ = [
     "TABLES",
@@ -61,14 +61,14 @@ class Bank:
     Each takes a breath of *pause_s* after a transaction, so that a feed on a busy machine keeps up with them.
     """
 
-    def __init__(self, uri: str, *, tellers: int = 2, seed: int = 0, pause_s: float = 0.02) -> None:
+    def __init__(self, uri: str, *, seed: int = 0, pause_s: float = 0.02) -> None:
         self._uri = uri
         self._pause_s = pause_s
         self._stop = threading.Event()
         self._failure: BaseException | None = None
         self.transactions = 0
         self._threads = [
-            threading.Thread(target=self._work, args=(random.Random(seed * 100 + number),)) for number in range(tellers)
+            threading.Thread(target=self._work, args=(random.Random(seed * 100 + number),)) for number in range(2)
         ]
 
     def __enter__(self) -> Self:
@@ -138,7 +138,6 @@ def assert_faithful_kafka(
     uri: str,
     *,
     prefix: str = "",
-    decoder: Decoder | None = None,
     moving_keys: bool = False,
     also: Sequence[Validator] = (),
 ) -> Faithful:
@@ -159,7 +158,6 @@ def assert_faithful_kafka(
         partitions,
         order=OrderValidator(moving_keys=moving_keys),
         prefix=prefix,
-        decoder=decoder,
         also=also,
     )
 
@@ -176,14 +174,13 @@ def _assert_faithful(
     *,
     order: OrderValidator,
     prefix: str = "",
-    decoder: Decoder | None = None,
     also: Sequence[Validator] = (),
 ) -> Faithful:
     tables = _tables()
     cut = CutValidator(_books, endpoints=partitions, every_timestamp=True)
     validators = (order, VersionValidator("accounts", "version"), cut, *also)
     schemas = dict.fromkeys(tables, KEYED)
-    arrived = validate(messages, decoder or json_decoder(), schemas, validators, prefix=prefix)
+    arrived = validate(messages, json_decoder(), schemas, validators, prefix=prefix)
     failures = [failure for validator in validators for failure in validator.failures()]
     assert not failures, f"{len(failures)} failures, such as: {'; '.join(failures[:5])}"
     unmarked = [place for place in partitions if arrived.marks[place] == 0]

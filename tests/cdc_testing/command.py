@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import json
+from typing import Any, NamedTuple
 
 import pytest
 from _pytest.capture import CaptureResult
@@ -27,3 +28,13 @@ class Cdc(NamedTuple):
     def refused(self, *words: object) -> str:
         """Return what it says of a command that is wrong."""
         return self(*words, status=2).err
+
+    def sentence(self, *words: object) -> str:
+        """Return the one sentence with which a command is refused."""
+        [line] = self.refused(*words).splitlines()
+        return line.removeprefix("error: ")
+
+    def json(self, *words: object) -> dict[str, Any]:
+        """Return the one value that it prints with `--json`."""
+        found: dict[str, Any] = json.loads(self(*words, "--json").out)
+        return found

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
+from cdc_testing.command import Cdc
 from cdc_testing.stored import DEFINITION, node, progress
 
 from cdc_core.changefeeds.service import Changefeeds
-from cdc_core.cli.main import main
 from cdc_core.locality import Locality
 from cdc_core.store.job_values import Ended, NodeRecord
 from cdc_core.store.progress import DeadLetter, ProgressStore
 from cdc_core.timestamp import Timestamp
-
-Capture = pytest.CaptureFixture[str]
 
 
 def created(store: ProgressStore, name: str = "orders", *, locality: str = "") -> NodeRecord:
@@ -45,24 +41,6 @@ def save(store: ProgressStore, name: str, **status: Any) -> None:
     store.statuses.save(name, found.epoch, {"phase": "running", "host": "here", "pid": 7, **status})
 
 
-def done(capsys: Capture, *arguments: str, status: int = 0) -> str:
-    """Return what a command printed."""
-    assert main(list(arguments)) == status, capsys.readouterr().err
-    printed = capsys.readouterr()
-    return printed.out if status in (0, 1) and printed.out else printed.err
-
-
-def as_json(capsys: Capture, *arguments: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(done(capsys, *arguments, "--json"))
-    return found
-
-
-def refused(capsys: Capture, *arguments: str) -> str:
-    """Return the one sentence with which a command was refused."""
-    [line] = done(capsys, *arguments, status=2).splitlines()
-    return line.removeprefix("error: ")
-
-
 @contextmanager
 def meanwhile(action: Callable[[], object]) -> Iterator[None]:
     """Do *action*, as a node would, while the block waits for it."""
@@ -77,10 +55,10 @@ def until(look: Callable[[], bool]) -> None:
         pass
 
 
-def paused_job(store: ProgressStore, file: Path, capsys: Capture) -> NodeRecord:
+def paused_job(store: ProgressStore, file: Path, cdc: Cdc) -> NodeRecord:
     """Create the job of the file, have a node begin it, and pause it; return the node."""
     one = store.nodes.join(node("one"), lease_s=600)
-    assert done(capsys, "create", str(file))
+    cdc("create", file)
     adopted = store.claims.adopt("orders", one)
     assert adopted is not None
     letter = DeadLetter(table="t", key="[1]", updated=Timestamp(5), stage="sink", error="no")

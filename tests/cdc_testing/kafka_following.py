@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
@@ -11,7 +11,7 @@ from cdc_testing.decoders import KEYED, json_decoder
 from cdc_testing.kafka_reading import consumer, copied
 from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 
-from cdc_core import Decoder, Timestamp
+from cdc_core import Timestamp
 
 __all__ = ["Follower"]
 
@@ -31,21 +31,16 @@ class Follower:
         self,
         bootstrap_servers: str,
         topics: Iterable[str],
-        *,
-        decoder: Decoder | None = None,
-        settings: Mapping[str, str | int | float | bool] | None = None,
     ) -> None:
         self.rows = self.repeats = self.marks = 0
         self.resolved: dict[Place, Timestamp] = {}
         self.places: set[Place] = set()
         self._topics = tuple(topics)
-        self._decoder = decoder or json_decoder()
+        self._decoder = json_decoder()
         self._schemas = dict.fromkeys(self._topics, KEYED)
         self._cut = Timestamp()
         self._seen: set[tuple[str, tuple[Any, ...], Timestamp]] = set()
-        self._context = consumer(
-            bootstrap_servers, {"enable.partition.eof": False, "reconnect.backoff.max.ms": 200, **(settings or {})}
-        )
+        self._context = consumer(bootstrap_servers, {"enable.partition.eof": False, "reconnect.backoff.max.ms": 200})
 
     def __enter__(self) -> Self:
         self._client = self._context.__enter__()

@@ -59,19 +59,15 @@ class Message:
 def read_topics(
     bootstrap_servers: str,
     topics: Iterable[str],
-    *,
-    settings: Mapping[str, str | int | float | bool] | None = None,
-    limit_s: float = _LIMIT_S,
 ) -> list[Message]:
     """Return all messages that *topics* hold now, in the order in which one consumer of all partitions gets them.
 
     Within a partition that is the order of the log. Messages that are written in the meantime may be missing.
-    *settings* are added to those of the consumer, for example for security. Brokers may fail and return during that.
-    Raises: TimeoutError, with the last error of the client, after *limit_s* seconds.
+    Brokers may fail and return during that. Raises: TimeoutError, with the last error of the client.
     """
-    with consumer(bootstrap_servers, settings) as client:
-        places = [place for topic in topics for place in reader.partitions_of(client, topic, limit_s=limit_s)]
-        return [copied(message) for message in reader.read_to_end(client, places, limit_s=limit_s)]
+    with consumer(bootstrap_servers) as client:
+        places = [place for topic in topics for place in reader.partitions_of(client, topic, limit_s=_LIMIT_S)]
+        return [copied(message) for message in reader.read_to_end(client, places, limit_s=_LIMIT_S)]
 
 
 def by_partition(messages: Iterable[Message]) -> dict[tuple[str, int], list[Message]]:

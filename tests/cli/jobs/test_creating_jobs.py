@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cdc_testing.job_commands import as_json, created, done, ended, refused
+from cdc_testing.command import Cdc
+from cdc_testing.job_commands import created, ended
 from cdc_testing.scripted import read_journal
 from cdc_testing.stored import ask_rescan, dropped, node, progress
 
@@ -31,8 +32,8 @@ from cdc_core.store.progress import DeadLetter, ProgressStore, store_url
 Capture = pytest.CaptureFixture[str]
 
 
-def test_a_changefeed_becomes_a_job(store: ProgressStore, file: Path, capsys: Capture) -> None:
-    assert done(capsys, "create", str(file)) == (
+def test_a_changefeed_becomes_a_job(store: ProgressStore, file: Path, cdc: Cdc) -> None:
+    assert cdc("create", file).out == (
         "job 'orders' is created, its owner is ann; no node that matches it is alive, and the first one that starts"
         " runs it\n"
     )
@@ -42,60 +43,56 @@ def test_a_changefeed_becomes_a_job(store: ProgressStore, file: Path, capsys: Ca
     assert (found.state, found.owner) == ("running", "ann")
     assert "hunter2" not in json.dumps(known.definition)
     assert known.definition["written"]["source"] == "paper://user:${PAPER_PASSWORD}@desk/db"
-    assert refused(capsys, "create", str(file)) == (
-        "changefeed 'orders' is a job already (running); choose another name"
-    )
+    assert cdc.sentence("create", file) == ("changefeed 'orders' is a job already (running); choose another name")
 
 
-def test_all_changefeeds_of_a_file_become_jobs_or_none(store: ProgressStore, file: Path, capsys: Capture) -> None:
+def test_all_changefeeds_of_a_file_become_jobs_or_none(store: ProgressStore, file: Path, cdc: Cdc) -> None:
     text = file.read_text()
     file.write_text(text + text.replace("orders", "users"))
     store.nodes.join(node("one"), lease_s=600)
     created(store, "users")
-    assert "changefeed 'users' is a job already" in refused(capsys, "create", str(file))
+    assert "changefeed 'users' is a job already" in cdc.sentence("create", file)
     assert store.jobs.find("orders") is None
     ended(store, "succeeded", "users")
-    assert done(capsys, "create", str(file), "--owner", "bob").splitlines() == [
+    assert cdc("create", file, "--owner", "bob").out.splitlines() == [
         "job 'orders' is created, its owner is bob; a node will adopt it",
         "job 'users' is created, its owner is bob; a node will adopt it",
     ]
 
 
 def test_a_pipeline_that_a_package_publishes_becomes_a_job(
-    store: ProgressStore, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    store: ProgressStore, tmp_path: Path, cdc: Cdc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"control": str(tmp_path), "execution_locality": "region=eu"}
     orders = Changefeed(name="orders", source="paper://desk/db", tables=("t",), sink="shelf://room", options=options)
     monkeypatch.setattr(run_module, "pipeline_names", lambda: ["orders"])
     monkeypatch.setattr(run_module, "pipeline", lambda _name: orders)
-    assert "no node matches execution_locality 'region=eu': no node is alive" in refused(capsys, "create", "orders")
+    assert "no node matches execution_locality 'region=eu': no node is alive" in cdc.sentence("create", "orders")
     store.nodes.join(node("one", "region=eu"), lease_s=600)
-    assert as_json(capsys, "create", "orders")["execution_locality"] == "region=eu"
+    assert cdc.json("create", "orders")["execution_locality"] == "region=eu"
 
 
-def test_what_cannot_be_a_job_is_refused_and_nothing_is_created(
-    store: ProgressStore, file: Path, capsys: Capture
-) -> None:
+def test_what_cannot_be_a_job_is_refused_and_nothing_is_created(store: ProgressStore, file: Path, cdc: Cdc) -> None:
     whole = file.read_text()
     file.write_text(whole.replace("${PAPER_PASSWORD}", "hunter2"))
-    assert refused(capsys, "create", str(file)) == (
+    assert cdc.sentence("create", file) == (
         "changefeed 'orders': 'source' has a secret in plain text, which the store does not keep; write it as"
         " ${VARIABLE} or ${file:PATH}, which is resolved on the node"
     )
     file.write_text(whole)
     (file.parent / "check").write_text("ConfigError table public.counter does not exist")
-    assert refused(capsys, "create", str(file)) == "table public.counter does not exist"
+    assert cdc.sentence("create", file) == "table public.counter does not exist"
     (file.parent / "check").write_text("TerminalError history is lost; drop it with `cdc drop FILE NAME`")
-    assert refused(capsys, "create", str(file)) == f"history is lost; drop it with `cdc drop {file} orders`"
-    assert "is not a name of an owner" in refused(capsys, "create", str(file), "--owner", " ")
+    assert cdc.sentence("create", file) == f"history is lost; drop it with `cdc drop {file} orders`"
+    assert "is not a name of an owner" in cdc.sentence("create", file, "--owner", " ")
     assert store.changefeeds.find("orders") is None
-    assert done(capsys, "create", str(file), "--no-check", "--owner", "bob")
+    assert cdc("create", file, "--no-check", "--owner", "bob").out
 
 
 def test_a_changefeed_that_cdc_run_left_is_continued_when_its_run_has_ended(
-    store: ProgressStore, file: Path, capsys: Capture
+    store: ProgressStore, file: Path, cdc: Cdc
 ) -> None:
-    assert done(capsys, "create", str(file))
+    assert cdc("create", file).out
     whole = store.changefeeds.find("orders")
     assert whole is not None
     dropped(store, "orders")
@@ -103,12 +100,12 @@ def test_a_changefeed_that_cdc_run_left_is_continued_when_its_run_has_ended(
     epoch = store.changefeeds.begin_attempt("orders")
     store.progress.save("orders", epoch, progress())
     store.statuses.save("orders", epoch, {"phase": "running", "host": "here", "pid": 7})
-    assert refused(capsys, "create", str(file)) == (
+    assert cdc.sentence("create", file) == (
         "changefeed 'orders' is running on here (process 7), by `cdc run`; stop it first, or wait half a minute if it"
         " was killed"
     )
     store.statuses.save("orders", epoch, {"phase": "stopped"})
-    assert done(capsys, "create", str(file))
+    assert cdc("create", file).out
     known = store.changefeeds.find("orders")
     assert known is not None
     assert known.feed_id == first.feed_id
@@ -117,20 +114,20 @@ def test_a_changefeed_that_cdc_run_left_is_continued_when_its_run_has_ended(
 
 @pytest.mark.parametrize("more", [[], ["--no-check"]])
 def test_a_changefeed_that_cdc_run_left_in_another_store_is_refused(
-    more: list[str], store: ProgressStore, file: Path, capsys: Capture
+    more: list[str], store: ProgressStore, file: Path, cdc: Cdc
 ) -> None:
     with closing(ProgressStore(store_url(file.parent / ".cdc"))) as own:
         own.open()
         own.changefeeds.register("orders", resolve(read_changefeed(file, None), PluginHost.load()).definition())
-        assert done(capsys, "create", str(file), *more)  # its run never began
+        assert cdc("create", file, *more).out  # its run never began
         dropped(store, "orders")
         own.progress.save("orders", own.changefeeds.begin_attempt("orders"), progress())
-        assert refused(capsys, "create", str(file), *more) == (
+        assert cdc.sentence("create", file, *more) == (
             f"changefeed 'orders' has progress in {own.shown}, which a job in {store.shown} would not continue; run"
             f" `cdc create {file} orders --from-state` to move it, or `cdc drop {file} orders` to start again"
         )
         assert store.changefeeds.find("orders") is None
-        assert done(capsys, "create", str(file), *more, "--store", ".cdc")
+        assert cdc("create", file, *more, "--store", ".cdc").out
         assert own.jobs.find("orders") is not None
         assert own.progress.load("orders") is not None
 
@@ -151,11 +148,11 @@ LETTER = DeadLetter(table="t", key="[1]", updated=Timestamp(5), stage="sink", er
 
 
 def test_the_progress_of_a_run_moves_to_its_job_and_no_run_continues_it(
-    store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    store: ProgressStore, left: ProgressStore, file: Path, cdc: Cdc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, rescan = left.changefeeds.find("orders"), left.rescans.of("orders")[0]
     assert before is not None
-    assert done(capsys, "create", str(file), "--from-state").startswith("job 'orders' is created, its owner is ann;")
+    assert cdc("create", file, "--from-state").out.startswith("job 'orders' is created, its owner is ann;")
     found = store.changefeeds.find("orders")
     assert found is not None
     assert (found.feed_id, found.epoch) == (before.feed_id, before.epoch + 1), "the run that has ended is fenced"
@@ -164,26 +161,26 @@ def test_the_progress_of_a_run_moves_to_its_job_and_no_run_continues_it(
     assert [replace(each, number=rescan.number) for each in store.rescans.of("orders")] == [rescan]
     monkeypatch.setitem(sys.modules, "cdc_core.spark.runner", None)  # its import would fail
     moved = f"its progress was handed over to job 'orders' of the store {store.shown}"
-    assert refused(capsys, "run", str(file)) == (
+    assert cdc.sentence("run", file) == (
         f"changefeed 'orders' was a job and has ended (canceled): {moved}; see `cdc show orders`, or choose another"
         " name"
     )
-    assert moved in done(capsys, "show", str(file))
-    assert "is a job already (running)" in refused(capsys, "create", str(file))
-    assert moved in refused(capsys, "create", str(file), "--from-state", "--store", "third")
+    assert moved in cdc("show", file).out
+    assert "is a job already (running)" in cdc.sentence("create", file)
+    assert moved in cdc.sentence("create", file, "--from-state", "--store", "third")
     beside = ["orders", "--store", str(file.parent / ".cdc")]
-    assert f"{moved}; ask that job for it" in refused(capsys, "replay-dead-letters", *beside)
-    told = done(capsys, "drop", *beside, "--yes")
+    assert f"{moved}; ask that job for it" in cdc.sentence("replay-dead-letters", *beside)
+    told = cdc("drop", *beside, "--yes").out
     assert "nothing is changed at the source" in told
     assert ["drop"] not in read_journal(file.parent), "the job has what is at the source"
 
 
 @pytest.mark.parametrize("more", [[], ["--no-check"]])
 def test_a_run_whose_progress_cannot_move_is_left_as_it_is(
-    more: list[str], store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture
+    more: list[str], store: ProgressStore, left: ProgressStore, file: Path, cdc: Cdc
 ) -> None:
     def told(*arguments: str) -> str:
-        text = refused(capsys, "create", str(file), *more, *arguments)
+        text = cdc.sentence("create", file, *more, *arguments)
         assert left.jobs.find("orders") is None
         return text
 
@@ -233,11 +230,7 @@ def stop_with(error: BaseException) -> Callable[[], object]:
 
 
 def test_a_store_that_was_out_of_reach_gets_the_progress_when_it_is_asked_again(
-    store: ProgressStore,
-    left: ProgressStore,
-    file: Path,
-    capsys: Capture,
-    monkeypatch: pytest.MonkeyPatch,
+    store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture, cdc: Cdc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with at_creation(stop_with(RetryableError("out of reach"))):
         assert main(["create", str(file), "--from-state", "--store", store.url]) == 1
@@ -254,23 +247,23 @@ def test_a_store_that_was_out_of_reach_gets_the_progress_when_it_is_asked_again(
         ["replay-dead-letters", "orders", "--store", beside],
         ["cancel", "orders", "--yes", "--store", beside],
     ):
-        assert again in refused(capsys, *command)
+        assert again in cdc.sentence(*command)
     assert left.claims.prune(retention_s=-60.0) == []
     monkeypatch.chdir(file.parent)
-    assert done(capsys, "create", str(file), "--store", "sqlite:///nodes/../nodes/progress.sqlite", "--from-state")
+    assert cdc("create", file, "--store", "sqlite:///nodes/../nodes/progress.sqlite", "--from-state").out
     assert store.progress.load("orders") == left.progress.load("orders")
     assert left.claims.prune(retention_s=-60.0) == ["orders"]
 
 
 def test_what_moved_before_an_interrupt_is_skipped_when_a_file_is_moved_again(
-    store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture
+    store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture, cdc: Cdc
 ) -> None:
     text = file.read_text()
     file.write_text(text + text.replace("orders", "users"))
     left.changefeeds.register("users", resolve(read_changefeed(file, "users"), PluginHost.load()).definition())
     left.progress.save("users", left.changefeeds.begin_attempt("users"), progress())
     with at_creation(lambda: main(["create", str(file), "orders", "--from-state"])):  # a second one, and it is faster
-        assert "is a job already" in done(capsys, "create", str(file), "--from-state", status=2)
+        assert "is a job already" in cdc("create", file, "--from-state", status=2).err
     given = left.jobs.find("orders")
     assert given is not None
     assert given.has_left, "its job has it, so no run may continue it"
@@ -280,7 +273,7 @@ def test_what_moved_before_an_interrupt_is_skipped_when_a_file_is_moved_again(
     assert users is not None
     assert users.is_leaving
     capsys.readouterr()
-    first, second = done(capsys, "create", str(file), "--from-state").splitlines()
+    first, second = cdc("create", file, "--from-state").out.splitlines()
     assert first == "job 'orders' has the progress of its run already"
     assert second.startswith("job 'users' is created")
     for name in ("orders", "users"):
@@ -291,7 +284,7 @@ def test_what_moved_before_an_interrupt_is_skipped_when_a_file_is_moved_again(
 
 
 def test_a_job_that_was_created_when_its_command_was_killed_is_known_to_the_store_of_the_run(
-    store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture, cdc: Cdc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(Handover, "arrive", lambda *_: stop_with(KeyboardInterrupt())())
@@ -300,14 +293,14 @@ def test_a_job_that_was_created_when_its_command_was_killed_is_known_to_the_stor
     assert given is not None
     assert given.is_leaving
     capsys.readouterr()
-    assert done(capsys, "create", str(file), "--from-state") == "job 'orders' has the progress of its run already\n"
+    assert cdc("create", file, "--from-state").out == "job 'orders' has the progress of its run already\n"
     given = left.jobs.find("orders")
     assert given is not None
     assert not given.is_leaving
 
 
 def test_a_run_continues_when_the_other_store_was_out_of_reach_and_then_refuses_it(
-    store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture
+    store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture, cdc: Cdc
 ) -> None:
     for _ in range(2):
         with at_creation(stop_with(RetryableError("out of reach"))):
@@ -318,10 +311,10 @@ def test_a_run_continues_when_the_other_store_was_out_of_reach_and_then_refuses_
     capsys.readouterr()
     whole = file.read_text()
     file.write_text(f'{whole}execution_locality = "region=eu"\n')
-    assert "no node matches execution_locality 'region=eu'" in refused(capsys, "create", str(file), "--from-state")
+    assert "no node matches execution_locality 'region=eu'" in cdc.sentence("create", file, "--from-state")
     assert left.jobs.find("orders") is None
     file.write_text(whole)
-    assert done(capsys, "create", str(file), "--from-state")
+    assert cdc("create", file, "--from-state").out
 
 
 def test_what_was_given_twice_is_not_taken_back(left: ProgressStore) -> None:
@@ -333,7 +326,7 @@ def test_what_was_given_twice_is_not_taken_back(left: ProgressStore) -> None:
 
 
 def test_a_repetition_is_refused_when_the_first_one_has_given_the_run_back(
-    store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture, cdc: Cdc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with at_creation(stop_with(RetryableError("out of reach"))):
         assert main(["create", str(file), "--from-state"]) == 1
@@ -345,22 +338,20 @@ def test_a_repetition_is_refused_when_the_first_one_has_given_the_run_back(
         return give(handover, name, **given)
 
     monkeypatch.setattr(Handover, "give", late)
-    assert "was taken back meanwhile; repeat `cdc create " in refused(capsys, "create", str(file), "--from-state")
+    assert "was taken back meanwhile; repeat `cdc create " in cdc.sentence("create", file, "--from-state")
     assert left.jobs.find("orders") is None
     assert store.jobs.find("orders") is None
 
 
-def test_a_remedy_names_what_can_be_done(
-    store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture
-) -> None:
+def test_a_remedy_names_what_can_be_done(store: ProgressStore, left: ProgressStore, file: Path, cdc: Cdc) -> None:
     create = ["create", str(file), "--store", store.url]
-    assert f"run `cdc create {file} orders --store {store.url} --from-state` to move it" in refused(capsys, *create)
+    assert f"run `cdc create {file} orders --store {store.url} --from-state` to move it" in cdc.sentence(*create)
     whole = file.read_text()
     file.write_text(f'{whole}end_time = "{Timestamp(1)}"\n')
-    assert "--from-state" not in refused(capsys, *create)
+    assert "--from-state" not in cdc.sentence(*create)
     file.write_text(whole)
-    assert done(capsys, "create", str(file), "--store", ".cdc")
-    told = refused(capsys, *create)
+    assert cdc("create", file, "--store", ".cdc").out
+    told = cdc.sentence(*create)
     assert "is a job of the progress store" in told
     assert "--from-state" not in told
 
@@ -373,10 +364,10 @@ def test_all_that_is_kept_of_a_changefeed_moves_but_what_is_of_its_last_run() ->
 
 
 def test_a_job_is_refused_by_run_before_spark_starts(
-    store: ProgressStore, file: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    store: ProgressStore, file: Path, cdc: Cdc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done(capsys, "create", str(file))
+    cdc("create", file)
     monkeypatch.setitem(sys.modules, "cdc_core.spark.runner", None)  # its import would fail
-    assert refused(capsys, "run", str(file), "--state", store.url) == (
+    assert cdc.sentence("run", file, "--state", store.url) == (
         "changefeed 'orders' is a job, which nodes run (running); see `cdc show orders`, or choose another name"
     )

@@ -12,7 +12,8 @@ from contextlib import suppress
 
 import pytest
 import sqlalchemy as sa
-from cdc_testing.job_commands import as_json, created, done, ended, save
+from cdc_testing.command import Cdc
+from cdc_testing.job_commands import created, ended, save
 from cdc_testing.stored import DEFINITION, die, node
 
 from cdc_core.changefeeds.service import Changefeeds
@@ -23,16 +24,16 @@ from cdc_core.store.progress import ProgressStore
 Capture = pytest.CaptureFixture[str]
 
 
-def test_jobs_are_listed_with_what_is_done_for_them(store: ProgressStore, capsys: Capture) -> None:
+def test_jobs_are_listed_with_what_is_done_for_them(store: ProgressStore, cdc: Cdc) -> None:
     store.open()
-    assert done(capsys, "jobs") == f"there are no jobs in the store {store.shown}\n"
+    assert cdc("jobs").out == f"there are no jobs in the store {store.shown}\n"
     created(store, "a")
     created(store, "b")
     Changefeeds(store).pause("b", "maintenance")
     created(store, "c")
     ended(store, "failed", "c", "the slot\nis lost")
     store.jobs.create("d", DEFINITION, owner="bob", locality=Locality.parse("region=eu"))
-    lines = done(capsys, "jobs").splitlines()
+    lines = cdc("jobs").out.splitlines()
     assert lines[0].split() == ["name", "state", "node", "owner", "behind", "status"]
     assert [re.split("  +", line)[:2] for line in lines[1:]] == [
         ["a", "running"],
@@ -47,39 +48,35 @@ def test_jobs_are_listed_with_what_is_done_for_them(store: ProgressStore, capsys
         "waiting for a node that matches region=eu",
     ]
     save(store, "a")
-    shown = {each["name"]: each for each in map(json.loads, done(capsys, "jobs", "--json").splitlines())}
+    shown = {each["name"]: each for each in map(json.loads, cdc("jobs", "--json").out.splitlines())}
     assert shown["a"]["running_status"] == "running: resolved=1.0000000003"
     assert shown["a"]["node"] == "one"
     assert shown["c"]["reason"] == "the slot\nis lost"
     assert shown["c"]["finished"] is None, "it keeps its position"
 
 
-def test_the_high_water_mark_is_a_time_for_people_and_a_timestamp_for_programs(
-    store: ProgressStore, capsys: Capture
-) -> None:
+def test_the_high_water_mark_is_a_time_for_people_and_a_timestamp_for_programs(store: ProgressStore, cdc: Cdc) -> None:
     created(store, "a")
-    assert "starting on node one" in done(capsys, "jobs")
+    assert "starting on node one" in cdc("jobs").out
     save(store, "a")
     for command in (["jobs"], ["show", "a"]):
-        assert "  resolved 1970-01-01 00:00:00 UTC\n" in done(capsys, *command)
-    assert as_json(capsys, "jobs")["running_status"] == "running: resolved=1.0000000003"
+        assert "  resolved 1970-01-01 00:00:00 UTC\n" in cdc(*command).out
+    assert cdc.json("jobs")["running_status"] == "running: resolved=1.0000000003"
     ended(store, "succeeded", "a")
-    assert re.search(
-        r"succeeded  ann    ended at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$", done(capsys, "jobs"), re.MULTILINE
-    )
+    assert re.search(r"succeeded  ann    ended at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$", cdc("jobs").out, re.MULTILINE)
 
 
-def test_a_job_that_failed_says_how_it_continues(store: ProgressStore, capsys: Capture) -> None:
+def test_a_job_that_failed_says_how_it_continues(store: ProgressStore, cdc: Cdc) -> None:
     said = (
         "\n  continue with     `cdc resume a` once the cause is fixed; `cdc alter a` changes its tables and options\n"
     )
     created(store, "a")
-    assert said not in done(capsys, "show", "a")
+    assert said not in cdc("show", "a").out
     ended(store, "failed", "a", "the row has 9 bytes; raise max_row_bytes")
-    assert said in done(capsys, "show", "a")
+    assert said in cdc("show", "a").out
     created(store, "b")
     ended(store, "failed", "b", "the topic is gone. Create it, then resume the job with `cdc resume b`")
-    assert "continue with" not in done(capsys, "show", "b"), "the error says it"
+    assert "continue with" not in cdc("show", "b").out, "the error says it"
 
 
 LONG = "the server removed log that is needed; raise max_slot_wal_keep_size and create the changefeed again. " * 4
@@ -88,18 +85,18 @@ LONG = "the server removed log that is needed; raise max_slot_wal_keep_size and 
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_tables_are_wrapped_to_the_width_of_the_terminal(
-    store: ProgressStore, capsys: Capture, monkeypatch: pytest.MonkeyPatch, width: int
+    store: ProgressStore, cdc: Cdc, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
     names = ("orders", "a-name-as-teams-like-them.with-the-stage.and-the-region-of-it")
     for name in names:
         created(store, name)
         ended(store, "failed", name, f"{LONG}postgresql://u:se%63ret@host/x")
-    assert max(map(len, done(capsys, "jobs").splitlines())) > 400, "a line for each job, for programs"
+    assert max(map(len, cdc("jobs").out.splitlines())) > 400, "a line for each job, for programs"
     monkeypatch.setenv("COLUMNS", str(width))
     for command in ("jobs", "nodes"):
-        heading, *lines = done(capsys, command).splitlines()
+        heading, *lines = cdc(command).out.splitlines()
         assert max(map(len, lines)) <= width
-    heading, *lines = done(capsys, "jobs").splitlines()
+    heading, *lines = cdc("jobs").out.splitlines()
     at = heading.index("status")
     assert width - at >= 0.4 * width, "a long name leaves room for the reason"
     assert LONG.replace(" ", "") in "".join(line[at:].strip() for line in lines).replace(" ", "")
@@ -139,49 +136,49 @@ def on_terminal(*arguments: str, **environment: str) -> str:
     return shown.decode().replace("\r\n", "\n")
 
 
-def test_a_job_that_was_taken_over_shows_nothing_of_its_previous_run(store: ProgressStore, capsys: Capture) -> None:
+def test_a_job_that_was_taken_over_shows_nothing_of_its_previous_run(store: ProgressStore, cdc: Cdc) -> None:
     created(store)
     save(store, "orders", waiting_for="no route to db:5432")
-    assert as_json(capsys, "jobs")["running_status"].startswith("running: ")
+    assert cdc.json("jobs")["running_status"].startswith("running: ")
     two = store.nodes.join(node("two"), lease_s=600)
     ended(store, "stopped")
     assert store.claims.adopt("orders", two) is not None
-    assert as_json(capsys, "jobs")["running_status"] == "starting on node two"
-    shown = done(capsys, "show", "orders")
+    assert cdc.json("jobs")["running_status"] == "starting on node two"
+    shown = cdc("show", "orders").out
     assert "starting on node two" in shown
     assert "no route to db" not in shown
     assert "last run          not heard from since" in shown
     save(store, "orders")
-    assert as_json(capsys, "jobs")["running_status"].startswith("running: ")
+    assert cdc.json("jobs")["running_status"].startswith("running: ")
 
 
-def test_jobs_that_finished_long_ago_are_listed_on_request(store: ProgressStore, capsys: Capture) -> None:
+def test_jobs_that_finished_long_ago_are_listed_on_request(store: ProgressStore, cdc: Cdc) -> None:
     created(store)
     ended(store, "succeeded")
     with store._database.transaction() as connection:
         connection.execute(sa.update(JOBS).values(finished=DatabaseNow() - 13 * 3600))
-    assert done(capsys, "jobs").endswith("; 1 finished earlier, see --all\n")
-    assert done(capsys, "jobs", "--json") == ""
-    assert as_json(capsys, "jobs", "--all")["state"] == "succeeded"
+    assert cdc("jobs").out.endswith("; 1 finished earlier, see --all\n")
+    assert cdc("jobs", "--json").out == ""
+    assert cdc.json("jobs", "--all")["state"] == "succeeded"
 
 
-def test_a_job_waits_for_a_node_that_can_run_it(store: ProgressStore, capsys: Capture) -> None:
+def test_a_job_waits_for_a_node_that_can_run_it(store: ProgressStore, cdc: Cdc) -> None:
     one = store.nodes.join(node("one"), lease_s=600)
     two = store.nodes.join(node("two"), lease_s=600)
     store.jobs.create("orders", DEFINITION, owner="ann", locality=Locality())
     store.nodes.renew(one.node_id, lease_s=600, problems={"orders": "no sink 'kafka'"})
-    assert as_json(capsys, "jobs")["running_status"] == "waiting for a node; one: no sink 'kafka'"
-    assert "one cannot run job 'orders': no sink 'kafka'\n" in done(capsys, "nodes")
+    assert cdc.json("jobs")["running_status"] == "waiting for a node; one: no sink 'kafka'"
+    assert "one cannot run job 'orders': no sink 'kafka'\n" in cdc("nodes").out
     assert store.claims.adopt("orders", one) is not None
     store.claims.settle("orders", one, "stopped", offer_to=two, offer_s=600)
-    assert as_json(capsys, "jobs")["running_status"] == "waiting for node two to adopt it"
+    assert cdc.json("jobs")["running_status"] == "waiting for node two to adopt it"
 
 
-def test_a_job_is_shown_with_its_history(store: ProgressStore, capsys: Capture) -> None:
+def test_a_job_is_shown_with_its_history(store: ProgressStore, cdc: Cdc) -> None:
     created(store, locality="region=eu")
     failed = {"error": "no route to db:5432", "since": "2026-01-31T12:00:00+00:00", "failures": 2}
     save(store, "orders", waiting_for="no route to db:5432", retrying=failed)
-    lines = done(capsys, "show", "orders").splitlines()
+    lines = cdc("show", "orders").out.splitlines()
     assert lines[:6] == [
         "job 'orders': retrying on node one",
         "  status            retrying since 2026-01-31 12:00:00 UTC, after 2 failures: no route to db:5432; an attempt"
@@ -196,8 +193,8 @@ def test_a_job_is_shown_with_its_history(store: ProgressStore, capsys: Capture) 
     assert lines[-1].endswith(" UTC running, by node one: adopted")
     Changefeeds(store).pause("orders", "maintenance")
     ended(store, "stopped")
-    assert done(capsys, "show", "orders").startswith("job 'orders': paused: maintenance\n")
-    shown = as_json(capsys, "show", "orders")
+    assert cdc("show", "orders").out.startswith("job 'orders': paused: maintenance\n")
+    shown = cdc.json("show", "orders")
     assert (shown["state"], shown["job"]["owner"]) == ("paused", "ann")
     assert [(each["state"], each["reason"], each["node"]) for each in shown["job"]["history"]] == [
         ("running", "created", None),
@@ -206,20 +203,20 @@ def test_a_job_is_shown_with_its_history(store: ProgressStore, capsys: Capture) 
         ("paused", "maintenance", "one"),
     ]
     store.changefeeds.register("users", DEFINITION)
-    every = done(capsys, "show")
+    every = cdc("show").out
     assert "job 'orders': paused" in every
     assert "changefeed 'users': has never run" in every
 
 
-def test_nodes_are_listed_with_their_jobs(store: ProgressStore, capsys: Capture) -> None:
+def test_nodes_are_listed_with_their_jobs(store: ProgressStore, cdc: Cdc) -> None:
     store.open()
-    assert "no node has joined the store" in done(capsys, "nodes")
+    assert "no node has joined the store" in cdc("nodes").out
     created(store)
     die(store, store.nodes.join(node("two"), lease_s=600))
-    lines = done(capsys, "nodes").splitlines()
+    lines = cdc("nodes").out.splitlines()
     assert lines[1].split()[:8] == ["one", "alive", "region=eu", "here", "1", "1", "of", "9"]
     assert lines[2].split()[:8] == ["two", "dead", "!", "here", "1", "0", "of", "9"]
-    shown = [json.loads(line) for line in done(capsys, "nodes", "--json").splitlines()]
+    shown = [json.loads(line) for line in cdc("nodes", "--json").out.splitlines()]
     assert [(each["name"], each["state"], each["jobs"]) for each in shown] == [
         ("one", "alive", ["orders"]),
         ("two", "dead", []),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from cdc_testing.command import Cdc
-from cdc_testing.job_commands import created, done, ended, refused, save
+from cdc_testing.job_commands import created, ended, save
 from cdc_testing.stored import node, progress
 
 from cdc_core.changefeeds.service import Changefeeds
@@ -20,8 +20,8 @@ from cdc_core.store.progress import ProgressStore
 Capture = pytest.CaptureFixture[str]
 
 
-def sql(capsys: Capture, *arguments: str, source: str = "paper://user:${PAPER_PASSWORD}@desk/db") -> str:
-    return done(capsys, "sql", "--source", source, *arguments)
+def sql(cdc: Cdc, *arguments: str, source: str = "paper://user:${PAPER_PASSWORD}@desk/db") -> str:
+    return cdc("sql", "--source", source, *arguments).out
 
 
 @pytest.fixture
@@ -29,10 +29,10 @@ def create(file: Path) -> str:
     return f"CREATE CHANGEFEED FOR TABLE public.counter INTO 'shelf://room' WITH control = '{file.parent}'"
 
 
-def test_a_changefeed_becomes_a_job_named_after_its_tables(store: ProgressStore, create: str, capsys: Capture) -> None:
-    assert sql(capsys, create) == "job_id\n-------\ncounter\n(1 row)\n"
-    assert sql(capsys, "--format", "csv", "--owner", "bob", f"{create}, updated") == "job_id\ncounter_2\n"
-    assert json.loads(sql(capsys, "--format", "json", f"{create}, name = 'mine'")) == {"job_id": "mine"}
+def test_a_changefeed_becomes_a_job_named_after_its_tables(store: ProgressStore, create: str, cdc: Cdc) -> None:
+    assert sql(cdc, create) == "job_id\n-------\ncounter\n(1 row)\n"
+    assert sql(cdc, "--format", "csv", "--owner", "bob", f"{create}, updated") == "job_id\ncounter_2\n"
+    assert json.loads(sql(cdc, "--format", "json", f"{create}, name = 'mine'")) == {"job_id": "mine"}
     assert {job.name: job.owner for job in store.jobs.all()} == {"counter": "ann", "counter_2": "bob", "mine": "ann"}
     known = store.changefeeds.find("counter_2")
     assert known is not None
@@ -41,23 +41,23 @@ def test_a_changefeed_becomes_a_job_named_after_its_tables(store: ProgressStore,
 
 
 def test_what_cannot_be_a_job_is_refused_as_cdc_create_does(
-    store: ProgressStore, create: str, file: Path, capsys: Capture
+    store: ProgressStore, create: str, file: Path, cdc: Cdc
 ) -> None:
-    assert "name it with --source URI" in refused(capsys, "sql", create)
+    assert "name it with --source URI" in cdc.sentence("sql", create)
     source = ("sql", "--source", "paper://user:hunter3@desk/db")
-    assert "'source' has a secret in plain text" in refused(capsys, *source, create)
-    assert "does not know option 'updatd'; did you mean 'updated'?" in refused(capsys, *source, f"{create}, updatd")
+    assert "'source' has a secret in plain text" in cdc.sentence(*source, create)
+    assert "does not know option 'updatd'; did you mean 'updated'?" in cdc.sentence(*source, f"{create}, updatd")
     schedule = "CREATE SCHEDULE s FOR CHANGEFEED t RECURRING '@daily'"
-    assert "has no sink to deliver to" in refused(capsys, *source, schedule)
-    sql(capsys, f"{create}, name = 'mine'")
+    assert "has no sink to deliver to" in cdc.sentence(*source, schedule)
+    sql(cdc, f"{create}, name = 'mine'")
     again = ("sql", "--source", "paper://desk/db", f"{create}, name = 'mine'")
-    assert "changefeed 'mine' is a job already (running)" in refused(capsys, *again)
+    assert "changefeed 'mine' is a job already (running)" in cdc.sentence(*again)
     (file.parent / "check").write_text("ConfigError table public.counter does not exist")
-    assert refused(capsys, "sql", "--source", "paper://desk/db", create) == "table public.counter does not exist"
+    assert cdc.sentence("sql", "--source", "paper://desk/db", create) == "table public.counter does not exist"
     assert [job.name for job in store.jobs.all()] == ["mine"]
 
 
-def test_jobs_are_paused_resumed_canceled_and_given_away(store: ProgressStore, capsys: Capture, cdc: Cdc) -> None:
+def test_jobs_are_paused_resumed_canceled_and_given_away(store: ProgressStore, cdc: Cdc) -> None:
     created(store)
     created(store, "users")
     printed = cdc("sql", "PAUSE JOB 'orders' WITH REASON = 'maintenance'")
@@ -65,34 +65,32 @@ def test_jobs_are_paused_resumed_canceled_and_given_away(store: ProgressStore, c
     assert printed.err == "NOTICE: job 'orders': node one will pause it\n"
     ended(store, "stopped")
     assert [event.reason for event in store.jobs.events("orders")][-1] == "maintenance"
-    assert "orders | running" in done(capsys, "sql", "RESUME JOB orders")
-    assert "orders | running" in done(capsys, "sql", "ALTER JOB orders OWNER TO bob")
-    assert done(capsys, "sql", "--format", "csv", "PAUSE ALL CHANGEFEED JOBS; CANCEL JOBS orders, users") == (
+    assert "orders | running" in cdc("sql", "RESUME JOB orders").out
+    assert "orders | running" in cdc("sql", "ALTER JOB orders OWNER TO bob").out
+    assert cdc("sql", "--format", "csv", "PAUSE ALL CHANGEFEED JOBS; CANCEL JOBS orders, users").out == (
         "job_id,status\norders,paused\nusers,pause-requested\n"
         "job_id,status\norders,cancel-requested\nusers,cancel-requested\n"
     )
-    assert refused(capsys, "sql", "RESUME JOB orders") == (
+    assert cdc.sentence("sql", "RESUME JOB orders") == (
         "job 'orders' is about to end (cancel-requested); wait until it has ended"
     )
 
 
-def paused(store: ProgressStore, create: str, capsys: Capture, *, begun: bool) -> None:
+def paused(store: ProgressStore, create: str, cdc: Cdc, *, begun: bool) -> None:
     """Create the job 'orders', let a node begin it, and pause it."""
-    sql(capsys, f"{create}, name = orders")
+    sql(cdc, f"{create}, name = orders")
     if begun:
         one = store.nodes.join(node("one"), lease_s=600)
         adopted = store.claims.adopt("orders", one)
         assert adopted is not None
         store.progress.save("orders", adopted.epoch, progress())
-    done(capsys, "sql", "PAUSE JOB orders")
+    cdc("sql", "PAUSE JOB orders")
     if begun:
         ended(store, "stopped")
 
 
-def test_a_job_is_altered_as_by_cdc_alter(
-    store: ProgressStore, create: str, file: Path, capsys: Capture, cdc: Cdc
-) -> None:
-    paused(store, create, capsys, begun=True)
+def test_a_job_is_altered_as_by_cdc_alter(store: ProgressStore, create: str, file: Path, cdc: Cdc) -> None:
+    paused(store, create, cdc, begun=True)
     change = "ADD public.a WITH initial_scan = 'yes' ADD public.b DROP public.counter SET resolved = '10s', diff"
     printed = cdc("sql", "--format", "json", f"ALTER CHANGEFEED orders {change}, sink = 'shelf://hall'")
     row = json.loads(printed.out)
@@ -100,9 +98,9 @@ def test_a_job_is_altered_as_by_cdc_alter(
     assert row["job_description"].endswith("diff = 'true', resolved = '10s'")
     assert printed.err.startswith("NOTICE: job 'orders' is altered: added public.a, public.b; dropped public.counter;")
     assert store.rescans.initial_scans("orders") == {"public.a": True, "public.b": False}
-    assert "resolved" in done(capsys, "sql", "ALTER CHANGEFEED orders UNSET diff DROP public.a")
+    assert "resolved" in cdc("sql", "ALTER CHANGEFEED orders UNSET diff DROP public.a").out
     assert store.rescans.initial_scans("orders") == {"public.b": False}
-    assert "did you mean 'resolved'?" in refused(capsys, "sql", "ALTER CHANGEFEED orders SET resolvd = '1s'")
+    assert "did you mean 'resolved'?" in cdc.sentence("sql", "ALTER CHANGEFEED orders SET resolvd = '1s'")
     Changefeeds(store).resume("orders")
     one = next(each for each in store.nodes.living())
     assert store.claims.adopt("orders", one) is not None
@@ -118,29 +116,27 @@ def test_a_job_is_altered_as_by_cdc_alter(
 
 
 def test_tables_that_are_added_before_the_job_begins_are_scanned_as_all_others(
-    store: ProgressStore, create: str, capsys: Capture
+    store: ProgressStore, create: str, cdc: Cdc
 ) -> None:
-    paused(store, create, capsys, begun=False)
-    assert "public.a" in done(capsys, "sql", "ALTER CHANGEFEED orders ADD public.a")
+    paused(store, create, cdc, begun=False)
+    assert "public.a" in cdc("sql", "ALTER CHANGEFEED orders ADD public.a").out
     assert store.rescans.initial_scans("orders") == {}
-    assert "has not begun yet" in refused(
-        capsys, "sql", "ALTER CHANGEFEED orders ADD public.b WITH initial_scan = 'no'"
-    )
+    assert "has not begun yet" in cdc.sentence("sql", "ALTER CHANGEFEED orders ADD public.b WITH initial_scan = 'no'")
 
 
 def test_schedules_are_created_shown_paused_resumed_and_dropped(
-    store: ProgressStore, create: str, file: Path, capsys: Capture, cdc: Cdc
+    store: ProgressStore, create: str, file: Path, cdc: Cdc
 ) -> None:
     feed = create.replace("CREATE CHANGEFEED FOR", "CHANGEFEED")
     label = f"CREATE SCHEDULE IF NOT EXISTS 'nightly' FOR {feed} RECURRING '@daily'"
     options = "WITH SCHEDULE OPTIONS first_run = 'now', on_previous_running = skip, time_zone = 'Europe/Berlin'"
-    [row] = csv.DictReader(io.StringIO(sql(capsys, "--format", "csv", f"{label} {options}")))
+    [row] = csv.DictReader(io.StringIO(sql(cdc, "--format", "csv", f"{label} {options}")))
     assert (row["schedule_id"], row["status"], row["schedule"]) == ("nightly", "ACTIVE", "@daily")
     printed = cdc("sql", "--source", "paper://desk/db", label)
     assert "(0 rows)" in printed.out
     assert printed.err == "NOTICE: schedule 'nightly' exists already\n"
-    assert "counter     | counter | ACTIVE" in sql(capsys, f"CREATE SCHEDULE FOR {feed} RECURRING '@hourly'")
-    [counter, nightly] = map(json.loads, done(capsys, "sql", "--format", "json", "SHOW SCHEDULES").splitlines())
+    assert "counter     | counter | ACTIVE" in sql(cdc, f"CREATE SCHEDULE FOR {feed} RECURRING '@hourly'")
+    [counter, nightly] = map(json.loads, cdc("sql", "--format", "json", "SHOW SCHEDULES").out.splitlines())
     assert (counter["recurrence"], nightly["recurrence"]) == ("@hourly", "@daily (Europe/Berlin)")
     assert nightly["command"].endswith("initial_scan = 'only'")
     assert list(nightly) == [
@@ -149,21 +145,21 @@ def test_schedules_are_created_shown_paused_resumed_and_dropped(
     ]
     [name] = Schedules(store).tick()
     assert name.startswith("nightly-")
-    shown = json.loads(done(capsys, "sql", "--format", "json", "PAUSE SCHEDULE nightly"))
+    shown = json.loads(cdc("sql", "--format", "json", "PAUSE SCHEDULE nightly").out)
     assert (shown["schedule_status"], shown["jobsrunning"], shown["state"]) == ("PAUSED", "1", "asked for by ann")
-    assert "ACTIVE" in done(capsys, "sql", "RESUME SCHEDULE nightly; SHOW SCHEDULE nightly")
-    assert "(2 rows)" in done(capsys, "sql", "DROP SCHEDULES nightly, counter")
-    assert "there is no schedule 'nightly'" in refused(capsys, "sql", "SHOW SCHEDULE nightly")
+    assert "ACTIVE" in cdc("sql", "RESUME SCHEDULE nightly; SHOW SCHEDULE nightly").out
+    assert "(2 rows)" in cdc("sql", "DROP SCHEDULES nightly, counter").out
+    assert "there is no schedule 'nightly'" in cdc.sentence("sql", "SHOW SCHEDULE nightly")
     diff = f"CREATE SCHEDULE a FOR {feed}, diff RECURRING '@daily'"
-    assert "cannot be scheduled with option 'diff'" in refused(capsys, "sql", "--source", "paper://desk/db", diff)
+    assert "cannot be scheduled with option 'diff'" in cdc.sentence("sql", "--source", "paper://desk/db", diff)
 
 
-def test_jobs_are_shown_with_the_columns_of_cockroachdb(store: ProgressStore, create: str, capsys: Capture) -> None:
-    sql(capsys, f"{create}, resolved = '10s', topic = 'a_{{table}}', name = orders")
+def test_jobs_are_shown_with_the_columns_of_cockroachdb(store: ProgressStore, create: str, cdc: Cdc) -> None:
+    sql(cdc, f"{create}, resolved = '10s', topic = 'a_{{table}}', name = orders")
     one = store.nodes.join(node("one"), lease_s=600)
     assert store.claims.adopt("orders", one) is not None
     save(store, "orders")
-    [shown] = map(json.loads, sql(capsys, "--format", "json", "SHOW CHANGEFEED JOBS").splitlines())
+    [shown] = map(json.loads, sql(cdc, "--format", "json", "SHOW CHANGEFEED JOBS").splitlines())
     assert list(shown) == [
         *("job_id", "description", "user_name", "status", "running_status", "created", "started", "finished"),
         *("modified", "high_water_timestamp", "readable_high_water_timestamptz", "error", "sink_uri"),
@@ -175,35 +171,34 @@ def test_jobs_are_shown_with_the_columns_of_cockroachdb(store: ProgressStore, cr
     assert shown["readable_high_water_timestamptz"] == "1970-01-01T00:00:00.000000+00:00"
     assert (shown["topics"], shown["finished"], shown["error"]) == ("a_counter", None, None)
     assert shown["full_table_names"] == "shop.public.counter"  # as the source has said
-    [job] = csv.DictReader(io.StringIO(done(capsys, "sql", "--format", "csv", "SHOW JOB 'orders'")))
+    [job] = csv.DictReader(io.StringIO(cdc("sql", "--format", "csv", "SHOW JOB 'orders'").out))
     assert (job["job_type"], job["coordinator_id"], job["user_name"]) == ("CHANGEFEED", "one", "ann")
-    assert "there is no job 'order'; did you mean 'orders'?" in refused(capsys, "sql", "SHOW CHANGEFEED JOB 'order'")
+    assert "there is no job 'order'; did you mean 'orders'?" in cdc.sentence("sql", "SHOW CHANGEFEED JOB 'order'")
 
 
 def test_tables_are_shown_in_full_and_altered_by_any_of_their_names(
-    store: ProgressStore, create: str, capsys: Capture
+    store: ProgressStore, create: str, cdc: Cdc
 ) -> None:
     def full_names() -> str:
-        [shown] = map(json.loads, done(capsys, "sql", "--format", "json", "SHOW CHANGEFEED JOBS").splitlines())
+        [shown] = map(json.loads, cdc("sql", "--format", "json", "SHOW CHANGEFEED JOBS").out.splitlines())
         return str(shown["full_table_names"])
 
-    paused(store, create.replace("public.counter", "counter, app.t"), capsys, begun=True)
+    paused(store, create.replace("public.counter", "counter, app.t"), cdc, begun=True)
     assert full_names() == "shop.public.counter, shop.app.t"
-    done(
-        capsys,
+    cdc(
         "sql",
         """ALTER CHANGEFEED orders ADD db.public."Odd Name" WITH initial_scan = 'yes' DROP public.counter""",
     )
     assert full_names() == 'shop.app.t, shop.public."Odd Name"'
     assert store.rescans.initial_scans("orders") == {'public."Odd Name"': True}
-    done(capsys, "alter", "orders", "--add", "db.public.t3", "--no-initial-scan", "--drop", "db.app.t")
-    assert "has the table 't3' already, as 'public.t3'" in refused(capsys, "sql", "ALTER CHANGEFEED orders ADD t3")
-    done(capsys, "sql", """ALTER CHANGEFEED orders DROP t3 ADD public.*""")
+    cdc("alter", "orders", "--add", "db.public.t3", "--no-initial-scan", "--drop", "db.app.t")
+    assert "has the table 't3' already, as 'public.t3'" in cdc.sentence("sql", "ALTER CHANGEFEED orders ADD t3")
+    cdc("sql", """ALTER CHANGEFEED orders DROP t3 ADD public.*""")
     assert store.rescans.initial_scans("orders") == {'public."Odd Name"': True, "public.*": False}
     assert full_names() == "shop.public.orders, shop.public.users"  # as the source has said
 
 
-def test_only_errors_are_shown_as_errors(store: ProgressStore, capsys: Capture) -> None:
+def test_only_errors_are_shown_as_errors(store: ProgressStore, cdc: Cdc) -> None:
     for name in ("failed", "paused", "lunch", "gone", "done", "left"):
         created(store, name)
     ended(store, "failed", "failed", reason="the sink is full")
@@ -215,7 +210,7 @@ def test_only_errors_are_shown_as_errors(store: ProgressStore, capsys: Capture) 
         ended(store, "stopped", name)
     ended(store, "reverted", "gone")
     ended(store, "not reverted", "left", reason="no route")
-    shown = map(json.loads, done(capsys, "sql", "--format", "json", "SHOW JOBS").splitlines())
+    shown = map(json.loads, cdc("sql", "--format", "json", "SHOW JOBS").out.splitlines())
     assert {each["job_id"]: (each["running_status"], each["error"]) for each in shown} == {
         "done": (None, None),
         "failed": (None, "the sink is full"),
@@ -242,9 +237,9 @@ def test_the_statements_of_a_file_are_read_before_the_first_one_is_executed(
     assert job.state == "running"
 
 
-def test_wrong_usage_is_refused(store: ProgressStore, tmp_path: Path, capsys: Capture) -> None:
-    assert "statements are given, and --file too" in refused(capsys, "sql", "SHOW JOBS", "-f", "x.sql")
-    assert "cannot be read" in refused(capsys, "sql", "-f", str(tmp_path / "x.sql"))
-    assert "there is no statement in the text" in refused(capsys, "sql", " -- nothing")
+def test_wrong_usage_is_refused(store: ProgressStore, tmp_path: Path, cdc: Cdc) -> None:
+    assert "statements are given, and --file too" in cdc.sentence("sql", "SHOW JOBS", "-f", "x.sql")
+    assert "cannot be read" in cdc.sentence("sql", "-f", tmp_path / "x.sql")
+    assert "there is no statement in the text" in cdc.sentence("sql", " -- nothing")
     (tmp_path / "x.sql").write_bytes(b"\xff")
-    assert "is not UTF-8 text" in refused(capsys, "sql", "-f", str(tmp_path / "x.sql"))
+    assert "is not UTF-8 text" in cdc.sentence("sql", "-f", tmp_path / "x.sql")
