@@ -143,7 +143,7 @@ class ConnectWorker(JavaServer):
         path = self.directory / "worker.properties"
         path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         main = "org.apache.kafka.connect.cli.ConnectDistributed"
-        self._process.start(["-Xmx256m", "-cp", f"{jars}/*", main, str(path)], ready=self._healthy)
+        self._launch(["-Xmx256m", "-cp", f"{jars}/*", main, str(path)], ready=self._healthy)
 
     def _healthy(self) -> bool:
         try:

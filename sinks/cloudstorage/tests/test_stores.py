@@ -131,11 +131,6 @@ def test_s3_check_says_what_is_wrong_and_creates_nothing(
     assert seaweedfs.file_system().ls("") == ["changefeeds"]
 
 
-def test_s3_check_accepts_a_bucket_and_a_path_that_does_not_exist(check: Check, seaweedfs: SeaweedFS) -> None:
-    check(seaweedfs.uri("not/there/yet"))
-    check(seaweedfs.uri())
-
-
 def test_s3_keys_may_come_from_the_environment(
     check: Check, open_at: OpenAt, write_to: WriteTo, seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,10 +292,6 @@ def gate(gcs_gate: GcsGate) -> Iterator[GcsGate]:
     gcs_gate.revoked, gcs_gate.forbidden = False, frozenset()
 
 
-def test_gcs_check_accepts_a_path_that_does_not_exist(check: Check, gate: GcsGate) -> None:
-    check(gate.uri("not/there/yet"))
-
-
 def test_gcs_check_refuses_a_key_that_google_did_not_issue(refusal: Refusal, gate: GcsGate) -> None:
     other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     said = refusal(gate.uri("x", CREDENTIALS=gate.credentials(key=other)))
@@ -436,10 +427,6 @@ def test_each_status_of_azure_is_busy_repairable_or_counted() -> None:
         return azure._with_response(error, specified=True).failure("azure://b/x")
 
     require_meanings(failure, repairable={401, 403, 404})
-
-
-def test_azure_check_accepts_a_path_that_does_not_exist(check: Check, azurite: Azurite) -> None:
-    check(azurite.uri("not/there/yet"))
 
 
 def test_azure_credentials_may_come_from_the_environment(

@@ -169,10 +169,19 @@ class Registry:
 
     def latest(self, subject: str) -> RegisteredSchema | None:
         """Return the newest version of *subject*, None when there is none. Every call sends a request."""
+        path = in_subject(subject, "/versions/latest")
         try:
-            return self._latest(subject)
+            found = _or_none(lambda: get(self.address, path, id=int, version=int, schema=str))
         except Exception as error:
             raise translated(self.address, f"subject '{subject}'", error, checking=False) from None
+        if found is None:
+            return None
+        return RegisteredSchema(
+            schema_id=found["id"],
+            version=found["version"],
+            schema=found["schema"],
+            schema_type=str(found.get("schemaType") or "AVRO"),
+        )
 
     def check(self, subject: str, schema: str, schema_type: SchemaType) -> None:
         """Return when the registry would accept `register` with the same arguments. Changes nothing.
@@ -235,18 +244,6 @@ class Registry:
             return None
         return "; ".join(map(str, answer.get("messages") or [answer.get("reason") or "no reason was returned"]))
 
-    def _latest(self, subject: str) -> RegisteredSchema | None:
-        path = in_subject(subject, "/versions/latest")
-        found = _or_none(lambda: get(self.address, path, id=int, version=int, schema=str))
-        if found is None:
-            return None
-        return RegisteredSchema(
-            schema_id=found["id"],
-            version=found["version"],
-            schema=found["schema"],
-            schema_type=str(found.get("schemaType") or "AVRO"),
-        )
-
     def _refused(
         self,
         subject: str,
@@ -276,7 +273,7 @@ class Registry:
     def _incompatible(self, subject: str, schema: str, reason: str) -> str:
         registered = "the registered schema is unknown"
         with suppress(Exception):
-            latest = self._latest(subject)
+            latest = self.latest(subject)
             registered = (
                 "no schema is registered"
                 if latest is None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
-from cdc_core import ConfigError, Destination, RowBatch, SinkContext, SliceInfo, TableName, Timestamp
+from cdc_core import ConfigError, Destination, RowBatch, SinkContext, TableName
 from cdc_sink_cloudstorage.local import LocalStore
-from cdc_sink_cloudstorage.slice_names import LARGE_VERSION, Layout, SliceNames
+from cdc_sink_cloudstorage.slice_names import Layout
 from cdc_sink_cloudstorage.store import Store
 from cdc_sink_cloudstorage.uris import store_of
 
@@ -55,8 +55,6 @@ class CloudStorageDestination(Destination):
         return store_of(self.context)
 
     def _check_names(self) -> None:
-        first = SliceInfo(step=0, index=0, lower=Timestamp())
-        names = SliceNames(first, epoch=self.context.epoch, layout=self._layout)
         tables: dict[str, TableName] = {}
         for table in sorted(set(self.context.tables)):
             topic = self.topic(table)
@@ -67,8 +65,7 @@ class CloudStorageDestination(Destination):
                     f" {remedy[0].upper()}{remedy[1:]}, or put the tables into separate changefeeds"
                 )
             tables[topic] = table
-            name = names.next_path(topic, LARGE_VERSION).rpartition("/")[2]
-            size, most = len(name.encode()), self._store.max_name_bytes
+            size, most = self._layout.longest_name_bytes(topic), self._store.max_name_bytes
             if size > most:
                 raise ConfigError(
                     f"file names of topic '{topic}' would have {size} bytes, and the sink allows {most}. Shorten"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from cdc_core import Flushed, RowBatch, Sink, SinkContext, SliceInfo, TableSchema, TerminalSinkError, Timestamp
+from cdc_core import Flushed, RowBatch, Sink, SinkContext, SliceInfo, TableSchema, TerminalSinkError
 from cdc_sink_cloudstorage.compression import STATE_BYTES
 from cdc_sink_cloudstorage.manifest import file_entry
 from cdc_sink_cloudstorage.open_file import OpenFile
 from cdc_sink_cloudstorage.options import options_of
 from cdc_sink_cloudstorage.schema_file import SchemaFile
-from cdc_sink_cloudstorage.slice_names import LARGE_VERSION, Layout, SliceNames
+from cdc_sink_cloudstorage.slice_names import Layout, SliceNames
 from cdc_sink_cloudstorage.store import Store
 from cdc_sink_cloudstorage.stored_bodies import StoredBodies
 from cdc_sink_cloudstorage.uploads import Uploads
@@ -67,9 +67,7 @@ class CloudStorageSink(Sink):
     def admit(self, topic: str) -> str | None:
         """Refuse a topic that is too long for the name of a file. Dead letters are never among the files."""
         name = self._layout.topics.prefix + topic
-        first = SliceInfo(step=0, index=0, lower=Timestamp())
-        path = SliceNames(first, epoch=self.context.epoch, layout=self._layout).next_path(name, LARGE_VERSION)
-        size, most = len(path.rpartition("/")[2].encode()), self._store.max_name_bytes
+        size, most = self._layout.longest_name_bytes(name), self._store.max_name_bytes
         if size > most:
             return (
                 f"topic '{name}', which its cdc_topic names, needs file names of {size} bytes, and {most} are allowed"

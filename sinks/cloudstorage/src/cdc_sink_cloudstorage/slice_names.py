@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cdc_core import SinkContext, SliceInfo, TopicNames
+from cdc_core import SinkContext, SliceInfo, Timestamp, TopicNames
 from cdc_sink_cloudstorage.compression import EXTENSIONS
 from cdc_sink_cloudstorage.names import DataFile, PartitionFormat
 from cdc_sink_cloudstorage.options import options_of
 
-__all__ = ["LARGE_VERSION", "Layout", "SliceNames"]
+__all__ = ["Layout", "SliceNames"]
 
-LARGE_VERSION = 0xFFFF_FFFF
+_LARGE_VERSION = 0xFFFF_FFFF
 """A schema version with as many digits as any will have."""
 _NAMES_OF_A_TASK_ATTEMPT = 1 << 24
 
@@ -34,6 +34,12 @@ class Layout:
             partition_format=options.partition_format,
             extension=context.encoder.file_extension + EXTENSIONS[context.compression],
         )
+
+    def longest_name_bytes(self, topic: str) -> int:
+        """Return how many bytes the name of a file of *topic* has, whatever its slice and schema version."""
+        any_slice = SliceInfo(step=0, index=0, lower=Timestamp())
+        path = SliceNames(any_slice, epoch=0, layout=self).next_path(topic, _LARGE_VERSION)
+        return len(path.rpartition("/")[2].encode())
 
 
 class SliceNames:

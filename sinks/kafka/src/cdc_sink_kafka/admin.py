@@ -121,7 +121,7 @@ class Administrator:
 
         Raises: RetryableSinkError for every error that may pass; TerminalSinkError for brokers that refuse the user.
         """
-        found = self._described_for_writing(topic)
+        found = self._describe([topic], rights=True)[topic]
         if isinstance(found, KafkaError) and found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             if self._options.create_kafka_topics == "auto":
                 return None
@@ -131,7 +131,7 @@ class Administrator:
             if error is not None:
                 return self._reason(error, topic)
             self._await_listed([topic])
-            found = self._described_for_writing(topic)
+            found = self._describe([topic], rights=True)[topic]
         if isinstance(found, KafkaError):
             return self._reason(found, topic)
         rights = found.authorized_operations
@@ -219,7 +219,7 @@ class Administrator:
     def _missing(self, topics: Sequence[str]) -> list[str]:
         """Return those of *topics* that do not exist. Creates none, whatever the settings of the brokers."""
         missing = []
-        for topic, found in self._describe(topics, limit_s=_LIMIT_S).items():
+        for topic, found in self._describe(topics).items():
             if not isinstance(found, KafkaError):
                 continue
             if found.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -234,18 +234,15 @@ class Administrator:
                 raise RetryableSinkError(f"topic '{missing[0]}' was created, but the brokers do not list it")
             self._admin.poll(0.1)
 
-    def _described_for_writing(self, topic: str) -> TopicDescription | KafkaError:
-        """Return what the brokers say about *topic*, with what the user may do."""
-        futures = self._admin.describe_topics(
-            TopicCollection([topic]), request_timeout=_LIMIT_S, include_authorized_operations=True
-        )
-        return _error_of(futures[topic]) or futures[topic].result()
-
-    def _describe(self, topics: Sequence[str], *, limit_s: float) -> dict[str, TopicDescription | KafkaError]:
-        """Return what the brokers say about each of *topics*."""
+    def _describe(
+        self, topics: Sequence[str], *, limit_s: float = _LIMIT_S, rights: bool = False
+    ) -> dict[str, TopicDescription | KafkaError]:
+        """Return what the brokers say about each of *topics*; with *rights*, also what the user may do."""
         if not topics:
             return {}
-        futures = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=limit_s)
+        futures = self._admin.describe_topics(
+            TopicCollection(list(topics)), request_timeout=limit_s, include_authorized_operations=rights
+        )
         return {topic: _error_of(future) or future.result() for topic, future in futures.items()}
 
     def _create(self, topics: Sequence[str], *, validate_only: bool) -> None:

@@ -83,7 +83,7 @@ class KafkaBroker(JavaServer):
         if not (self._data / "meta.properties").exists():
             self._format(jars, configuration)
         arguments = ["-Xmx384m", *self._java_options, *_LOGGING, "-cp", jars, "kafka.Kafka", str(configuration)]
-        self._process.start(arguments, ready=self._answers)
+        self._launch(arguments, ready=self._answers)
 
     def change_configs(self, *arguments: str) -> None:
         """Run Kafka's own `kafka-configs --alter` with *arguments*: client libraries cannot set quotas.

@@ -37,7 +37,7 @@ class SchemaRegistry(JavaServer):
         self.directory.mkdir(parents=True, exist_ok=True)
         (jar,) = registry_home().glob("*-runner.jar")
         environment = {"QUARKUS_HTTP_HOST": "127.0.0.1", "QUARKUS_HTTP_PORT": str(self.port)}
-        self._process.start(["-Xmx256m", "-jar", str(jar)], ready=self._answers, environment=environment)
+        self._launch(["-Xmx256m", "-jar", str(jar)], ready=self._answers, environment=environment)
 
     def _answers(self) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
