@@ -14,7 +14,6 @@ from cdc_core.web.endpoint import Answer, Endpoint, Refusal, Role
 from cdc_core.web.exposition import registry_of
 from cdc_core.web.openapi import openapi_endpoint
 from cdc_core.web.page import actions, altering, creating, letters, signing_in, static_files, views
-from cdc_core.web.page import traces as page_traces
 from cdc_core.web.shapes import TEXT, record
 from cdc_core.web.v1 import dead_letters, jobs, traces
 
@@ -35,7 +34,6 @@ PAGE_ENDPOINTS: tuple[Endpoint, ...] = (
     *actions.ENDPOINTS,
     *altering.ENDPOINTS,
     *letters.ENDPOINTS,
-    *page_traces.ENDPOINTS,
     *creating.ENDPOINTS,
 )
 """They answer with HTML, also about errors of their handlers."""

@@ -334,6 +334,9 @@ def test_a_job_is_altered_by_a_form_with_what_is_written(
     assert wrong.page.forms[0].fields["resolved"] == "soon"
     for name, value in (("source", "counter://x/y"), ("tables", "t,t"), ("unheard_of", "1")):
         assert browser.post(form.target, **{**form.fields, name: value}).status == 400
+    early = browser.post(form.target, **{**form.fields, "tables": f"{TABLE}\nmore", ":scan": "no"})
+    assert (early.status, errors_of(early).keys()) == (400, {"tables"})
+    assert "has not begun yet" in early.page.text
     assert store.events.read("orders", kinds=["alter_changefeed"]) == []
 
     done = browser.post(form.target, **{**form.fields, "resolved": "1s", "updated": "", "tables": f"{TABLE}\nmore"})

@@ -16,8 +16,7 @@ from cdc_core.errors import CdcError
 from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Endpoints, Refusal, Role
 from cdc_core.web.page.changefeed import shown_value
-from cdc_core.web.page.form_text import values_of
-from cdc_core.web.page.forms import config_in, form_of, validated
+from cdc_core.web.page.forms import config_in, form_of, validated, values_of
 from cdc_core.web.page.rendering import error_page, page, redirect
 from cdc_core.web.page.requests import feed_path, form_values
 from cdc_core.web.requests import name_of, user_of
