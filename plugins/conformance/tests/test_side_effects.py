@@ -1,4 +1,4 @@
-"""Side effects of code are seen, and nothing else is."""
+"""Side effects of code are seen, and nothing else is; and what modules of a plugin import."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import socket
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cdc_conformance.processes import assert_light
 from cdc_conformance.side_effects import Background, descriptors, failure_of, until, watched
+
+from cdc_core import SinkRegistration
 
 
 def test_changes_of_files_are_seen_and_reads_are_not(tmp_path: Path) -> None:
@@ -87,3 +91,26 @@ def test_a_failure_is_returned_and_an_interrupt_is_not() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         failure_of(interrupt)
+
+
+REGISTRATION = SinkRegistration(
+    name="mine",
+    summary="",
+    options="",
+    schemes=("mine",),
+    sink="mine:Sink",
+    resolved_sink="mine:ResolvedSink",
+    destination="mine:Destination",
+    output="messages",
+)
+
+
+@pytest.mark.parametrize(("imported", "found"), [("pyarrow.parquet", "pyarrow"), ("psutil", "psutil")])
+def test_a_library_is_found_even_if_the_core_loads_other_parts_of_it(
+    imported: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f"with_{found}.py").write_text(f"import {imported}\nfrom cdc_core import RowBatch, SinkContext")
+    monkeypatch.syspath_prepend(tmp_path)
+    registration = replace(REGISTRATION, options=f"with_{found}:Options")
+    with pytest.raises(AssertionError, match=rf"importing with_{found} also imports \['{found}'\]"):
+        assert_light("sink", registration)
