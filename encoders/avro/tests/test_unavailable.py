@@ -86,26 +86,6 @@ def test_messages_of_complete_rows_keep_their_schema(history: RowBatch, register
     assert encoder.encode(history, topic="t").value.to_pylist()[4:] == alone
 
 
-@pytest.mark.parametrize("envelope", ["wrapped", "bare"])
-@pytest.mark.usefixtures("registered")
-def test_the_decoder_of_messages_says_which_columns_are_unavailable(history: RowBatch, envelope: str) -> None:
-    context = context_of(name=envelope, updated=True)
-    messages = AvroEncoder(context).encode(history, topic="t")
-    decoder = AvroDecoder(context)
-    found = [
-        decoder.message(history.schema, key, value)
-        for key, value in zip(messages.key.to_pylist(), messages.value.to_pylist(), strict=True)
-    ]
-    assert [row.unavailable for row in found] == LACKING
-    assert [row.after for row in found] == [
-        {"id": 1, "größe": "g", "note": None},
-        {"id": 1, "note": None},
-        None,
-        {"id": 2},
-        {"id": 3, "größe": "g", "note": "n"},
-    ]
-
-
 @pytest.mark.usefixtures("registered")
 def test_key_only_has_no_row_that_could_lack_a_value(history: RowBatch, make_rows: Any, row: Any) -> None:
     whole = make_rows(TYPES, [row(after={"id": 2, "größe": "", "note": ""}, updated=STAMP)], primary_key=["id"])

@@ -258,19 +258,3 @@ def test_random_messages_match_their_json_schemas(case: Case, make_rows: Any, ro
         if value:
             values.validate(json.loads(value))
     values.validate(json.loads(encoder.encode_resolved("topic", Timestamp(1))))
-
-
-@settings(max_examples=200, deadline=None)
-@given(values=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
-def test_floats_read_back_as_the_same_value(values: list[float], make_rows: Any, row: Any) -> None:
-    wide, narrow = _type(Kind.FLOAT, 64), _type(Kind.FLOAT, 32)
-    with np.errstate(over="ignore"):
-        small = [float(np.float32(value)) for value in values]
-    images = [{"w": value, "n": 0.0 if math.isinf(low) else low} for value, low in zip(values, small, strict=True)]
-    rows = make_rows({"w": wide, "n": narrow}, [row(after=image) for image in images], primary_key=["w"])
-    context = EncoderContext(changefeed="feed", envelope=Envelope(), options=JsonOptions())
-    for message, image in zip(JsonEncoder(context).encode(rows, topic="t").value.to_pylist(), images, strict=True):
-        after = plain(message)["after"]
-        assert math.copysign(1, float(after["w"])) == math.copysign(1, image["w"])
-        assert float(after["w"]) == image["w"]
-        assert float(np.float32(str(after["n"]))) == image["n"]

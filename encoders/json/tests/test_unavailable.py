@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
 from cdc_core import ColumnType, EncodeError, EncoderContext, Envelope, Kind, Op, RowBatch, Timestamp
-from cdc_core.envelope import ENVELOPES
 
 TYPES = {"id": INT8, "body": TEXT, "Note": TEXT, "n": INT8}
 METADATA = {"updated": True, "mvcc_timestamp": True, "key_in_value": True, "topic_in_value": True}
@@ -107,17 +106,6 @@ def test_rows_in_one_batch_are_encoded_as_each_alone(
     rows = make_rows(TYPES, changes, primary_key=["id"])
     alone = [values(rows.slice(index, 1), envelope, **METADATA)[0] for index in range(len(rows))]
     assert values(rows, envelope, **METADATA) == alone
-
-
-@pytest.mark.parametrize("envelope", sorted(set(ENVELOPES) - {"key_only"}))
-def test_the_decoder_says_which_columns_are_unavailable(history: RowBatch, envelope: str) -> None:
-    decoder = JsonDecoder(context_of(envelope))
-    found = [
-        decoder.message(history.schema, None, None if value is None else value.encode())
-        for value in values(history, envelope)
-    ]
-    assert [row.unavailable for row in found] == [(), ("body",), (), ("body", "Note"), ("body",)]
-    assert found[1].after == {"id": 1, "Note": None, "n": 7}
 
 
 def test_a_file_with_unavailable_values_is_read_as_a_batch(history: RowBatch) -> None:

@@ -204,19 +204,6 @@ def test_the_inner_dimensions_of_an_array_of_json_are_json_arrays(make_rows: Any
     assert read(written(context(), rows)).column("v").to_pylist() == [["[1, 2]", "[3, 4]"]]
 
 
-@pytest.mark.parametrize(("type_", "value", "reason"), CANNOT)
-def test_values_of_deleted_rows_are_ignored(
-    make_rows: Any, row: Any, type_: ColumnType, value: Any, reason: str
-) -> None:
-    alive = sample(make_rows, row, type_, [value, None])
-    columns = {name: alive.column(name) for name in alive.batch.schema.names}
-    after = RowBatch.struct(
-        alive.schema.after_type, alive.column("after").flatten(), mask=pa.array([True, False], pa.bool_())
-    )
-    gone = RowBatch.of(alive.schema, **columns | {"after": after, "op": pa.array([Op.DELETE, Op.INSERT], pa.uint8())})
-    assert read(written(context(), gone)).column("v").to_pylist() == [None, None]
-
-
 @pytest.mark.parametrize(
     ("type_", "value", "text"),
     [
@@ -244,14 +231,6 @@ def test_special_values_of_rows_before_are_refused(make_rows: Any, row: Any) -> 
     rows = make_rows({"id": INT8, "v": DATE}, changes, primary_key=["id"], diff=True)
     with pytest.raises(EncodeError, match=r"column v of .* \(key \{'id': 2\}\)"):
         written(context({"diff": True}), rows)
-
-
-def test_an_update_without_the_row_before_breaks_the_contract(make_rows: Any, row: Any) -> None:
-    inserts = make_rows({"id": INT8}, [row(after={"id": 1})], primary_key=["id"])
-    assert read(written(context({"diff": True}), inserts)).column("__crdb__before").null_count == 1
-    updates = make_rows({"id": INT8}, [row(op=Op.UPDATE, after={"id": 1})], primary_key=["id"])
-    with pytest.raises(ContractError, match="the source left out column 'before'"):
-        written(context({"diff": True}), updates)
 
 
 def test_a_file_has_one_schema(many: RowBatch, make_rows: Any, row: Any) -> None:

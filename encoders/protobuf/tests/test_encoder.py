@@ -73,17 +73,6 @@ def test_each_envelope_has_the_documented_messages(history: RowBatch, envelope: 
     assert ProtobufDecoder(encoder.context).resolved(encoder.encode_resolved("orders", UPDATED)) == UPDATED
 
 
-def test_metadata_is_where_the_envelope_has_a_place_for_it(history: RowBatch) -> None:
-    every = dict.fromkeys(("updated", "mvcc_timestamp", "key_in_value", "topic_in_value"), True)
-    wrapped = ProtobufEncoder(context(diff=True, **every)).encode(history, topic="orders").value[1].as_py()
-    bare = ProtobufEncoder(context(name="bare", **every)).encode(history, topic="orders").value[1].as_py()
-    found = message("Message", wrapped).wrapped
-    assert found.before.values["b"].string_value == "x"
-    for metadata in (found, message("Message", bare).bare.__crdb__):
-        assert (metadata.updated, metadata.mvcc_timestamp, metadata.topic) == (str(UPDATED), str(UPDATED), "orders")
-        assert metadata.key.key["a"].int64_value == 1
-
-
 @pytest.mark.parametrize("envelope", ["wrapped", "bare", "row"])
 def test_an_unavailable_column_is_named_and_left_out(make_rows: Any, row: Any, envelope: str) -> None:
     changes = [

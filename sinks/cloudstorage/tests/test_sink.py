@@ -11,7 +11,7 @@ from cdc_sink_cloudstorage.names import DataFile
 from cdc_sink_cloudstorage.resolved_sink import CloudStorageResolvedSink
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 
-from cdc_core import ConfigError, Flushed, RowBatch, SliceInfo, TableName, Timestamp
+from cdc_core import ConfigError, RowBatch, SliceInfo, TableName, Timestamp
 
 LIMIT_S = 120.0
 
@@ -51,26 +51,6 @@ def test_flushed_rows_are_in_a_file_named_after_their_slice(
     assert [entry["path"] for entry in flushed.delivered] == [path]
 
 
-def test_flush_counts_only_rows_since_the_last_flush(open_sink: OpenSink, rows: Rows, slice_of: SliceOf) -> None:
-    sink = open_sink()
-    sink.begin(slice_of())
-    sink.emit(rows([1, 2]))
-    assert sink.flush().messages == 2
-    sink.emit(rows([3]))
-    sink.emit(rows([3], table="users"))
-    second = sink.flush()
-    assert (second.messages, second.files) == (2, 2)
-    assert sink.flush() == Flushed()
-
-
-def test_a_slice_without_rows_writes_no_file(open_sink: OpenSink, rows: Rows, slice_of: SliceOf, root: Path) -> None:
-    sink = open_sink()
-    sink.begin(slice_of())
-    sink.emit(rows([]))
-    assert sink.flush() == Flushed()
-    assert not root.exists()
-
-
 def test_a_full_file_is_visible_before_flush(
     open_sink: OpenSink, rows: Rows, data_files: DataFiles, slice_of: SliceOf
 ) -> None:
@@ -97,17 +77,6 @@ def test_a_newer_schema_version_closes_the_file_of_the_older_version(
     sink.flush()
     orders = [(file.counter, file.schema_version) for file in data_files() if file.topic == "orders"]
     assert orders == [(0, 1), (1, 2), (3, 3)]
-
-
-def test_rows_of_an_older_version_after_a_newer_one_get_a_later_file(
-    open_sink: OpenSink, rows: Rows, data_files: DataFiles, slice_of: SliceOf
-) -> None:
-    sink = open_sink({"file_size": "100"})
-    sink.begin(slice_of())
-    sink.emit(rows([1], version=2))
-    sink.emit(rows(range(10), version=1))
-    sink.flush()
-    assert [file.schema_version for file in data_files()] == [2, 1]
 
 
 def test_all_rows_of_a_file_have_one_topic_and_one_schema_version(
