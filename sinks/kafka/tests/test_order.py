@@ -89,7 +89,7 @@ def test_keys_and_headers_fill_the_buffer_too(own_broker: KafkaBroker, own_kafka
 def test_the_versions_of_a_row_keep_their_order_when_the_broker_is_killed_and_restarted(
     own_broker: KafkaBroker, own_kafka: KafkaRig
 ) -> None:
-    sink = own_kafka.sink({"topic_partitions": "3"})
+    sink = own_kafka.sink({"topic_partitions": "3", "flush_timeout": "10m"})  # a busy machine starts a broker slowly
     wall = 0
     again = threading.Thread(target=_kill_and_start, args=(own_broker,))
     for step in range(12):
