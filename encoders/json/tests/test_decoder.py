@@ -7,7 +7,7 @@ from cdc_encoder_json.decoder import JsonDecoder
 from cdc_encoder_json.options import JsonOptions
 from cdc_encoder_json.scanning import plain
 
-from cdc_core import Column, ColumnType, EncoderContext, Envelope, Kind, TableName, TableSchema, Timestamp
+from cdc_core import Column, ColumnType, EncoderContext, Envelope, Kind, TableName, TableSchema
 
 SCHEMA = TableSchema(
     name=TableName("shop", "public", "orders"),
@@ -74,18 +74,3 @@ def test_a_deleted_row_has_the_key_of_the_row_before() -> None:
     assert decoder().message(SCHEMA, None, b'{"after": null, "before": {"a": 1}}').key == (1,)
     assert decoder().message(SCHEMA, None, b'{"after": null}').key is None
     assert decoder().message(SCHEMA, b"[1]", b'{"after": null}').key == (1,)
-
-
-def test_a_resolved_mark_differs_from_a_row() -> None:
-    assert decoder().resolved(b'{"resolved":"12.0000000003"}') == Timestamp(12, 3)
-    assert decoder().resolved(b'{"after": {"resolved": "12.0000000003"}}') is None
-
-
-@pytest.mark.parametrize("envelope", ["bare", "row", "key_only"])
-def test_an_unwrapped_resolved_mark_differs_from_rows_and_tombstones(envelope: str) -> None:
-    read = decoder(envelope).resolved
-    assert read(b'{"__crdb__":{"resolved":"12.0000000003"}}') == Timestamp(12, 3)
-    assert read(b'{"resolved": "12.0000000003"}') is None
-    assert read(b'{"__crdb__": {"updated": "12.0000000003"}, "a": 1}') is None
-    assert read(b"") is None
-    assert read(None) is None

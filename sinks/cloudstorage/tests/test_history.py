@@ -38,23 +38,22 @@ class Feed:
         self.resolved_sink = resolved_sink
         self.rows = rows
         self.waiting: list[Any] = []
-        self.previous: Timestamp | None = ZERO
+        self.previous = ZERO
         self.steps = 0
 
-    def step(self, *walls: int, saved: bool = True, table: str = "orders", version: int = 1) -> list[str]:
+    def step(self, *walls: int, table: str = "orders", version: int = 1) -> list[str]:
         """Deliver a row at each of *walls*; return the paths of their files."""
         self.sink.begin(SliceInfo(step=self.steps, index=0, lower=at(min(walls))))
         self.steps += 1
         for wall in walls:
             self.sink.emit(self.rows([wall], wall=at(wall).wall, table=table, version=version))
         delivered = list(self.sink.flush().delivered)
-        self.waiting += delivered if saved else []
+        self.waiting += delivered
         return [entry["path"] for entry in delivered]
 
-    def mark(self, wall: int, *, latest: int | None = None, previous: Timestamp | str | None = "known") -> Timestamp:
+    def mark(self, wall: int, *, latest: int | None = None, previous: Timestamp | None = None) -> Timestamp:
         """Record and emit a mark. *previous* is the last mark by default."""
-        before = self.previous if previous == "known" else previous
-        assert not isinstance(before, str)
+        before = previous or self.previous
         reached = at(latest or wall)
         covered = Covered(mark=at(wall), previous=before, latest=reached, delivered=tuple(self.waiting))
         self.resolved_sink.record(covered)
@@ -148,19 +147,6 @@ def test_a_missing_manifest_is_noticed(feed: Feed, history: CloudStorageHistory,
     feed.step(7)
     assert len(listed(history, feed.mark(8), after=last)) == 1
     assert kept
-
-
-def test_files_that_no_manifest_lists_are_noticed(feed: Feed, history: CloudStorageHistory) -> None:
-    feed.step(1)
-    first = feed.mark(2)
-    feed.step(3, saved=False)  # without the option resolved
-    feed.step(5)
-    second = feed.mark(6, previous=None)
-    assert len(listed(history, first)) == 1
-    with pytest.raises(HistoryLostError, match="rows that no manifest here lists, because its option 'resolved'"):
-        listed(history, second, after=first)
-    feed.step(7)
-    assert len(listed(history, feed.mark(8), after=second)) == 1
 
 
 @pytest.mark.parametrize("cut", [1, -30])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 from cdc_encoder_json.encoder import JsonEncoder
@@ -20,12 +20,10 @@ Mode = Literal["structured", "binary"]
 ONE_PARTITION = {"topic_partitions": "1"}
 
 
-def encoder(mode: Mode, **fields: Any) -> JsonEncoder:
+def encoder(mode: Mode) -> JsonEncoder:
     events = CloudEvents(source="/cdc/feed", mode=mode)
     envelope = Envelope(name="cloudevents")
-    return JsonEncoder(
-        EncoderContext(changefeed="feed", envelope=envelope, options=JsonOptions(), events=events, **fields)
-    )
+    return JsonEncoder(EncoderContext(changefeed="feed", envelope=envelope, options=JsonOptions(), events=events))
 
 
 def event(message: Message) -> BaseCloudEvent:
@@ -85,16 +83,6 @@ def test_other_headers_are_beside_those_of_the_event(kafka: KafkaRig) -> None:
     headers = dict(message.headers)
     assert (headers["table"], headers["a"], headers["ce_type"]) == (b"shop.public.orders", b"b", b"cdc.update")
     assert event(message).get_data() == {"after": {"id": 1, "text": "x"}}
-
-
-def test_another_key_is_the_partition_key(kafka: KafkaRig) -> None:
-    sink = kafka.sink(ONE_PARTITION, encoder=encoder("binary", key_column="text"))
-    sink.emit(rows([1, 2], texts=["a", None]))
-    sink.flush()
-    messages = kafka.received()
-    assert [dict(message.headers)["ce_partitionkey"] for message in messages] == [b'["a"]', b"[null]"]
-    assert [message.key for message in messages] == [b'["a"]', b"[null]"]
-    assert [event(message).get_subject() for message in messages] == ["[1]", "[2]"]
 
 
 @pytest.mark.parametrize(

@@ -48,16 +48,6 @@ def test_a_tombstone_directly_follows_the_message_of_a_deleted_row(kafka: KafkaR
     assert all(message.headers == ((("origin", b"shop"),) if headers else ()) for message in messages)
 
 
-def test_rows_that_are_emitted_again_have_both_messages_again(kafka: KafkaRig) -> None:
-    for _ in range(2):
-        sink = kafka.sink(OPTIONS, encoder=wrapped())
-        sink.emit(rows([1, 2], deleted=[1]))
-        sink.flush()
-        sink.close()
-    once = [(1, "gone"), (1, "tombstone"), (2, "row")]
-    assert arrived(kafka) == [*once, *once]
-
-
 def test_a_refused_row_beside_deleted_ones_is_the_one_that_was_emitted(kafka: KafkaRig) -> None:
     sink = kafka.sink(OPTIONS | {"kafka_sink_config": {"Flush": {"MaxBytes": 2000}}}, encoder=wrapped())
     sink.emit(rows([1, 2, 3], deleted=[1, 3], texts=["x", "y" * 3000, "x"]))
