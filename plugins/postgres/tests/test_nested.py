@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from cdc_rangefeed_postgres.attributes import UnknownAttributesError
-from cdc_rangefeed_postgres.nested import json_texts, to_json
+from cdc_rangefeed_postgres.nested import UnknownAttributesError, json_texts, to_json
 from cdc_rangefeed_postgres.types import TypeCatalog, TypeInfo
 
 _PAIR = TypeInfo(oid=90_001, name="pair", typtype="c", fields=(("z", 23, -1), ("A b", 25, -1), ("m", 1700, -1)))

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from cdc_rangefeed_postgres.attributes import UnknownAttributesError, places
+from cdc_rangefeed_postgres.nested import UnknownAttributesError, places
 from cdc_rangefeed_postgres.types import TypeInfo
 from cdc_testing.feeding import Change, Feed, caught_up, feed_of
 from cdc_testing.postgres import Sql

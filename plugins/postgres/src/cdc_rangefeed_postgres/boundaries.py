@@ -34,7 +34,6 @@ from cdc_core import (
 )
 from cdc_rangefeed_postgres.blocks import first_parts, survey
 from cdc_rangefeed_postgres.catalog import Catalog, Leaf, Table
-from cdc_rangefeed_postgres.catalog_queries import array_text
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.partitions import Removed, joined_codes, without_attached_again
 from cdc_rangefeed_postgres.token import Layout, PostgresToken, Scan, TableState
@@ -44,7 +43,6 @@ from cdc_rangefeed_postgres.value_types import Member, code_of, member_changes, 
 
 __all__ = [
     "Compared",
-    "altering",
     "keyless",
     "passing_keys",
     "scanned_again",
@@ -65,41 +63,8 @@ SELECT oid::bigint, relfilenode::bigint, reltuples < 0 FROM pg_class WHERE oid =
 _FILLED = """
 SELECT DISTINCT attname::text FROM pg_attribute WHERE attrelid = ANY(%s::oid[]) AND atthasmissing
 """
-# ATTACH PARTITION and DETACH PARTITION CONCURRENTLY take the weaker lock on the table above the partition. Only a
-# change of an enum takes that lock on a type.
-_ALTERING = """
-WITH RECURSIVE watched AS (
-    SELECT oid FROM unnest(%(tables)s::oid[]) AS t(oid)
-    UNION ALL SELECT h.inhrelid FROM watched w JOIN pg_inherits h ON h.inhparent = w.oid)
-SELECT coalesce(w.oid::regclass::text, l.objid::regtype::text),
-       coalesce('process ' || l.pid, 'a prepared transaction')
-FROM pg_locks l LEFT JOIN watched w ON w.oid = l.relation
-WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
-  AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-  AND ((w.oid IS NOT NULL AND l.locktype = 'relation' AND (
-          l.mode = 'AccessExclusiveLock' OR (l.mode = 'ShareUpdateExclusiveLock' AND EXISTS (
-              SELECT FROM pg_class c WHERE c.oid = w.oid AND c.relkind = 'p'))))
-       OR (l.locktype = 'object' AND l.classid = 'pg_type'::regclass AND l.mode = 'ExclusiveLock'))
-LIMIT 1
-"""
 _CODE = 4
 _DROPPED, _GENERATED = "-" * 2 * _CODE, "." * 2 * _CODE
-
-
-def altering(connection: Connection, token: PostgresToken, composites: Iterable[int] = ()) -> str | None:
-    """Return what may be altered at this moment, and by whom: a watched table, a partition, or a type. None if nothing.
-
-    *composites* are the relations of composite types.
-
-    Such a transaction can be committed in the log and not be visible yet, for as long as it waits for a synchronous
-    standby. It holds its locks until it is visible. So when this returns None, the catalog that is read afterwards
-    shows every change before any earlier end of the log. It takes no lock itself, and waits for none.
-    """
-    tables = array_text([*(state.oid for state in token.tables.values()), *composites])
-    row = connection.execute(_ALTERING, {"tables": tables}, prepare=True).fetchone()
-    if row is None:
-        return None
-    return f"{row[0]} is locked as by ALTER TABLE, for it may be changing: {row[1]} holds the lock"
 
 
 def keyless(catalog: Catalog) -> str | None:

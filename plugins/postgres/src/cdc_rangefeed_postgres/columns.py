@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from cdc_core import START_OVER, ColumnType, Kind, TableName, TerminalRangefeedError
-from cdc_rangefeed_postgres.attributes import UnknownAttributesError
 from cdc_rangefeed_postgres.binary import decode_binary
 from cdc_rangefeed_postgres.datetime_limits import OutOfRangeError
 from cdc_rangefeed_postgres.fields import Fields
-from cdc_rangefeed_postgres.nested import json_texts
+from cdc_rangefeed_postgres.nested import UnknownAttributesError, json_texts
 from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.text import decode_text
 from cdc_rangefeed_postgres.types import GONE, PgColumn, TableVersion, TypeCatalog

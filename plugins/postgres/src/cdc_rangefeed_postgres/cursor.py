@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import Any
 
 from cdc_core import ConfigError, RangefeedContext, Timestamp
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.datetime_limits import TIMESTAMP_EPOCH_US
 from cdc_rangefeed_postgres.external_slot import first_position
-from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
+from cdc_rangefeed_postgres.lsn import lsn_text, newest, parse_lsn
 from cdc_rangefeed_postgres.slot import PLUGIN, Slot
 from cdc_rangefeed_postgres.temporary import readable
 
@@ -19,9 +18,6 @@ __all__ = ["check_cursor", "cursor_position"]
 _LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 _BEGIN = struct.Struct(">cqq")
 """The message that begins a transaction: its kind, the position of its commit, and the commit's time."""
-_END = """
-SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END::text
-"""
 
 
 def check_cursor(context: RangefeedContext, slot: Slot) -> None:
@@ -73,14 +69,14 @@ def cursor_position(connection: Connection, slot: Slot, context: RangefeedContex
 
 
 def _within_log(connection: Connection, slot: Slot, lsn: int, *, begin: int) -> int:
-    row: Any = connection.execute(_END).fetchone()
+    end = newest(connection)
     if lsn < begin:
         raise ConfigError(
             f"cursor {lsn_text(lsn)} is before {lsn_text(begin)}, the position of replication slot {slot.shown}, and"
             f' the changes between them are gone. Set cursor = "{lsn_text(begin)}" or a later one'
         )
-    if lsn > parse_lsn(row[0]):
-        raise ConfigError(f"cursor {lsn_text(lsn)} is after the end of the log, {row[0]}. Set an earlier one")
+    if lsn > end:
+        raise ConfigError(f"cursor {lsn_text(lsn)} is after the end of the log, {lsn_text(end)}. Set an earlier one")
     return lsn
 
 

@@ -15,10 +15,9 @@ from dataclasses import replace
 from cdc_core import ConfigError, RangefeedContext, RetryableRangefeedError, TerminalRangefeedError, Token
 from cdc_rangefeed_postgres.catalog import Catalog, Table
 from cdc_rangefeed_postgres.connection import Connection
-from cdc_rangefeed_postgres.filter_catalog import attributes_of, filtered_by, filters_in
-from cdc_rangefeed_postgres.filter_watch import compared, is_known, with_filters
+from cdc_rangefeed_postgres.filter_watch import attributes_of, compared, filtered_by, filters_in, is_known, with_filters
 from cdc_rangefeed_postgres.filtered import NO_FILTER, Filtered, PastFilter
-from cdc_rangefeed_postgres.log_position import newest
+from cdc_rangefeed_postgres.lsn import newest
 from cdc_rangefeed_postgres.publication import Publication
 from cdc_rangefeed_postgres.publication_changes import uncompared
 from cdc_rangefeed_postgres.row_filter import RowFilter, row_filter

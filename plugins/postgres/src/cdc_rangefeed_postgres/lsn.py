@@ -1,8 +1,24 @@
-"""LSNs: places in PostgreSQL's log, as integers and as PostgreSQL writes them."""
+"""LSNs: places in PostgreSQL's log, as integers and as PostgreSQL writes them, and where the log ends now.
+
+The log of a standby ends behind the part that was replayed.
+"""
 
 from __future__ import annotations
 
-__all__ = ["lsn_text", "parse_lsn"]
+from typing import Any
+
+from cdc_core import Timestamp
+from cdc_rangefeed_postgres.connection import Connection
+
+__all__ = ["flushed_and_clock", "lsn_text", "newest", "parse_lsn"]
+
+_NOW = """
+SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END::text,
+       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+"""
+_NEWEST = """
+SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END::text
+"""
 
 
 def parse_lsn(text: str) -> int:
@@ -14,3 +30,15 @@ def parse_lsn(text: str) -> int:
 def lsn_text(lsn: int) -> str:
     """Return *lsn* as PostgreSQL writes it."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def flushed_and_clock(connection: Connection) -> tuple[int, Timestamp]:
+    """Return where the durable log ends, and the server's clock: no commit before that is later than it."""
+    row: Any = connection.execute(_NOW).fetchone()
+    return parse_lsn(row[0]), Timestamp(row[1] * 1000 + 999)
+
+
+def newest(connection: Connection) -> int:
+    """Return where the log ends, with what is not durable yet."""
+    row: Any = connection.execute(_NEWEST).fetchone()
+    return parse_lsn(row[0])

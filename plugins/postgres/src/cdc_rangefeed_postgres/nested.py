@@ -8,7 +8,7 @@ a composite are sorted by name. Lower bounds of arrays (`[0:1]={…}`) are left 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import cache, partial
 
@@ -17,11 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_core import Kind
-from cdc_rangefeed_postgres.attributes import places
 from cdc_rangefeed_postgres.datetimes import json_date, json_timestamp
 from cdc_rangefeed_postgres.types import PgColumn, TypeCatalog, TypeInfo, column_type
 
-__all__ = ["ToJson", "json_texts", "to_json"]
+__all__ = ["ToJson", "UnknownAttributesError", "json_texts", "places", "to_json"]
 
 ToJson = Callable[[str], str]
 """Converts the text form of one value to JSON text."""
@@ -162,3 +161,51 @@ _SCALARS: dict[Kind, ToJson] = {
     Kind.TIMESTAMP: json_timestamp,
     Kind.TIMESTAMPTZ: json_timestamp,
 }
+
+
+class UnknownAttributesError(Exception):
+    """A row can be of two times at which the type had other attributes. The text is the type's name."""
+
+
+def places(info: TypeInfo, count: int) -> tuple[int | None, ...]:
+    """Return where each attribute of *info* is in a row of *count* values; None for one that the row does not have.
+
+    The row was perhaps written when the type had others. Its text has the attributes that the type had then, in the
+    order of their numbers, and does not say which. A new attribute gets a number that none had before.
+
+    Raises: UnknownAttributesError when that depends on the order in which attributes were added and dropped.
+    """
+    now = info.numbers or tuple(range(1, len(info.fields) + 1))
+    if not info.mixed and count == len(now):
+        return tuple(range(count))
+    found = set(_ways(now, info.attributes or max(now, default=0), *(info.before or ((), 0)), count))
+    if not now:
+        return ()
+    if len(found) != 1 or None in found:
+        raise UnknownAttributesError(info.name)
+    return next(way for way in found if way is not None)
+
+
+def _ways(
+    now: Sequence[int], last: int, then: Sequence[int], last_then: int, count: int
+) -> Iterator[tuple[int | None, ...] | None]:
+    """Yield the places for each number of attributes that had been added by then; None where they are not certain."""
+    for added in range(last_then, last + 1):
+        had = [*then, *range(last_then + 1, added + 1)]
+        doomed = [number for number in had if number not in now]
+        dropped = len(had) - count
+        if not 0 <= dropped <= len(doomed):
+            continue
+        way: list[int | None] = []
+        for number in now:
+            if number not in had:
+                way.append(None)
+                continue
+            below = sum(other < number for other in doomed)
+            least, most = max(0, dropped - (len(doomed) - below)), min(dropped, below)
+            if least != most:
+                yield None
+                break
+            way.append(had.index(number) - least)
+        else:
+            yield tuple(way)

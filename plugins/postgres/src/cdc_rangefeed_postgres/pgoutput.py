@@ -14,7 +14,7 @@ from cdc_rangefeed_postgres.changes import NONE, Changes, Tuples, read_changes
 from cdc_rangefeed_postgres.fields import Ints, Messages
 from cdc_rangefeed_postgres.joined_versions import folded_versions
 from cdc_rangefeed_postgres.keys import Folded
-from cdc_rangefeed_postgres.relation_tracker import RelationTracker
+from cdc_rangefeed_postgres.relations import RelationTracker
 from cdc_rangefeed_postgres.scan_values import has_key_texts
 from cdc_rangefeed_postgres.transaction_framing import Stamps, TransactionClock
 from cdc_rangefeed_postgres.truncation import Truncate, note_tables

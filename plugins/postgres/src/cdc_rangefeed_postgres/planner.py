@@ -30,8 +30,7 @@ from cdc_rangefeed_postgres.boundaries import (
 )
 from cdc_rangefeed_postgres.connection import Connection, KeptConnection, Server
 from cdc_rangefeed_postgres.filter_watch import FilterWatch
-from cdc_rangefeed_postgres.log_plan import LogPlan, log_bytes, log_end
-from cdc_rangefeed_postgres.log_position import flushed_and_clock
+from cdc_rangefeed_postgres.lsn import flushed_and_clock
 from cdc_rangefeed_postgres.members import followed_before, load_members
 from cdc_rangefeed_postgres.new_tables import NewTables
 from cdc_rangefeed_postgres.options import PostgresOptions
@@ -40,11 +39,11 @@ from cdc_rangefeed_postgres.partitions import with_present_partitions
 from cdc_rangefeed_postgres.primary import Primary
 from cdc_rangefeed_postgres.relations import find_relations
 from cdc_rangefeed_postgres.rescans import check_rescan, with_rescans
-from cdc_rangefeed_postgres.scan_plan import ScanPlan
 from cdc_rangefeed_postgres.scan_steps import ScanSteps
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.slot_use import SlotUse
 from cdc_rangefeed_postgres.snapshot import CLOCK_US
+from cdc_rangefeed_postgres.step_plans import LogPlan, ScanPlan, log_bytes, log_end
 from cdc_rangefeed_postgres.token import PostgresToken, endpoint_of
 from cdc_rangefeed_postgres.truncation import PartitionsTruncatedError, TruncateSearch
 from cdc_rangefeed_postgres.versions import Versions

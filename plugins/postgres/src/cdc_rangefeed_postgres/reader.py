@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from typing import Any
 
-from cdc_core import RangefeedContext, RowBatch, Slice, SliceReader, SpanMark, Timestamp
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_core import RangefeedContext, RowBatch, Slice, SliceReader, SpanMark, TableName, TableSchema, Timestamp
 from cdc_rangefeed_postgres.client_errors import ClientError
 from cdc_rangefeed_postgres.connection import Server
 from cdc_rangefeed_postgres.log_slice import LogSlice, decoder_of, read_log
 from cdc_rangefeed_postgres.lsn import lsn_text
-from cdc_rangefeed_postgres.null_columns import with_null_columns
 from cdc_rangefeed_postgres.pgoutput import LogDecoder
 from cdc_rangefeed_postgres.read_ahead import StillReadingError
 from cdc_rangefeed_postgres.scan_slice import ScanSlice, read_scan
+from cdc_rangefeed_postgres.types import TableVersion
 from cdc_rangefeed_postgres.unchanged_toast import TableLookup
 
 __all__ = ["PostgresReader"]
@@ -53,7 +56,7 @@ class PostgresReader(SliceReader):
         try:
             # Closed here, whatever ends this: a thread may still use the connection.
             with closing(self._read(slice_.payload, connection)) as items:
-                yield from with_null_columns(items, slice_.payload.all_versions)
+                yield from _with_null_columns(items, slice_.payload.all_versions)
             finished = True
         except StillReadingError as error:
             error.afterwards(self._connections.pop(role).close)
@@ -113,3 +116,33 @@ def _gives_any_bytes(connection: Any) -> bool:
         cursor.execute("SET client_encoding = 'SQL_ASCII'")
         cursor.fetchall()
         return True
+
+
+def _with_null_columns(
+    items: Iterator[RowBatch | SpanMark], versions: Iterable[TableVersion]
+) -> Iterator[RowBatch | SpanMark]:
+    """Return *items* with the null columns that *versions* add: generated columns whose values are not in the log."""
+    schemas = {
+        (version.schema.name, version.schema.version): version.row_schema for version in versions if version.nulls
+    }
+    if not schemas:
+        return items
+    return (_widened(item, schemas) if isinstance(item, RowBatch) else item for item in items)
+
+
+def _widened(rows: RowBatch, schemas: dict[tuple[TableName, int], TableSchema]) -> RowBatch:
+    schema = schemas.get((rows.schema.name, rows.schema.version))
+    if schema is None:
+        return rows
+    columns = {name: rows.column(name) for name in rows.batch.schema.names}
+    for name in ("after", "before"):
+        if name in columns:
+            columns[name] = _with_nulls(columns[name], schema.after_type)
+    return RowBatch.of(schema, **columns)
+
+
+def _with_nulls(image: pa.StructArray, type_: pa.StructType) -> pa.StructArray:
+    known = image.type.num_fields
+    arrays = [image.field(index) for index in range(known)]
+    arrays += [pa.nulls(len(image), type_.field(index).type) for index in range(known, type_.num_fields)]
+    return RowBatch.struct(type_, arrays, mask=pc.is_null(image))

@@ -9,12 +9,11 @@ from typing import Any, Protocol
 from cdc_core import RangefeedContext, StepLimit, Timestamp
 from cdc_rangefeed_postgres.blocks import are_locked, take
 from cdc_rangefeed_postgres.connection import Connection, Server
-from cdc_rangefeed_postgres.log_plan import LogPlan, log_bytes, log_end
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.restricted_scan import Estimates
-from cdc_rangefeed_postgres.scan_plan import ScanPlan
 from cdc_rangefeed_postgres.scan_rounds import ScanRounds
 from cdc_rangefeed_postgres.slot import Slot
+from cdc_rangefeed_postgres.step_plans import LogPlan, ScanPlan, log_bytes, log_end
 from cdc_rangefeed_postgres.token import PostgresToken, Scan, Snapshot
 from cdc_rangefeed_postgres.versions import Versions
 from cdc_rangefeed_postgres.watched_catalog import WatchedCatalog

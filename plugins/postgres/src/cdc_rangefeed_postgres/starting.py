@@ -18,7 +18,7 @@ from cdc_rangefeed_postgres.cursor import cursor_position
 from cdc_rangefeed_postgres.external_slot import first_position, require_origin, require_slot
 from cdc_rangefeed_postgres.filtered import Filtered
 from cdc_rangefeed_postgres.filtered_tables import RowFilters
-from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
+from cdc_rangefeed_postgres.lsn import lsn_text, newest
 from cdc_rangefeed_postgres.members import log_renamed
 from cdc_rangefeed_postgres.moving import begun
 from cdc_rangefeed_postgres.primary import Primary
@@ -29,15 +29,11 @@ from cdc_rangefeed_postgres.snapshot import CLOCK_US
 from cdc_rangefeed_postgres.temporary import TemporaryObjects
 from cdc_rangefeed_postgres.token import PostgresToken, Scan, TableState, intent
 from cdc_rangefeed_postgres.versions import first_states, present_types
-from cdc_rangefeed_postgres.watched_tables import load_watched
+from cdc_rangefeed_postgres.watched_catalog import load_watched
 
 __all__ = ["first_token", "require_given", "resumed_token"]
 
 log = logging.getLogger(__name__)
-
-_NEWEST = """
-SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END::text
-"""
 
 
 def require_given(connection: Connection, slot: Slot, context: RangefeedContext, tables: Sequence[Table]) -> None:
@@ -111,14 +107,13 @@ def first_token(
         total = sum(part.blocks for part in parts)
         scan = Scan(parts=parts, total=total) if parts else None
         log.info("initial scan: tables and partitions to read: %d, blocks: %d", len(parts), total)
-    row: Any = connection.execute(_NEWEST).fetchone()
     return PostgresToken(
         lsn=lsn,
         # What a slot has from before the start keeps its commit times.
         clock=None if slot.given or slot.origin else Timestamp(clock[0] * 1000),
         tables=states,
         catalog=catalog.fingerprint,
-        settled=parse_lsn(row[0]),
+        settled=newest(connection),
         types=present_types(connection, catalog).types,
         scan=scan,
     )
@@ -207,8 +202,7 @@ def _with_tables(
         left = {part.oid for part in scan.parts if part.table in removed}
         scan = scan.with_parts(parts, instead_of=left | {part.oid for part in parts})
     log.info("tables added: %s; removed: %s", ", ".join(names) or "none", ", ".join(sorted(removed)) or "none")
-    row: Any = connection.execute(_NEWEST).fetchone()
-    return replace(saved, tables=states, settled=parse_lsn(row[0]), types=types, scan=scan)
+    return replace(saved, tables=states, settled=newest(connection), types=types, scan=scan)
 
 
 def _refiltered(

@@ -25,8 +25,7 @@ from cdc_core import TerminalRangefeedError, counted
 from cdc_rangefeed_postgres.catalog import Leaf
 from cdc_rangefeed_postgres.client_errors import sqlstate, text_of
 from cdc_rangefeed_postgres.connection import Connection
-from cdc_rangefeed_postgres.log_position import flushed_and_clock
-from cdc_rangefeed_postgres.lsn import lsn_text
+from cdc_rangefeed_postgres.lsn import flushed_and_clock, lsn_text
 from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.slot import Slot
 

@@ -6,6 +6,8 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
 
 from cdc_core import Column, TableSchema, TerminalRangefeedError
 from cdc_rangefeed_postgres.catalog import Catalog, Table
@@ -13,10 +15,67 @@ from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.relations import Relation, shape
 from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.token import TableState
-from cdc_rangefeed_postgres.type_queries import load_types
-from cdc_rangefeed_postgres.types import PgColumn, TableVersion, TypeCatalog, TypeInfo, column_type
+from cdc_rangefeed_postgres.types import GONE, PgColumn, TableVersion, TypeCatalog, TypeInfo, column_type
 
 __all__ = ["Versions", "first_states", "first_version", "present_types", "schemas_of"]
+
+_TYPES = """
+SELECT t.oid::bigint, format_type(t.oid, NULL), t.typtype::text, t.typbasetype::bigint, t.typtypmod,
+       CASE WHEN t.typoutput = 'array_out'::regproc THEN t.typelem::bigint ELSE 0 END, t.typdelim::text,
+       ARRAY(SELECT e.enumlabel::text FROM pg_enum e WHERE e.enumtypid = t.oid ORDER BY e.enumsortorder),
+       (SELECT json_agg(json_build_array(a.attname, a.atttypid::bigint, a.atttypmod, a.attnum) ORDER BY a.attnum)
+        FROM pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped),
+       (SELECT c.relnatts FROM pg_class c WHERE c.oid = t.typrelid)
+FROM pg_type t WHERE t.oid = ANY(%s::oid[])
+"""
+_BUILT_IN = """
+SELECT t.oid::bigint, format_type(t.oid, NULL) FROM pg_type t
+WHERE t.typnamespace = 'pg_catalog'::regnamespace AND t.typname::text = %s
+"""
+
+
+def _load_types(
+    connection: Connection,
+    oids: Iterable[int],
+    known: TypeCatalog | None = None,
+    past: Mapping[int, TypeInfo] = MappingProxyType({}),
+    announced: Mapping[int, str] = MappingProxyType({}),
+) -> TypeCatalog:
+    """Return a catalog with the types *oids* and all types that they consist of.
+
+    *past* has types as the oldest rows have them: those that were dropped since, and attributes that were. *announced*:
+    see `Relation.types`.
+    """
+    types = dict(known.types) if known is not None else {}
+    oids = list(oids)
+    while missing := TypeCatalog(types).unknown(oids):
+        for row in connection.execute(_TYPES, [list(missing)], prepare=True):
+            oid, name, kind, base, typmod, element, delimiter, labels, fields, attributes = row
+            types[oid] = TypeInfo(
+                oid=oid,
+                name=name,
+                typtype=kind,
+                base=base,
+                typmod=typmod,
+                element=element,
+                delimiter=delimiter,
+                labels=tuple(labels),
+                fields=tuple((field[0], field[1], field[2]) for field in fields or ()),
+                numbers=tuple(field[3] for field in fields or ()),
+                attributes=attributes or 0,
+            )
+        for oid in missing - types.keys():
+            types[oid] = past.get(oid) or _announced(connection, oid, announced.get(oid, f"with oid {oid}"))
+    return TypeCatalog(dict(sorted(types.items()))).following(past, mixed=True)
+
+
+def _announced(connection: Connection, oid: int, name: str) -> TypeInfo:
+    """Return a type that was dropped and is not known: by its *name*, a domain over a type of PostgreSQL, or `GONE`."""
+    schema, _, type_ = name.partition(".")
+    row: Any = connection.execute(_BUILT_IN, [type_]).fetchone() if schema == "pg_catalog" else None
+    if row is None:
+        return TypeInfo(oid=oid, name=name, typtype=GONE)
+    return TypeInfo(oid=oid, name=row[1], typtype="d", base=row[0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +142,7 @@ class Versions:
         announced += [column for columns in shown.values() for column in columns]
         names = {oid: type_ for relation, _ in relations for oid, type_ in relation.types.items()}
         oids = {column.oid for column in announced}
-        types = load_types(connection, oids, types, {} if settled else past, names)
+        types = _load_types(connection, oids, types, {} if settled else past, names)
         before = {relation.relid: (relation, False) for relation, inside in relations if not inside}
         for relation, inside in [*before.values(), *(found for found in relations if found[1])]:
             table = by_oid.get(relation.relid)
@@ -182,12 +241,12 @@ def _nulls(catalog: Catalog) -> list[PgColumn]:
 
 
 def _types(connection: Connection, columns: Sequence[PgColumn], known: TypeCatalog | None = None) -> TypeCatalog:
-    return load_types(connection, {column.oid for column in columns}, known)
+    return _load_types(connection, {column.oid for column in columns}, known)
 
 
 def present_types(connection: Connection, catalog: Catalog) -> TypeCatalog:
     """Return the types of all columns of *catalog*. A type that is altered after this looks as before."""
-    return load_types(connection, catalog.type_oids)
+    return _load_types(connection, catalog.type_oids)
 
 
 def schemas_of(connection: Connection, catalog: Catalog, states: Mapping[str, TableState] | None) -> list[TableSchema]:

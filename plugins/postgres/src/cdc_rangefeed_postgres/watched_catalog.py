@@ -2,21 +2,106 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
-from cdc_rangefeed_postgres.boundaries import altering
+from cdc_core import ConfigError, TerminalRangefeedError
 from cdc_rangefeed_postgres.catalog import Catalog
+from cdc_rangefeed_postgres.catalog_queries import array_text, load_again
+from cdc_rangefeed_postgres.checks import check_key, check_logged
 from cdc_rangefeed_postgres.connection import Connection
-from cdc_rangefeed_postgres.log_position import newest
+from cdc_rangefeed_postgres.lsn import newest
+from cdc_rangefeed_postgres.members import dropped, followed, log_renamed
 from cdc_rangefeed_postgres.new_tables import NewTables
-from cdc_rangefeed_postgres.publication_changes import compared
+from cdc_rangefeed_postgres.publication_changes import compared, require_unaltered
+from cdc_rangefeed_postgres.remedies import READ_ANEW
+from cdc_rangefeed_postgres.selection import Selection
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.token import PostgresToken
 from cdc_rangefeed_postgres.types import TypeCatalog
 from cdc_rangefeed_postgres.versions import present_types
-from cdc_rangefeed_postgres.watched_tables import load_watched
 
-__all__ = ["WatchedCatalog", "noted"]
+__all__ = ["WatchedCatalog", "load_watched", "noted"]
+
+# ATTACH PARTITION and DETACH PARTITION CONCURRENTLY take the weaker lock on the table above the partition. Only a
+# change of an enum takes that lock on a type.
+_ALTERING = """
+WITH RECURSIVE watched AS (
+    SELECT oid FROM unnest(%(tables)s::oid[]) AS t(oid)
+    UNION ALL SELECT h.inhrelid FROM watched w JOIN pg_inherits h ON h.inhparent = w.oid)
+SELECT coalesce(w.oid::regclass::text, l.objid::regtype::text),
+       coalesce('process ' || l.pid, 'a prepared transaction')
+FROM pg_locks l LEFT JOIN watched w ON w.oid = l.relation
+WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
+  AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+  AND ((w.oid IS NOT NULL AND l.locktype = 'relation' AND (
+          l.mode = 'AccessExclusiveLock' OR (l.mode = 'ShareUpdateExclusiveLock' AND EXISTS (
+              SELECT FROM pg_class c WHERE c.oid = w.oid AND c.relkind = 'p'))))
+       OR (l.locktype = 'object' AND l.classid = 'pg_type'::regclass AND l.mode = 'ExclusiveLock'))
+LIMIT 1
+"""
+
+
+def load_watched(
+    connection: Connection,
+    slot: Slot,
+    token: PostgresToken,
+    selection: Selection,
+    *,
+    diff: bool,
+    known: Catalog | None = None,
+) -> Catalog:
+    """Return the present catalog of the tables in *token*: *known* itself when that is still right.
+
+    Raises: TerminalRangefeedError when one of them can no longer be followed.
+    """
+    states = token.tables
+    oids = [state.oid for state in states.values()]
+    publication = slot.publication
+    catalog = load_again(connection, known, publication=publication.name, oids=oids, nulls=publication.nulls)
+    if catalog is not known:
+        catalog = followed(connection, catalog, states)
+        if known is not None:
+            log_renamed(table for name, table in catalog.tables.items() if table.renamed != known.tables[name].renamed)
+    for name in states if catalog is not known else catalog.keyless:
+        table, state = catalog.tables[name], states[name]
+        if table.gone:
+            if selection.lists(name):
+                raise TerminalRangefeedError(dropped(name, again=False))
+            continue
+        if table.root is not None:
+            row: Any = connection.execute("SELECT relname::text FROM pg_class WHERE oid = %s", [table.root]).fetchone()
+            raise TerminalRangefeedError(
+                f"table {name} became {table.present}, a partition of {row[0]}, so it has only a part of the rows. To "
+                "follow all partitions, run once without it in 'tables', and then list the partitioned table: it is "
+                "read anew, and rows that are at the destination are not deleted there"
+            )
+        if not table.published:
+            raise TerminalRangefeedError(
+                f"table {name} is no longer in publication {slot.publication.name}, so changes to it may be lost. "
+                f"{READ_ANEW}"
+            )
+        try:
+            check_logged(table)
+        except ConfigError as error:
+            text = str(error).rstrip(";.")
+            raise TerminalRangefeedError(f"{text}. Changes since then are lost. {READ_ANEW}") from None
+        if not table.key and {column.name for column in table.columns}.issuperset(state.key):
+            continue  # rows have their last key until there is one again
+        try:
+            check_key(table, diff=diff)
+        except ConfigError as error:
+            raise TerminalRangefeedError(str(error)) from None
+    if catalog is not known:
+        try:
+            slot.publication.require(connection, [table for table in catalog.tables.values() if not table.gone])
+        except ConfigError as error:
+            raise TerminalRangefeedError(
+                f"{str(error).rstrip(';.')}. Changes since it was altered may be lost. {READ_ANEW}"
+            ) from None
+        require_unaltered(publication, catalog, token)
+    return catalog
 
 
 class WatchedCatalog:
@@ -52,7 +137,7 @@ class WatchedCatalog:
 
     def altered(self, connection: Connection, start: PostgresToken) -> str | None:
         """Return what may be altered now, as resolved marks wait for it; None when nothing is."""
-        return altering(connection, start, self._catalog.composites if self._catalog else ())
+        return _altering(connection, start, self._catalog.composites if self._catalog else ())
 
 
 def noted(connection: Connection, start: PostgresToken, catalog: Catalog) -> PostgresToken:
@@ -61,3 +146,19 @@ def noted(connection: Connection, start: PostgresToken, catalog: Catalog) -> Pos
         return start
     settled = max(start.settled, newest(connection))
     return compared(replace(start, catalog=catalog.fingerprint, settled=settled), catalog)
+
+
+def _altering(connection: Connection, token: PostgresToken, composites: Iterable[int]) -> str | None:
+    """Return what may be altered at this moment, and by whom: a watched table, a partition, or a type. None if nothing.
+
+    *composites* are the relations of composite types.
+
+    Such a transaction can be committed in the log and not be visible yet, for as long as it waits for a synchronous
+    standby. It holds its locks until it is visible. So when this returns None, the catalog that is read afterwards
+    shows every change before any earlier end of the log. It takes no lock itself, and waits for none.
+    """
+    tables = array_text([*(state.oid for state in token.tables.values()), *composites])
+    row = connection.execute(_ALTERING, {"tables": tables}, prepare=True).fetchone()
+    if row is None:
+        return None
+    return f"{row[0]} is locked as by ALTER TABLE, for it may be changing: {row[1]} holds the lock"

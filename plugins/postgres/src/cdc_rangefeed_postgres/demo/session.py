@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +19,6 @@ import psycopg
 
 from cdc_core import Timestamp
 from cdc_rangefeed_postgres.demo.movr import TABLES, Workload, load
-from cdc_rangefeed_postgres.demo.page import watched
 from cdc_rangefeed_postgres.demo.saying import say
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 
@@ -87,7 +89,7 @@ class Shop:
             workload = Workload(self.uri, writers=self._options.writers)
             workload.start()
             began = time.monotonic()
-            with watched(state):
+            with _watched(state):
                 self._write(feed)
                 workload.stop()
                 took = time.monotonic() - began
@@ -138,3 +140,26 @@ def _await(what: str, condition: Callable[[], bool], feed: subprocess.Popen[byte
         if time.monotonic() > deadline:
             raise SystemExit(f"demo: waited {_LIMIT_S:.0f} s for {what}")
         pause.wait(0.1)
+
+
+@contextmanager
+def _watched(state: Path) -> Iterator[None]:
+    """Serve the page inside the block, and print its address. Does nothing without the extra `serve` of cdc-core."""
+    if importlib.util.find_spec("starlette") is None or importlib.util.find_spec("uvicorn") is None:
+        yield
+        return
+    address = f"127.0.0.1:{_free_port()}"
+    command = [sys.executable, "-P", "-m", "cdc_core", "serve", "--store", str(state), "--listen", address]
+    server = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+    say(f"Watch it at http://{address}/ui")
+    try:
+        yield
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
