@@ -9,13 +9,12 @@ from typing import Any
 import psycopg
 import pytest
 from cdc_rangefeed_postgres import boundaries, planner
-from cdc_testing.feeding import Feed, caught_up, feed_of, started
+from cdc_testing.feeding import Feed, caught_up, started
 from cdc_testing.postgres import Sql, table_of
 
 from cdc_core import Op, SchemaChangeRules, TerminalRangefeedError
 
 STOP = SchemaChangeRules(policy="stop")
-NOBACKFILL = SchemaChangeRules(policy="nobackfill")
 COLUMN_CHANGES = SchemaChangeRules(events="column_changes")
 
 
@@ -180,22 +179,6 @@ def test_a_change_in_the_middle_of_a_comparison_is_found(
         assert feed.rows("public.t") == table(sql)
 
 
-def test_nothing_is_resolved_between_a_change_and_the_end_of_its_backfill(database: str, sql: Sql) -> None:
-    create(sql, rows=2000)
-    with caught_up(database, "t", bytes_=40_000) as feed:
-        before = dict(feed.resolved)
-        sql.execute("ALTER TABLE t ADD COLUMN c int DEFAULT 7")
-        sql.execute("UPDATE t SET v = 0 WHERE id <= 5")
-        steps = feed.steps
-        while feed.resolved == before:
-            feed.step()
-        assert feed.steps - steps > 2
-        assert feed.rows("public.t") == table(sql)
-        backfill = [change for change in feed.changes if change.op is Op.SCAN][2000:]
-        changed = [change for change in feed.changes if change.op is Op.UPDATE]
-        assert min(change.updated for change in backfill) > max(change.updated for change in changed)
-
-
 def test_a_restart_in_the_middle_of_a_backfill_continues_it(database: str, sql: Sql) -> None:
     create(sql, rows=3000)
     with caught_up(database, "t", bytes_=100_000) as feed:
@@ -250,17 +233,6 @@ def test_the_policy_stop_ends_with_table_change_and_time_and_resolves_nothing_be
             feed.catch_up()
 
 
-def test_the_policy_nobackfill_emits_later_changes_only(database: str, sql: Sql) -> None:
-    create(sql)
-    with caught_up(database, "t", schema_changes=NOBACKFILL) as feed:
-        sql.execute("ALTER TABLE t ADD COLUMN c int DEFAULT 7")
-        sql.execute("UPDATE t SET v = 0 WHERE id = 1")
-        feed.catch_up()
-        assert scanned(feed) == 100
-        assert feed.rows("public.t")[1,] == {"id": 1, "v": 0, "name": "n", "twice": 2, "c": 7}
-        assert feed.rows("public.t")[2,] == {"id": 2, "v": 2, "name": "n", "twice": 4}
-
-
 @pytest.mark.parametrize("partitioned", [False, True])
 def test_nothing_is_resolved_while_a_table_may_be_changing(database: str, sql: Sql, partitioned: bool) -> None:
     if partitioned:
@@ -270,9 +242,7 @@ def test_nothing_is_resolved_while_a_table_may_be_changing(database: str, sql: S
     else:
         create(sql)
     sql.execute("CREATE TABLE u (id int PRIMARY KEY)")
-    with feed_of(database, "t", "u") as feed, psycopg.connect(database) as other:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", "u") as feed, psycopg.connect(database) as other:
         other.execute("ALTER TABLE t ADD COLUMN c int DEFAULT 7")
         begun = feed.now()
         for number in range(20):
@@ -290,9 +260,7 @@ def test_whoever_keeps_marks_waiting_is_named(
 ) -> None:
     create(sql)
     monkeypatch.setattr(planner, "_TELL_AFTER_S", 0.0)
-    with feed_of(database, "t") as feed, psycopg.connect(database) as other:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed, psycopg.connect(database) as other:
         other.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
         for _ in range(2):
             sql.execute("SELECT pg_logical_emit_message(true, 'test', 'the log goes on')")

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 from cdc_rangefeed_postgres import planner
-from cdc_testing.feeding import Feed, caught_up, feed_of
+from cdc_testing.feeding import Feed, caught_up
 from cdc_testing.postgres import Sql, writing
 
 from cdc_core import ConfigError, Op, SchemaChangeRules, TerminalRangefeedError
@@ -356,9 +356,7 @@ def test_only_the_table_whose_key_changed_is_read_again(database: str, sql: Sql)
     create(sql)
     sql.execute("CREATE TABLE u (id int PRIMARY KEY)")
     sql.execute("INSERT INTO u SELECT generate_series(1, 50)")
-    with feed_of(database, "t", "u") as feed, psycopg.connect(database) as other:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", "u") as feed, psycopg.connect(database) as other:
         other.execute(ANOTHER_KEY)
         sql.execute("INSERT INTO u VALUES (51)")
         feed.step()

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from cdc_encoder_avro.encoder import AvroEncoder
 from cdc_encoder_avro.options import AvroOptions
-from cdc_testing.feeding import Feed, caught_up, feed_of, started
+from cdc_testing.feeding import Feed, caught_up, started
 from cdc_testing.postgres import Sql, table_of
 
 from cdc_core import EncoderContext, Envelope, Op, RowBatch, SchemaChangeRules
@@ -424,9 +424,7 @@ def test_a_new_enum_value_is_a_symbol_of_the_avro_enum(database: str, t: Sql) ->
 )
 def test_nothing_is_resolved_while_a_type_may_be_changing(database: str, t: Sql, kind: str, statement: str) -> None:
     t.execute(f"CREATE TABLE t (id int PRIMARY KEY, v {kind})")
-    with feed_of(database, "t") as feed, psycopg.connect(database) as other:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t") as feed, psycopg.connect(database) as other:
         other.execute(statement)
         begun = feed.now()
         for number in range(5):

@@ -9,7 +9,7 @@ import time
 import psycopg
 import pytest
 from cdc_testing.copied_postgres import CopiedPostgres
-from cdc_testing.feeding import Feed, feed_of, started
+from cdc_testing.feeding import Feed, caught_up, feed_of, started
 from cdc_testing.postgres import Sql, table_of, writing
 
 from cdc_core import Op, RetryableRangefeedError
@@ -73,7 +73,6 @@ def test_the_scan_of_a_rewritten_table_starts_again(database: str, sql: Sql, rew
     with started(database, "t", bytes_=200_000) as feed:
         feed.steps_until(lambda: len(scanned(feed)) > 500)
         sql.execute(rewrite)
-        feed.scan()
         feed.catch_up()
         assert feed.rows("public.t") == table_of(sql, "SELECT id, n, pad FROM t")
 
@@ -89,7 +88,6 @@ def test_the_reader_notices_a_rewrite_after_planning(database: str, sql: Sql) ->
             list(feed.reader.read(planned[1][0]))
         assert not raised.value.outage, "tried again without end if it were"
         feed.restart()
-        feed.scan()
         feed.catch_up()
         assert feed.rows("public.t") == table_of(sql, "SELECT id, n, pad FROM t")
 
@@ -100,7 +98,6 @@ def test_a_table_rewritten_after_its_scan_is_not_read_again(database: str, sql: 
     with started(database, "a", "b", bytes_=100_000) as feed:
         feed.steps_until(lambda: any(change.table == "public.b" for change in feed.changes))
         sql.execute("VACUUM FULL a")
-        feed.scan()
         feed.catch_up()
         assert sorted(change.key for change in feed.changes if change.table == "public.a") == [
             (n,) for n in range(1, 1001)
@@ -119,7 +116,6 @@ def test_after_a_lost_snapshot_a_new_round_reads_no_block_again(database: str, s
         with pytest.raises(RetryableRangefeedError, match="scan: the snapshot of this round is gone") as raised:
             list(feed.reader.read(planned[1][0]))
         assert not raised.value.outage, "tried again without end if it were"
-        feed.scan()
         feed.catch_up()
         assert sorted(scanned(feed)) == list(range(1, 3001))
 
@@ -156,7 +152,6 @@ def test_a_long_write_transaction_does_not_stop_the_log(database: str, sql: Sql)
         assert feed.token["scan"]["done"] == 0
         assert not any(feed.resolved.values())
         other.commit()
-        feed.scan()
         feed.catch_up()
         assert feed.rows("public.t") == table_of(sql, "SELECT id, n, pad FROM t")
 
@@ -240,14 +235,6 @@ def test_rows_of_a_scan_that_was_never_saved_are_older_than_the_log_that_the_nex
         assert feed.changes[0].updated > lost.payload.at
 
 
-def test_empty_tables_need_no_scan(database: str, sql: Sql) -> None:
-    sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    with started(database, "t") as feed:
-        assert feed.token["scan"] is None
-        feed.catch_up()
-        assert feed.changes == []
-
-
 def test_a_scan_completes_with_one_free_slot_for_its_rounds() -> None:
     settings = {"fsync": "off", "max_replication_slots": "2"}
     with CopiedPostgres(settings=settings) as server, psycopg.connect(server.uri(), autocommit=True) as sql:
@@ -260,8 +247,7 @@ def test_a_scan_completes_with_one_free_slot_for_its_rounds() -> None:
 
 def test_the_wait_for_a_locked_table_ends_after_lock_timeout(database: str, sql: Sql) -> None:
     fill(sql, 1000)
-    with feed_of(database, "t", options={"lock_timeout": 0.2}) as feed, psycopg.connect(database) as other:
-        feed.start()
+    with started(database, "t", options={"lock_timeout": 0.2}) as feed, psycopg.connect(database) as other:
         slices = feed.plan_scan()
         other.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(RetryableRangefeedError, match="lock timeout"):
@@ -276,9 +262,7 @@ def test_the_wait_for_a_locked_table_ends_after_lock_timeout(database: str, sql:
 
 def test_no_transaction_is_open_after_the_scan(database: str, sql: Sql) -> None:
     fill(sql, 1000)
-    with started(database, "t") as feed:
-        feed.scan()
-        feed.catch_up()
+    with caught_up(database, "t") as feed:
         busy = (
             "SELECT application_name, state, query FROM pg_stat_activity WHERE application_name LIKE 'cdc/%' "
             "AND state <> 'idle' AND datname = current_database()"
@@ -288,8 +272,7 @@ def test_no_transaction_is_open_after_the_scan(database: str, sql: Sql) -> None:
 
 def test_a_planner_that_waits_for_a_snapshot_can_be_closed(database: str, sql: Sql) -> None:
     fill(sql, 10)
-    with feed_of(database, "t") as feed, psycopg.connect(database) as other:
-        feed.start()
+    with started(database, "t") as feed, psycopg.connect(database) as other:
         other.execute("UPDATE t SET n = 5 WHERE id = 1")
         feed.step()
         begun = time.monotonic()

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from cdc_rangefeed_postgres.pacing import Pacing
 from cdc_testing.clock import Clock
-from cdc_testing.feeding import Feed, feed_of
+from cdc_testing.feeding import Feed, caught_up
 from cdc_testing.postgres import Sql
 
 MB = 1 << 20
@@ -31,9 +31,7 @@ def test_steps_are_apart_while_a_transaction_is_open_and_not_when_it_has_ended(
     database: str, sql: Sql, clock: Clock
 ) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    with feed_of(database, "t", bytes_=32 * MB) as feed, psycopg.connect(database) as writer:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", bytes_=32 * MB) as feed, psycopg.connect(database) as writer:
         writer.execute("INSERT INTO t VALUES (0)")
         fill(sql, 100)
         feed.catch_up()
@@ -62,9 +60,7 @@ def test_steps_are_apart_while_a_transaction_is_open_and_not_when_it_has_ended(
 
 def test_a_feed_that_is_a_full_step_behind_does_not_wait(database: str, sql: Sql, clock: Clock) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    with feed_of(database, "t", bytes_=8 * MB) as feed, psycopg.connect(database) as writer:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", bytes_=8 * MB) as feed, psycopg.connect(database) as writer:
         writer.execute("INSERT INTO t VALUES (0)")
         fill(sql, 70)
         feed.catch_up()

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from cdc_rangefeed_postgres.nested import UnknownAttributesError, places
 from cdc_rangefeed_postgres.types import TypeInfo
-from cdc_testing.feeding import Change, Feed, caught_up, feed_of
+from cdc_testing.feeding import Change, Feed, caught_up
 from cdc_testing.postgres import Sql
 from hypothesis import given
 from hypothesis import strategies as st
@@ -268,9 +268,7 @@ def test_places_are_right_or_unknown(then: set[int], dropped: int, steps: list[i
 
 def test_a_transaction_that_is_open_while_a_type_changes(database: str, sql: Sql, *, restarts: bool) -> None:
     address_table(sql)
-    with feed_of(database, "t", diff=True, schema_changes=NOBACKFILL) as feed, psycopg.connect(database) as other:
-        feed.start()
-        feed.catch_up()
+    with caught_up(database, "t", diff=True, schema_changes=NOBACKFILL) as feed, psycopg.connect(database) as other:
         other.execute(insert(2))
         change(feed, sql, "ALTER TYPE address ADD ATTRIBUTE country text", restarts=restarts)
         change(feed, sql, insert(3), restarts=restarts)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -30,9 +31,18 @@ def wanting(condition: str, table: str = "t") -> Callable[[TableSchema], Restric
     return partial(restriction_of, parse_query(f"SELECT * FROM {table} WHERE {condition}"))
 
 
-def filtered(database: str, condition: str, *tables: str, on: bool = True, **context: Any) -> Any:
+def unstarted(database: str, condition: str, *, on: bool = True, **context: Any) -> Any:
     options = {"row_filter": on, **context.pop("options", {})}
-    return feed_of(database, *(tables or ("t",)), options=options, restriction=wanting(condition), **context)
+    return feed_of(database, "t", options=options, restriction=wanting(condition), **context)
+
+
+@contextmanager
+def filtered(database: str, condition: str, **context: Any) -> Iterator[Feed]:
+    """A feed of t that has caught up, with a filter unless *on* is False."""
+    with unstarted(database, condition, **context) as feed:
+        feed.start()
+        feed.catch_up()
+        yield feed
 
 
 def filters(sql: Sql) -> dict[str, str]:
@@ -62,8 +72,6 @@ def seen(changes: Sequence[Change], holds: Holds) -> list[tuple[Any, ...]]:
 def test_changes_that_cannot_match_are_not_sent(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
     with filtered(database, "id > 990 AND v <> 'no'") as feed:
-        feed.start()
-        feed.catch_up()
         sql.execute("INSERT INTO t SELECT n, 'x' FROM generate_series(1, 1000) n")
         assert sent(sql, feed) == 10
         feed.catch_up()
@@ -104,8 +112,6 @@ def test_what_arrives_is_the_same_with_and_without_a_filter(shape: str, database
             filtered(database, condition, initial_scan=False, diff=diff) as some,
             filtered(database, condition, on=False, changefeed="all", initial_scan=False, diff=diff) as all_,
         ):
-            some.start()
-            all_.start()
             for _ in range(60):
                 with sql.transaction():
                     for _ in range(chance.choice((1, 1, 3))):
@@ -177,7 +183,6 @@ def test_what_a_filter_cannot_compare_is_left_to_the_query(database: str, sql: S
     )
     parts = ("m = 'ok'", "s > 5", "c = 'x'", "u = 'A'", "id > 5", "id IS NOT NULL", "v > 5")
     with filtered(database, " AND ".join(parts)) as feed:
-        feed.start()
         assert filters(sql) == {"t": "(id > 5)"}
         titles = dict(feed.rangefeed.explain(feed.rangefeed.schemas()[0]))
     assert titles == {
@@ -211,8 +216,6 @@ def test_a_section_that_delivers_all_deletes_has_no_filter(database: str, sql: S
 def test_turning_the_option_on_and_off_loses_nothing(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
     with filtered(database, "id > 10", on=False) as feed:
-        feed.start()
-        feed.catch_up()
         for number, on in enumerate((True, True, False, True), start=1):
             sql.execute("INSERT INTO t VALUES (%s, 0), (%s, 0)", [number, 100 + number])
             feed.resume(options={"row_filter": on})
@@ -230,8 +233,6 @@ def test_a_crash_while_the_filter_is_changed_passes_the_next_start(
 ) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
     with filtered(database, "id > 10", on=False) as feed:
-        feed.start()
-        feed.catch_up()
         for on in (True, False):
             before = feed.saved
             feed.context = replace(feed.context, options=PostgresOptions(row_filter=on))
@@ -249,8 +250,6 @@ def test_a_crash_while_the_filter_is_changed_passes_the_next_start(
 def test_a_wider_condition_reads_the_table_again(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (5, 0)")
     with filtered(database, "id > 10") as feed:
-        feed.start()
-        feed.catch_up()
         sql.execute("INSERT INTO t VALUES (1, 0), (4, 0), (20, 0)")
         feed.resume(restriction=wanting("id > 3"))
         feed.catch_up()
@@ -262,8 +261,6 @@ def test_a_wider_condition_reads_the_table_again(database: str, sql: Sql) -> Non
 def test_a_filter_that_was_removed_counts_until_the_log_of_before_is_read(on: bool, database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
     with filtered(database, "id > 10") as feed:
-        feed.start()
-        feed.catch_up()
         sql.execute("INSERT INTO t VALUES (1, 0), (5, 0), (20, 0)")
         feed.resume(options={"row_filter": False})
         feed.resume(options={"row_filter": on}, restriction=wanting("id > 3"))
@@ -275,8 +272,6 @@ def test_a_filter_that_was_removed_counts_until_the_log_of_before_is_read(on: bo
 def test_a_filter_that_was_removed_counts_for_a_transaction_that_was_open(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
     with filtered(database, "id > 10") as feed, psycopg.connect(database) as writer:
-        feed.start()
-        feed.catch_up()
         writer.execute("INSERT INTO t VALUES (5, 0)")
         feed.resume(options={"row_filter": False})
         sql.execute("INSERT INTO t VALUES (20, 0)")
@@ -290,7 +285,6 @@ def test_a_filter_that_was_removed_counts_for_a_transaction_that_was_open(databa
 def test_a_filter_that_was_removed_is_forgotten_after_the_log_of_before(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
     with filtered(database, "id > 10") as feed:
-        feed.start()
         feed.resume(options={"row_filter": False})
         until = feed.token["tables"]["public.t"]["past_filter"][1]
         query = "SELECT restart_lsn >= %s::pg_lsn, pg_log_standby_snapshot() FROM pg_replication_slots"
@@ -341,8 +335,6 @@ def test_a_filter_whose_columns_changed_names_stops_the_changefeed(
 ) -> None:
     sql.execute("CREATE TABLE t (a int, b int, PRIMARY KEY (a, b))")
     with filtered(database, "a > 10") as feed:
-        feed.start()
-        feed.catch_up()
         sql.execute("INSERT INTO t VALUES (11, 1)")
         sql.execute(alter)
         if stopped:
@@ -356,8 +348,6 @@ def test_a_filter_whose_columns_changed_names_stops_the_changefeed(
 def test_a_filter_that_was_altered_by_hand_stops_the_changefeed(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with filtered(database, "id > 10") as feed:
-        feed.start()
-        feed.catch_up()
         sql.execute(f"ALTER PUBLICATION {Slot.of(feed.context).name} SET TABLE t WHERE (id > 20)")
         with pytest.raises(TerminalRangefeedError, match=r"the entry in publication \w+ was replaced"):
             feed.catch_up()
@@ -366,8 +356,6 @@ def test_a_filter_that_was_altered_by_hand_stops_the_changefeed(database: str, s
 def test_a_filter_that_was_altered_by_hand_and_back_stops_the_changefeed(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with filtered(database, "id > 10") as feed:
-        feed.start()
-        feed.catch_up()
         for condition in ("id > 20", "id > 10"):
             sql.execute(f"ALTER PUBLICATION {Slot.of(feed.context).name} SET TABLE t WHERE ({condition})")
             sql.execute("INSERT INTO t SELECT 11 + count(*) FROM t")
@@ -378,7 +366,6 @@ def test_a_filter_that_was_altered_by_hand_and_back_stops_the_changefeed(databas
 def test_what_does_not_concern_the_names_of_columns_changes_nothing(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (a int PRIMARY KEY, b int)")
     with filtered(database, "a > 10") as feed:
-        feed.start()
         for number, statement in enumerate(
             (
                 "ALTER TABLE t ALTER a SET STATISTICS 10",
@@ -398,8 +385,6 @@ def test_what_does_not_concern_the_names_of_columns_changes_nothing(database: st
 def test_another_key_takes_the_filter_away(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (a int PRIMARY KEY, b int NOT NULL)")
     with filtered(database, "a > 10") as feed:
-        feed.start()
-        feed.catch_up()
         sql.execute("ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (b)")
         with pytest.raises(psycopg.errors.InvalidColumnReference):
             sql.execute("UPDATE t SET b = 1")
@@ -416,7 +401,7 @@ def test_a_publication_that_was_made_beforehand_is_refused(database: str, sql: S
     sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
     sql.execute("CREATE PUBLICATION p FOR TABLE t WITH (publish_via_partition_root = true)")
     options = {"publication_name": "p"}
-    with filtered(database, "id > 10", options=options) as feed, pytest.raises(ConfigError) as refused:
+    with unstarted(database, "id > 10", options=options) as feed, pytest.raises(ConfigError) as refused:
         feed.start()
     assert str(refused.value) == (
         "option 'row_filter' sets filters in a publication of the changefeed's own, and publication p was made"
@@ -432,12 +417,10 @@ def test_a_server_without_row_filters_is_refused_by_its_version(
     with psycopg.connect(uri, autocommit=True) as sql:
         sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
         with (
-            filtered(uri, "id > 10") as feed,
+            unstarted(uri, "id > 10") as feed,
             pytest.raises(ConfigError, match="'row_filter' needs PostgreSQL 15 or new"),
         ):
             feed.start()
         with filtered(uri, "id > 10", on=False) as feed:
-            feed.start()
-            feed.catch_up()
             assert feed.rangefeed.explain(feed.rangefeed.schemas()[0])
         sql.execute("DROP TABLE t")
