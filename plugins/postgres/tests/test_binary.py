@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from cdc_rangefeed_postgres.binary import decode_binary
-from cdc_rangefeed_postgres.datetime_limits import DATE_EPOCH_DAYS, TIMESTAMP_EPOCH_US, OutOfRangeError
+from cdc_rangefeed_postgres.datetimes import DATE_EPOCH_DAYS, TIMESTAMP_EPOCH_US, OutOfRangeError
 from cdc_rangefeed_postgres.types import PgColumn, TypeCatalog, column_type
 from cdc_testing.pgmessages import field_column
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from cdc_rangefeed_postgres.datetime_limits import OutOfRangeError
+from cdc_rangefeed_postgres.datetimes import OutOfRangeError
 from cdc_rangefeed_postgres.text import decode_text
 
 from cdc_core import ColumnType, Kind

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cdc_core import ColumnType, Kind
-from cdc_rangefeed_postgres.datetime_limits import DATE_EPOCH_DAYS, TIMESTAMP_EPOCH_US, OutOfRangeError
+from cdc_rangefeed_postgres.datetimes import DATE_EPOCH_DAYS, TIMESTAMP_EPOCH_US, OutOfRangeError
 from cdc_rangefeed_postgres.fields import Fields
 from cdc_rangefeed_postgres.numerics import numeric_texts
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from cdc_core import START_OVER, ColumnType, Kind, TableName, TerminalRangefeedError
 from cdc_rangefeed_postgres.binary import decode_binary
-from cdc_rangefeed_postgres.datetime_limits import OutOfRangeError
+from cdc_rangefeed_postgres.datetimes import OutOfRangeError
 from cdc_rangefeed_postgres.fields import Fields
 from cdc_rangefeed_postgres.nested import UnknownAttributesError, json_texts
 from cdc_rangefeed_postgres.remedies import READ_ANEW

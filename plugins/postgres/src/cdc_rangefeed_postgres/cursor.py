@@ -7,7 +7,7 @@ import struct
 
 from cdc_core import ConfigError, RangefeedContext, Timestamp
 from cdc_rangefeed_postgres.connection import Connection
-from cdc_rangefeed_postgres.datetime_limits import TIMESTAMP_EPOCH_US
+from cdc_rangefeed_postgres.datetimes import TIMESTAMP_EPOCH_US
 from cdc_rangefeed_postgres.external_slot import first_position
 from cdc_rangefeed_postgres.lsn import lsn_text, newest, parse_lsn
 from cdc_rangefeed_postgres.slot import PLUGIN, Slot

@@ -1,13 +1,19 @@
-"""Converts single dates and timestamps: those in arrays, in keys, and in years that Arrow does not read."""
+"""The range of PostgreSQL's dates and timestamps, and conversions of single ones.
+
+Those are the ones in arrays, in keys, and in years that Arrow does not read.
+"""
 
 from __future__ import annotations
 
 import re
 from datetime import date
 
-from cdc_rangefeed_postgres.datetime_limits import OutOfRangeError
-
 __all__ = [
+    "DATE_EPOCH_DAYS",
+    "FIRST_DAY",
+    "FIRST_TIMESTAMP_US",
+    "TIMESTAMP_EPOCH_US",
+    "OutOfRangeError",
     "days_since_1970",
     "json_date",
     "json_timestamp",
@@ -16,6 +22,24 @@ __all__ = [
     "sql_timestamp",
     "us_since_1970",
 ]
+
+_DAY_US = 86_400_000_000
+DATE_EPOCH_DAYS = 10_957
+"""2000-01-01, PostgreSQL's day 0, in days since 1970."""
+TIMESTAMP_EPOCH_US = DATE_EPOCH_DAYS * _DAY_US
+"""The same in microseconds."""
+FIRST_DAY = -2_440_588
+"""4714-11-24 BC, PostgreSQL's first day, in days since 1970."""
+FIRST_TIMESTAMP_US = FIRST_DAY * _DAY_US
+"""The same in microseconds."""
+
+
+class OutOfRangeError(ValueError):
+    """A timestamp is too late for 64 bits of microseconds since 1970. The caller adds the table and the column."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"a {what} after the year 294246")
+
 
 _DATETIME = re.compile(
     r"(?P<year>\d+)-(?P<month>\d\d)-(?P<day>\d\d)"

@@ -20,7 +20,7 @@ import psycopg
 
 from cdc_core import ConfigError, HistoryLostError, Move, Timestamp, Token
 from cdc_rangefeed_postgres.connection import Connection
-from cdc_rangefeed_postgres.datetime_limits import TIMESTAMP_EPOCH_US
+from cdc_rangefeed_postgres.datetimes import TIMESTAMP_EPOCH_US
 from cdc_rangefeed_postgres.lsn import flushed_and_clock, lsn_text, newest, parse_lsn
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.token import PostgresToken

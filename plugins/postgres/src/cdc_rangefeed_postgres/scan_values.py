@@ -11,14 +11,16 @@ import pyarrow.compute as pc
 from cdc_core import START_OVER, ColumnType, Kind, TableSchema, TerminalRangefeedError
 from cdc_rangefeed_postgres.builtin_types import BUILTIN, BUILTIN_ARRAYS
 from cdc_rangefeed_postgres.columns import ColumnReader, column_readers
-from cdc_rangefeed_postgres.datetime_limits import (
+from cdc_rangefeed_postgres.datetimes import (
     DATE_EPOCH_DAYS,
     FIRST_DAY,
     FIRST_TIMESTAMP_US,
     TIMESTAMP_EPOCH_US,
     OutOfRangeError,
+    sql_date,
+    sql_time,
+    sql_timestamp,
 )
-from cdc_rangefeed_postgres.datetimes import sql_date, sql_time, sql_timestamp
 from cdc_rangefeed_postgres.names import quoted
 from cdc_rangefeed_postgres.types import TableVersion
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cdc_core import Timestamp
-from cdc_rangefeed_postgres.datetime_limits import TIMESTAMP_EPOCH_US
+from cdc_rangefeed_postgres.datetimes import TIMESTAMP_EPOCH_US
 from cdc_rangefeed_postgres.fields import Ints, Mask, Messages
 
 __all__ = ["Stamps", "TransactionClock", "whole_transactions"]
