@@ -51,6 +51,7 @@ def refusal(feed: Feed) -> str:
 def test_a_position_of_the_log_is_exact(database: str, sql: Sql) -> None:
     make_slot(sql)
     sql.execute("INSERT INTO t VALUES (101, 1)")
+    sql.execute("SELECT pg_logical_emit_message(false, 'test', 'a record that may not be durable')")
     at = value(sql, NEWEST)
     sql.execute("INSERT INTO t VALUES (102, 1)")
     sql.execute("DELETE FROM t WHERE id = 7")

@@ -28,9 +28,10 @@ def table(sql: Sql) -> None:
 
 
 def insert(sql: Sql, *ids: int) -> str:
-    """Insert rows, each in a transaction, and return the position after them."""
+    """Insert rows, each in a transaction, and return the position after them and a record that may not be durable."""
     for id_ in ids:
         sql.execute("INSERT INTO t VALUES (%s, 0)", [id_])
+    sql.execute("SELECT pg_logical_emit_message(false, 'test', 'of another program')")
     return str(value(sql, NEWEST))
 
 
@@ -78,8 +79,8 @@ def test_exactly_the_rows_after_the_new_position_arrive(database: str, sql: Sql)
 def test_a_start_lets_the_server_forget_what_is_left_out_before_it_is_decoded(database: str, sql: Sql) -> None:
     confirmed = f"SELECT confirmed_flush_lsn::text {SLOT}"
     with caught_up(database, "t") as feed:
-        at = insert(sql, 11)
-        before = value(sql, confirmed)
+        insert(sql, 11)
+        at, before = value(sql, "SELECT pg_current_wal_flush_lsn()::text"), value(sql, confirmed)
         feed.move(at)
         assert value(sql, confirmed) == before, "until then the move can be undone"
         feed.start()

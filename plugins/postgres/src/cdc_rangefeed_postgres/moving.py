@@ -46,8 +46,8 @@ def moved(connection: Connection, slot: Slot, saved: PostgresToken, to: str | To
         raise ConfigError(str(error)) from error
     flushed, clock = flushed_and_clock(connection)
     lsn = _position(connection, slot, saved, to, begin=begin, flushed=flushed, clock=clock)
-    if lsn > flushed:
-        raise ConfigError(f"position {lsn_text(lsn)} is after the end of the log, {lsn_text(flushed)}")
+    if lsn > (end := newest(connection)):
+        raise ConfigError(f"position {lsn_text(lsn)} is after the end of the log, {lsn_text(end)}")
     if lsn < begin:
         raise ConfigError(
             f"position {lsn_text(lsn)} is before {lsn_text(begin)}, from which on replication slot {slot.shown} retains"

@@ -43,8 +43,9 @@ _AGAINST = {
     "idle_timeout": "Raise idle_replication_slot_timeout",
 }
 """What prevents that a slot is invalidated, by reason."""
-# On a standby, the log that was received may be more than what was replayed.
-_END = "SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_flush_lsn() END::text"
+# On a standby, the log that was received may be more than what was replayed. A changefeed can begin at the end of a log
+# that is not durable yet.
+_END = "SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_insert_lsn() END::text"
 _DROP = """
 SELECT pg_drop_replication_slot(s.slot_name) FROM pg_replication_slots s
 WHERE s.slot_name = %s AND NOT (pg_is_in_recovery() AND coalesce((to_jsonb(s) ->> 'synced')::bool, false))
