@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 from cdc_rangefeed_postgres import planner
+from cdc_testing.logprobe import LogProbe
 from cdc_testing.postgres import Sql
 
 
@@ -16,6 +17,13 @@ def sql(database: str) -> Iterator[Sql]:
     """A connection to the test's own database in autocommit mode."""
     with psycopg.connect(database, autocommit=True) as connection:
         yield connection
+
+
+@pytest.fixture
+def probe(database: str) -> Iterator[LogProbe]:
+    """The log of the test's own database."""
+    with LogProbe(database) as probe:
+        yield probe
 
 
 @pytest.fixture

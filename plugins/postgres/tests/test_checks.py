@@ -292,37 +292,32 @@ def test_a_table_without_a_key(database: str, sql: Sql) -> None:
     check(database, "k")
 
 
-def test_replica_identity_nothing(database: str, sql: Sql) -> None:
-    sql.execute("ALTER TABLE t REPLICA IDENTITY NOTHING")
-    text = refusal(database, "t")
-    assert text == (
-        "table public.t has REPLICA IDENTITY NOTHING, so its updates and deletes cannot be published. Run ALTER TABLE "
-        '"public"."t" REPLICA IDENTITY DEFAULT;'
-    )
+@pytest.mark.parametrize(
+    ("statement", "diff", "lacks", "identity"),
+    [
+        (
+            "ALTER TABLE k REPLICA IDENTITY NOTHING",
+            False,
+            "has REPLICA IDENTITY NOTHING, so its updates and deletes cannot be published",
+            "DEFAULT",
+        ),
+        ("", True, "does not log old rows, which option 'diff' and cdc_prev in a query need", "FULL"),
+        (
+            "ALTER TABLE k DROP CONSTRAINT k_pkey, ADD PRIMARY KEY (id) DEFERRABLE",
+            False,
+            "has a deferrable primary key, so its updates and deletes cannot be published",
+            "FULL",
+        ),
+    ],
+)
+def test_a_replica_identity_that_does_not_serve_is_refused_with_the_statement_for_another(
+    database: str, sql: Sql, statement: str, diff: bool, lacks: str, identity: str
+) -> None:
+    sql.execute(f"CREATE TABLE k (id int PRIMARY KEY); {statement}")
+    text = refusal(database, "k", diff=diff)
+    assert text == f'table public.k {lacks}. Run ALTER TABLE "public"."k" REPLICA IDENTITY {identity};'
     sql.execute(text.partition(". Run ")[2])
-    check(database, "t")
-
-
-def test_diff_needs_replica_identity_full(database: str, sql: Sql) -> None:
-    text = refusal(database, "t", diff=True)
-    assert text == (
-        "table public.t does not log old rows, which option 'diff' and cdc_prev in a query need. Run ALTER TABLE "
-        '"public"."t" REPLICA '
-        "IDENTITY FULL;"
-    )
-    sql.execute(text.partition(". Run ")[2])
-    check(database, "t", diff=True)
-
-
-def test_a_deferrable_primary_key(database: str, sql: Sql) -> None:
-    sql.execute("CREATE TABLE k (id int PRIMARY KEY DEFERRABLE)")
-    text = refusal(database, "k")
-    assert text == (
-        "table public.k has a deferrable primary key, so its updates and deletes cannot be published. Run ALTER "
-        'TABLE "public"."k" REPLICA IDENTITY FULL;'
-    )
-    sql.execute(text.partition(". Run ")[2])
-    check(database, "k")
+    check(database, "k", diff=diff)
 
 
 def test_a_generated_key_column_is_refused_where_it_is_not_in_the_log(

@@ -282,8 +282,7 @@ def test_what_has_begun_to_come_again_is_not_left_out_half_way(database: str, sq
         known, passed = len(feed.changes), feed.token["lsn"]
         feed.move(before)
         feed.move(passed)
-        feed.start()
-        feed.catch_up()
+        resumed(feed)
         assert len(feed.changes) == known, "as nothing has come again, that was undone"
         passed = feed.token["lsn"]
         feed.move(before)
@@ -296,8 +295,7 @@ def test_what_has_begun_to_come_again_is_not_left_out_half_way(database: str, sq
         feed.move(before)
         assert "let it get there first" in refusal(feed, passed)
         feed.move(part)
-        feed.start()
-        feed.catch_up()
+        resumed(feed)
         assert feed.rows("public.t")[1,]["n"] == 80
         assert feed.move(insert(sql, 11)).forward
 

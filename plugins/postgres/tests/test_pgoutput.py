@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -22,12 +21,6 @@ from cdc_testing.logprobe import LogProbe
 from cdc_testing.pgmessages import delete, insert, log, relation, truncate, update
 
 from cdc_core import ContractError, TerminalRangefeedError, Timestamp
-
-
-@pytest.fixture
-def probe(database: str) -> Iterator[LogProbe]:
-    with LogProbe(database) as probe:
-        yield probe
 
 
 def test_inserts_updates_and_deletes_have_their_images() -> None:

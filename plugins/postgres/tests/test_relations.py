@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from cdc_rangefeed_postgres.relations import relation_columns
 from cdc_rangefeed_postgres.types import PgColumn
@@ -20,13 +18,6 @@ from cdc_testing.logprobe import LogProbe
 from cdc_testing.pgmessages import insert, log, relation
 
 from cdc_core import RetryableRangefeedError
-
-
-@pytest.fixture
-def probe(database: str) -> Iterator[LogProbe]:
-    with LogProbe(database) as probe:
-        yield probe
-
 
 _WIDER = version_of(ID, V, PgColumn("n", 23), number=2)
 

@@ -136,27 +136,21 @@ def test_a_rescan_waits_while_a_table_is_being_altered(database: str, sql: Sql) 
         assert scanned(feed, known) == ids("t", 1)
 
 
-def test_a_table_without_partitions_has_nothing_to_read(database: str, sql: Sql) -> None:
-    sql.execute("CREATE TABLE p (id int PRIMARY KEY) PARTITION BY RANGE (id)")
-    with feed_of(database, "p") as feed:
-        token = feed.start()
-        rescan = Rescan(table=full(sql, "p"), where="id = 1")
+@pytest.mark.parametrize(("partitioned", "where"), [("PARTITION BY RANGE (id)", "id = 1"), ("", None)])
+def test_a_table_without_partitions_or_rows_has_nothing_to_read(
+    database: str, sql: Sql, partitioned: str, where: str | None
+) -> None:
+    sql.execute(f"CREATE TABLE w (id int PRIMARY KEY) {partitioned}")
+    with started(database, "w") as feed:
+        rescan = Rescan(table=full(sql, "w"), where=where)
         feed.planner.check_rescan(rescan)
-        assert feed.planner.scan_again(token, [rescan]) == token
-
-
-def test_an_empty_table_has_nothing_to_read(database: str, sql: Sql) -> None:
-    sql.execute("CREATE TABLE w (id int PRIMARY KEY)")
-    with feed_of(database, "w") as feed:
-        token = feed.start()
-        assert feed.planner.scan_again(token, [Rescan(table=full(sql, "w"))]) == token
+        assert feed.planner.scan_again(feed.token, [rescan]) == feed.token
         feed.catch_up()
 
 
 def test_a_table_that_left_is_not_read_again(database: str, sql: Sql) -> None:
-    with feed_of(database, "t") as feed:
-        token = feed.start()
-        assert feed.planner.scan_again(token, [Rescan(table=full(sql, "u"))]) == token
+    with started(database, "t") as feed:
+        assert feed.planner.scan_again(feed.token, [Rescan(table=full(sql, "u"))]) == feed.token
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -13,12 +12,6 @@ from cdc_testing.logprobe import LogProbe
 from cdc_testing.pgvalues import BINARY_MAKERS, TEXT_MAKERS
 
 from cdc_core import Kind, TerminalRangefeedError
-
-
-@pytest.fixture
-def probe(database: str) -> Iterator[LogProbe]:
-    with LogProbe(database) as probe:
-        yield probe
 
 
 @pytest.mark.parametrize("seed", [1, 2])

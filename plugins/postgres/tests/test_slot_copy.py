@@ -94,6 +94,14 @@ def slice_of(feed: Feed) -> Slice:
     return slice_
 
 
+@contextmanager
+def to_read(database: str, sql: Sql) -> Iterator[tuple[Feed, Slice]]:
+    """A feed of both tables, and the slice that has what `write` writes."""
+    with behind(database, "t", "u") as feed:
+        write(database, sql)
+        yield feed, slice_of(feed)
+
+
 def items_of(feed: Feed, slice_: Slice) -> list[RowBatch | SpanMark]:
     reader = PostgresReader(feed.context)
     try:
@@ -139,9 +147,7 @@ def from_the_slot(feed: Feed, slice_: Slice) -> list[RowBatch | SpanMark]:
 
 @pytest.mark.usefixtures("small", "table")
 def test_rows_timestamps_and_marks_are_those_of_the_slot_itself(database: str, sql: Sql) -> None:
-    with behind(database, "t", "u") as feed:
-        write(database, sql)
-        slice_ = slice_of(feed)
+    with to_read(database, sql) as (feed, slice_):
         expected, got = from_the_slot(feed, slice_), items_of(feed, slice_)
         assert rows_of(got) == rows_of(expected)
         assert marks_of(got) == marks_of(expected)
@@ -151,9 +157,7 @@ def test_rows_timestamps_and_marks_are_those_of_the_slot_itself(database: str, s
 
 @pytest.mark.usefixtures("small", "table")
 def test_a_repeated_slice_has_the_same_batches_also_when_the_slot_is_still_behind_it(database: str, sql: Sql) -> None:
-    with behind(database, "t", "u") as feed:
-        write(database, sql)
-        slice_ = slice_of(feed)
+    with to_read(database, sql) as (feed, slice_):
         middle = replace(slice_.payload, start=(slice_.payload.start + slice_.payload.end) // 2)
         later = replace(slice_, payload=middle)
         first, again = items_of(feed, later), items_of(feed, later)
@@ -197,9 +201,7 @@ def test_a_slice_of_usual_size_is_read_from_a_copy(database: str, sql: Sql, monk
 def test_a_reader_that_stops_early_leaves_neither_a_copy_nor_a_thread(
     database: str, sql: Sql, threads_ahead: ThreadsAhead
 ) -> None:
-    with behind(database, "t", "u") as feed:
-        write(database, sql)
-        slice_ = slice_of(feed)
+    with to_read(database, sql) as (feed, slice_):
         items = feed.reader.read(slice_)
         next(items)
         assert copies(sql)
@@ -211,9 +213,7 @@ def test_a_reader_that_stops_early_leaves_neither_a_copy_nor_a_thread(
 
 @pytest.mark.usefixtures("small", "table")
 def test_a_lost_connection_is_an_outage_and_another_attempt_reads_on(database: str, sql: Sql) -> None:
-    with behind(database, "t", "u") as feed:
-        write(database, sql)
-        slice_ = slice_of(feed)
+    with to_read(database, sql) as (feed, slice_):
         items = feed.reader.read(slice_)
         next(items)
         sql.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE temporary")
@@ -239,9 +239,7 @@ sys.stdin.buffer.read()
 
 @pytest.mark.usefixtures("table")
 def test_the_copy_of_a_killed_reader_is_dropped_and_does_not_disturb_the_next_one(database: str, sql: Sql) -> None:
-    with behind(database, "t", "u") as feed:
-        write(database, sql)
-        slice_ = slice_of(feed)
+    with to_read(database, sql) as (feed, slice_):
         with subprocess.Popen([sys.executable, "-c", _READ], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
             assert reader.stdin is not None
             assert reader.stdout is not None
@@ -260,9 +258,7 @@ def test_the_copy_of_a_killed_reader_is_dropped_and_does_not_disturb_the_next_on
 def test_without_a_free_slot_the_slot_itself_is_read_and_the_log_says_so_once(
     database: str, sql: Sql, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with behind(database, "t", "u") as feed:
-        write(database, sql)
-        slice_ = slice_of(feed)
+    with to_read(database, sql) as (feed, slice_):
         expected = rows_of(items_of(feed, slice_))
         with no_free_slot(sql), caplog.at_level(logging.WARNING):
             for _ in range(2):
@@ -330,9 +326,7 @@ def test_a_password_that_was_rotated_and_a_right_that_was_revoked_may_be_repaire
 
 @pytest.mark.usefixtures("small", "table")
 def test_a_slot_that_was_moved_or_dropped_is_lost_history(database: str, sql: Sql) -> None:
-    with behind(database, "t", "u") as feed:
-        write(database, sql)
-        slice_ = slice_of(feed)
+    with to_read(database, sql) as (feed, slice_):
         name, end = slice_.payload.slot.name, lsn_text(slice_.payload.end)
         sql.execute("SELECT pg_replication_slot_advance(%s, %s)", [name, end])
         expected = f"replication slot {name} was moved to {end} by another program"
@@ -403,10 +397,8 @@ def test_an_error_of_the_consumer_ends_the_thread_before_the_connection(
     with behind(database, "t", "u") as feed:
         sql.execute("TRUNCATE u")
         write(database, sql)
-        planned = feed.plan()
-        assert planned is not None
         with pytest.raises(TerminalRangefeedError, match="truncated") as raised:
-            list(feed.reader.read(planned[1][0]))
+            list(feed.reader.read(slice_of(feed)))
         assert raised.traceback  # it keeps the frames of the reader alive
         assert threads_ahead() == set()
 
@@ -419,9 +411,7 @@ def test_an_early_end_with_a_generated_column_ends_the_thread_too(
     sql.execute("CREATE TABLE u (id int PRIMARY KEY, v text)")
     with behind(database, "t", "u") as feed:
         write(database, sql)
-        planned = feed.plan()
-        assert planned is not None
-        items = feed.reader.read(planned[1][0])
+        items = feed.reader.read(slice_of(feed))
         next(items)
         items.close()
         assert threads_ahead() == set()

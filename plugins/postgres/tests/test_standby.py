@@ -13,7 +13,7 @@ import pytest
 from cdc_rangefeed_postgres import log_slice
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.copied_postgres import CopiedPostgres
-from cdc_testing.feeding import feed_of
+from cdc_testing.feeding import caught_up, feed_of
 from cdc_testing.postgres import Sql, table_of
 from cdc_testing.runs import eventually
 from cdc_testing.standby import standby_of
@@ -77,10 +77,7 @@ def test_scan_and_changes_are_read_from_the_standby(
 ) -> None:
     monkeypatch.setattr(log_slice, "_WORTH_BYTES", worth_bytes)
     primary, standby = pair
-    with logging_transactions(primary), feed_of(standby.uri(), "t", options=PUBLICATION) as feed:
-        feed.rangefeed.check()
-        feed.start()
-        feed.catch_up()
+    with logging_transactions(primary), caught_up(standby.uri(), "t", options=PUBLICATION) as feed:
         assert sum(change.op is Op.SCAN for change in feed.changes) == 100
         sql.execute("UPDATE t SET v = -v WHERE id <= 10")
         sql.execute("DELETE FROM t WHERE id = 20")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +22,6 @@ from cdc_testing.logprobe import LogProbe
 from cdc_testing.pgmessages import UNCHANGED, delete, insert, log, relation, update
 
 from cdc_core import RowBatch, TerminalRangefeedError
-
-
-@pytest.fixture
-def probe(database: str) -> Iterator[LogProbe]:
-    with LogProbe(database) as probe:
-        yield probe
 
 
 class _Table:
