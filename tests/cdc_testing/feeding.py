@@ -158,6 +158,12 @@ class Feed:
         plan = self._attempts.plan()
         return None if plan is None else (plan.end, plan.slices)
 
+    def slices(self) -> Sequence[Slice]:
+        """Plan a step, of which there must be one, and return its slices."""
+        planned = self.plan()
+        assert planned is not None
+        return planned[1]
+
     def plan_scan(self) -> Sequence[Slice]:
         """Run steps until one that reads a table is planned, and return its slices."""
         while True:

@@ -151,19 +151,6 @@ def test_earlier_rows_have_the_old_key_and_later_rows_the_new_one(database: str,
         assert first.updated > max(change.updated for change in feed.changes[known:] if not change.scanned)
 
 
-def test_nothing_is_resolved_before_all_rows_have_followed(database: str, sql: Sql, layout: str) -> None:
-    sql.execute("INSERT INTO t SELECT g, 1000 + g, 'eu', repeat('v', 100) FROM generate_series(101, 1000) g")
-    key = ("other", "region") if layout == "partitioned" else ("other",)
-    with caught_up(database, "t", bytes_=30_000) as feed:
-        marks, steps = dict(feed.resolved), feed.steps
-        sql.execute(f"ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY ({', '.join(key)})")
-        while feed.resolved == marks:
-            sql.execute("UPDATE t SET v = v || 'x' WHERE id % 500 = 0")
-            feed.step()
-        assert feed.steps - steps > 3
-        assert_agrees(feed, sql, *key)
-
-
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_key_that_a_table_had_for_a_while_is_found_in_the_log(
     database: str, sql: Sql, stopped: bool, layout: str

@@ -9,7 +9,7 @@ import time
 import psycopg
 import pytest
 from cdc_testing.copied_postgres import CopiedPostgres
-from cdc_testing.feeding import Feed, caught_up, feed_of, started
+from cdc_testing.feeding import Feed, caught_up, started
 from cdc_testing.postgres import Sql, table_of, writing
 
 from cdc_core import Op, RetryableRangefeedError
@@ -81,11 +81,10 @@ def test_the_reader_notices_a_rewrite_after_planning(database: str, sql: Sql) ->
     fill(sql, 3000)
     with started(database, "t", bytes_=200_000) as feed:
         feed.steps_until(lambda: len(scanned(feed)) > 500)
-        planned = feed.plan()
-        assert planned is not None
+        slices = feed.slices()
         sql.execute("VACUUM FULL t")
         with pytest.raises(RetryableRangefeedError, match=r"table public\.t was rewritten during its scan") as raised:
-            list(feed.reader.read(planned[1][0]))
+            list(feed.reader.read(slices[0]))
         assert not raised.value.outage, "tried again without end if it were"
         feed.restart()
         feed.catch_up()
@@ -108,13 +107,12 @@ def test_after_a_lost_snapshot_a_new_round_reads_no_block_again(database: str, s
     fill(sql, 3000)
     with started(database, "t", bytes_=200_000) as feed:
         feed.steps_until(lambda: len(scanned(feed)) > 500)
-        planned = feed.plan()
-        assert planned is not None
+        slices = feed.slices()
         sql.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name LIKE 'cdc/%/snapshot'"
         )
         with pytest.raises(RetryableRangefeedError, match="scan: the snapshot of this round is gone") as raised:
-            list(feed.reader.read(planned[1][0]))
+            list(feed.reader.read(slices[0]))
         assert not raised.value.outage, "tried again without end if it were"
         feed.catch_up()
         assert sorted(scanned(feed)) == list(range(1, 3001))
@@ -142,10 +140,9 @@ def test_restarts_during_a_scan_with_writes_read_every_block_once(database: str,
 def test_a_long_write_transaction_does_not_stop_the_log(database: str, sql: Sql) -> None:
     fill(sql, 1000)
     with (
-        feed_of(database, "t", bytes_=100_000, options={"snapshot_wait": 3}) as feed,
+        started(database, "t", bytes_=100_000, options={"snapshot_wait": 3}) as feed,
         psycopg.connect(database) as other,
     ):
-        feed.start()
         other.execute("UPDATE t SET n = 5 WHERE id = 1")
         sql.execute("UPDATE t SET n = 6 WHERE id = 2")
         feed.steps_until(lambda: (2,) in feed.rows("public.t"))
@@ -159,10 +156,9 @@ def test_a_long_write_transaction_does_not_stop_the_log(database: str, sql: Sql)
 def test_a_round_that_is_over_continues_until_there_is_a_new_snapshot(database: str, sql: Sql) -> None:
     fill(sql, 1000)
     with (
-        feed_of(database, "t", options={"scan_round": 0.05, "scan_chunk_size": 32_000}) as feed,
+        started(database, "t", options={"scan_round": 0.05, "scan_chunk_size": 32_000}) as feed,
         psycopg.connect(database) as other,
     ):
-        feed.start()
         feed.steps_until(lambda: len(scanned(feed)) > 0)
         other.execute("UPDATE t SET n = 5 WHERE id = 1")
         seen = len(feed.changes)
@@ -227,9 +223,8 @@ def test_rows_of_a_scan_that_was_never_saved_are_older_than_the_log_that_the_nex
         lost = feed.plan_scan()[0]  # such as: delivered, but the driver was killed before it saved the step
         sql.execute("DELETE FROM t WHERE id = 1")
         feed.restart()
-        planned = feed.plan()
-        assert planned is not None
-        assert planned[1][0].lower >= lost.lower, "files of the later attempt have later names"
+        slices = feed.slices()
+        assert slices[0].lower >= lost.lower, "files of the later attempt have later names"
         feed.steps_until(lambda: bool(feed.changes))
         assert feed.changes[0].op is Op.DELETE
         assert feed.changes[0].updated > lost.payload.at

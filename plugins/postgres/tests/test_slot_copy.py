@@ -88,9 +88,7 @@ def behind(database: str, *tables: str, **options: Any) -> Iterator[Feed]:
 
 
 def slice_of(feed: Feed) -> Slice:
-    planned = feed.plan()
-    assert planned is not None
-    (slice_,) = planned[1]
+    (slice_,) = feed.slices()
     return slice_
 
 

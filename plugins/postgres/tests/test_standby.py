@@ -95,11 +95,9 @@ def test_schema_boundaries_are_found_on_the_standby(pair: tuple[EmbeddedPostgres
     primary, standby = pair
     with (
         logging_transactions(primary),
-        feed_of(standby.uri(), "t", options=PUBLICATION) as feed,
+        caught_up(standby.uri(), "t", options=PUBLICATION) as feed,
         psycopg.connect(primary.uri()) as other,
     ):
-        feed.start()
-        feed.catch_up()
         other.execute("ALTER TABLE t ADD COLUMN c int DEFAULT 7")
         begun = feed.now()
         for number in range(3):

@@ -285,8 +285,11 @@ def test_without_a_free_slot_a_search_is_not_taken_for_one_that_found_nothing(
         assert [leaf.name for leaf in search.truncated(sql, asked, after=after)] == ["p1"]
 
 
-@pytest.mark.parametrize("limit", ["time", "room"])
-def test_a_search_that_takes_too_much_says_that_a_truncated_partition_may_be_missed(
+LIMITS = {"time": "statement timeout", "room": "temp_file_limit", "plugin": "no_such_plugin"}
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_search_that_cannot_be_done_says_that_a_truncated_partition_may_be_missed(
     database: str, sql: Sql, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     with caught_up(database, "p") as feed:
@@ -294,6 +297,8 @@ def test_a_search_that_takes_too_much_says_that_a_truncated_partition_may_be_mis
         sql.execute("INSERT INTO p SELECT g, repeat('x', 300) FROM generate_series(2001, 8000) g; TRUNCATE p1")
         if limit == "time":
             monkeypatch.setattr(truncation, "_LIMIT_S", 0.001)
+        elif limit == "plugin":
+            monkeypatch.setattr(truncation, "_DECODER", "no_such_plugin")
         else:
             sql.execute("SET work_mem = '64kB'; SET temp_file_limit = '64kB'")
         search = TruncateSearch(Slot.of(feed.context))
@@ -301,18 +306,6 @@ def test_a_search_that_takes_too_much_says_that_a_truncated_partition_may_be_mis
         sql.execute("RESET work_mem; RESET temp_file_limit")
         (warning,) = warnings(caplog)
         assert warning.startswith("partitions public.p1 have new files, and the log cannot be searched for TRUNCATE: ")
-        assert ("statement timeout" if limit == "time" else "temp_file_limit") in warning
+        assert LIMITS[limit] in warning
         assert sql.execute("SHOW statement_timeout").fetchone() == ("0",)
         assert sql.execute("SELECT FROM pg_replication_slots WHERE slot_name LIKE '%\\_copy\\_%'").rowcount == 0
-
-
-def test_a_server_without_the_plugin_says_that_a_truncated_partition_may_be_missed(
-    database: str, sql: Sql, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(truncation, "_DECODER", "no_such_plugin")
-    with caught_up(database, "p") as feed:
-        sql.execute("TRUNCATE p1; ANALYZE p")
-        feed.catch_up()
-        (warning,) = warnings(caplog)
-        assert warning.startswith("partitions public.p1 have new files, and the log cannot be searched for TRUNCATE: ")
-        assert "no_such_plugin" in warning

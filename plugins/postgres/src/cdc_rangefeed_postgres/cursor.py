@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import re
-import struct
-
 from cdc_core import ConfigError, RangefeedContext, Timestamp
 from cdc_rangefeed_postgres.connection import Connection
-from cdc_rangefeed_postgres.datetimes import TIMESTAMP_EPOCH_US
 from cdc_rangefeed_postgres.external_slot import first_position
-from cdc_rangefeed_postgres.lsn import lsn_text, newest, parse_lsn
+from cdc_rangefeed_postgres.lsn import commit_of, is_lsn, lsn_text, newest, parse_lsn
 from cdc_rangefeed_postgres.slot import PLUGIN, Slot
 from cdc_rangefeed_postgres.temporary import readable
 
 __all__ = ["check_cursor", "cursor_position"]
-
-_LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
-_BEGIN = struct.Struct(">cqq")
-"""The message that begins a transaction: its kind, the position of its commit, and the commit's time."""
 
 
 def check_cursor(context: RangefeedContext, slot: Slot) -> None:
@@ -25,7 +17,7 @@ def check_cursor(context: RangefeedContext, slot: Slot) -> None:
     cursor = context.cursor
     if cursor is None:
         return
-    if not _LSN.fullmatch(cursor) and _timestamp(cursor) is None:
+    if not is_lsn(cursor) and _timestamp(cursor) is None:
         raise ConfigError(f"cursor '{cursor}' is neither a time, such as 2026-01-31T12:00:00Z, nor an LSN")
     given = slot.given or context.options.slot_name is not None
     if not given or not slot.publication.given:
@@ -84,10 +76,7 @@ def _first_commit(connection: Connection, slot: Slot) -> Timestamp | None:
     """Return when the first transaction that *slot* has was committed. It is read to its end."""
     with readable(connection, slot) as log:
         row = connection.execute(f"SELECT data FROM {log.peek(None, binary=False, changes=1)} LIMIT 1").fetchone()
-    if row is None:
-        return None
-    _, _, time_us = _BEGIN.unpack_from(row[0])
-    return Timestamp((time_us + TIMESTAMP_EPOCH_US) * 1000)
+    return None if row is None else commit_of(row[0])[1]
 
 
 def _timestamp(cursor: str) -> Timestamp | None:

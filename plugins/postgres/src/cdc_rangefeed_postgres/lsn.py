@@ -5,12 +5,15 @@ The log of a standby ends behind the part that was replayed.
 
 from __future__ import annotations
 
+import re
+import struct
 from typing import Any
 
 from cdc_core import Timestamp
 from cdc_rangefeed_postgres.connection import Connection
+from cdc_rangefeed_postgres.datetimes import TIMESTAMP_EPOCH_US
 
-__all__ = ["flushed_and_clock", "lsn_text", "newest", "parse_lsn"]
+__all__ = ["commit_of", "flushed_and_clock", "is_lsn", "lsn_text", "newest", "parse_lsn"]
 
 _NOW = """
 SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END::text,
@@ -19,6 +22,14 @@ SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_curre
 _NEWEST = """
 SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END::text
 """
+_LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
+_BEGIN = struct.Struct(">cqq")
+"""The message that begins a transaction: its kind, the position of its commit, and the commit's time."""
+
+
+def is_lsn(text: str) -> bool:
+    """Return whether PostgreSQL would read *text* as an LSN."""
+    return _LSN.fullmatch(text) is not None
 
 
 def parse_lsn(text: str) -> int:
@@ -30,6 +41,12 @@ def parse_lsn(text: str) -> int:
 def lsn_text(lsn: int) -> str:
     """Return *lsn* as PostgreSQL writes it."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def commit_of(begin: bytes) -> tuple[int, Timestamp]:
+    """Return position and time of the commit that *begin*, the first message of a transaction, announces."""
+    _, lsn, time_us = _BEGIN.unpack_from(begin)
+    return lsn, Timestamp((time_us + TIMESTAMP_EPOCH_US) * 1000)
 
 
 def flushed_and_clock(connection: Connection) -> tuple[int, Timestamp]:

@@ -9,9 +9,6 @@ is left out, and the policy for schema changes is carried out as if the run had 
 
 from __future__ import annotations
 
-import re
-import secrets
-import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -21,17 +18,14 @@ import psycopg
 from cdc_core import ConfigError, HistoryLostError, Move, Timestamp, Token
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.datetimes import TIMESTAMP_EPOCH_US
-from cdc_rangefeed_postgres.lsn import flushed_and_clock, lsn_text, newest, parse_lsn
+from cdc_rangefeed_postgres.lsn import commit_of, flushed_and_clock, is_lsn, lsn_text, newest, parse_lsn
+from cdc_rangefeed_postgres.names import copy_name
 from cdc_rangefeed_postgres.slot import Slot
 from cdc_rangefeed_postgres.token import PostgresToken
 
 __all__ = ["begun", "moved", "placed"]
 
-_LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
-_BEGIN = struct.Struct(">cqq")
-"""The message that begins a transaction: its kind, the position of its commit, and the commit's time."""
 _INTERVAL_BYTES = 64 << 20
-_NAME_BYTES = 63
 
 
 def moved(connection: Connection, slot: Slot, saved: PostgresToken, to: str | Token) -> Move:
@@ -115,7 +109,7 @@ def _position(
     text = to.get("lsn") if isinstance(to, dict) else to
     if text == "now":
         return flushed
-    if isinstance(text, str) and _LSN.fullmatch(text):
+    if isinstance(text, str) and is_lsn(text):
         return parse_lsn(text)
     if not isinstance(text, str) or isinstance(to, dict) or not Timestamp.is_text(text):
         raise ConfigError(
@@ -159,8 +153,7 @@ def _commits(
 
     Perhaps not all of those. A temporary copy of the slot is read in intervals, so that the server keeps little of it.
     """
-    suffix = f"_copy_{secrets.token_hex(4)}"
-    copy = slot.name[: _NAME_BYTES - len(suffix)] + suffix
+    copy = copy_name(slot.name)
     later = max(0, at.wall // 1000 - TIMESTAMP_EPOCH_US).to_bytes(8)
     connection.execute("SELECT pg_copy_logical_replication_slot(%s, %s, true)", [slot.name, copy])
     try:
@@ -170,8 +163,7 @@ def _commits(
                 SELECT data FROM {slot.consume(copy, begin, binary=False)} WITH ORDINALITY AS m(lsn, xid, data, ord)
                 WHERE get_byte(data, 0) = 66 AND (ord = 1 OR substring(data FROM 10 FOR 8) > %s) ORDER BY ord LIMIT 2"""
             for (data,) in connection.execute(query, [later]).fetchall():
-                _, lsn, time_us = _BEGIN.unpack_from(data)
-                yield lsn, Timestamp((time_us + TIMESTAMP_EPOCH_US) * 1000)
+                yield commit_of(data)
     finally:
         with suppress(psycopg.Error):  # it ends with the connection, and with an error on it
             connection.execute("SELECT pg_drop_replication_slot(%s)", [copy])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from string import ascii_lowercase, ascii_uppercase
 
 from cdc_core import TableName
@@ -10,6 +11,7 @@ from cdc_core import TableName
 __all__ = [
     "TEMPORARY",
     "application_name",
+    "copy_name",
     "feed_applications",
     "folded",
     "given_name",
@@ -68,6 +70,12 @@ def temporary_title(changefeed: str) -> str:
 def temporary_name(changefeed: str, feed_id: str) -> str:
     """Return the name of the slot and the publication of such a run."""
     return object_name(temporary_title(changefeed), feed_id)
+
+
+def copy_name(slot: str) -> str:
+    """Return a new name for a copy of *slot* that ends with its connection."""
+    suffix = f"_copy_{secrets.token_hex(4)}"
+    return slot[: _IDENTIFIER_BYTES - len(suffix)] + suffix
 
 
 def object_pattern(changefeed: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Generator
 from contextlib import suppress
 from typing import Any, Self
@@ -13,11 +12,11 @@ from cdc_core import RetryableRangefeedError
 from cdc_rangefeed_postgres.client_errors import ClientError
 from cdc_rangefeed_postgres.connection import stream
 from cdc_rangefeed_postgres.lsn import lsn_text, parse_lsn
+from cdc_rangefeed_postgres.names import copy_name
 from cdc_rangefeed_postgres.slot import Slot
 
 __all__ = ["SlotCopy"]
 
-_NAME_BYTES = 63
 _IS_FAILOVER = """
 SELECT coalesce(bool_or(to_jsonb(s) ->> 'failover' = 'true'), false) FROM pg_replication_slots s
 WHERE slot_name = '{slot}'
@@ -47,8 +46,7 @@ class SlotCopy:
 
         None of a failover slot: what the copy gives would not wait for the standbys.
         """
-        suffix = f"_copy_{secrets.token_hex(4)}"
-        copy = cls(connection, slot, slot.name[: _NAME_BYTES - len(suffix)] + suffix)
+        copy = cls(connection, slot, copy_name(slot.name))
         with suppress(*ClientError):
             copy._row(_NOTICE)
         if copy._row(_IS_FAILOVER.format(slot=slot.name))[0]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -22,7 +21,7 @@ from psycopg import sql
 from cdc_core import HistoryLostError, RetryableRangefeedError
 from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate
 from cdc_rangefeed_postgres.connection import Connection, Server
-from cdc_rangefeed_postgres.names import TEMPORARY
+from cdc_rangefeed_postgres.names import TEMPORARY, copy_name
 from cdc_rangefeed_postgres.primary import Primary
 from cdc_rangefeed_postgres.remedies import START_AGAIN
 from cdc_rangefeed_postgres.slot import Slot
@@ -31,7 +30,6 @@ __all__ = ["TemporaryObjects", "readable", "refuse_without_copy"]
 
 log = logging.getLogger(__name__)
 
-_NAME_BYTES = 63
 _NO_COPY = ("53400", "53300")
 _LEFT = r"""
 SELECT p.pubname::text FROM pg_publication p
@@ -181,8 +179,7 @@ def readable(connection: Connection, slot: Slot) -> Iterator[Slot]:
     if not slot.temporary:
         yield slot
         return
-    suffix = f"_copy_{secrets.token_hex(4)}"
-    copy = replace(slot, name=slot.name[: _NAME_BYTES - len(suffix)] + suffix)
+    copy = replace(slot, name=copy_name(slot.name))
     try:
         connection.execute("SELECT pg_copy_logical_replication_slot(%s, %s, true)", [slot.name, copy.name])
     except ClientError as error:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import re
-import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -26,6 +25,7 @@ from cdc_rangefeed_postgres.catalog import Leaf
 from cdc_rangefeed_postgres.client_errors import sqlstate, text_of
 from cdc_rangefeed_postgres.connection import Connection
 from cdc_rangefeed_postgres.lsn import flushed_and_clock, lsn_text
+from cdc_rangefeed_postgres.names import copy_name
 from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.slot import Slot
 
@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 
 Truncate = Literal["stop", "keep"]
 
-_NAME_BYTES = 63
 _DECODER = "test_decoding"
 _NOW = ("53400", "55000")
 """Why there is no copy of the slot at this moment: no slot is free, or this one is just being moved."""
@@ -124,8 +123,7 @@ class TruncateSearch:
     @contextmanager
     def _copy(self, connection: Connection, *, tries: int) -> Iterator[str | None]:
         """Yield the name of a temporary copy of the slot; None when there can be none at this moment."""
-        suffix = f"_copy_{secrets.token_hex(4)}"
-        copy = self._slot.name[: _NAME_BYTES - len(suffix)] + suffix
+        copy = copy_name(self._slot.name)
         query = "SELECT pg_copy_logical_replication_slot(%s, %s, true, %s)"
         for left in reversed(range(tries)):
             try:
