@@ -8,8 +8,12 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 from cdc_rangefeed_postgres import planner
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.clock import Clock
+from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.logprobe import LogProbe
 from cdc_testing.postgres import Sql
+from cdc_testing.standby import standby_of
 
 
 @pytest.fixture
@@ -17,6 +21,19 @@ def sql(database: str) -> Iterator[Sql]:
     """A connection to the test's own database in autocommit mode."""
     with psycopg.connect(database, autocommit=True) as connection:
         yield connection
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[EmbeddedPostgres, EmbeddedPostgres]]:
+    """A primary and its standby. Each commit on the primary waits until the standby has replayed it."""
+    settings = {"fsync": "off", "synchronous_commit": "remote_apply"}
+    with CopiedPostgres(settings=settings) as primary, standby_of(primary) as standby:
+        yield primary, standby
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 from cdc_rangefeed_postgres import boundaries, planner
 from cdc_testing.feeding import Feed, caught_up, started
 from cdc_testing.postgres import Sql, table_of
+from cdc_testing.schema_load import play
 
 from cdc_core import Op, SchemaChangeRules, TerminalRangefeedError
 
@@ -269,3 +270,11 @@ def test_whoever_keeps_marks_waiting_is_named(
         assert sum(told in record.getMessage() for record in caplog.records) == 1
         other.rollback()
         feed.catch_up()
+
+
+@pytest.mark.slow
+def test_every_mark_shows_one_moment_of_tables_that_are_altered_and_written(database: str) -> None:
+    report = play(database, seed=1, statements=12)
+    assert not report.faults
+    assert report.altered.total() >= 12
+    assert report.compared >= 8

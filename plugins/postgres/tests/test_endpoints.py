@@ -40,14 +40,6 @@ DEAD = {"uri": "postgresql://me:hunter2@127.0.0.1:1/postgres", "locality": "regi
 SLOTS = "SELECT slot_name FROM pg_replication_slots WHERE slot_type = 'logical'"
 
 
-@pytest.fixture(scope="module")
-def pair() -> Iterator[tuple[EmbeddedPostgres, EmbeddedPostgres]]:
-    """A primary, and its standby that each commit waits for."""
-    settings = {"fsync": "off", "synchronous_commit": "remote_apply"}
-    with CopiedPostgres(settings=settings) as primary, standby_of(primary) as standby:
-        yield primary, standby
-
-
 @pytest.fixture
 def primary(pair: tuple[EmbeddedPostgres, EmbeddedPostgres]) -> EmbeddedPostgres:
     return pair[0]

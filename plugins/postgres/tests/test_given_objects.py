@@ -40,6 +40,13 @@ def make_slot(sql: Sql, *, name: str = "shop_slot", plugin: str = "pgoutput") ->
     sql.execute("SELECT pg_create_logical_replication_slot(%s, %s)", [name, plugin])
 
 
+@pytest.fixture
+def made(sql: Sql, table: None) -> None:
+    """The publication and the slot are there."""
+    make_publication(sql)
+    make_slot(sql)
+
+
 def given(database: str, *tables: str, **more: Any) -> AbstractContextManager[Feed]:
     return feed_of(database, *(tables or ("t",)), options={**GIVEN, **more.pop("options", {})}, **more)
 
@@ -65,9 +72,7 @@ def remedy(text: str) -> str:
     return text.partition(". Run ")[2]
 
 
-def test_every_commit_after_the_slots_position_arrives_at_its_own_time(database: str, sql: Sql) -> None:
-    make_publication(sql)
-    make_slot(sql)
+def test_every_commit_after_the_slots_position_arrives_at_its_own_time(made: None, database: str, sql: Sql) -> None:
     before = clock(database)
     sql.execute("INSERT INTO t VALUES (101, 1)")
     sql.execute("UPDATE t SET n = 2 WHERE id = 101")
@@ -107,9 +112,7 @@ def test_the_initial_scan_is_consistent_with_the_log_since_the_slot_was_made(dat
         assert {change.op for change in feed.changes} == set(Op)
 
 
-def test_they_remain_when_the_changefeed_is_dropped(database: str, sql: Sql) -> None:
-    make_publication(sql)
-    make_slot(sql)
+def test_they_remain_when_the_changefeed_is_dropped(made: None, database: str, sql: Sql) -> None:
     with given(database) as feed:
         feed.start()
         feed.scan()
@@ -165,9 +168,7 @@ def test_a_slot_alone_needs_the_initial_scan(database: str, sql: Sql) -> None:
         )
 
 
-def test_the_role_needs_neither_create_nor_the_tables(database: str, sql: Sql) -> None:
-    make_publication(sql)
-    make_slot(sql)
+def test_the_role_needs_neither_create_nor_the_tables(made: None, database: str, sql: Sql) -> None:
     sql.execute("CREATE ROLE given_reader LOGIN REPLICATION PASSWORD 'pw'")
     try:
         sql.execute("GRANT SELECT ON t TO given_reader")
@@ -296,9 +297,7 @@ def test_a_slot_in_use_is_refused_and_its_user_is_left_alone(database: str, sql:
         assert other.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_another_reader_of_the_slot_is_noticed_during_the_run(database: str, sql: Sql) -> None:
-    make_publication(sql)
-    make_slot(sql)
+def test_another_reader_of_the_slot_is_noticed_during_the_run(made: None, database: str, sql: Sql) -> None:
     with given(database) as feed:
         feed.start()
         feed.catch_up()
@@ -342,9 +341,7 @@ def test_a_publication_that_is_newer_than_the_slots_log_is_refused(
             assert feed.rows("public.t") == table_of(sql, "SELECT id, n FROM t")
 
 
-def test_a_publication_that_is_altered_during_a_run_is_terminal(database: str, sql: Sql) -> None:
-    make_publication(sql)
-    make_slot(sql)
+def test_a_publication_that_is_altered_during_a_run_is_terminal(made: None, database: str, sql: Sql) -> None:
     with given(database) as feed:
         feed.start()
         feed.catch_up()
@@ -367,9 +364,7 @@ def test_generated_columns_of_the_publication_arrive(database: str, sql: Sql) ->
         assert feed.rows("public.t") == table_of(sql, "SELECT * FROM t")
 
 
-def test_a_publication_is_checked_while_its_table_is_locked(database: str, sql: Sql) -> None:
-    make_publication(sql)
-    make_slot(sql)
+def test_a_publication_is_checked_while_its_table_is_locked(made: None, database: str, sql: Sql) -> None:
     with given(database, options={"lock_timeout": 0.5}) as feed, psycopg.connect(database) as other:
         feed.start()
         feed.catch_up()

@@ -19,11 +19,6 @@ MB = 1 << 20
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def watch(clock: Clock) -> LongTransactions:
     return LongTransactions(clock=clock)
 

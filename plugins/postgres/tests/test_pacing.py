@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import psycopg
-import pytest
 from cdc_rangefeed_postgres.pacing import Pacing
 from cdc_testing.clock import Clock
 from cdc_testing.feeding import Feed, caught_up
 from cdc_testing.postgres import Sql
 
 MB = 1 << 20
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 def fill(sql: Sql, megabytes: int) -> None:

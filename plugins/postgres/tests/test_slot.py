@@ -263,23 +263,6 @@ def test_connections_of_an_earlier_attempt_are_ended_at_the_start(database: str,
             later.close()
 
 
-def test_release_moves_the_slot_forward_only_and_may_be_repeated(database: str, sql: Sql) -> None:
-    def confirmed() -> str:
-        row = sql.execute("SELECT confirmed_flush_lsn::text FROM pg_replication_slots").fetchone()
-        assert row is not None
-        return str(row[0])
-
-    with feed_of(database, "t") as feed:
-        old = feed.start()
-        assert confirmed() == old["lsn"]
-        feed.catch_up()
-        feed.planner.close()
-        assert confirmed() == feed.token["lsn"] != old["lsn"]
-        feed.history.release(old)
-        feed.history.release(feed.token)
-        assert confirmed() == feed.token["lsn"]
-
-
 def test_a_restart_point_that_lags_behind_is_moved(database: str, sql: Sql) -> None:
     sql.execute(f"GRANT EXECUTE ON FUNCTION pg_log_standby_snapshot() TO {ROLE}")
     with caught_up(database, "t") as feed:

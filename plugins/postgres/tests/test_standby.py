@@ -24,14 +24,6 @@ from cdc_core import ConfigError, HistoryLostError, Op, RetryableRangefeedError,
 PUBLICATION = {"publication_name": "shop"}
 
 
-@pytest.fixture(scope="module")
-def pair() -> Iterator[tuple[EmbeddedPostgres, EmbeddedPostgres]]:
-    """A primary and its standby. Each commit on the primary waits until the standby has replayed it."""
-    settings = {"fsync": "off", "synchronous_commit": "remote_apply"}
-    with CopiedPostgres(settings=settings) as primary, standby_of(primary) as standby:
-        yield primary, standby
-
-
 @pytest.fixture
 def sql(pair: tuple[EmbeddedPostgres, EmbeddedPostgres]) -> Iterator[Sql]:
     """A connection to the primary, with a table of 100 rows and its publication."""
