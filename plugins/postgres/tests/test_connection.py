@@ -239,7 +239,7 @@ def test_a_revoked_privilege_is_terminal(database: str, sql: Sql) -> None:
     sql.execute(f"CREATE ROLE reader LOGIN REPLICATION PASSWORD 'x' IN ROLE {ROLE}")
     uri = f"postgresql://reader:x@{database.split('@')[1]}"
     try:
-        with started(database, "t") as admin, feed_of(uri, "t", feed_id=admin.context.feed_id) as feed:
+        with feed_of(database, "t") as admin, started(uri, "t", feed_id=admin.context.feed_id) as feed:
             slices = feed.plan_scan()
             sql.execute(f"REVOKE {ROLE} FROM reader")
             with pytest.raises(

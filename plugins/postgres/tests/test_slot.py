@@ -242,7 +242,7 @@ def test_a_slot_with_this_name_in_another_database_is_refused(database: str, pos
 
 
 def test_connections_of_an_earlier_attempt_are_ended_at_the_start(database: str, sql: Sql) -> None:
-    with started(database, "t") as feed, feed_of(database, "t", changefeed="other") as other:
+    with feed_of(database, "t") as feed, started(database, "t", changefeed="other") as other:
         other.step()
         feed.start()
         feed.step()
