@@ -146,13 +146,9 @@ class TruncateSearch:
     def _search(self, connection: Connection, copy: str, after: int) -> list[str]:
         # The end is read after the catalog. TRUNCATE is durable before the catalog shows it.
         upto, _ = flushed_and_clock(connection)
-        set_timeout = "SELECT set_config('statement_timeout', %s, false)"
-        connection.execute(set_timeout, [f"{int(_LIMIT_S * 1000)}ms"])
-        try:
+        with connection.transaction():  # a failure in it ends the limit too
+            connection.execute("SELECT set_config('statement_timeout', %s, true)", [f"{int(_LIMIT_S * 1000)}ms"])
             return [row[0] for row in connection.execute(_SEARCH, [copy, lsn_text(upto), lsn_text(after)])]
-        finally:
-            if not connection.closed:
-                connection.execute(set_timeout, ["0"])
 
 
 def _named(connection: Connection, leaves: Sequence[Leaf], messages: Sequence[str]) -> set[str]:
