@@ -24,16 +24,7 @@ from cdc_core.errors import ContractError, FencedError, RetryableRangefeedError,
 from cdc_core.frontier import Frontier
 from cdc_core.options import Duration
 from cdc_core.spark.query import warm_up
-from cdc_core.store.progress import Progress, ProgressStore, store_url
-
-
-@pytest.fixture
-def store(script: Script) -> ProgressStore:
-    store = ProgressStore(store_url(script.directory))
-    store.changefeeds.register("t", counter_feed(script.directory).definition())
-    store.changefeeds.begin_attempt("t")
-    store.progress.save("t", 1, Progress(token={"n": 0}, frontier=Frontier([Span(TABLE.name.full)])))
-    return store
+from cdc_core.store.progress import Progress, ProgressStore
 
 
 def config_of(script: Script, store: ProgressStore, **feed: Any) -> AttemptConfig:
@@ -301,11 +292,6 @@ def paced(script: Script, store: ProgressStore) -> Attempt:
     return Attempt(dataclasses.replace(config, feed=dataclasses.replace(config.feed, min_checkpoint_frequency_s=30.0)))
 
 
-def test_the_first_step_does_not_wait(script: Script, store: ProgressStore, clock: Clock) -> None:
-    attempt = paced(script, store)
-    assert attempt.next_offset(attempt.first_offset)["step"] == 0
-
-
 def test_steps_keep_the_distance_that_the_changefeed_asks_for(
     script: Script, store: ProgressStore, clock: Clock
 ) -> None:
@@ -316,13 +302,6 @@ def test_steps_keep_the_distance_that_the_changefeed_asks_for(
     clock.now_s += 19.9
     assert attempt.next_offset(start) == start
     clock.now_s += 0.2
-    assert attempt.next_offset(start)["step"] == 5
-
-
-def test_a_feed_that_is_behind_does_not_wait(script: Script, store: ProgressStore, clock: Clock) -> None:
-    attempt = paced(script, store)
-    start = {"step": 4, "token": {"n": 6 * TEN_SECONDS}}
-    save(store, 6 * TEN_SECONDS)
     assert attempt.next_offset(start)["step"] == 5
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from cdc_testing.engine import Journal, counter_feed
-from cdc_testing.scripted import TABLE, JournalResolvedSink, Script
+from cdc_testing.scripted import JournalResolvedSink, Script
 
-from cdc_core import Slice, SliceInfo, Span, Timestamp
+from cdc_core import Slice, SliceInfo, Timestamp
 from cdc_core.config.parts import Parts
 from cdc_core.engine import attempt, fencing
 from cdc_core.engine.aggregator import ReaderDiedError, read_slice
@@ -22,8 +22,7 @@ from cdc_core.engine.packing import IDLE, note
 from cdc_core.engine.slices import PlannedSlice, TaskMessage
 from cdc_core.engine.worker_cache import WorkerCache
 from cdc_core.errors import ConfigError, ContractError, FencedError, RetryableSinkError, TerminalSinkError, from_wire
-from cdc_core.frontier import Frontier
-from cdc_core.store.progress import Progress, ProgressStore, store_url
+from cdc_core.store.progress import ProgressStore
 
 
 @pytest.fixture(autouse=True)
@@ -31,15 +30,6 @@ def empty_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempt, "_sinks", WorkerCache())
     monkeypatch.setattr(attempt, "_epoch_checks", WorkerCache())
     monkeypatch.setattr(attempt, "_coordinators", WorkerCache(size=1))
-
-
-@pytest.fixture
-def store(script: Script) -> ProgressStore:
-    store = ProgressStore(store_url(script.directory))
-    store.changefeeds.register("t", counter_feed(script.directory).definition())
-    store.changefeeds.begin_attempt("t")
-    store.progress.save("t", 1, Progress(token={"n": 0}, frontier=Frontier([Span(TABLE.name.full)])))
-    return store
 
 
 @pytest.fixture

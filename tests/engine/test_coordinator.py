@@ -17,21 +17,11 @@ from cdc_core.engine.coordinator import Coordinator
 from cdc_core.engine.resolved_marks import ResolvedMarks
 from cdc_core.engine.slices import PlannedSlice, SliceReport
 from cdc_core.errors import FencedError, RetryableSinkError, TerminalRangefeedError
-from cdc_core.frontier import Frontier
 from cdc_core.options import Duration
 from cdc_core.store.progress import DeadLetter, Progress, ProgressStore, store_url
 from cdc_core.telemetry.metrics import METRICS
 
 SPAN = Span(TABLE.name.full)
-
-
-@pytest.fixture
-def store(script: Script) -> ProgressStore:
-    store = ProgressStore(store_url(script.directory))
-    store.changefeeds.register("t", counter_feed(script.directory).definition())
-    assert store.changefeeds.begin_attempt("t") == 1
-    store.progress.save("t", 1, Progress(token={"n": 0}, frontier=Frontier([SPAN])))
-    return store
 
 
 def coordinator(store: ProgressStore, script: Script, *, resolved_interval_s: float | None = 0.0) -> Coordinator:
@@ -97,16 +87,6 @@ def test_history_is_not_released_before_resolved_is_emitted(store: ProgressStore
     with pytest.raises(RetryableSinkError):
         coordinator(store, script).step_done(step(5, mark(5)))
     assert saved(store).token == {"n": 5}
-    assert Journal(script.directory).events == []
-
-
-@pytest.mark.parametrize("reports", [[], [None], step(5, mark(5))[:1]], ids=["none", "one that knows nothing", "one"])
-def test_nothing_is_saved_until_all_slices_have_reported(
-    reports: list[SliceReport | None], store: ProgressStore, script: Script
-) -> None:
-    with pytest.raises(ContractError):
-        coordinator(store, script).step_done(reports)
-    assert saved(store).token == {"n": 0}
     assert Journal(script.directory).events == []
 
 
@@ -204,23 +184,6 @@ def test_a_step_whose_marks_are_not_resolved_moves_only_the_latest_timestamp(
     assert Journal(script.directory).events == [["release", 5]]
 
 
-def test_resolved_is_the_least_of_all_spans(store: ProgressStore, script: Script) -> None:
-    low, high = Span(SPAN.table, b"", b"m"), Span(SPAN.table, b"m", None)
-    turn = coordinator(store, script)
-    turn.step_done(step(1, mark(7, span=low), slices=1))
-    assert Journal(script.directory).resolved == []
-    turn.step_done(step(2, mark(9, span=high), slices=1))
-    assert Journal(script.directory).resolved == [7]
-
-
-def test_a_mark_below_what_was_reached_is_the_rangefeeds_fault(store: ProgressStore, script: Script) -> None:
-    turn = coordinator(store, script)
-    turn.step_done(step(5, mark(5)))
-    with pytest.raises(ContractError, match="rangefeed broke its contract"):
-        turn.step_done(step(6, mark(4)))
-    assert saved(store).token == {"n": 5}
-
-
 def test_a_span_may_lag_behind_others(store: ProgressStore, script: Script) -> None:
     low, high = Span(SPAN.table, b"", b"m"), Span(SPAN.table, b"m", None)
     turn = coordinator(store, script)
@@ -241,29 +204,14 @@ def test_which_mark_was_emitted_is_known_one_step_later_at_most(store: ProgressS
         assert saved(store).emitted == Timestamp(number - 1)
 
 
-def test_resolved_marks_keep_their_distance(store: ProgressStore, script: Script) -> None:
+@pytest.mark.parametrize("alone", [True, False])
+def test_resolved_marks_keep_their_distance_also_in_a_process_for_each_step(
+    store: ProgressStore, script: Script, alone: bool
+) -> None:
     turn = coordinator(store, script, resolved_interval_s=1.0)
     for number, wall in enumerate([10, 500_000_000, 1_000_000_010, 1_900_000_000], start=1):
-        turn.step_done(step(number, mark(wall)))
+        (turn if alone else coordinator(store, script, resolved_interval_s=1.0)).step_done(step(number, mark(wall)))
     assert Journal(script.directory).resolved == [10, 1_000_000_010]
-
-
-def test_resolved_marks_keep_their_distance_in_a_process_for_each_step(store: ProgressStore, script: Script) -> None:
-    for number, wall in enumerate([10, 500_000_000, 1_000_000_010, 1_900_000_000], start=1):
-        coordinator(store, script, resolved_interval_s=1.0).step_done(step(number, mark(wall)))
-    assert Journal(script.directory).resolved == [10, 1_000_000_010]
-
-
-def test_without_the_option_no_resolved_mark_is_emitted(store: ProgressStore, script: Script) -> None:
-    coordinator(store, script, resolved_interval_s=None).step_done(step(5, mark(5)))
-    assert Journal(script.directory).events == [["release", 5]]
-
-
-def test_the_same_resolved_timestamp_is_emitted_once(store: ProgressStore, script: Script) -> None:
-    turn = coordinator(store, script)
-    turn.step_done(step(5, mark(5)))
-    turn.step_done(step(6, mark(5)))
-    assert Journal(script.directory).resolved == [5]
 
 
 def test_a_source_that_cannot_release_now_does_not_stop_the_changefeed(store: ProgressStore, script: Script) -> None:
@@ -294,15 +242,11 @@ def test_counters_are_totals_over_all_runs(store: ProgressStore, script: Script)
     }
 
 
-def test_the_gauges_of_the_source_are_saved(store: ProgressStore, script: Script) -> None:
+@pytest.mark.parametrize("steps", [1, 2])
+def test_the_gauges_of_the_source_are_saved(store: ProgressStore, script: Script, steps: int) -> None:
     turn = coordinator(store, script)
-    turn.step_done(step(5, mark(5)))
-    turn.step_done(step(6, mark(6)))
-    assert saved(store).counters["source.retained_bytes"] == 7.0
-
-
-def test_the_gauges_of_the_source_are_saved_in_a_process_for_each_step(store: ProgressStore, script: Script) -> None:
-    coordinator(store, script).step_done(step(5, mark(5)))
+    for number in range(1, steps + 1):
+        turn.step_done(step(number, mark(number)))
     assert saved(store).counters["source.retained_bytes"] == 7.0
 
 

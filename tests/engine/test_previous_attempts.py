@@ -12,7 +12,8 @@ from cdc_testing.scripted import TABLE, CounterRangefeed, JournalDestination
 from cdc_testing.thread_host import ThreadEngine
 
 from cdc_core import Move, ScanProgress, Span
-from cdc_core.engine.fencing import CHECK_VALID_S
+from cdc_core.engine import fencing
+from cdc_core.engine.fencing import CHECK_VALID_S, at_work
 from cdc_core.engine.run_control import RunControl, Stopped
 from cdc_core.engine.takeover import PreviousAttempts
 from cdc_core.frontier import Frontier
@@ -110,3 +111,46 @@ def test_the_first_run_after_a_move_waits_too_and_can_be_stopped(engine: ThreadE
     assert CALLS in engine.phases
     assert "running" not in engine.phases
     assert store.steps.was_moved("t"), "the next run waits again"
+
+
+def test_a_run_waits_until_the_tasks_of_an_earlier_one_have_ended(engine: ThreadEngine) -> None:
+    lock, old = engine.directory / "t.tasks.lock", engine.directory / "t.run" / "0"
+    task = at_work(lock, run_dir=old)
+    task.__enter__()
+
+    def watch(status: Status) -> None:
+        assert engine.store.progress.load("t") is None or ended
+        if engine.phases.count("waiting for tasks of an earlier attempt to end") and not ended:
+            ended.append(True)
+            task.__exit__(None, None, None)
+
+    ended: list[bool] = []
+    assert engine.run(total=100, watch=watch) == 0
+    assert ended
+
+
+def test_tasks_that_do_not_end_are_named_and_waited_for(engine: ThreadEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fencing, "_IDLE_LIMIT_S", 0.2)
+    lock = engine.directory / "t.tasks.lock"
+    task = at_work(lock, run_dir=engine.directory / "t.run" / "0")
+    task.__enter__()
+    seen: list[str] = []
+
+    def watch(status: Status) -> None:
+        if status.waiting_for is not None and not seen:
+            seen.append(status.waiting_for)
+            task.__exit__(None, None, None)
+
+    assert engine.run(total=100, watch=watch) == 0
+    assert len(seen) == 1
+    assert f"hold {lock}" in seen[0]
+
+
+def test_a_run_that_waits_for_tasks_can_be_stopped(engine: ThreadEngine) -> None:
+    def watch(status: Status) -> None:
+        if status.phase.startswith("waiting for tasks"):
+            stop_runs()
+
+    with at_work(engine.directory / "t.tasks.lock", run_dir=engine.directory / "t.run" / "0"):
+        assert engine.run(watch=watch) == 0
+    assert "running" not in engine.phases
