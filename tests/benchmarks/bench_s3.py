@@ -25,7 +25,7 @@ from benchmarks.context import Bench
 from benchmarks.report import Figure, Target
 from benchmarks.rows import SCHEMA, row_batch
 from cdc_sink_cloudstorage.options import CloudStorageOptions
-from cdc_sink_cloudstorage.s3 import open_s3
+from cdc_sink_cloudstorage.s3 import S3Store
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 from cdc_testing.object_stores import BUCKET, S3_KEY, S3_SECRET, SeaweedFS
 from fsspec.asyn import sync
@@ -62,7 +62,7 @@ def run(bench: Bench) -> Iterator[Figure]:
         )
         steps = itertools.count()
         _write_slice(sink, batches, next(steps))  # connects, and writes the objects that the loops upload
-        fs = open_s3(options)
+        fs = S3Store.new_client(options)
         bodies = [fs.cat_file(path) for path in sorted(fs.find(f"{BUCKET}/sink")) if path.endswith(".ndjson")]
         keys = (f"{BUCKET}/bare/{number}" for number in itertools.count())
         gc.freeze()  # keeps the garbage collector from traversing all of this during the measurement
