@@ -28,8 +28,6 @@ from cdc_core.auditing.source import SourceRows
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.queries.selection import Selection
 
-LEFT = "SELECT pubname FROM pg_publication UNION ALL SELECT slot_name FROM pg_replication_slots"
-
 
 @pytest.fixture
 def sql(database: str) -> Iterator[Sql]:

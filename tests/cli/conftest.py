@@ -36,9 +36,10 @@ def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scripted components, in place of the installed ones."""
+def plugins(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scripted components, in place of the installed ones, and the `PLUGINS` of a file of tests."""
     scripted = host(
+        *getattr(request.module, "PLUGINS", ()),
         rangefeed(options="cdc_testing.scripted:CounterOptions"),
         encoder(),
         sink(options="cdc_testing.scripted:JournalOptions"),

@@ -13,7 +13,6 @@ from cdc_conformance.plugin import SIMULATED
 from cdc_conformance.simulated import SimulatedDatabase
 from cdc_conformance.simulated.rangefeed import SimulatedRangefeed
 from cdc_testing.command import Cdc
-from cdc_testing.components import encoder, host, rangefeed, sink
 from cdc_testing.engine import Journal
 from cdc_testing.scripted import Script
 
@@ -26,18 +25,8 @@ from cdc_core.timestamp import Timestamp
 
 DEFINITION = {"source": "paper://user:***@desk/db", "tables": ["public.counter"], "sink": "shelf://room"}
 Capture = pytest.CaptureFixture[str]
+PLUGINS = (SIMULATED,)
 Answer = Callable[[str], None]
-
-
-@pytest.fixture(autouse=True)
-def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    scripted = host(
-        rangefeed(options="cdc_testing.scripted:CounterOptions"),
-        SIMULATED,
-        encoder(),
-        sink(options="cdc_testing.scripted:JournalOptions"),
-    )
-    monkeypatch.setattr(PluginHost, "load", lambda: scripted)
 
 
 @pytest.fixture

@@ -10,15 +10,14 @@ import pytest
 from cdc_conformance.plugin import SIMULATED
 from cdc_conformance.simulated import SimulatedDatabase
 from cdc_testing.command import Cdc
-from cdc_testing.components import encoder, host, rangefeed, sink
 
 from cdc_core import Frontier, Span, Timestamp
 from cdc_core.cli.main import main
 from cdc_core.engine.fencing import RunLock
-from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 
 Capture = pytest.CaptureFixture[str]
+PLUGINS = (SIMULATED,)
 TOML = """
 [changefeed.orders]
 source = "simulated://{directory}"
@@ -27,17 +26,6 @@ sink = "shelf://room"
 [changefeed.orders.options]
 control = "{control}"
 """
-
-
-@pytest.fixture(autouse=True)
-def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    scripted = host(
-        rangefeed(options="cdc_testing.scripted:CounterOptions"),
-        SIMULATED,
-        encoder(),
-        sink(options="cdc_testing.scripted:JournalOptions"),
-    )
-    monkeypatch.setattr(PluginHost, "load", lambda: scripted)
 
 
 @pytest.fixture

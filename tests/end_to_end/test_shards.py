@@ -25,7 +25,6 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError, RestartError, RetryableError
 
 TABLE = "CREATE TABLE items (id int PRIMARY KEY, note text)"
-CLOCK = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 
 @pytest.fixture

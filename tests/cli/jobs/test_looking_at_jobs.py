@@ -21,8 +21,6 @@ from cdc_core.locality import Locality
 from cdc_core.store.job_tables import JOBS, DatabaseNow
 from cdc_core.store.progress import ProgressStore
 
-Capture = pytest.CaptureFixture[str]
-
 
 def test_jobs_are_listed_with_what_is_done_for_them(store: ProgressStore, cdc: Cdc) -> None:
     store.open()

@@ -13,8 +13,6 @@ from cdc_testing.stored import DEFINITION
 from cdc_core.errors import TerminalRangefeedError
 from cdc_core.store.progress import ProgressStore, store_url
 
-Capture = pytest.CaptureFixture[str]
-
 
 @pytest.mark.parametrize(
     "command",

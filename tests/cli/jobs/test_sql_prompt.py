@@ -22,8 +22,6 @@ from cdc_core.statements.reading import is_complete
 from cdc_core.statements.secrets import holds_secret
 from cdc_core.store.progress import ProgressStore
 
-Capture = pytest.CaptureFixture[str]
-
 
 class Terminal:
     """A terminal on which `cdc sql` runs."""

@@ -15,8 +15,6 @@ from cdc_testing.stored import die, node
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.store.progress import ProgressStore
 
-Capture = pytest.CaptureFixture[str]
-
 
 def test_a_job_is_paused_resumed_and_canceled(store: ProgressStore, cdc: Cdc) -> None:
     one = created(store)
