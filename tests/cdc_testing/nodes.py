@@ -41,12 +41,16 @@ class NodeProcess:
         locality: str = "",
         options: Sequence[str] = FAST,
         spark: bool = True,
+        python_path: str | None = None,
     ) -> None:
         self.name = name
         self.directory = directory / name
         self.log_path = directory / f"{name}.log"
         self.process: subprocess.Popen[bytes] | None = None
         self._module = "cdc_core" if spark else "cdc_testing.thread_nodes"
+        self._path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+        if python_path is not None:  # and not what is in the working directory
+            self._path = {"PYTHONPATH": python_path, "PYTHONSAFEPATH": "1"}
         self._arguments = ["--store", store, "--name", name, "--directory", str(self.directory), *options]
         if locality:
             self._arguments += ["--locality", locality]
@@ -64,7 +68,7 @@ class NodeProcess:
                     **os.environ,
                     "PYTHONUNBUFFERED": "1",
                     "NODE_NAME": self.name,
-                    "PYTHONPATH": os.pathsep.join(sys.path),
+                    **self._path,
                 },
             )
         return self
@@ -131,14 +135,15 @@ class NodeProcess:
 class Nodes:
     """Nodes of one store, by name. Leaving the context kills them and shows their logs if a test fails.
 
-    Without *spark* they run changefeeds on threads: what nodes do with jobs is the same, at a tenth of the price.
+    Without *spark* they run changefeeds on threads: what nodes do with jobs is the same, at a tenth of the price. With
+    *python_path* they run what is there.
     """
 
-    def __init__(self, directory: Path, store: str, *, spark: bool = True) -> None:
+    def __init__(self, directory: Path, store: str, *, spark: bool = True, python_path: str | None = None) -> None:
         self.url = store
         self.store = ProgressStore(store)
         self._directory = directory
-        self._spark = spark
+        self._spark, self._python_path = spark, python_path
         self._nodes: dict[str, NodeProcess] = {}
 
     def __getitem__(self, name: str) -> NodeProcess:
@@ -159,7 +164,13 @@ class Nodes:
     ) -> NodeProcess:
         """Start a node as `start` does, and return at once."""
         node = self._nodes.get(name) or NodeProcess(
-            self._directory, name, store or self.url, locality=locality, options=options, spark=self._spark
+            self._directory,
+            name,
+            store or self.url,
+            locality=locality,
+            options=options,
+            spark=self._spark,
+            python_path=self._python_path,
         )
         self._nodes[name] = node
         return node.start()
