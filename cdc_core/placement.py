@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 VARIABLE = "CDC_LOCALITY"
-"""The environment variable that says where the processes of an executor are."""
+"""The environment variable that says where this process is."""
 
 Strategy = Literal["leaseholder", "random", "balanced_simple"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)

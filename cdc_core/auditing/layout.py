@@ -144,7 +144,10 @@ Hashes = npt.NDArray[np.uint64]
 
 
 def hashed(columns: Sequence[pa.Array], *, rows: int, seed: int) -> Hashes:
-    """Return one hash for each of the *rows* of *columns*. -0.0 is 0.0, and NaN is itself."""
+    """Return one hash for each of the *rows* of *columns*. -0.0 is 0.0, and NaN is itself.
+
+    Equal values of the same Arrow type have equal hashes within this process.
+    """
     if not columns:
         return np.zeros(rows, np.uint64)
     frame = pl.from_arrow(pa.table({str(index): _plain(column) for index, column in enumerate(columns)}))

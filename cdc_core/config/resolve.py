@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -18,9 +17,9 @@ from cdc_core.config.sinkless import SINKLESS, refuse_unused
 from cdc_core.envelope_shapes import SHAPES, DeleteForm
 from cdc_core.errors import ConfigError, OptionError
 from cdc_core.function_registration import FunctionRegistration
-from cdc_core.locality import Locality
 from cdc_core.masking import secret_texts, uri_secrets
 from cdc_core.options import did_you_mean, option_names, parse_options, secret_values
+from cdc_core.placement import executor_locality
 from cdc_core.plugins.host import PluginHost
 from cdc_core.queries.parser import parse_query
 from cdc_core.queries.selection import Selection
@@ -31,8 +30,6 @@ from cdc_core.uris import place_of, split_parameters
 __all__ = ["canonical_names", "resolve", "resolve_without_sink"]
 
 R = TypeVar("R", bound=Registration)
-
-_LOCALITY = "CDC_LOCALITY"
 
 
 def resolve(changefeed: Changefeed, host: PluginHost) -> ResolvedChangefeed:
@@ -45,7 +42,7 @@ def resolve(changefeed: Changefeed, host: PluginHost) -> ResolvedChangefeed:
         raise ConfigError(f"changefeed '{changefeed.name}' has no sink to deliver to; set one, or watch the changefeed")
     resolved = _resolved(changefeed, host)
     stored = stored_definition(changefeed, resolved, host)
-    return dataclasses.replace(resolved, stored=stored, locality=_locality())
+    return dataclasses.replace(resolved, stored=stored, locality=executor_locality())
 
 
 def resolve_without_sink(changefeed: Changefeed, host: PluginHost) -> ResolvedChangefeed:
@@ -71,15 +68,8 @@ def resolve_without_sink(changefeed: Changefeed, host: PluginHost) -> ResolvedCh
         options=options,
         min_checkpoint_frequency_s=options.min_checkpoint_frequency or 0.0,
         dead_letter=None,
-        locality=_locality(),
+        locality=executor_locality(),
     )
-
-
-def _locality() -> Locality:
-    try:
-        return Locality.parse(os.environ.get(_LOCALITY, ""))
-    except ValueError as error:
-        raise ConfigError(f"environment variable {_LOCALITY}: {error}") from None
 
 
 def _resolved(

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pyarrow as pa
 
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.delivery.blocked_keys import BlockedKeys
-from cdc_core.delivery.dead_letters import BLOCKED, BadRow, dead_letter_batch
+from cdc_core.delivery.dead_letters import BLOCKED, BadRow, BlockedKeys, dead_letter_batch
 from cdc_core.delivery.delivery import BadRows, Delivery
 from cdc_core.errors import BadRowError, TerminalError
 from cdc_core.masking import mask

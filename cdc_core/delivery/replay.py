@@ -14,8 +14,7 @@ import pyarrow as pa
 from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.decoder import Decoder
-from cdc_core.delivery.blocked_keys import BlockedKeys
-from cdc_core.delivery.dead_letters import BLOCKED, BadRow, dead_letter_schema, row_of
+from cdc_core.delivery.dead_letters import BLOCKED, BadRow, BlockedKeys, dead_letter_schema, row_of
 from cdc_core.delivery.delivery import BadRows, Delivery
 from cdc_core.delivery.routing import Routing
 from cdc_core.errors import ConfigError

@@ -16,11 +16,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from cdc_core.delivery.blocked_keys import BlockedKeys
+from cdc_core.delivery.dead_letters import BlockedKeys
 from cdc_core.delivery.row_json import key_column, key_json
 from cdc_core.errors import ContractError, FencedError
 from cdc_core.rows import Op, RowBatch
@@ -30,7 +30,18 @@ from cdc_core.store.traced_change import TracedChange
 from cdc_core.store.values import DeadLetter
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["FollowedChanges", "StepTrace", "TraceRequest", "WantedChanges", "key_text", "suppress_and_log"]
+if TYPE_CHECKING:
+    from cdc_core.store.progress import ProgressStore
+
+__all__ = [
+    "FollowedChanges",
+    "StepTrace",
+    "TraceRequest",
+    "TraceWriter",
+    "WantedChanges",
+    "key_text",
+    "suppress_and_log",
+]
 
 log = logging.getLogger(__name__)
 
@@ -229,3 +240,41 @@ def suppress_and_log(drop: Callable[[], object] = lambda: None) -> Iterator[None
 @lru_cache(maxsize=100)
 def _log_once(text: str) -> None:
     log.warning("trace failed, the changefeed continues without it: %s", text)
+
+
+_MAX_WAITING = 1000
+_MAX_WAIT_S = 3600.0
+
+
+class TraceWriter:
+    """Saves what became of traced changes. A trace fails no slice and no step: whatever goes wrong here is logged.
+
+    The coordinator's keeps those that wait for a resolved mark. *marks* says whether there will be any.
+    """
+
+    def __init__(self, store: ProgressStore, *, marks: bool = False) -> None:
+        self._store = store
+        self._marks = marks
+        self._waiting: list[TracedChange] = []
+
+    def write(self, changes: Sequence[TracedChange]) -> None:
+        """Return when the traces that look for *changes* have them."""
+        for number in sorted({number for change in changes for number in change.traces}):
+            with suppress_and_log():
+                self._store.traces.put(number, [change for change in changes if number in change.traces])
+
+    def saved(self, changes: Sequence[TracedChange]) -> None:
+        """Note that the progress after *changes* is saved."""
+        now = time.time()
+        saved = [replace(change.reached({"saved": now}), marks=self._marks) for change in changes]
+        self.write(saved)
+        if self._marks:
+            self._waiting = [*self._waiting, *saved][-_MAX_WAITING:]
+
+    def resolved(self, mark: Timestamp) -> None:
+        """Note that *mark* was emitted, by now."""
+        now = time.time()
+        self.write([change.reached({"resolved": now}) for change in self._waiting if change.updated <= mark])
+        self._waiting = [
+            change for change in self._waiting if change.updated > mark and now - change.moments["saved"] < _MAX_WAIT_S
+        ]

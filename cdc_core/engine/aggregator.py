@@ -14,8 +14,6 @@ from cdc_core.delivery.delivery import Delivery
 from cdc_core.delivery.routing import Routing
 from cdc_core.delivery.tracing import FollowedChanges, WantedChanges
 from cdc_core.engine.attempt_config import MaskedError
-from cdc_core.engine.invalid_texts import invalid_texts
-from cdc_core.engine.oversized_rows import refusal_for, refusal_of, refused_row
 from cdc_core.engine.packing import (
     BEGIN,
     END,
@@ -30,6 +28,7 @@ from cdc_core.engine.packing import (
     pack,
     unpack,
 )
+from cdc_core.engine.refused_rows import invalid_texts, refusal_for, refusal_of, refused_row
 from cdc_core.engine.slices import PlannedSlice, SliceReport
 from cdc_core.engine.time_range import EVERYTHING, TimeRange
 from cdc_core.errors import ContractError, RetryableError, to_wire

@@ -17,19 +17,17 @@ import pyarrow as pa
 from cdc_core.config.parts import Parts
 from cdc_core.delivery.bad_rows import bad_rows_of
 from cdc_core.delivery.delivery import Delivery
-from cdc_core.delivery.routing import Routing
+from cdc_core.delivery.routing import Routing, TopicAdmission
+from cdc_core.delivery.tracing import TraceWriter
 from cdc_core.engine.aggregator import ReaderDiedError, read_slice, write_slice
 from cdc_core.engine.attempt_channel import COORDINATOR, PLANNER, SLICE
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
-from cdc_core.engine.claims import claim, offers
 from cdc_core.engine.coordinator import Coordinator
 from cdc_core.engine.fencing import EpochCheck, FencedSink
 from cdc_core.engine.packing import FAILED, IDLE, Arriving, note, pack
 from cdc_core.engine.planner import Offset, Planner
-from cdc_core.engine.slices import PlannedSlice, TaskMessage, joined_failures
+from cdc_core.engine.slices import PlannedSlice, TaskMessage, claim, joined_failures, offers
 from cdc_core.engine.time_range import TimeRange
-from cdc_core.engine.topic_admission import TopicAdmission
-from cdc_core.engine.trace_writer import TraceWriter
 from cdc_core.engine.worker_cache import WorkerCache
 from cdc_core.placement import executor_locality
 from cdc_core.rows import RowBatch
@@ -55,7 +53,7 @@ _MAX_WAIT_S = 0.5
 """How long the planner may keep its host waiting for an answer."""
 
 Task = tuple[PlannedSlice, ...]
-"""The slices of a step from which a task takes one: see `cdc_core.engine.claims`."""
+"""The slices of a step from which a task takes one: see `cdc_core.engine.slices`."""
 
 
 def open_attempt(option: str) -> Attempt | WarmUp:

@@ -26,7 +26,7 @@ _POLL_S = 0.05
 _SAVED_BYTES = 128
 _ELSEWHERE = FileNotFoundError, PermissionError
 """What a process meets that does not have the directory of the driver."""
-_NOT_COLLECTED = ("py4j", "pyspark", "cdc_core.engine.attempt_log")
+_NOT_COLLECTED = ("py4j", "pyspark", "cdc_core.engine.driver_log")
 """Loggers whose warnings are no message: of Spark's own parts, and of what repeats the messages."""
 
 _RECORD = struct.Struct(f"<QIB{len(STAGES)}ddH")

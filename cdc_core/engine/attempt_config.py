@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
+import pickle
 import sys
 import traceback
 from collections.abc import Iterator
@@ -15,10 +17,10 @@ from typing import TYPE_CHECKING
 
 from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.delivery.routing import TopicAdmission
 from cdc_core.engine.attempt_channel import AttemptChannel
 from cdc_core.engine.fencing import EpochCheck, at_work
 from cdc_core.engine.host_requirements import HostRequirements
-from cdc_core.engine.topic_admission import TopicAdmission
 from cdc_core.errors import CdcError, RetryableError, is_outage, to_wire
 from cdc_core.masking import MaskingFilter, mask
 from cdc_core.queries.bound_query import QueryPlan
@@ -58,32 +60,18 @@ class AttemptConfig:
     plans: tuple[QueryPlan, ...] = ()
 
     def to_option(self) -> str:
-        return json.dumps(
-            {
-                "feed": self.feed.to_json(),
-                "state_dir": str(self.state_dir),
-                "run_dir": str(self.run_dir),
-                "start": self.start,
-                "warm_up": self.warm_up,
-                "requirements": self.requirements.to_json(),
-                "plans": [plan.to_json() for plan in self.plans],
-            }
-        )
+        pickled = base64.b64encode(pickle.dumps(self)).decode()
+        return json.dumps({"requirements": self.requirements.to_json(), "config": pickled})
 
     @classmethod
     @lru_cache(maxsize=16)
     def from_option(cls, option: str) -> AttemptConfig:
-        """Return what `to_option` has made into *option*. Each task of a worker asks for that of its attempt."""
-        value = json.loads(option)
-        return cls(
-            feed=ResolvedChangefeed.from_json(value["feed"]),
-            state_dir=Path(value["state_dir"]),
-            run_dir=Path(value["run_dir"]),
-            start=value["start"],
-            warm_up=value["warm_up"],
-            requirements=HostRequirements.from_json(value["requirements"]),
-            plans=tuple(map(QueryPlan.from_json, value["plans"])),
-        )
+        """Return what `to_option` has made into *option*. Each task of a worker asks for that of its attempt.
+
+        First see to the requirements in it: another version of this package may be unable to read the rest.
+        """
+        config: AttemptConfig = pickle.loads(base64.b64decode(json.loads(option)["config"]))
+        return config
 
     def open_sink(self) -> Sink:
         """Return the sink, on a host that is as the driver's. Raises: ConfigError for another one."""

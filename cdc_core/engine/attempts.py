@@ -15,7 +15,7 @@ from cdc_core.engine.attempt_channel import AttemptChannel
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.checks import end_of_once, source_clock
 from cdc_core.engine.control_requests import ControlRequests
-from cdc_core.engine.dead_letter_log import DeadLetterLog
+from cdc_core.engine.driver_log import DeadLetterLog
 from cdc_core.engine.finish import all_delivered, drop_history
 from cdc_core.engine.host_checks import required_of_hosts
 from cdc_core.engine.host_session import HostSession
@@ -114,7 +114,7 @@ class Attempts:
                 self._until = end_of_once(replace(feed, saved=token), self._run.store)
             cleanup.callback(self._run.quietly, self._dead_letters.poll)  # the last step may have been saved since
             config = replace(config, plans=self._queries.plans(rangefeed.schemas()))
-            query = self._run.host.start(config, stopped=self._run.control.stop.is_set)
+            query = self._run.host.start(config)
             cleanup.callback(self._run.quietly, query.stop)
             try:
                 yield config, query, rangefeed

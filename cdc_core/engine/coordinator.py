@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.bad_rows import too_many
+from cdc_core.delivery.tracing import TraceWriter
 from cdc_core.engine.attempt_channel import AttemptChannel, Saved
+from cdc_core.engine.driver_log import slow_slices
 from cdc_core.engine.resolved_marks import ResolvedMarks, open_resolved_marks
 from cdc_core.engine.slices import SliceReport
-from cdc_core.engine.slow_log import slow_slices
 from cdc_core.engine.step_actions import Completing, EmitResolved, Release, Save
 from cdc_core.engine.step_machine import StepMachine, StepRules, perform
-from cdc_core.engine.trace_writer import TraceWriter
 from cdc_core.errors import ContractError, RetryableError
 from cdc_core.options import counted
 from cdc_core.source_history import SourceHistory

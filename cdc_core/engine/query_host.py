@@ -100,11 +100,8 @@ class QueryHost(Protocol):
     def plan(self, query: BoundQuery) -> QueryPlan:
         """Return *query* planned. Runs nothing. Raises: OptionError when it cannot be evaluated."""
 
-    def start(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> Query:
-        """Start the attempt of *config* from its start token, when it is its turn: few start at a time.
-
-        Raises: Stopped when *stopped* becomes true before.
-        """
+    def start(self, config: AttemptConfig) -> Query:
+        """Start the attempt of *config* from its start token."""
 
     def maintain(self, *, executor_wait_s: float) -> None:
         """Keep Spark's log short. Called a few times a second.

@@ -11,11 +11,10 @@ from pathlib import Path
 from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.replay import Replay, WaitingRow, send_again
-from cdc_core.delivery.routing import Routing
+from cdc_core.delivery.routing import Routing, TopicAdmission
 from cdc_core.engine.checks import check_sink, prepare_sink
 from cdc_core.engine.fencing import EpochCheck, FencedSink, RunLock, await_idle
 from cdc_core.engine.start_position import register
-from cdc_core.engine.topic_admission import TopicAdmission
 from cdc_core.errors import ConfigError
 from cdc_core.sink import Flushed, SliceInfo
 from cdc_core.store.progress import DeadLetter, ProgressStore

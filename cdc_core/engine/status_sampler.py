@@ -9,8 +9,7 @@ from typing import Any
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.attempt_channel import SLICE, Activity, AttemptChannel
-from cdc_core.engine.attempt_log import AttemptLog
-from cdc_core.engine.slow_log import SlowCalls
+from cdc_core.engine.driver_log import AttemptLog, SlowCalls
 from cdc_core.masking import mask
 from cdc_core.options import format_duration
 from cdc_core.rangefeed import Token

@@ -80,7 +80,6 @@ class Planned:
 
     step: int
     end: Token
-    planned_by: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -186,7 +186,7 @@ class StepMachine:
         else:
             step, start, end = repeated.step, reached.token, repeated.end
         planned_by = None if repeated is None else repeated.planned_by
-        yield Planned(step=step, end=end, planned_by=planned_by)
+        yield Planned(step=step, end=end)
         cut = yield Cut(step=step, start=start, end=end, after=after, repeated=repeated)
         self._require_slices(cut.slices)
         if repeated is None:

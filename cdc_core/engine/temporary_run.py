@@ -23,8 +23,8 @@ from cdc_core.engine.aggregator import read_slice
 from cdc_core.engine.checks import check_time_range
 from cdc_core.engine.error_text import one_line
 from cdc_core.engine.finish import all_delivered
-from cdc_core.engine.oversized_rows import refused_row
 from cdc_core.engine.packing import END, REFUSED, ROWS, Arriving, unpack
+from cdc_core.engine.refused_rows import refused_row
 from cdc_core.engine.retry_policy import RetryPolicy
 from cdc_core.engine.slices import PlannedSlice, SliceReport
 from cdc_core.engine.step_actions import (

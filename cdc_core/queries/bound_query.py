@@ -1,4 +1,4 @@
-"""A query bound to one version of its table: which columns it needs of each change, and the SQL over them.
+"""A query bound to one version of its table: which columns it needs of each change, and the SQL over them. Picklable.
 
 The SQL is Spark's, over the columns layout (`cdc_core.spark.columns`): the version's column `vN` has the fields `typed`
 and `previous`, rows of the columns in Spark's types, with decimals as their texts. The columns `op`, `wall`, `logical`,
@@ -7,9 +7,7 @@ and `previous`, rows of the columns in Spark's types, with decimals as their tex
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass, replace
 
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.queries.masks import Mask
@@ -35,10 +33,6 @@ class Output:
     calls: tuple[str, ...] = ()
     row: bool = False
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        return cls(**{**value, "calls": tuple(value["calls"])})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonCall:
@@ -53,14 +47,6 @@ class PythonCall:
     arguments: tuple[str, ...]
     text: str
     at: int
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"function": self.function.to_json()}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        function = FunctionRegistration.from_json(value["function"])
-        return cls(**{**value, "function": function, "arguments": tuple(value["arguments"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,22 +120,6 @@ class BoundQuery:
     def computed(self) -> tuple[Output, ...]:
         return tuple(output for output in self.outputs if not output.column)
 
-    def to_json(self) -> dict[str, Any]:
-        calls, masks = [call.to_json() for call in self.calls], [(name, mask.to_json()) for name, mask in self.masks]
-        return asdict(self) | {"schema": self.schema.to_json(), "calls": calls, "masks": masks}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        outputs = {name: value[name] and Output.from_json(value[name]) for name in ("condition", "topic")}
-        lists = {name: tuple(value[name]) for name in ("typed", "previous", "functions")}
-        parts = {
-            "schema": TableSchema.from_json(value["schema"]),
-            "outputs": tuple(map(Output.from_json, value["outputs"])),
-            "calls": tuple(map(PythonCall.from_json, value["calls"])),
-            "masks": tuple((name, Mask.parse(mask)) for name, mask in value["masks"]),
-        }
-        return cls(**{**value, **outputs, **lists, **parts})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryPlan:
@@ -157,10 +127,3 @@ class QueryPlan:
 
     query: BoundQuery
     schema: TableSchema
-
-    def to_json(self) -> dict[str, Any]:
-        return {"query": self.query.to_json(), "schema": self.schema.to_json()}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        return cls(query=BoundQuery.from_json(value["query"]), schema=TableSchema.from_json(value["schema"]))

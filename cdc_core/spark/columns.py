@@ -33,8 +33,8 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from cdc_core.engine.oversized_rows import refusal_for
 from cdc_core.engine.packing import BESIDE, REFUSED, divided, note, pack, pack_whole
+from cdc_core.engine.refused_rows import refusal_for
 from cdc_core.errors import UnplannedSchemaError
 from cdc_core.queries.bound_query import BoundQuery
 from cdc_core.queries.outputs import delivered_rows

@@ -22,7 +22,7 @@ from cdc_core.spark.executors import Presence, await_executors, check_executors,
 from cdc_core.spark.log_file import keep_newest, last_words
 from cdc_core.spark.preload import preload
 from cdc_core.spark.private_api import Py4JError, make_active
-from cdc_core.spark.query import RunningQuery, start_query, warm_up
+from cdc_core.spark.query import RunningQuery, StartSessions, start_query, warm_up
 from cdc_core.spark.query_planning import evaluated, explain_query, plan_query, query_session
 from cdc_core.spark.session import (
     end_jvm,
@@ -32,8 +32,6 @@ from cdc_core.spark.session import (
     open_session,
     require_java,
 )
-from cdc_core.spark.start_sessions import StartSessions
-from cdc_core.spark.start_turns import StartTurns
 
 __all__ = ["SparkHost"]
 
@@ -70,7 +68,6 @@ class SparkHost:
         """Of the session that is open."""
         self._users: set[str] = set()
         self._presence = Presence()
-        self._turns = StartTurns()
 
     @property
     def is_local(self) -> bool:
@@ -168,14 +165,9 @@ class SparkHost:
             batches: Sequence[pa.RecordBatch] = evaluated(frame, plans).toArrow().to_batches()
             return batches
 
-    def start(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> Query:
-        turn = self._turns.take(stopped=stopped)
-        try:
-            with _spark_errors():
-                return RunningQuery(start_query(self._opened_starts(), config), config.run_dir, turn)
-        except BaseException:
-            turn.end()
-            raise
+    def start(self, config: AttemptConfig) -> Query:
+        with _spark_errors():
+            return RunningQuery(start_query(self._opened_starts(), config))
 
     def maintain(self, *, executor_wait_s: float) -> None:
         if self._lock.acquire(blocking=False):

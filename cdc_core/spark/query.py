@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from cdc_core.engine.attempt_channel import AttemptChannel
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.packing import SPARK_SCHEMA
 from cdc_core.engine.query_host import QueryHostError
 from cdc_core.errors import from_wire
 from cdc_core.queries.bound_query import BoundQuery
 from cdc_core.spark.columns import spark_schema
-from cdc_core.spark.data_sources import OPTION, SINK, SOURCE
-from cdc_core.spark.query_planning import evaluated
+from cdc_core.spark.data_sources import OPTION, SINK, SOURCE, ChangefeedSink, RangefeedSource
+from cdc_core.spark.private_api import make_active
+from cdc_core.spark.query_planning import evaluated, query_session
 from cdc_core.spark.session import is_local
-from cdc_core.spark.start_sessions import StartSessions
-from cdc_core.spark.start_turns import Turn
 
-__all__ = ["RunningQuery", "start_query", "warm_up"]
+__all__ = ["RunningQuery", "StartSessions", "start_query", "warm_up"]
 
 
 def start_query(sessions: StartSessions, config: AttemptConfig) -> StreamingQuery:
@@ -71,18 +70,12 @@ def warm_up(sessions: StartSessions, config: AttemptConfig, *, stopped: Callable
 class RunningQuery:
     """A streaming query, as a supervisor knows it: see `cdc_core.engine.query_host.Query`."""
 
-    def __init__(self, query: StreamingQuery, run_dir: Path, turn: Turn) -> None:
-        """*turn* ends with the first step that is saved in *run_dir*, or with the query."""
+    def __init__(self, query: StreamingQuery) -> None:
         self._query = query
-        self._channel = AttemptChannel(run_dir)
-        self._turn: Turn | None = turn
 
     @property
     def is_active(self) -> bool:
-        active = self._query.isActive
-        if not active or (self._turn is not None and self._channel.saved() is not None):
-            self._end_turn()
-        return active
+        return self._query.isActive
 
     def failure(self) -> Exception:
         error = self._query.exception()
@@ -91,10 +84,42 @@ class RunningQuery:
         return from_wire(str(error)) or QueryHostError(f"{type(error).__name__}: {error}")
 
     def stop(self) -> None:
-        self._end_turn()
         self._query.stop()
 
-    def _end_turn(self) -> None:
-        turn, self._turn = self._turn, None
-        if turn is not None:
-            turn.end()
+
+class StartSessions:
+    """Sessions of the application of *session*, as many as queries ever start at a time. Safe for several threads.
+
+    A registered data source holds a plain HashMap of environment variables, which all tasks carry and into which Spark
+    writes when a query starts. Two queries that start at once would damage a shared one for good, and no task could be
+    read again. Spark looks data sources up by name, but not before the query runs: in the copy of its session that the
+    query got when it started. So a session serves one start at a time, and each start registers both again.
+
+    Sessions are kept, as Spark never forgets one in which a query started: a listener of it stays in the context.
+    """
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._lock = Lock()
+        self._free: dict[bool, list[SparkSession]] = {False: [], True: []}
+
+    @contextmanager
+    def lent(self, *, evaluates: bool) -> Iterator[SparkSession]:
+        """Give a session to the block, in which one query may start. The query may outlast the block.
+
+        It has fresh registrations of the source and the sink, and the settings of `query_session` if the query
+        *evaluates* expressions. It becomes the active session of this thread, and stays so.
+        """
+        with self._lock:
+            free = self._free[evaluates]
+            own = free.pop() if free else None
+        if own is None:
+            own = query_session(self._session) if evaluates else self._session.newSession()
+        try:
+            make_active(own)
+            own.dataSource.register(RangefeedSource)
+            own.dataSource.register(ChangefeedSink)
+            yield own
+        finally:
+            with self._lock:
+                free.append(own)

@@ -42,12 +42,11 @@ from cdc_core.queries.event_names import TOPIC_COLUMN
 from cdc_core.queries.outputs import output_schema
 from cdc_core.queries.refusals import refusal
 from cdc_core.schema import ColumnType, Kind
-from cdc_core.spark.clock_readings import clock_reading
 from cdc_core.spark.columns import BATCH_ROWS, spark_schema
 from cdc_core.spark.infinite_times import as_json, with_infinities
 from cdc_core.spark.private_api import JavaObject, analyzed, can_up_cast, items, optimized, tried, written_out
 from cdc_core.spark.python_functions import call_fields, called
-from cdc_core.spark.query_refusals import named, reason_of
+from cdc_core.spark.query_refusals import clock_reading, named, reason_of
 
 __all__ = ["evaluated", "explain_query", "plan_query", "query_session"]
 

@@ -1,4 +1,4 @@
-"""The text of statements, taken apart: which statement it is, and where it ends; and the grammar of those about jobs."""
+"""The text of statements, taken apart: which statement it is, and where it ends; and the grammar of jobs."""
 
 from __future__ import annotations
 

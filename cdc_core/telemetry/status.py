@@ -262,9 +262,9 @@ class Retrying:
     def reason(self) -> str:
         """The same without its first word."""
         at = self.next_attempt_at
-        following = "an attempt is running" if at is None else f"next attempt at {_shown(at)}"
+        following = "an attempt is running" if at is None else f"next attempt at {shown_moment(at)}"
         failed = counted(self.failures, "failure")
-        return f"since {_shown(self.since)}, after {failed}: {self.error}; {following}"
+        return f"since {shown_moment(self.since)}, after {failed}: {self.error}; {following}"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values, for `from_json`."""
@@ -275,7 +275,3 @@ class Retrying:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         times = {name: datetime.fromisoformat(at) for name in _TIMES if (at := value.get(name))}
         return cls(**{**value, **times})
-
-
-def _shown(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

@@ -50,13 +50,13 @@ def control_of(state_dir: Path) -> Path:
 @contextmanager
 def nemesis_spark(spark: KeptSpark, *, bug: str) -> Iterator[None]:
     """Let runs inside the block use *spark* with what this module puts into the engine; *bug* is this process's too."""
-    from cdc_core.spark import start_sessions
+    from cdc_core.spark import query
 
     with ExitStack() as stack:
         stack.enter_context(spark.lent())
         patch = stack.enter_context(pytest.MonkeyPatch.context())
-        patch.setattr(start_sessions, "RangefeedSource", NemesisSource)
-        patch.setattr(start_sessions, "ChangefeedSink", NemesisSink)
+        patch.setattr(query, "RangefeedSource", NemesisSource)
+        patch.setattr(query, "ChangefeedSink", NemesisSink)
         stack.enter_context(installed(bug))
         yield
 

@@ -12,8 +12,7 @@ from cdc_testing.nemesis_script import GUESTS
 
 from cdc_core.engine import attempt
 from cdc_core.engine.aggregator import read_slice as honest_read
-from cdc_core.engine.planner import Planner
-from cdc_core.engine.rescans import Rescans
+from cdc_core.engine.planner import Planner, Rescans
 from cdc_core.engine.slices import PlannedSlice
 from cdc_core.rows import Op, RowBatch
 from cdc_core.slice_reader import SliceReader, SpanMark

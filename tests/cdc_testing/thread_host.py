@@ -94,7 +94,7 @@ class ThreadHost:
     def plan(self, query: BoundQuery) -> QueryPlan:
         raise QueryHostError(f"only Spark can plan {query}")
 
-    def start(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> ThreadQuery:
+    def start(self, config: AttemptConfig) -> ThreadQuery:
         session, steps = _require(self._session), Steps(self._open_attempt(config.to_option()))
         return ThreadQuery(steps, session, self._before_step, name=config.feed.name)
 

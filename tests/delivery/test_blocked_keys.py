@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema
-from cdc_core.delivery.blocked_keys import BlockedKeys
+from cdc_core.delivery.dead_letters import BlockedKeys
 from cdc_core.delivery.row_json import key_column, key_json, row_json
 
 NAME = TableName("db", "public", "t")
@@ -148,7 +148,7 @@ def test_only_rows_that_may_have_a_blocked_key_are_looked_at_one_by_one(monkeypa
         looked.append(key_json(schema, key))
         return looked[-1]
 
-    monkeypatch.setattr("cdc_core.delivery.blocked_keys.key_json", counting)
+    monkeypatch.setattr("cdc_core.delivery.dead_letters.key_json", counting)
     assert BlockedKeys([(NAME.full, '[7, "b"]'), (NAME.full, '[8, "b"]')]).find(rows) == [7]
     assert looked == ['[7, "b"]']
 

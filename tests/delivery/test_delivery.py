@@ -12,8 +12,7 @@ import pytest
 from cdc_testing.scripted import TABLE
 
 from cdc_core.delivery import delivery as delivery_module
-from cdc_core.delivery.blocked_keys import BlockedKeys
-from cdc_core.delivery.dead_letters import BLOCKED, BadRow
+from cdc_core.delivery.dead_letters import BLOCKED, BadRow, BlockedKeys
 from cdc_core.delivery.delivery import BadRows, Delivery
 from cdc_core.errors import ContractError, EncodeError, RefusedRowsError, RetryableSinkError
 from cdc_core.rows import Op, RowBatch

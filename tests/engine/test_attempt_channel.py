@@ -16,7 +16,7 @@ from cdc_testing.engine import counter_feed, eventually
 from cdc_core import Timestamp
 from cdc_core.delivery.tracing import TraceRequest
 from cdc_core.engine.attempt_channel import COORDINATOR, SLICE, Activity, AttemptChannel, Saved
-from cdc_core.engine.attempt_log import AttemptLog
+from cdc_core.engine.driver_log import AttemptLog
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, stage
 
 OTHER_PROCESS = """

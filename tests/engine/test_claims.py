@@ -13,9 +13,8 @@ from cdc_testing.stored import DEFINITION, dropped
 
 from cdc_core import Locality, Slice, SliceInfo, Timestamp
 from cdc_core.engine.attempt_config import AttemptConfig
-from cdc_core.engine.claims import claim, offers
 from cdc_core.engine.host_requirements import HostRequirements
-from cdc_core.engine.slices import PlannedSlice
+from cdc_core.engine.slices import PlannedSlice, claim, offers
 from cdc_core.store.progress import ProgressStore, store_url
 
 EU, US = Locality.parse("region=eu,zone=a"), Locality.parse("region=us,zone=a")

@@ -21,7 +21,7 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.dead_letters import row_of
 from cdc_core.engine import attempt
 from cdc_core.engine.checks import check_dead_letters
-from cdc_core.engine.dead_letter_log import DeadLetterLog
+from cdc_core.engine.driver_log import DeadLetterLog
 from cdc_core.errors import BadRowError, ConfigError, RefusedRowsError, RetryableSinkError, TerminalError
 from cdc_core.plugins.host import PluginHost
 

@@ -16,7 +16,7 @@ from cdc_core.config.parts import Parts
 from cdc_core.delivery.bad_rows import StopAtBadRow
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.engine.aggregator import read_slice
-from cdc_core.engine.oversized_rows import refusal_of, refused_row
+from cdc_core.engine.refused_rows import refusal_of, refused_row
 from cdc_core.engine.slices import PlannedSlice
 from cdc_core.errors import BadRowError
 from cdc_core.unavailable import unavailable_by_column

@@ -116,7 +116,7 @@ def saved(engine: ThreadEngine) -> Report:
 def test_a_changefeed_that_fails_says_so_until_a_step_is_saved_again(
     engine: ThreadEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cdc_core.engine.status_record._MIN_S", 0.0)
+    monkeypatch.setattr("cdc_core.engine.run_status._MIN_S", 0.0)
     engine.script.order("advance", "RetryableRangefeedError no route to db:5432", times=3)
     before: list[Report] = []
     after: list[Report] = []
@@ -139,7 +139,7 @@ def test_a_changefeed_that_fails_says_so_until_a_step_is_saved_again(
 
 
 def test_a_step_that_is_repeated_by_its_sink_is_retried(engine: ThreadEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cdc_core.engine.status_record._MIN_S", 0.0)
+    monkeypatch.setattr("cdc_core.engine.run_status._MIN_S", 0.0)
     engine.script.order("repeat-emit", "503 of the server")
     seen: list[Report] = []
 
@@ -187,9 +187,9 @@ def test_what_the_source_says_is_shown_and_logged_when_it_begins_and_ends(
         elif kept and status.notice is None:
             stop_runs()
 
-    with caplog.at_level("INFO", logger="cdc_core.engine.attempt_log"):
+    with caplog.at_level("INFO", logger="cdc_core.engine.driver_log"):
         assert engine.run(once=False, watch=watch, total=10_000_000, rows_per_step=100) == 0
-    assert [record.getMessage() for record in caplog.records if record.name == "cdc_core.engine.attempt_log"] == [
+    assert [record.getMessage() for record in caplog.records if record.name == "cdc_core.engine.driver_log"] == [
         "changefeed 't': rangefeed 'counter': process 7 holds the log",
         "changefeed 't': rangefeed 'counter': no longer: process 7 holds the log",
     ]

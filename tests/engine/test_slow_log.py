@@ -10,9 +10,8 @@ from cdc_testing.engine import counter_feed
 
 from cdc_core import Flushed, SliceInfo, Span, SpanMark, Timestamp
 from cdc_core.engine.attempt_channel import Activity, AttemptChannel
-from cdc_core.engine.attempt_log import AttemptLog
+from cdc_core.engine.driver_log import AttemptLog, SlowCalls, slow_slices
 from cdc_core.engine.slices import PlannedSlice, SliceReport
-from cdc_core.engine.slow_log import SlowCalls, slow_slices
 from cdc_core.telemetry.stages import SINK, SOURCE, STAGES, Repeat
 
 OWNERS: Mapping[str, str] = {SINK: "sink 'webhook'", SOURCE: "source 'postgres'"}

@@ -16,9 +16,8 @@ from cdc_testing.stored import DEFINITION
 from cdc_core import Flushed, RowBatch, Sink
 from cdc_core.config.parts import Parts
 from cdc_core.delivery.dead_letters import BadRow
-from cdc_core.delivery.routing import Routing
+from cdc_core.delivery.routing import Routing, TopicAdmission
 from cdc_core.engine.fencing import FencedSink
-from cdc_core.engine.topic_admission import TopicAdmission
 from cdc_core.errors import FencedError, RetryableSinkError, TerminalError
 from cdc_core.rows import Op
 from cdc_core.store.progress import ProgressStore, store_url

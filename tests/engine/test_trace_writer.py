@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from cdc_core.engine.trace_writer import TraceWriter
+from cdc_core.delivery.tracing import TraceWriter
 from cdc_core.store.progress import ProgressStore, store_url
 from cdc_core.store.tables import TRACES
 from cdc_core.store.traced_change import TracedChange

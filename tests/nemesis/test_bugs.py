@@ -8,14 +8,14 @@ import pytest
 from cdc_testing.engine_bugs import BUGS, installed
 from cdc_testing.nemesis_rig import NemesisRig, scripts_for
 
-from cdc_core.engine import attempt, attempts, planner, rescans, step_machine
+from cdc_core.engine import attempt, attempts, planner, step_machine
 
 PLACES = (
     step_machine,
     step_machine.StepMachine,
     attempts,
     planner.Planner,
-    rescans.Rescans,
+    planner.Rescans,
     attempt,
     attempt.Attempt,
 )

@@ -16,7 +16,6 @@ from cdc_core.config.identity import require_same_source
 from cdc_core.config.parts import Parts
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.errors import ConfigError, OptionError
 from cdc_core.plugins.host import PluginHost
 from cdc_core.queries.bound_query import BoundQuery
@@ -121,7 +120,7 @@ def test_a_section_is_its_own_json_and_can_be_shown() -> None:
     shown = 'all columns but flag; where id > 3 AND flag; masked email (hash), Odd "name" (truncate 2)'
     assert found.shown == shown
     query = found.bind(table(), number=2, diff=True)
-    assert BoundQuery.from_json(query.to_json()) == query
+    assert pickle.loads(pickle.dumps(query)) == query
 
 
 def test_a_section_is_that_of_one_watched_table() -> None:
@@ -228,8 +227,7 @@ def test_the_key_is_a_secret_that_the_store_does_not_keep() -> None:
     assert resolved.stored["literal_secrets"] == ["option 'mask_key'"]
     changefeed = Changefeed(name="c", source="a://b", tables=("t",), sink="c://d", options={"mask_key": KEY})
     assert KEY not in repr(changefeed)
-    plans = AttemptConfig(feed=resolved, state_dir=None, run_dir=None).to_option()  # type: ignore[arg-type]
-    known = ResolvedChangefeed.from_json(json.loads(plans)["feed"])
+    known = ResolvedChangefeed.from_json(json.loads(json.dumps(resolved.to_json())))
     assert (known.queries(), known.mask_key) == (resolved.queries(), KEY.encode())
 
 

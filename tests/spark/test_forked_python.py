@@ -16,7 +16,7 @@ import psutil
 import pytest
 from cdc_testing.engine import eventually
 
-from cdc_core.spark.forked_python import ForkedPython
+from cdc_core.spark.jvm import ForkedPython
 from cdc_core.spark.python_forkserver import too_late
 
 SHOWN = """
@@ -38,7 +38,7 @@ sys.exit("why")
 STARTER = """
 import sys
 from pathlib import Path
-from cdc_core.spark.forked_python import ForkedPython
+from cdc_core.spark.jvm import ForkedPython
 directory = Path(sys.argv[1])
 forked = ForkedPython({}, scratch=directory, log_path=directory / "log")
 print(forked._server.pid, forked.program, flush=True)

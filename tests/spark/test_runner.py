@@ -21,9 +21,9 @@ from cdc_core.engine.supervisor import Outcome, Supervisor
 from cdc_core.errors import ConfigError, TerminalSinkError
 from cdc_core.spark import host, query
 from cdc_core.spark.data_sources import SINK, SOURCE
+from cdc_core.spark.query import StartSessions
 from cdc_core.spark.runner import Runner
 from cdc_core.spark.session import _SETTINGS
-from cdc_core.spark.start_sessions import StartSessions
 from cdc_core.store.progress import ProgressStore, store_url
 
 TOTAL = 2000

@@ -11,8 +11,8 @@ import pytest
 import sqlalchemy as sa
 from cdc_testing.stored import DEFINITION, dropped, progress
 
-from cdc_core.engine import status_record
-from cdc_core.engine.status_record import StatusRecord
+from cdc_core.engine import run_status
+from cdc_core.engine.run_status import StatusRecord
 from cdc_core.errors import FencedError
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.tables import MOMENTS
@@ -84,6 +84,6 @@ def test_a_run_keeps_a_moment_with_its_first_status_of_each_minute(
     record = StatusRecord("orders", store)
     for second in (60, 70, 119, 120, 121):
         clock = SimpleNamespace(time=lambda now=second: now, monotonic=lambda now=second: now)
-        monkeypatch.setattr(status_record, "time", clock)
+        monkeypatch.setattr(run_status, "time", clock)
         record.keep(Status(changefeed="orders", phase="running"), 1, now=True)
     assert kept == [True, False, False, True, False]

@@ -1,4 +1,8 @@
-"""Log lines about what is slow: calls that have not returned, and slices that took long. For the option `log_slow`."""
+"""What the driver logs of an attempt, where a person looks for it.
+
+Warnings of planner, coordinator and source; new dead letters; and, for the option `log_slow`, calls that have not
+returned and slices that took long.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,18 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from cdc_core.engine.attempt_channel import Activity
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.attempt_channel import Activity, AttemptChannel
 from cdc_core.engine.slices import SliceReport
+from cdc_core.masking import mask
 from cdc_core.telemetry.stages import STAGES
 
-__all__ = ["SlowCalls", "slow_slices"]
+if TYPE_CHECKING:
+    from cdc_core.store.progress import ProgressStore
+
+__all__ = ["AttemptLog", "DeadLetterLog", "SlowCalls", "slow_slices"]
 
 log = logging.getLogger(__name__)
 
@@ -105,3 +115,63 @@ def _spans(report: SliceReport) -> str:
     """Return the tables of the slice."""
     tables = sorted({mark.span.table for mark in report.marks})
     return ", ".join(tables[:3]) + (f" and {len(tables) - 3} more" if len(tables) > 3 else "")
+
+
+class AttemptLog:
+    """Logs for the driver what comes through *channel* from the attempt of *feed*."""
+
+    def __init__(self, feed: ResolvedChangefeed, channel: AttemptChannel) -> None:
+        self._channel = channel
+        self._name, self._source = feed.name, feed.rangefeed.owner
+        self._secrets = feed.secrets()
+        self._logged: str | None = None
+
+    def repeat_warnings(self) -> None:
+        """Log what is new since the last call. Cheap."""
+        for line in self._channel.warnings():
+            log.warning("changefeed '%s': %s", self._name, mask(line, self._secrets))
+
+    def source_warning(self) -> str | None:
+        """Return what the source warns of now, masked. Logs when that begins, changes and ends."""
+        told = self._channel.source_warning()
+        text = None if told is None else mask(told, self._secrets)
+        if text != self._logged:
+            if text is None:
+                log.info("changefeed '%s': %s: no longer: %s", self._name, self._source, self._logged)
+            else:
+                log.warning("changefeed '%s': %s: %s", self._name, self._source, text)
+            self._logged = text
+        return text
+
+
+_MAX_LOGGED = 10
+"""Maximum number of new dead letters that are logged individually."""
+
+
+class DeadLetterLog:
+    """Warns, in the driver, of each row of changefeed *name* that becomes a dead letter from now on."""
+
+    def __init__(self, name: str, store: ProgressStore) -> None:
+        self._name = name
+        self._store = store
+        self._logged = max((letter.number for letter in store.dead_letters.of(name)), default=0)
+
+    def poll(self) -> int:
+        """Log the new ones, and return how many dead letters there are. Raises: RetryableError."""
+        waiting = self._store.dead_letters.of(self._name)
+        new = [letter for letter in waiting if letter.number > self._logged]
+        for letter in new[:_MAX_LOGGED]:
+            log.warning(
+                "changefeed '%s': refused the row of table %s with key %s, updated %s (stage %s): %s",
+                self._name,
+                letter.table,
+                letter.key,
+                letter.updated,
+                letter.stage,
+                letter.error,
+            )
+        if len(new) > _MAX_LOGGED:
+            log.warning("changefeed '%s': refused %d more rows", self._name, len(new) - _MAX_LOGGED)
+        if new:
+            self._logged = new[-1].number
+        return len(waiting)
