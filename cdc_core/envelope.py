@@ -21,8 +21,7 @@ from cdc_core.envelope_shapes import (
     given_options,
     metadata_members,
 )
-from cdc_core.row_members import shown_column
-from cdc_core.rows import RowBatch
+from cdc_core.rows import RowBatch, shown_column
 
 __all__ = ["ENVELOPES", "ENVELOPE_OPTIONS", "METADATA_MEMBER", "DeleteForm", "Envelope", "RowPlace"]
 

@@ -10,11 +10,22 @@ from typing import Any, NotRequired, TypedDict, Unpack, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from cdc_core.errors import ContractError
 from cdc_core.schema import TableSchema
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["TIMESTAMP_TYPE", "UNAVAILABLE_TYPE", "Op", "RowBatch", "RowColumns", "shown_key", "shown_value"]
+__all__ = [
+    "TIMESTAMP_TYPE",
+    "UNAVAILABLE_TYPE",
+    "Op",
+    "RowBatch",
+    "RowColumns",
+    "shown_column",
+    "shown_key",
+    "shown_value",
+]
 
 TIMESTAMP_TYPE = pa.struct([pa.field("wall", pa.int64()), pa.field("logical", pa.int32())])
 """Arrow type of the columns `updated` and `mvcc`."""
@@ -247,3 +258,19 @@ def shown_value(value: pa.Scalar) -> Any:
         return value.as_py()
     except (ValueError, OverflowError):  # years that Python does not have
         return str(value.value)
+
+
+_WITHOUT_BEFORE = pa.array([Op.INSERT, Op.SCAN], pa.uint8())
+
+
+def shown_column(rows: RowBatch, member: str) -> pa.StructArray | None:
+    """Return the column of *member*, see `Envelope.column`. Raises: ContractError."""
+    names, updated = rows.batch.schema.names, rows.column("updated")
+    if member == "mvcc_timestamp":
+        mvcc = rows.column("mvcc") if "mvcc" in names else updated
+        return mvcc if mvcc.null_count == 0 else pc.if_else(mvcc.is_valid(), mvcc, updated)
+    if member in names:
+        return rows.column(member)
+    if not pc.all(pc.is_in(rows.column("op"), _WITHOUT_BEFORE), min_count=0).as_py():
+        raise ContractError(f"table {rows.schema.name}: the source left out column 'before', which 'diff' requires")
+    return None

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from cdc_core.auditing.comparison import Comparison, Difference, Figures
 from cdc_core.auditing.delivered import Delivered, DeliveredFiles, DeliveredMessages
-from cdc_core.auditing.refusals import require_auditable
-from cdc_core.auditing.source import SourceRows, read_source
+from cdc_core.auditing.source import SourceRows, read_source, require_auditable
 from cdc_core.auditing.spill import Spill
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.envelope_shapes import DeleteForm

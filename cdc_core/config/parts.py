@@ -13,7 +13,7 @@ from cdc_core.encoder import Encoder, EncoderContext
 from cdc_core.enriched import SourceFacts
 from cdc_core.locality import Locality
 from cdc_core.placement import PlacementRules
-from cdc_core.queries.event_names import MVCC_COLUMN
+from cdc_core.queries.query import MVCC_COLUMN
 from cdc_core.rangefeed import Rangefeed, RangefeedContext
 from cdc_core.resolved_sink import ResolvedSink
 from cdc_core.restriction import unrestricted

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cdc_core.delivery.dead_letters import BadRow
-from cdc_core.queries.event_names import TOPIC_COLUMN
+from cdc_core.queries.query import TOPIC_COLUMN
 from cdc_core.rows import RowBatch
 from cdc_core.sink import Sink
 from cdc_core.telemetry.stages import QUERY, SINK

@@ -29,9 +29,8 @@ from cdc_core.options import counted
 from cdc_core.source_history import SourceHistory
 from cdc_core.store.values import DeadLetter
 from cdc_core.telemetry import metrics
-from cdc_core.telemetry.source_gauges import keep_gauges
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, Stages, stage
-from cdc_core.telemetry.tally import Tally
+from cdc_core.telemetry.tally import Tally, keep_gauges
 from cdc_core.timestamp import Timestamp
 
 if TYPE_CHECKING:

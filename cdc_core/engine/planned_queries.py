@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.query_host import QueryHost
 from cdc_core.errors import ConfigError, UnplannedSchemaError
-from cdc_core.queries.bound_query import BoundQuery, QueryPlan
-from cdc_core.queries.outputs import output_schema
+from cdc_core.queries.bound_query import BoundQuery, QueryPlan, output_schema
 from cdc_core.queries.refusals import refusal
 from cdc_core.schema import TableSchema
 

@@ -9,8 +9,16 @@ from cdc_core.errors import ConfigError
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.options import did_you_mean
 from cdc_core.queries.bound_query import BoundQuery, Output, PythonCall
-from cdc_core.queries.event_names import EVENT_FUNCTIONS, MVCC_COLUMN, PREVIOUS, TOPIC_COLUMN
-from cdc_core.queries.query import Fragment, Item, Query, Reference
+from cdc_core.queries.query import (
+    EVENT_FUNCTIONS,
+    MVCC_COLUMN,
+    PREVIOUS,
+    TOPIC_COLUMN,
+    Fragment,
+    Item,
+    Query,
+    Reference,
+)
 from cdc_core.queries.refusals import refusal
 from cdc_core.schema import ColumnType, Kind, TableSchema
 

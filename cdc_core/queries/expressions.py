@@ -12,7 +12,6 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from cdc_core.options import counted
 from cdc_core.queries.dialect import folded, parsed, place_of
-from cdc_core.queries.event_names import EVENT_FUNCTIONS, PREVIOUS
 from cdc_core.queries.functions import (
     CLOCK_WORDS,
     NO_PARENTHESES,
@@ -22,7 +21,7 @@ from cdc_core.queries.functions import (
     no_date,
     refused_function,
 )
-from cdc_core.queries.query import Fragment, Reference
+from cdc_core.queries.query import EVENT_FUNCTIONS, PREVIOUS, Fragment, Reference
 from cdc_core.queries.refusals import refusal
 from cdc_core.sql_names import fold
 

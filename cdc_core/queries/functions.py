@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from cdc_core.queries.builtin_functions import BUILTIN_FUNCTIONS
 from cdc_core.queries.dialect import is_word_of_sql, knows_function
-from cdc_core.queries.event_names import EVENT_FUNCTIONS, PREVIOUS
+from cdc_core.queries.query import EVENT_FUNCTIONS, PREVIOUS
 
 __all__ = [
     "CLOCK_WORDS",

@@ -17,8 +17,7 @@ from sqlglot import exp
 from cdc_core.errors import ConfigError
 from cdc_core.queries.binding import bind
 from cdc_core.queries.dialect import parsed
-from cdc_core.queries.event_names import MVCC_COLUMN
-from cdc_core.queries.query import Query
+from cdc_core.queries.query import MVCC_COLUMN, Query
 from cdc_core.restriction import Comparison, Restriction
 from cdc_core.schema import Column, Kind, TableSchema
 from cdc_core.sql_names import fold

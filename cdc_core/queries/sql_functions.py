@@ -16,10 +16,9 @@ from cdc_core.errors import OptionError
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.options import did_you_mean
 from cdc_core.queries.dialect import folded, tokens_of
-from cdc_core.queries.event_names import PREVIOUS
 from cdc_core.queries.expressions import Expressions, is_name
 from cdc_core.queries.functions import refused_name
-from cdc_core.queries.query import Fragment, Reference, SqlFunction
+from cdc_core.queries.query import PREVIOUS, Fragment, Reference, SqlFunction
 from cdc_core.queries.refusals import refusal
 
 __all__ = ["parse_functions"]

@@ -16,9 +16,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.queries.dialect import folded, tokens_of
-from cdc_core.queries.event_names import PREVIOUS
 from cdc_core.queries.expressions import Expressions, is_name, is_quoted
-from cdc_core.queries.query import Item, Query, SqlFunction
+from cdc_core.queries.query import PREVIOUS, Item, Query, SqlFunction
 from cdc_core.queries.refusals import refusal
 from cdc_core.queries.sql_functions import parse_functions
 from cdc_core.sql_names import fold, listed

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from cdc_core.errors import CdcError, RetryableError
 from cdc_core.rangefeed import RangefeedContext, Token
-from cdc_core.shards.calls import on_all, on_each
-from cdc_core.shards.shard import Shard, shards_of
+from cdc_core.shards.shard import Shard, on_all, on_each, shards_of
 from cdc_core.shards.token import ShardedToken
 from cdc_core.source_history import SourceHistory
 

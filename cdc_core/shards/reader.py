@@ -11,9 +11,8 @@ from cdc_core.errors import CdcError
 from cdc_core.rangefeed import RangefeedContext
 from cdc_core.rows import RowBatch
 from cdc_core.schema import TableSchema
-from cdc_core.shards.calls import on_all
 from cdc_core.shards.names import Names
-from cdc_core.shards.shard import Shard, shards_of
+from cdc_core.shards.shard import Shard, on_all, shards_of
 from cdc_core.slice_reader import SliceReader, SpanMark
 from cdc_core.step_planner import Slice
 from cdc_core.timestamp import Timestamp

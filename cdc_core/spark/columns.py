@@ -36,12 +36,10 @@ from pyspark.sql.types import StructType
 from cdc_core.engine.packing import BESIDE, REFUSED, divided, note, pack, pack_whole
 from cdc_core.engine.refused_rows import refusal_for
 from cdc_core.errors import UnplannedSchemaError
-from cdc_core.queries.bound_query import BoundQuery
-from cdc_core.queries.outputs import delivered_rows
+from cdc_core.queries.bound_query import BoundQuery, delivered_rows
 from cdc_core.rows import RowBatch
 from cdc_core.schema import ColumnType, Kind, TableName, TableSchema
-from cdc_core.spark.column_types import cast, short_times
-from cdc_core.spark.row_texts import row_texts
+from cdc_core.spark.column_types import cast, row_texts, short_times
 from cdc_core.telemetry.stages import QUERY
 from cdc_core.unavailable import unavailable_by_column
 

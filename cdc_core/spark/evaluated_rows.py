@@ -144,7 +144,7 @@ def _before(rows: RowBatch, schema: TableSchema) -> pa.StructArray:
 
 def _failures(text: str, query: BoundQuery, failed: npt.NDArray[np.bool_], errors: pa.Array | None) -> dict[int, str]:
     """Return why the expression *text* failed, by index of the row. *errors* are those of its Python functions."""
-    from cdc_core.queries.failures import possible_causes  # loads the parser
+    from cdc_core.queries.dialect import possible_causes  # loads the parser
 
     usual = possible_causes(text, query.schema)
     said = {} if errors is None else {index: errors[index].as_py() for index in np.flatnonzero(failed).tolist()}

@@ -15,8 +15,7 @@ from cdc_core.engine.packing import ROWS, Arriving
 from cdc_core.engine.planned_queries import PlannedQueries
 from cdc_core.envelope import DeleteForm
 from cdc_core.errors import ConfigError
-from cdc_core.queries.bound_query import BoundQuery
-from cdc_core.queries.outputs import delivered_rows
+from cdc_core.queries.bound_query import BoundQuery, delivered_rows
 from cdc_core.rows import RowBatch
 from cdc_core.schema import TableSchema
 from cdc_core.spark.columns import columns_schema, noted, packed_columns, query_for

@@ -10,7 +10,6 @@ from threading import Lock
 import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.query_host import Query, QueryHostError
@@ -63,8 +62,7 @@ class SparkHost:
         self._changefeeds = changefeeds
         self._temporary = temporary
         self._lock = Lock()
-        self._session: SparkSession | None = None
-        self._starts: StartSessions | None = None
+        self._sessions: StartSessions | None = None
         """Of the session that is open."""
         self._users: set[str] = set()
         self._presence = Presence()
@@ -87,36 +85,36 @@ class SparkHost:
 
     @property
     def is_alive(self) -> bool:
-        session = self._session
-        return session is not None and is_alive(session)
+        sessions = self._sessions
+        return sessions is not None and is_alive(sessions.main)
 
     def owns(self, context: SparkContext) -> bool:
         """Return whether *context* is that of this host's session."""
-        session = self._session
-        return session is not None and session.sparkContext is context
+        sessions = self._sessions
+        return sessions is not None and sessions.main.sparkContext is context
 
     def acquire(self, user: str) -> int:
         self._users.add(user)
         with self._lock, _spark_errors(), self._reasons_in_errors():
-            if self._session is not None and not is_alive(self._session):
+            if self._sessions is not None and not self.is_alive:
                 self._end()
-            if self._session is None:
-                self._session = open_session(
+            if self._sessions is None:
+                session = open_session(
                     self._name,
                     self._spark,
                     log_path=self._log_path,
                     changefeeds=self._changefeeds,
                     wanted=lambda: bool(self._users),
                 )
+                self._sessions = StartSessions(session)
                 warn_of_open_masters(self._spark)
-                self._starts = StartSessions(self._session)
-                with self._starts.lent(evaluates=False):
+                with self._sessions.lent(evaluates=False):
                     pass  # the first one takes time, which no query has to spend
-                make_active(self._session)
-            return max(1, self._session.sparkContext.defaultParallelism)
+                make_active(session)
+            return max(1, self._sessions.main.sparkContext.defaultParallelism)
 
     def preload(self, *, stopped: Callable[[], bool]) -> None:
-        session = self._opened()
+        session = self._opened().main
         with _spark_errors():
             make_active(session)
             tasks = max(1, session.sparkContext.defaultParallelism)
@@ -133,7 +131,7 @@ class SparkHost:
     def await_executors(self, wait_s: float, *, stopped: Callable[[], bool]) -> int:
         with _spark_errors():
             try:
-                return await_executors(self._opened(), wait_s, stopped=stopped)
+                return await_executors(self._opened().main, wait_s, stopped=stopped)
             except QueryHostError:
                 with self._lock:
                     if not self.is_shared:  # a master that was restarted may not know the application any more
@@ -142,32 +140,32 @@ class SparkHost:
 
     def check_executors(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
         with _spark_errors():
-            check_executors(self._opened(), config, stopped=stopped)
+            check_executors(self._opened().main, config, stopped=stopped)
 
     def warm_up(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
         with _spark_errors():
-            warm_up(self._opened_starts(), config, stopped=stopped)
+            warm_up(self._opened(), config, stopped=stopped)
 
     def plan(self, query: BoundQuery) -> QueryPlan:
         with _spark_errors():
-            return plan_query(query_session(self._opened()), query)
+            return plan_query(query_session(self._opened().main), query)
 
     def explain(self, query: BoundQuery) -> str:
         """Return the optimized plan of a query that `plan` has accepted, as text. Runs nothing."""
         with _spark_errors():
-            return explain_query(query_session(self._opened()), query)
+            return explain_query(query_session(self._opened().main), query)
 
     def evaluate(self, rows: pa.Table, plans: Sequence[QueryPlan]) -> Sequence[pa.RecordBatch]:
         """Return what the queries give for *rows*, in order, both in the columns layout. Takes a Spark job."""
         with _spark_errors():
-            session = query_session(self._opened())
+            session = query_session(self._opened().main)
             frame = session.createDataFrame(rows, spark_schema([plan.query for plan in plans]))
             batches: Sequence[pa.RecordBatch] = evaluated(frame, plans).toArrow().to_batches()
             return batches
 
     def start(self, config: AttemptConfig) -> Query:
         with _spark_errors():
-            return RunningQuery(start_query(self._opened_starts(), config))
+            return RunningQuery(start_query(self._opened(), config))
 
     def maintain(self, *, executor_wait_s: float) -> None:
         if self._lock.acquire(blocking=False):
@@ -177,7 +175,7 @@ class SparkHost:
                 self._lock.release()
         if not self.is_local:
             with _spark_errors():
-                require_executors(self._opened(), executor_wait_s, self._presence)
+                require_executors(self._opened().main, executor_wait_s, self._presence)
 
     @contextmanager
     def _reasons_in_errors(self) -> Iterator[None]:
@@ -189,22 +187,16 @@ class SparkHost:
                 raise
             raise TerminalError(f"{before}; its log ends with: {last_words(self._log_path) or '(nothing)'}") from None
 
-    def _opened(self) -> SparkSession:
-        session = self._session
-        if session is None:
+    def _opened(self) -> StartSessions:
+        sessions = self._sessions
+        if sessions is None:
             raise QueryHostError("Spark's session was closed")
-        return session
-
-    def _opened_starts(self) -> StartSessions:
-        starts = self._starts
-        if starts is None:
-            raise QueryHostError("Spark's session was closed")
-        return starts
+        return sessions
 
     def _end(self) -> None:
-        if self._session is not None:
-            end_jvm(self._session)
-        self._session = self._starts = None
+        if self._sessions is not None:
+            end_jvm(self._sessions.main)
+        self._sessions = None
 
 
 @contextmanager

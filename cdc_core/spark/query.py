@@ -99,7 +99,7 @@ class StartSessions:
     """
 
     def __init__(self, session: SparkSession) -> None:
-        self._session = session
+        self.main = session
         self._lock = Lock()
         self._free: dict[bool, list[SparkSession]] = {False: [], True: []}
 
@@ -114,7 +114,7 @@ class StartSessions:
             free = self._free[evaluates]
             own = free.pop() if free else None
         if own is None:
-            own = query_session(self._session) if evaluates else self._session.newSession()
+            own = query_session(self.main) if evaluates else self.main.newSession()
         try:
             make_active(own)
             own.dataSource.register(RangefeedSource)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from cdc_core.engine.attempt import Attempt, Task
 from cdc_core.engine.packing import Arriving
 from cdc_core.envelope import DeleteForm
-from cdc_core.queries.outputs import delivered_rows
+from cdc_core.queries.bound_query import delivered_rows
 from cdc_core.rows import RowBatch
 from cdc_core.spark.columns import columns_schema, noted, packed_columns, query_for
 from cdc_core.spark.evaluated_rows import opened

@@ -37,9 +37,8 @@ from pyspark.sql.types import (
 )
 
 from cdc_core.delivery.called_function import CalledFunction
-from cdc_core.queries.bound_query import BoundQuery, Output, PythonCall, QueryPlan
-from cdc_core.queries.event_names import TOPIC_COLUMN
-from cdc_core.queries.outputs import output_schema
+from cdc_core.queries.bound_query import BoundQuery, Output, PythonCall, QueryPlan, output_schema
+from cdc_core.queries.query import TOPIC_COLUMN
 from cdc_core.queries.refusals import refusal
 from cdc_core.schema import ColumnType, Kind
 from cdc_core.spark.columns import BATCH_ROWS, spark_schema

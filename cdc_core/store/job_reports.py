@@ -11,8 +11,8 @@ from cdc_core.store.job_values import REVERTED, RUNNABLE, JobRecord, NodeRecord,
 from cdc_core.store.lag import lag_s
 from cdc_core.store.liveness import is_alive, retried_by
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore, SavedStatus
-from cdc_core.telemetry.source_gauges import RETAINED
 from cdc_core.telemetry.status import Retrying, shown_moment
+from cdc_core.telemetry.tally import RETAINED
 
 __all__ = ["JobReport", "job_report", "job_reports"]
 

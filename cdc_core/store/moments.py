@@ -15,9 +15,8 @@ from cdc_core.store.lag import lag_s
 from cdc_core.store.tables import CHANGEFEEDS, MOMENTS
 from cdc_core.store.values import changefeed_record, dump
 from cdc_core.telemetry import metrics
-from cdc_core.telemetry.source_gauges import RETAINED
 from cdc_core.telemetry.stages import STAGES
-from cdc_core.telemetry.tally import Tally
+from cdc_core.telemetry.tally import RETAINED, Tally
 
 __all__ = ["MINUTE_S", "Moment", "Moments", "keep_moment"]
 

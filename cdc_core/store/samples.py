@@ -10,7 +10,7 @@ from cdc_core.store.liveness import ENDINGS
 from cdc_core.store.reports import Report
 from cdc_core.telemetry import metrics
 from cdc_core.telemetry.metrics import Sample
-from cdc_core.telemetry.source_gauges import gauge_samples
+from cdc_core.telemetry.tally import gauge_samples
 
 __all__ = ["STATES", "changefeed_samples", "job_samples"]
 

@@ -28,8 +28,7 @@ from cdc_core.store.values import (
     now_text,
     timestamp_of,
 )
-from cdc_core.telemetry.source_gauges import keep_gauges, measure_once
-from cdc_core.telemetry.tally import Tally
+from cdc_core.telemetry.tally import Tally, keep_gauges, measure_once
 
 __all__ = ["SavedProgress", "save_move"]
 

@@ -12,8 +12,7 @@ from cdc_core.frontier import Frontier
 from cdc_core.rangefeed import Token
 from cdc_core.shards.marks import resolved_by_shard
 from cdc_core.shards.token import ShardedToken
-from cdc_core.telemetry.source_gauges import gauges_of, measured_at
-from cdc_core.telemetry.tally import Tally
+from cdc_core.telemetry.tally import Tally, gauges_of, measured_at
 from cdc_core.timestamp import Timestamp
 
 __all__ = [

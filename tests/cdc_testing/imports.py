@@ -18,7 +18,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("timestamp", "span", "locality", "schema", "errors", "masking", "open_files"),
     ("frontier", "rows", "uris", "schema_change", "placement", "sql_names", "private_files"),
     ("option_values",),
-    ("cloudevents", "options", "envelope_shapes", "enriched", "row_members"),
+    ("cloudevents", "options", "envelope_shapes", "enriched"),
     ("messages", "move", "sink_calls", "scan_progress", "source_objects", "unavailable", "restriction"),
     ("envelope", "file_body", "message_keys", "registrations", "rangefeed", "source_writer"),
     ("function_registration",),

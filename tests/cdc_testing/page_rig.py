@@ -24,9 +24,8 @@ from cdc_core.options import parse_options
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import DeadLetter, Progress, ProgressStore, store_url
 from cdc_core.telemetry import metrics
-from cdc_core.telemetry.source_gauges import keep_gauges
 from cdc_core.telemetry.status import Retrying
-from cdc_core.telemetry.tally import Tally
+from cdc_core.telemetry.tally import Tally, keep_gauges
 from cdc_core.web.access.access import Access
 from cdc_core.web.access.settings import AccessSettings
 from cdc_core.web.address import Address

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cdc_core import Column, ColumnType, Kind, TableName, TableSchema
-from cdc_core.queries.failures import possible_causes
+from cdc_core.queries.dialect import possible_causes
 
 SCHEMA = TableSchema(
     name=TableName("db", "public", "orders"),

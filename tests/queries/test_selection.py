@@ -18,8 +18,7 @@ from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError, OptionError
 from cdc_core.plugins.host import PluginHost
-from cdc_core.queries.bound_query import BoundQuery
-from cdc_core.queries.outputs import delivered_rows
+from cdc_core.queries.bound_query import BoundQuery, delivered_rows
 from cdc_core.queries.selection import Selection
 from cdc_core.queries.table_queries import TableQueries
 

@@ -7,8 +7,7 @@ from cdc_testing.runs import eventually
 
 from cdc_core import RangefeedContext
 from cdc_core.errors import RestartError, RetryableRangefeedError, TerminalRangefeedError
-from cdc_core.shards.calls import Outages
-from cdc_core.shards.shard import Shard, shards_of
+from cdc_core.shards.shard import Outages, Shard, shards_of
 
 CONTEXT = RangefeedContext(changefeed="t", feed_id="0123456789ab", uri="", tables=("t",), options=None)
 SHARDS = shards_of(CONTEXT, ["x://u:secret@a/d", "x://b/d"])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_core import Column, ColumnType, TableName, TableSchema
-from cdc_core.spark.row_texts import row_texts
+from cdc_core.spark.column_types import row_texts
 
 LIMITS = {"date": 2**31 - 1, "timestamp": 2**63 - 1, "timestamptz": 2**63 - 1}
 EDGES = {

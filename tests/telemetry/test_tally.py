@@ -9,8 +9,7 @@ import pytest
 
 from cdc_core.telemetry import metrics
 from cdc_core.telemetry.metrics import METRICS, Metric
-from cdc_core.telemetry.source_gauges import gauge_samples, gauges_of, keep_gauges, measure_once, measured_at
-from cdc_core.telemetry.tally import Tally
+from cdc_core.telemetry.tally import Tally, gauge_samples, gauges_of, keep_gauges, measure_once, measured_at
 
 
 def test_totals_go_on_from_what_was_saved() -> None:

@@ -22,8 +22,7 @@ from cdc_core.store.samples import changefeed_samples
 from cdc_core.store.tables import CHANGEFEEDS
 from cdc_core.telemetry import metrics
 from cdc_core.telemetry.metrics import Metric
-from cdc_core.telemetry.source_gauges import keep_gauges
-from cdc_core.telemetry.tally import Tally
+from cdc_core.telemetry.tally import Tally, keep_gauges
 
 Capture = pytest.CaptureFixture[str]
 SINCE = "2026-01-31T12:00:00+00:00"

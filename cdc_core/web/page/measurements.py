@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from cdc_core.store.moments import Moment
 from cdc_core.store.reports import Report
 from cdc_core.telemetry import metrics
-from cdc_core.telemetry.source_gauges import RETAINED
 from cdc_core.telemetry.stages import STAGES
+from cdc_core.telemetry.tally import RETAINED
 
 __all__ = ["Measurement", "measure", "moment_of", "quantile"]
 
