@@ -25,11 +25,22 @@ from cdc_core.store.liveness import is_alive
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 from cdc_core.store.verbs import UnknownError, Verb, require
 
-__all__ = ["Finder", "require_no_run", "stopped"]
+__all__ = ["Finder", "require_no_run", "resolved", "stopped"]
 
 
 def _keep_none(_secrets: frozenset[str]) -> None:
     """Keep no secret: of a caller that prints nothing."""
+
+
+def resolved(
+    changefeed: Changefeed, plugins: PluginHost, keep_secrets: Callable[[frozenset[str]], object]
+) -> ResolvedChangefeed:
+    """Return *changefeed* with its options and *plugins*; see `Finder` for *keep_secrets*. Raises: ConfigError."""
+    uris = (*changefeed.sources, changefeed.sink, str(changefeed.options.get("dead_letter", "")))
+    keep_secrets(secret_forms(frozenset().union(*map(uri_secrets, uris))))
+    feed = resolve(changefeed, plugins)
+    keep_secrets(feed.secrets())
+    return feed
 
 
 class Finder:
@@ -90,11 +101,7 @@ class Finder:
 
     def resolved(self, changefeed: Changefeed) -> ResolvedChangefeed:
         """Return *changefeed* with its plugins and options. Raises: ConfigError."""
-        uris = (*changefeed.sources, changefeed.sink, str(changefeed.options.get("dead_letter", "")))
-        self._keep_secrets(secret_forms(frozenset().union(*map(uri_secrets, uris))))
-        feed = resolve(changefeed, self.plugins)
-        self._keep_secrets(feed.secrets())
-        return feed
+        return resolved(changefeed, self.plugins, self._keep_secrets)
 
     def feed(self, name: str, definition: Mapping[str, Any]) -> ResolvedChangefeed:
         """Return the changefeed that a *definition* in the store describes, as it would run here. Raises: ConfigError.

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from cdc_core.changefeeds import finding
 from cdc_core.cli.check_report import CheckReport
 from cdc_core.cli.completion import complete_name
 from cdc_core.cli.locality import locality_option
@@ -32,7 +33,6 @@ from cdc_core.cli.supervised import supervise
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.component import Component
 from cdc_core.config.pipelines import pipeline, pipeline_names
-from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.config.toml_file import changefeed_names, find_name, read_changefeed
 from cdc_core.engine.checks import (
@@ -322,11 +322,7 @@ def _words(file: str, name: str | None, **options: str | None) -> str:
 
 def resolved(session: CliSession, changefeed: Changefeed) -> ResolvedChangefeed:
     """Return *changefeed* resolved; from now on *session* masks its secrets. Raises: ConfigError."""
-    uris = (*changefeed.sources, changefeed.sink, str(changefeed.options.get("dead_letter", "")))
-    session.add_secrets(secret_forms(frozenset().union(*map(uri_secrets, uris))))
-    feed = resolve(changefeed, PluginHost.load())
-    session.add_secrets(feed.secrets())
-    return feed
+    return finding.resolved(changefeed, PluginHost.load(), session.add_secrets)
 
 
 def _check_registration(feed: ResolvedChangefeed, progress: ProgressStore) -> None:
