@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def _answer(job: Mapping[str, Any], answers: BinaryIO) -> None:
-    feed = ResolvedChangefeed.from_json(job["feed"])
+    feed = ResolvedChangefeed.from_text(job["feed"])
     secrets = feed.secrets()
     _log_without(secrets)
     outcome = Outcome("complete")

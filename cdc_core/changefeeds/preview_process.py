@@ -44,7 +44,7 @@ def preview_apart(feed: ResolvedChangefeed, *, rows: int, is_gone: Callable[[], 
     with TemporaryDirectory(prefix="cdc-preview-", ignore_cleanup_errors=True) as scratch:
         log_path = Path(scratch) / "log"
         with _started(scratch, log_path) as process:
-            job = line(feed=feed.to_json(), rows=rows, scratch=scratch)
+            job = line(feed=feed.to_text(), rows=rows, scratch=scratch)
             output = _exchange(process, job, is_gone=is_gone)
         *messages, end = list(read_lines(BytesIO(output))) or [{}]  # without a line that it has not finished
         if "outcome" not in end:

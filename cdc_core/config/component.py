@@ -8,15 +8,11 @@ from typing import Any, Generic, TypeVar
 
 from cdc_core.options import parse_options
 from cdc_core.plugins.classes import load_class
-from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration, SinkRegistration
+from cdc_core.registrations import Registration
 
 __all__ = ["Component"]
 
 R = TypeVar("R", bound=Registration)
-
-_KINDS: dict[str, type[Registration]] = {
-    kind.KIND: kind for kind in (RangefeedRegistration, EncoderRegistration, SinkRegistration)
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +50,3 @@ class Component(Generic[R]):
     def parsed(self) -> Any:
         """Return the options instance. Raises: OptionError, PluginLoadError."""
         return parse_options(self.load_options(), self.values, owner=self.owner)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the component as JSON values, for `from_json`. Holds secrets."""
-        registration = self.registration
-        return {"kind": registration.KIND, "registration": registration.to_json(), "values": dict(self.values)}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Component[Any]:
-        return Component(registration=_KINDS[value["kind"]].from_json(value["registration"]), values=value["values"])

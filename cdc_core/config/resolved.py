@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from cdc_core.cloudevents import CloudEvents
 from cdc_core.config.changefeed_options import ChangefeedOptions
@@ -27,7 +29,7 @@ __all__ = ["ResolvedChangefeed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ResolvedChangefeed:
-    """One changefeed with its plugins resolved. Picklable, and JSON and back; holds secrets, which `repr` masks.
+    """One changefeed with its plugins resolved. Picklable; holds secrets, which `repr` masks.
 
     `resolve` makes it, `for_attempt` gives it its identity, and `cdc_core.config.parts` opens what it consists of.
     """
@@ -176,7 +178,7 @@ class ResolvedChangefeed:
             "tables": list(self.tables),
             **({} if self.query is None else {"query": self.query}),
             **({"functions": dict(self.functions)} if self.functions else {}),
-            **({"selections": self._sections()} if self.selections else {}),
+            **({"selections": {each.table: each.to_json() for each in self.selections}} if self.selections else {}),
             "format": self.encoder.name,
             "place": kept_place(self.stored.get("written", {}), self.sink_place()),
             "cursor": self.options.cursor,
@@ -189,38 +191,14 @@ class ResolvedChangefeed:
         """Return the sink's options that say which place its URI means. Raises: PluginLoadError, OptionError."""
         return place_values(self.sink.parsed())
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the changefeed as JSON values, for `from_json`. Holds secrets."""
-        plain = ("name", "destination", "query", "feed_id", "epoch", "state", "parallelism", "temporary")
-        return {
-            **{name: getattr(self, name) for name in (*plain, "min_checkpoint_frequency_s")},
-            **{name: getattr(self, name).to_json() for name in ("rangefeed", "encoder", "sink")},
-            **{name: list(getattr(self, name)) for name in ("sources", "tables")},
-            **{name: dict(getattr(self, name)) for name in ("functions", "spark", "stored")},
-            "options": dataclasses.asdict(self.options),
-            "installed_functions": [function.to_json() for function in self.installed_functions],
-            "selections": self._sections(),
-            "plain_secrets": sorted(self.plain_secrets),
-            "dead_letter": None if self.dead_letter is None else self.dead_letter.to_json(),
-            "table_names": [[name.database, name.schema, name.table] for name in self.table_names],
-            "locality": str(self.locality),
-        }
+    def to_text(self) -> str:
+        """Return the changefeed for `from_text` in a process of the same installation. Holds secrets."""
+        return base64.b64encode(pickle.dumps(self)).decode()
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> ResolvedChangefeed:
-        fields = dict(value)
-        for name in ("rangefeed", "encoder", "sink"):
-            fields[name] = Component.from_json(fields[name])
-        fields["plain_secrets"] = frozenset(fields["plain_secrets"])
-        properties = tuple(fields["options"].get("enriched_properties", ()))
-        fields["options"] = ChangefeedOptions(**{**fields["options"], "enriched_properties": properties})
-        fields |= {name: tuple(fields[name]) for name in ("sources", "tables")}
-        fields["installed_functions"] = tuple(map(FunctionRegistration.from_json, fields["installed_functions"]))
-        fields["selections"] = tuple(Selection.parse(*section) for section in fields["selections"].items())
-        fields["locality"] = Locality.parse(fields["locality"])
-        fields["dead_letter"] = None if fields["dead_letter"] is None else cls.from_json(fields["dead_letter"])
-        fields["table_names"] = tuple(TableName(*name) for name in fields["table_names"])
-        return cls(**fields)
+    def from_text(cls, text: str) -> Self:
+        feed: Self = pickle.loads(base64.b64decode(text))
+        return feed
 
     def __repr__(self) -> str:
         return (
@@ -228,6 +206,3 @@ class ResolvedChangefeed:
             f"destination={self.shown_destination!r}, rangefeed={self.rangefeed.name!r}, "
             f"encoder={self.encoder.name!r}, sink={self.sink.name!r}, feed_id={self.feed_id!r}, epoch={self.epoch})"
         )
-
-    def _sections(self) -> dict[str, Any]:
-        return {selection.table: selection.to_json() for selection in self.selections}

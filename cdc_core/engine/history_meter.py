@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
-from types import TracebackType
 from typing import Self
 
 from cdc_core.config.parts import Parts
@@ -53,9 +52,7 @@ class HistoryMeter:
         threading.Thread(target=self._work, name="history of sources", daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()  # what hangs is left behind
 
     def tick(self) -> list[threading.Thread]:

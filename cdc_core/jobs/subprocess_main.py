@@ -111,7 +111,7 @@ def main() -> None:
     node = _Node(orders, reports)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: node.stop.set())
-    feed = ResolvedChangefeed.from_json(node.job["feed"])
+    feed = ResolvedChangefeed.from_text(node.job["feed"])
     secrets = feed.secrets() | secret_forms(uri_secrets(node.job["store"]))
     _log_to(node, secrets)
     try:

@@ -63,7 +63,7 @@ class SubprocessRun:
         self._until = until
         self._abandon_until = float("inf")
         level = logging.getLogger("cdc_core").getEffectiveLevel()
-        job = {"feed": feed.to_json(), "store": store, "state_dir": str(state_dir.absolute()), "level": level}
+        job = {"feed": feed.to_text(), "store": store, "state_dir": str(state_dir.absolute()), "level": level}
         self._to_send: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._to_send.put(line(until=until, job={**job, "run": run}))
         self._said: queue.SimpleQueue[Outcome | Exception | None] = queue.SimpleQueue()

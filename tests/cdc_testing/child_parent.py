@@ -1,12 +1,11 @@
 """A process that runs one changefeed in a child process, as a node does: for tests that hurt the node.
 
-`python -m cdc_testing.child_parent DIRECTORY LEASE_S` runs the feed in the file `job.json` of DIRECTORY, renews the
+`python -m cdc_testing.child_parent DIRECTORY LEASE_S` runs the feed in the file `job` of DIRECTORY, renews the
 lease all the time, and writes the error of the outcome to the file `outcome`.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -19,7 +18,7 @@ __all__ = ["main"]
 
 
 def main(directory: Path, lease_s: float) -> None:
-    feed = ResolvedChangefeed.from_json(json.loads((directory / "job.json").read_text()))
+    feed = ResolvedChangefeed.from_text((directory / "job").read_text())
     run = SubprocessRun(feed, store=store_url(directory), state_dir=directory, until=lease_clock() + lease_s)
     run.start()
     while (outcome := run.wait(0.1)) is None:

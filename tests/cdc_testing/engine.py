@@ -1,12 +1,11 @@
 """The scripted source and sink as a feed, the engine that runs it, and what the sink's journal proves.
 
-`python -m cdc_testing.engine DIRECTORY [STORE]` runs the feed in the file `job.json` of DIRECTORY with DIRECTORY as its
+`python -m cdc_testing.engine DIRECTORY [STORE]` runs the feed in the file `job` of DIRECTORY with DIRECTORY as its
 state, and the progress store in STORE if that is given, in a process that a test can kill.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 import time
@@ -222,10 +221,10 @@ def abandon_runs() -> None:
 
 
 def main(directory: Path, store: Path | None = None) -> int:
-    """Run `job.json`; keep `phase`, and what Spark shows of the query in `shown`, up to date."""
+    """Run `job`; keep `phase`, and what Spark shows of the query in `shown`, up to date."""
     from cdc_core.spark import host
 
-    feed = ResolvedChangefeed.from_json(json.loads((directory / "job.json").read_text()))
+    feed = ResolvedChangefeed.from_text((directory / "job").read_text())
     start, queries = host.start_query, []
 
     def start_shown(*attempt: Any) -> Any:

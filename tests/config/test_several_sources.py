@@ -52,7 +52,7 @@ def test_references_and_passwords_of_every_source_stay_out_of_what_is_shown(tmp_
     shown = f"{changefeed!r} {resolved!r} {definition}"
     assert "hush" not in shown
     assert "second" not in shown
-    assert ResolvedChangefeed.from_json(resolved.to_json()).sources == resolved.sources
+    assert ResolvedChangefeed.from_text(resolved.to_text()).sources == resolved.sources
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_a_killed_child_takes_its_processes_along(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_nothing_outlives_the_lease_of_a_frozen_node(tmp_path: Path) -> None:
-    (tmp_path / "job.json").write_text(json.dumps(counter_feed(tmp_path, **STEPS).to_json()))
+    (tmp_path / "job").write_text(counter_feed(tmp_path, **STEPS).to_text())
     node = psutil.Popen([sys.executable, "-m", "cdc_testing.child_parent", str(tmp_path), "5"])
     try:
         in_the_middle_of_a_step(tmp_path)

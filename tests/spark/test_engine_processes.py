@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import re
 import signal
@@ -33,7 +32,7 @@ class Driver:
     def __init__(self, engine: Engine, *, state_dir: Path | None = None, **job: Any) -> None:
         directory = state_dir or engine.directory
         directory.mkdir(exist_ok=True)
-        (directory / "job.json").write_text(json.dumps(counter_feed(engine.directory, **job).to_json()))
+        (directory / "job").write_text(counter_feed(engine.directory, **job).to_text())
         self.engine = engine
         self.output = directory / "output"
         with self.output.open("wb") as output:
@@ -139,7 +138,7 @@ def found_in(directory: Path) -> dict[str, list[str]]:
     """Return the secrets that each file below *directory* shows, plain or in our own errors' base64."""
     found: dict[str, list[str]] = {}
     for path in directory.rglob("*"):
-        if path.is_file() and path.name != "job.json":
+        if path.is_file() and path.name != "job":
             content = path.read_bytes()
             content += b"".join(
                 base64.b64decode(wire) for wire in re.findall(rb"<<cdc-error ([A-Za-z0-9+/=]+)>>", content)
