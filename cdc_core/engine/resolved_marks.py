@@ -57,21 +57,18 @@ class ResolvedMarks:
         whatever the sink raises.
         """
         with nullcontext() if stages is None else self._calls.observed_by(stages):
-            self._emit(mark, latest)
-
-    def _emit(self, mark: Timestamp, latest: Timestamp) -> None:
-        waiting, topics = self._store.marks.prepare(
-            self._name, self._epoch, mark, records=self._records, topics=self._tell_topics
-        )
-        if self._tell_topics:
-            self._sink.add_topics(topics)
-            self._tell_topics = self._routed  # without such a query there are those of an earlier one
-        for each in waiting:
-            covered = Covered(mark=each.mark, previous=each.previous, latest=latest, delivered=each.delivered)
-            self._sink.record(covered)
-            self._sink.emit_resolved(each.mark)
-        if not waiting:
-            self._sink.emit_resolved(mark)
+            waiting, topics = self._store.marks.prepare(
+                self._name, self._epoch, mark, records=self._records, topics=self._tell_topics
+            )
+            if self._tell_topics:
+                self._sink.add_topics(topics)
+                self._tell_topics = self._routed  # without such a query there are those of an earlier one
+            for each in waiting:
+                covered = Covered(mark=each.mark, previous=each.previous, latest=latest, delivered=each.delivered)
+                self._sink.record(covered)
+                self._sink.emit_resolved(each.mark)
+            if not waiting:
+                self._sink.emit_resolved(mark)
         self._recorded, self._unfinished = bool(waiting), mark
 
     def finish(self, *, remember: bool) -> None:

@@ -18,7 +18,11 @@ from cdc_core.store.progress import ProgressStore
 from cdc_core.telemetry.status import Retrying, Status
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["HEARTBEAT_S", "RunStatus", "StatusRecord", "WatchError"]
+__all__ = ["RunStatus", "WatchError"]
+
+_HEARTBEAT_S = 10.0
+"""A status that does not change is written this often: whoever reads an older one knows that its process is gone."""
+_MIN_S = 1.0
 
 
 class WatchError(Exception):
@@ -28,7 +32,8 @@ class WatchError(Exception):
 class RunStatus:
     """The status of one run of changefeed *name*. *watch* is called with each one; `now` is the last.
 
-    It is in *store* from the first attempt or wait on: before, that of another run is there.
+    From the first attempt or wait on, *store* has it: one small row, written at most once a second. The first one of
+    each minute keeps a moment as well.
     """
 
     def __init__(
@@ -38,13 +43,15 @@ class RunStatus:
         self._name = name
         self._store = store
         self._watch = watch
-        self._record: StatusRecord | None = None
-        self._epoch = 0
+        self._epoch: int | None = None
+        self._kept: tuple[int, dict[str, Any]] | None = None
+        self._kept_at = float("-inf")
+        self._minute = 0.0
 
     @property
     def is_kept(self) -> bool:
         """Whether an attempt of this run began, or it waits for one."""
-        return self._record is not None
+        return self._epoch is not None
 
     def continue_from(self, high_water: Timestamp) -> None:
         """Start from what is saved, without telling anyone: the high-water mark, and the retries so far.
@@ -58,7 +65,6 @@ class RunStatus:
 
     def keep(self, epoch: int) -> None:
         """Keep the status in the store, under *epoch*."""
-        self._record = self._record or StatusRecord(self._name, self._store)
         self._epoch = epoch
 
     def set(self, **changes: Any) -> None:
@@ -68,8 +74,7 @@ class RunStatus:
     def say(self, **changes: Any) -> None:
         """Change the status, and tell of it. Raises: WatchError; FencedError when a newer attempt began."""
         self.set(**changes)
-        if self._record is not None:
-            self._record.keep(self.now, self._epoch)
+        self._keep()
         if self._watch is not None:
             try:
                 self._watch(self.now)
@@ -90,45 +95,25 @@ class RunStatus:
 
     def keep_now(self) -> None:
         """Have the store show the status as it is, at the end of the run. The end needs no store."""
-        if self._record is not None:
-            with suppress(CdcError):
-                self._record.keep(self.now, self._epoch, now=True)
+        with suppress(CdcError):
+            self._keep(now=True)
 
-
-HEARTBEAT_S = 10.0
-"""A status that does not change is written this often: whoever reads an older one knows that its process is gone."""
-_MIN_S = 1.0
-
-
-class StatusRecord:
-    """Keeps the status of changefeed *name* in *store*: one small row, written at most once a second.
-
-    The first one of each minute keeps a moment as well.
-    """
-
-    def __init__(self, name: str, store: ProgressStore) -> None:
-        self._name = name
-        self._store = store
-        self._kept: tuple[int, dict[str, Any]] | None = None
-        self._at = float("-inf")
-        self._minute = 0.0
-
-    def keep(self, status: Status, epoch: int, *, now: bool = False) -> None:
-        """Write *status* of attempt *epoch* if it is due, or *now*. Raises: FencedError when a newer one began.
+    def _keep(self, *, now: bool = False) -> None:
+        """Write the status if it is due, or *now*. Raises: FencedError when a newer attempt began.
 
         A store out of reach is no reason to fail: whatever needs it will say so.
         """
         moment = time.monotonic()
-        if moment - self._at < _MIN_S and not now:
+        if self._epoch is None or (moment - self._kept_at < _MIN_S and not now):
             return
-        values = _values(status)
-        if (epoch, values) == self._kept and moment - self._at < HEARTBEAT_S and not now:
+        kept = self._epoch, _values(self.now)
+        if kept == self._kept and moment - self._kept_at < _HEARTBEAT_S and not now:
             return
-        self._at = moment
+        self._kept_at = moment
         minute = time.time() // MINUTE_S
         with suppress(RetryableError):
-            self._store.statuses.save(self._name, epoch, values, moment=minute != self._minute)
-            self._kept, self._minute = (epoch, values), minute
+            self._store.statuses.save(self._name, *kept, moment=minute != self._minute)
+            self._kept, self._minute = kept, minute
 
 
 def _values(status: Status) -> dict[str, Any]:

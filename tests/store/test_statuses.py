@@ -12,11 +12,10 @@ import sqlalchemy as sa
 from cdc_testing.stored import DEFINITION, dropped, progress
 
 from cdc_core.engine import run_status
-from cdc_core.engine.run_status import StatusRecord
+from cdc_core.engine.run_status import RunStatus
 from cdc_core.errors import FencedError
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.tables import MOMENTS
-from cdc_core.telemetry.status import Status
 
 
 def test_the_status_is_the_one_that_was_saved_last(store: ProgressStore) -> None:
@@ -81,9 +80,10 @@ def test_a_run_keeps_a_moment_with_its_first_status_of_each_minute(
         kept.append(moment)
 
     monkeypatch.setattr(store.statuses, "save", note)
-    record = StatusRecord("orders", store)
+    status = RunStatus("orders", store, log_name="", watch=None)
+    status.keep(1)
     for second in (60, 70, 119, 120, 121):
         clock = SimpleNamespace(time=lambda now=second: now, monotonic=lambda now=second: now)
         monkeypatch.setattr(run_status, "time", clock)
-        record.keep(Status(changefeed="orders", phase="running"), 1, now=True)
+        status.keep_now()
     assert kept == [True, False, False, True, False]
