@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -34,16 +32,3 @@ class FunctionRegistration(Registration):
     arguments: tuple[pa.DataType, ...]
     returns: pa.DataType
     deterministic: bool
-
-    def to_json(self) -> dict[str, Any]:
-        types = pa.schema([(str(index), each) for index, each in enumerate((self.returns, *self.arguments))])
-        return {
-            **{name: getattr(self, name) for name in ("name", "summary", "install_hint", "function", "deterministic")},
-            "types": base64.b64encode(types.serialize()).decode(),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        fields = dict(value)
-        returns, *arguments = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(fields.pop("types")))).types
-        return cls(**fields, returns=returns, arguments=tuple(arguments))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import ClassVar
 
 __all__ = ["EncoderRegistration", "RangefeedRegistration", "Registration", "SinkRegistration"]
 
@@ -26,15 +25,6 @@ class Registration:
     summary: str
     install_hint: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the registration as JSON values, for `from_json`."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        lists = {name for name, given in value.items() if isinstance(given, list)}
-        return cls(**dict(value) | {name: (tuple if name == "schemes" else frozenset)(value[name]) for name in lists})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangefeedRegistration(Registration):
@@ -43,7 +33,8 @@ class RangefeedRegistration(Registration):
     `rangefeed`, `planner`, `reader` and `history` are its four parts (see `cdc_core.rangefeed`); without `history` the
     source keeps all of it. `repeats_steps`: `StepPlanner.repeat` may return slices; each step's plan is saved then.
     `changes_tables`, `cursors`: `Rangefeed.start` accepts other tables, a cursor. `temporary`: it obeys the context's.
-    `writer`: a `SourceWriter`. `replicas`: slices have a locality, and the planner obeys `placement`.
+    `writer`: a `SourceWriter`. `replicas`: slices have a locality, and the planner obeys `placement`. `schema`: that of
+    a table which is listed without one, if the source has such.
     """
 
     KIND: ClassVar[str] = "rangefeed"
@@ -60,6 +51,7 @@ class RangefeedRegistration(Registration):
     cursors: bool = False
     replicas: bool = False
     temporary: bool = False
+    schema: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +106,3 @@ class SinkRegistration(Registration):
     history: str = ""
     secret_path: bool = False
     routes: bool = False
-
-
-def _plain(value: Any) -> Any:
-    return sorted(value) if isinstance(value, frozenset) else list(value) if isinstance(value, tuple) else value

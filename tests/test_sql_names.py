@@ -56,5 +56,5 @@ def test_topics_are_those_of_the_parts_of_names() -> None:
         "tables": ['"a.b".c', 'a."b*c"', "Orders"],
         "options": {"topic": "{schema}-{table}"},
     }
-    assert topics_of(definition) == ["x_a.b-c", "x_a-b*c", "x_public-orders"]
-    assert topics_of({**definition, "tables": ["a.b*"]}) is None
+    assert topics_of(definition, "public") == ["x_a.b-c", "x_a-b*c", "x_public-orders"]
+    assert topics_of({**definition, "tables": ["a.b*"]}, "public") is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+import pickle
 import tomllib
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def test_any_text_of_an_error_can_be_kept(example: FunctionRegistration) -> None
 
 
 def test_a_registration_crosses_a_process_border(example: FunctionRegistration) -> None:
-    assert FunctionRegistration.from_json(json.loads(json.dumps(example.to_json()))) == example
+    assert pickle.loads(pickle.dumps(example)) == example
     missing = dataclasses.replace(example, function="cdc_nowhere:f", install_hint="pip install cdc-nowhere")
     with pytest.raises(PluginLoadError, match=r"'distance_km' cannot be loaded: .*; pip install cdc-nowhere"):
         CalledFunction(missing)

@@ -160,7 +160,7 @@ class Altering(Finder):
         """Return *before*, with *tables*, as it is after *change*; the change and what is scanned, by full names."""
         own = {table: own_name(table, before.sources[0]) for table in (*change.add, *change.drop)}
         change = replace(change, add=[own[table] for table in change.add], drop=[own[table] for table in change.drop])
-        written = change.applied(written_of(before), tables)
+        written = change.applied(written_of(before), tables, self.schema_of(before.sources[0]))
         after = self.resolved(changefeed_of(before.name, written, origin=self.origin, environ=self._environ))
         if isinstance(scans, bool):
             return after, change, dict.fromkeys(change.add, scans)

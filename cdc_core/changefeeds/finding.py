@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,14 @@ class Finder:
 
     @property
     def plugins(self) -> PluginHost:
-        return PluginHost.load() if self._plugins is None else self._plugins
+        self._plugins = self._plugins or PluginHost.load()
+        return self._plugins
+
+    def schema_of(self, source: str) -> str:
+        """Return the schema of tables listed without one for *source*, a URI; "" where its plugin is not there."""
+        with suppress(ConfigError):
+            return self.plugins.rangefeed_for(source).schema
+        return ""
 
     def known(self, name: str) -> ChangefeedRecord:
         """Return the changefeed, a job or not. Raises: UnknownError."""

@@ -118,7 +118,8 @@ class Reading(Finder):
 
     def topics(self, name: str) -> list[str]:
         """Return the topics of the changefeed by its definition, and those that a query has given to rows."""
-        return list(self.store.topics.of(name) or topics_of(self.known(name).definition) or ())
+        known = self.known(name)
+        return list(self.store.topics.of(name) or topics_of(known.definition, self.schema_of(known.sources[0])) or ())
 
     def sessions(self) -> tuple[float, list[NodeRecord]]:
         """Return the database's clock, and every node, those that died within a day too."""

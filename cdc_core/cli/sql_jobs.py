@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from cdc_core.changefeeds.reading import recent
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.sql_results import Result, shown_time
@@ -59,6 +56,7 @@ def _values(changefeeds: Changefeeds, report: JobReport) -> dict[str, str | None
     job, definition, mark = report.job, report.known.definition, report.known.high_water
     erred = job.rests_for_error or job.state == "revert-failed"
     events = changefeeds.history(job.name)
+    topics = topics_of(definition, changefeeds.schema_of(report.known.sources[0]))
     return {
         "job_id": job.name,
         "job_type": "CHANGEFEED",
@@ -76,7 +74,7 @@ def _values(changefeeds: Changefeeds, report: JobReport) -> dict[str, str | None
         "coordinator_id": job.node,
         "sink_uri": definition["sink"],
         "full_table_names": ", ".join(_full_names(changefeeds, report.known)),
-        "topics": _shown_topics(definition),
+        "topics": None if topics is None else ", ".join(topics),
         "format": definition["format"],
     }
 
@@ -86,12 +84,7 @@ def _full_names(changefeeds: Changefeeds, known: ChangefeedRecord) -> list[str]:
     listed_, progress = known.definition["tables"], changefeeds.progress(known.name)
     found = [] if progress is None else [*dict.fromkeys(TableName.parse(span.table) for span, _ in progress.frontier)]
     database = found[0].database if found else database_of(known.sources[0])
-    names = named_tables(listed_, database) or found
+    names = named_tables(listed_, database, changefeeds.schema_of(known.sources[0])) or found
     if not names:
         return list(listed_)
     return [listed(filter(None, (name.database, name.schema, name.table))) for name in names]
-
-
-def _shown_topics(definition: Mapping[str, Any]) -> str | None:
-    topics = topics_of(definition)
-    return None if topics is None else ", ".join(topics)

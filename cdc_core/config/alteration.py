@@ -54,8 +54,10 @@ class Alteration:
                 raise ConfigError(f"'{name}' cannot be unset; set another one with --set {name}=VALUE")
         return cls(add=add, drop=drop, set=found, unset=unset)
 
-    def applied(self, written: Mapping[str, Any], tables: Sequence[str]) -> dict[str, Any]:
+    def applied(self, written: Mapping[str, Any], tables: Sequence[str], schema: str) -> dict[str, Any]:
         """Return *written*, as `Changefeed.written`, with the changes. *tables* are its tables without references.
+
+        Those that are listed without a schema are in *schema*.
 
         Raises: ConfigError.
         """
@@ -65,7 +67,7 @@ class Alteration:
         if self.add or self.drop:
             if written.get("query"):
                 raise ConfigError("the query names the one table of the changefeed; create another job for others")
-            remaining = changed_tables(tables, self.add, self.drop)
+            remaining = changed_tables(tables, self.add, self.drop, schema)
             changed["tables"] = escaped(remaining)
             if "table" in changed:
                 before, changed["table"] = changed["table"], remaining_sections(changed["table"], tables, remaining)
@@ -93,22 +95,22 @@ class Alteration:
         return "; ".join(f"{verb} {', '.join(names)}" for verb, names in parts.items() if names)
 
 
-def changed_tables(tables: Sequence[str], add: Sequence[str], drop: Sequence[str]) -> list[str]:
+def changed_tables(tables: Sequence[str], add: Sequence[str], drop: Sequence[str], schema: str) -> list[str]:
     """Return *tables* with and without those, however each is spelled. Raises: ConfigError.
 
     A table that only a pattern means is excluded.
     """
     changed, excluded = list(tables), list[str]()
     for table in drop:
-        name = matched(tables, table)
-        if any(same_entry(table, each) for each in tables):
-            changed = [each for each in changed if not same_entry(table, each)]
+        name = matched(tables, table, schema)
+        if any(same_entry(table, each, schema) for each in tables):
+            changed = [each for each in changed if not same_entry(table, each, schema)]
         elif name is None:
             raise ConfigError(f"the changefeed has no table '{table}'{did_you_mean(table, tables)}")
         else:
             excluded.append(f"!{name}")
     for table in dict.fromkeys(add):
-        there = next((each for each in changed if same_entry(table, each)), None)
+        there = next((each for each in changed if same_entry(table, each, schema)), None)
         if there is not None:
             spelled = "" if there == table else f", as '{there}'"
             raise ConfigError(f"the changefeed has the table '{table}' already{spelled}")

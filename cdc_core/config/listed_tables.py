@@ -1,6 +1,7 @@
 """Which tables the entries of `tables` may mean, as far as one can tell by the names alone.
 
-Sections of tables are compared with them: one may not disappear while its table may still be watched.
+Sections of tables are compared with them: one may not disappear while its table may still be watched. Where *schema* is
+asked for, it is that of tables which are listed without one: see `RangefeedRegistration.schema`.
 """
 
 from __future__ import annotations
@@ -22,8 +23,6 @@ from cdc_core.uris import place_of, split_parameters
 __all__ = ["database_of", "matched", "named_tables", "namesakes", "own_name", "same_entry", "topics_of", "watches"]
 
 _WILD = {"*": ".*", "?": "."}
-_SCHEMA = "public"
-"""The schema of what is listed without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +52,11 @@ class _Entry:
             ),
         )
 
-    @property
-    def full(self) -> tuple[str, ...]:
-        """What entries have in common that mean the same: the regexes, with a schema, or a text of unknown form."""
+    def full(self, schema: str) -> tuple[str, ...]:
+        """Return what entries that mean the same have in common: regexes, with a schema, or a text of unknown form."""
         if self.parts is None:
             return (self.text,)
-        return self.regexes if len(self.regexes) > 1 else (_SCHEMA, *self.regexes)
+        return self.regexes if len(self.regexes) > 1 else (re.escape(schema), *self.regexes)
 
     def is_spelled(self, table: str) -> bool:
         """Return whether it is the name of *table*, written with as many parts."""
@@ -88,12 +86,12 @@ def database_of(source: str) -> str:
     return unquote(path) if fill_references(path, references) == path else ""
 
 
-def named_tables(tables: Sequence[str], database: str) -> list[TableName] | None:
+def named_tables(tables: Sequence[str], database: str, schema: str) -> list[TableName] | None:
     """Return the tables that are listed for *database*; None where patterns decide which there are."""
     entries = [_Entry.parse(text) for text in tables]
     if any(entry.pattern or entry.excludes for entry in entries):
         return None
-    return [TableName(database, *(_SCHEMA, *entry.parts)[-2:]) for entry in entries if entry.parts]
+    return [TableName(database, *(schema, *entry.parts)[-2:]) for entry in entries if entry.parts]
 
 
 def own_name(text: str, source: str) -> str:
@@ -105,10 +103,10 @@ def own_name(text: str, source: str) -> str:
     return listed(parts[1:])
 
 
-def same_entry(text: str, other: str) -> bool:
+def same_entry(text: str, other: str, schema: str) -> bool:
     """Return whether two entries of `tables` mean the same, as `orders` and `public.orders` do."""
     mine, its = _Entry.parse(text), _Entry.parse(other)
-    return (mine.excludes, mine.full) == (its.excludes, its.full)
+    return (mine.excludes, mine.full(schema)) == (its.excludes, its.full(schema))
 
 
 def watches(tables: Sequence[str], table: str, *, but: Collection[str] = ()) -> bool:
@@ -122,16 +120,16 @@ def watches(tables: Sequence[str], table: str, *, but: Collection[str] = ()) -> 
     return any(not entry.pattern or entry.name_of(table) not in exclusions for entry in meant)
 
 
-def matched(tables: Sequence[str], table: str) -> str | None:
+def matched(tables: Sequence[str], table: str, schema: str) -> str | None:
     """Return the name, with its schema, of *table* if a pattern in *tables* means it and it is allowed; or None."""
     entries = [_Entry.parse(text) for text in tables]
     own = _Entry.parse(table)
     if own.pattern or own.excludes or own.parts is None:
         return None
-    name = listed(own.parts if len(own.parts) > 1 else (_SCHEMA, *own.parts))
+    name = listed(own.parts if len(own.parts) > 1 else (schema, *own.parts))
     patterns = [each for each in entries if each.pattern and each.parts is not None and not each.excludes]
-    excluded = any(entry.excludes and not entry.pattern and entry.full == own.full for entry in entries)
-    found = any(len(each.full) == len(own.full) and each.may_mean(name) for each in patterns)
+    excluded = any(entry.excludes and not entry.pattern and entry.full(schema) == own.full(schema) for entry in entries)
+    found = any(len(each.full(schema)) == len(own.full(schema)) and each.may_mean(name) for each in patterns)
     return name if found and not excluded else None
 
 
@@ -151,10 +149,10 @@ def _parts(table: str) -> tuple[str, ...]:
         return ()
 
 
-def topics_of(definition: Mapping[str, Any]) -> list[str] | None:
+def topics_of(definition: Mapping[str, Any], schema: str) -> list[str] | None:
     """Return the topics by the options about them; None where patterns decide which tables there are."""
     written, source = definition.get("written", definition), definition["source"]
-    names = named_tables(definition["tables"], database_of(source if isinstance(source, str) else source[0]))
+    names = named_tables(definition["tables"], database_of(source if isinstance(source, str) else source[0]), schema)
     if names is None:
         return None
     parameters = split_parameters(written["sink"], owner="the sink")[1]

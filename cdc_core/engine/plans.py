@@ -19,7 +19,7 @@ import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from importlib.metadata import distributions
 from typing import TYPE_CHECKING, Any, Self
@@ -189,7 +189,13 @@ def _setting(feed: ResolvedChangefeed) -> str:
 
 
 def _component(component: Component[Any]) -> list[Any]:
-    return [component.registration.to_json(), dict(component.values)]
+    registration = component.registration
+    declared = {each.name: _plain(getattr(registration, each.name)) for each in fields(registration)}
+    return [declared, dict(component.values)]
+
+
+def _plain(value: object) -> object:
+    return sorted(value) if isinstance(value, frozenset) else list(value) if isinstance(value, tuple) else value
 
 
 @cache

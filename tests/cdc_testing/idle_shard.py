@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,11 +32,9 @@ def other_shard(uri: str) -> str:
 
 def two_shards(name: str) -> RangefeedRegistration:
     """Return the rangefeed *name* with the idle shard beside each database."""
-    values = _ONE[name].to_json()
-    for part, of_two in (("rangefeed", "Rangefeeds"), ("planner", "Planners"), ("reader", "Readers")):
-        values[part] = f"{__name__}:Two{of_two}"
-    values |= {"history": f"{__name__}:TwoHistories", "writer": f"{__name__}:Two{name.capitalize()}Writers"}
-    return RangefeedRegistration.from_json(values)
+    two = {part: f"{__name__}:Two{part.capitalize()}s" for part in ("rangefeed", "planner", "reader")}
+    two |= {"history": f"{__name__}:TwoHistories", "writer": f"{__name__}:Two{name.capitalize()}Writers"}
+    return replace(_ONE[name], **two)
 
 
 def _shards(context: RangefeedContext, part: str) -> tuple[RangefeedContext, type[Any], list[str]]:

@@ -23,7 +23,7 @@ TABLES = ("a", "b")
 def altered(
     *, add: tuple[str, ...] = (), drop: tuple[str, ...] = (), set_: tuple[str, ...] = (), unset: Any = ()
 ) -> Any:
-    return Alteration.parse(add=add, drop=drop, assignments=set_, unset=unset).applied(WRITTEN, TABLES)
+    return Alteration.parse(add=add, drop=drop, assignments=set_, unset=unset).applied(WRITTEN, TABLES, "public")
 
 
 def test_nothing_else_is_changed() -> None:
@@ -110,13 +110,13 @@ def test_its_text_has_no_values() -> None:
 def test_a_table_that_came_by_a_pattern_is_dropped_by_an_exclusion(
     tables: list[str], drop: str, left: list[str]
 ) -> None:
-    assert changed_tables(tables, (), (drop,)) == left
+    assert changed_tables(tables, (), (drop,), "public") == left
 
 
 @pytest.mark.parametrize("drop", ["other.gone", "public.x", "x", "public.y*", "!public.gone"])
 def test_what_no_pattern_means_cannot_be_dropped(drop: str) -> None:
     with pytest.raises(ConfigError, match="the changefeed has no table"):
-        changed_tables(["public.*", "!public.x"], (), (drop,))
+        changed_tables(["public.*", "!public.x"], (), (drop,), "public")
 
 
 @pytest.mark.parametrize(
@@ -132,19 +132,19 @@ def test_what_no_pattern_means_cannot_be_dropped(drop: str) -> None:
 )
 def test_a_table_is_the_same_however_it_is_spelled(listed: str, spelled: str) -> None:
     tables = ["a", listed]
-    assert changed_tables(tables, (), (spelled,)) == ["a"]
-    assert changed_tables(tables, (spelled,), (listed,)) == ["a", spelled]
+    assert changed_tables(tables, (), (spelled,), "public") == ["a"]
+    assert changed_tables(tables, (spelled,), (listed,), "public") == ["a", spelled]
     with pytest.raises(ConfigError, match="already, as "):
-        changed_tables(tables, (spelled,), ())
+        changed_tables(tables, (spelled,), (), "public")
     with pytest.raises(ConfigError, match="already, as "):
-        changed_tables(["a"], (listed, spelled), ())
+        changed_tables(["a"], (listed, spelled), (), "public")
 
 
 @pytest.mark.parametrize("other", ["app.t3", '"T3"', '"t*"', "t*", "db.public.t3"])
 def test_another_table_is_another_one(other: str) -> None:
-    assert changed_tables(["t3"], (other,), ()) == ["t3", other]
+    assert changed_tables(["t3"], (other,), (), "public") == ["t3", other]
     with pytest.raises(ConfigError, match="has no table"):
-        changed_tables(["t3"], (), (other,))
+        changed_tables(["t3"], (), (other,), "public")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ MASKED = {
 def test_the_key_of_masks_goes_with_the_last_section_that_hashes() -> None:
     def changed(drop: str, *unset: str) -> dict[str, Any]:
         change = Alteration.parse(add=(), drop=(drop,), assignments=(), unset=unset)
-        return change.applied(MASKED, MASKED["tables"])
+        return change.applied(MASKED, MASKED["tables"], "public")
 
     assert changed("public.orders")["options"] == MASKED["options"]
     found = changed("public.users")

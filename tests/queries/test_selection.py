@@ -316,7 +316,7 @@ def test_a_table_that_is_gone_from_the_database_can_be_left_out_with_its_section
     ):
         begun.queries().require_tables([table("items")])
     alteration = Alteration.parse(**{"add": [], "drop": [], "assignments": [], "unset": [], **change})
-    changed = alteration.applied({"tables": tables, "table": sections}, tables)
+    changed = alteration.applied({"tables": tables, "table": sections}, tables, "public")
     now = feed(changed["table"], tables=tuple(changed["tables"]))
     require_same_source("c", begun.definition(), now.definition(), changes_tables=True)
     now.queries().require_tables([table("items")])
@@ -325,7 +325,7 @@ def test_a_table_that_is_gone_from_the_database_can_be_left_out_with_its_section
 def test_a_dropped_table_takes_its_section_with_it() -> None:
     written = {"tables": ["users", "items"], "table": {"public.users": {"where": "a"}, "items": {"where": "b"}}}
     alteration = Alteration.parse(add=["new"], drop=["users"], assignments=[], unset=[])
-    changed = alteration.applied(written, ["users", "items"])
+    changed = alteration.applied(written, ["users", "items"], "public")
     assert changed["tables"] == ["items", "new"]
     assert changed["table"] == {"items": {"where": "b"}}
     with pytest.raises(ConfigError, match=r"'table\.items\.where' cannot be altered; create another job"):
