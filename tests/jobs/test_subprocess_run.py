@@ -206,7 +206,7 @@ def test_a_process_that_cannot_be_started_is_an_outcome(tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("why", ["its node has ended", "its lease is over"])
 def test_a_child_ends_by_itself(why: str, tmp_path: Path) -> None:
-    feed = counter_feed(tmp_path).to_json()
+    feed = counter_feed(tmp_path).to_text()
     job = {"feed": feed, "store": store_url(tmp_path), "state_dir": str(tmp_path), "level": 20, "run": {}}
     until = lease_clock() + (2.0 if why == "its lease is over" else LONG_S)
     process = subprocess.Popen(
