@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from cdc_core.locality import Locality
     from cdc_core.masking import mask, masked_uri, secret_forms, uri_secrets
     from cdc_core.messages import MessageBatch, TopicNames
-    from cdc_core.move import Move
     from cdc_core.options import (
         MB,
         ByteSize,
@@ -66,13 +65,13 @@ if TYPE_CHECKING:
         executor_locality,
     )
     from cdc_core.rangefeed import Rangefeed, RangefeedContext, Token
+    from cdc_core.rangefeed_values import Move, ScanProgress, SourceObjects
     from cdc_core.readback.reader import ChangeReader
     from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
     from cdc_core.remedies import ALL_AGAIN, LIST_AGAIN, RUN_AGAIN
     from cdc_core.resolved_sink import Covered, ResolvedSink
     from cdc_core.restriction import Comparison, Restriction
     from cdc_core.rows import Op, RowBatch, RowColumns, shown_key
-    from cdc_core.scan_progress import ScanProgress
     from cdc_core.schema import Column, ColumnType, Kind, TableName, TableSchema
     from cdc_core.schema_change import SchemaChange, SchemaChangeRules, ShapeChange
     from cdc_core.sink import Flushed, RefusedRow, Sink, SliceInfo
@@ -81,7 +80,6 @@ if TYPE_CHECKING:
     from cdc_core.sink_reader import Endpoint, SinkReader, StoredMessage
     from cdc_core.slice_reader import SliceReader, SpanMark
     from cdc_core.source_history import SourceHistory
-    from cdc_core.source_objects import SourceObjects
     from cdc_core.source_writer import SourceTransaction, SourceWriter, SourceWriterContext
     from cdc_core.span import Span
     from cdc_core.step_planner import Rescan, Slice, StepLimit, StepPlanner
@@ -248,17 +246,16 @@ _NAMES = {
     "cdc_core.locality": "Locality",
     "cdc_core.masking": "mask masked_uri secret_forms uri_secrets",
     "cdc_core.messages": "MessageBatch TopicNames",
-    "cdc_core.move": "Move",
     "cdc_core.options": "MB ByteSize Duration counted did_you_mean format_duration option parse_options secret_values",
     "cdc_core.placement": "Place PlacementRules Replica ReplicatedSpan assign_spans closest_replica executor_locality",
     "cdc_core.rangefeed": "Rangefeed RangefeedContext Token",
+    "cdc_core.rangefeed_values": "Move ScanProgress SourceObjects",
     "cdc_core.readback.reader": "ChangeReader",
     "cdc_core.registrations": "EncoderRegistration RangefeedRegistration SinkRegistration",
     "cdc_core.remedies": "ALL_AGAIN LIST_AGAIN RUN_AGAIN",
     "cdc_core.resolved_sink": "Covered ResolvedSink",
     "cdc_core.restriction": "Comparison Restriction",
     "cdc_core.rows": "Op RowBatch RowColumns shown_key",
-    "cdc_core.scan_progress": "ScanProgress",
     "cdc_core.schema": "Column ColumnType Kind TableName TableSchema",
     "cdc_core.schema_change": "SchemaChange SchemaChangeRules ShapeChange",
     "cdc_core.sink": "Flushed RefusedRow Sink SliceInfo",
@@ -267,7 +264,6 @@ _NAMES = {
     "cdc_core.sink_reader": "Endpoint SinkReader StoredMessage",
     "cdc_core.slice_reader": "SliceReader SpanMark",
     "cdc_core.source_history": "SourceHistory",
-    "cdc_core.source_objects": "SourceObjects",
     "cdc_core.source_writer": "SourceTransaction SourceWriter SourceWriterContext",
     "cdc_core.span": "Span",
     "cdc_core.step_planner": "Rescan Slice StepLimit StepPlanner",

@@ -22,13 +22,11 @@ from typing import Any
 
 from cdc_core.errors import START_OVER, ConfigError
 from cdc_core.locality import Locality
-from cdc_core.move import Move, Token
 from cdc_core.placement import PlacementRules
+from cdc_core.rangefeed_values import Move, ScanProgress, SourceObjects, Token
 from cdc_core.restriction import Restriction, unrestricted
-from cdc_core.scan_progress import ScanProgress
 from cdc_core.schema import TableSchema
 from cdc_core.schema_change import SchemaChangeRules
-from cdc_core.source_objects import SourceObjects
 
 __all__ = ["Rangefeed", "RangefeedContext", "Token"]
 

@@ -27,7 +27,7 @@ CONTRACTS = (
     "step_planner",
     "slice_reader",
     "source_history",
-    "source_objects",
+    "rangefeed_values",
     "encoder",
     "file_body",
     "envelope",

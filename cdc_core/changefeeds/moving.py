@@ -12,7 +12,7 @@ from cdc_core.config.identity import require_same_source
 from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
-from cdc_core.move import Move, Token
+from cdc_core.rangefeed_values import Move, Token
 from cdc_core.shards.token import ShardedToken
 from cdc_core.store.job_rows import found_job
 from cdc_core.store.progress import ChangefeedRecord, Progress

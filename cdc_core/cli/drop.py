@@ -19,7 +19,7 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
 from cdc_core.masking import masked_uri, secret_forms, uri_secrets
 from cdc_core.plugins.host import PluginHost
-from cdc_core.source_objects import SourceObjects
+from cdc_core.rangefeed_values import SourceObjects
 from cdc_core.store.job_values import REVERTED
 from cdc_core.store.verbs import Verb
 from cdc_core.telemetry.status import size_text

@@ -14,7 +14,7 @@ from cdc_core.cli.run import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import state_option, store_option, store_or_environment
 from cdc_core.errors import ConfigError
-from cdc_core.move import Token
+from cdc_core.rangefeed_values import Token
 
 __all__ = ["move"]
 

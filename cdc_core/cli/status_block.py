@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from cdc_core.scan_progress import ScanProgress
+from cdc_core.rangefeed_values import ScanProgress
 from cdc_core.telemetry.status import (
     Status,
     dead_letters_text,

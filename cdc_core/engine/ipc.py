@@ -18,7 +18,7 @@ from cdc_core.engine.error_text import one_line
 from cdc_core.engine.supervisor import Outcome
 from cdc_core.errors import CdcError, from_wire, to_wire
 from cdc_core.masking import mask
-from cdc_core.scan_progress import ScanProgress
+from cdc_core.rangefeed_values import ScanProgress
 from cdc_core.telemetry.status import Retrying, Status
 from cdc_core.timestamp import Timestamp
 

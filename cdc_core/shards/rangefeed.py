@@ -8,14 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from cdc_core.errors import CdcError, ConfigError
-from cdc_core.move import Move, Token
 from cdc_core.rangefeed import Rangefeed, RangefeedContext
-from cdc_core.scan_progress import ScanProgress
+from cdc_core.rangefeed_values import Move, ScanProgress, SourceObjects, Token
 from cdc_core.schema import TableSchema
 from cdc_core.shards.names import Names, common_databases, differences
 from cdc_core.shards.shard import Shard, is_outage_of, on_all, on_each, shards_of
 from cdc_core.shards.token import ShardedToken, ShardState
-from cdc_core.source_objects import SourceObjects
 
 __all__ = ["ShardedRangefeed"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cdc_core.errors import ConfigError
-from cdc_core.move import Token
+from cdc_core.rangefeed_values import Token
 from cdc_core.timestamp import Timestamp
 
 __all__ = ["ShardState", "ShardedToken"]

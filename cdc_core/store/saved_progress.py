@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from cdc_core.move import Move, Token
+from cdc_core.rangefeed_values import Move, Token
 from cdc_core.store.database import Aggregate, overtaken
 from cdc_core.store.dead_letters import count_refused, keep_refused
 from cdc_core.store.events import add_event

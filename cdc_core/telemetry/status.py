@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from cdc_core.options import counted
-from cdc_core.scan_progress import ScanProgress
+from cdc_core.rangefeed_values import ScanProgress
 from cdc_core.timestamp import Timestamp
 
 __all__ = [

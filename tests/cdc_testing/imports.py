@@ -19,7 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("frontier", "rows", "uris", "schema_change", "placement", "sql_names", "private_files"),
     ("option_values",),
     ("cloudevents", "options", "envelope_shapes", "enriched"),
-    ("messages", "move", "sink_calls", "scan_progress", "source_objects", "unavailable", "restriction"),
+    ("messages", "rangefeed_values", "sink_calls", "unavailable", "restriction"),
     ("envelope", "file_body", "message_keys", "registrations", "rangefeed", "source_writer"),
     ("function_registration",),
     ("queries", "step_planner", "source_history", "encoder", "hookspecs"),

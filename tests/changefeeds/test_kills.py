@@ -24,7 +24,7 @@ from cdc_core.changefeeds.service import Alteration, Changefeeds
 from cdc_core.config.definition import changefeed_of
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.locality import Locality
-from cdc_core.move import Move
+from cdc_core.rangefeed_values import Move
 from cdc_core.store.job_values import JobState
 from cdc_core.store.opening import sqlite_file, store_url
 from cdc_core.store.progress import ProgressStore

@@ -17,7 +17,7 @@ from cdc_testing.stored import node
 from cdc_core import Timestamp
 from cdc_core.changefeeds.moving import PlannedMove
 from cdc_core.changefeeds.service import Alteration, Changefeeds, RefusedError
-from cdc_core.move import Move
+from cdc_core.rangefeed_values import Move
 from cdc_core.store.job_values import JobState
 from cdc_core.store.opening import open_engine
 from cdc_core.store.progress import ProgressStore, store_url

@@ -25,7 +25,7 @@ from cdc_core.store.traced_change import STAGES
 @pytest.fixture(autouse=True)
 def ask_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask the store for traces before each step."""
-    monkeypatch.setattr("cdc_core.engine.saved_progress._POLL_S", 0.0)
+    monkeypatch.setattr("cdc_core.engine.control_requests._POLL_S", 0.0)
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def test_one_question_a_second_serves_all_changefeeds_of_a_process(
 def test_what_is_passed_on_changes_with_each_rescan_and_when_they_have_begun(
     store: ProgressStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cdc_core.engine.saved_progress._POLL_S", 0.0)
+    monkeypatch.setattr("cdc_core.engine.control_requests._POLL_S", 0.0)
     requests, channel = begun(store, tmp_path, "feed")
     seen = []
     for _ in range(2):

@@ -11,7 +11,7 @@ import pytest
 from cdc_core.engine.ipc import line, outcome_of, outcome_values, read_lines, status_of, status_values
 from cdc_core.engine.supervisor import Outcome
 from cdc_core.errors import ConfigError, RetryableSinkError
-from cdc_core.scan_progress import ScanProgress
+from cdc_core.rangefeed_values import ScanProgress
 from cdc_core.telemetry.status import Retrying, Status
 from cdc_core.timestamp import Timestamp
 

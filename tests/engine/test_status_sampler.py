@@ -12,7 +12,7 @@ from cdc_testing.engine import counter_feed
 from cdc_core.engine.attempt_channel import COORDINATOR, SLICE, AttemptChannel
 from cdc_core.engine.status_sampler import StatusSampler
 from cdc_core.frontier import Frontier
-from cdc_core.scan_progress import ScanProgress
+from cdc_core.rangefeed_values import ScanProgress
 from cdc_core.store.progress import Progress
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, STORE, stage
 

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from cdc_core.changefeeds.moving import target_of, written_target
 from cdc_core.errors import CdcError, ConfigError
-from cdc_core.move import Token
+from cdc_core.rangefeed_values import Token
 from cdc_core.web.connect.connector import Connector, connector_of, is_deleted
 from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Answer, Body, Endpoints, Refusal, Role

@@ -1,11 +1,11 @@
-"""Tokens, and what moving a stopped changefeed to another position returns."""
+"""What a rangefeed and its callers tell each other: tokens, moves, the progress of a scan, what is on the source."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Move", "Token"]
+__all__ = ["Move", "ScanProgress", "SourceObjects", "Token"]
 
 Token = dict[str, Any]
 """JSON of the rangefeed's own making that says where in its history a step ends. It is saved and shown, and holds no
@@ -35,3 +35,31 @@ class Move:
     forward: bool
     back: bool
     """The directions; both for several sources of which some go back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanProgress:
+    """How much of an initial scan or a backfill lies behind a token. `unit` names what is counted, such as 'chunks'."""
+
+    done: int
+    total: int
+    unit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceObjects:
+    """What one changefeed has created. A rangefeed built with the same `changefeed` and `feed_id` drops it."""
+
+    name: str
+    """What people know it by, such as the name of a replication slot. No two entries have the same."""
+    changefeed: str
+    """Name of the changefeed, as far as the source still knows it."""
+    feed_id: str
+    kinds: tuple[str, ...]
+    """What it consists of, such as "replication slot" and "publication"."""
+    retained_bytes: int | None = None
+    """How much history the source retains for it, None when that is unknown."""
+    sure: bool = True
+    """Whether a changefeed created it for sure. Otherwise it may be another program's that is named alike."""
+    active: bool = False
+    """Whether a process uses it now. A changefeed that is stopped or between two steps need not."""
