@@ -71,6 +71,7 @@ READING = {
     "require_job",
     "require_not_run",
     "resolved",
+    "stopped",
     "schedule",
     "schedules",
     "trace",
