@@ -71,7 +71,7 @@ READING = {
     "require_job",
     "require_not_run",
     "resolved",
-    "stopped",
+    "schema_of",
     "schedule",
     "schedules",
     "trace",
