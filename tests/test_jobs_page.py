@@ -17,9 +17,8 @@ from cdc_core import Frontier, Span, Timestamp
 from cdc_core.changefeeds import altering, creating
 from cdc_core.cli.main import main
 from cdc_core.locality import Locality
-from cdc_core.store.job_reports import job_reports
+from cdc_core.store.job_reports import job_reports, node_values
 from cdc_core.store.job_values import NodeRecord
-from cdc_core.store.node_reports import node_values
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 
 PAGE = (ROOT / "docs" / "jobs.md").read_text()

@@ -16,7 +16,7 @@ from cdc_core.cli.main import main
 from cdc_core.jobs.schedules import Schedules
 from cdc_core.store.job_tables import DatabaseNow
 from cdc_core.store.progress import ProgressStore, store_url
-from cdc_core.store.schedule_tables import SCHEDULES
+from cdc_core.store.schedules import SCHEDULES
 
 PAGE = (Path(__file__).parents[1] / "docs" / "schedules.md").read_text()
 Capture = pytest.CaptureFixture[str]

@@ -11,10 +11,9 @@ from cdc_core.changefeeds.finding import Finder
 from cdc_core.config.listed_tables import topics_of
 from cdc_core.store.event_values import Event
 from cdc_core.store.events import EventTail
-from cdc_core.store.job_reports import JobReport, job_report, job_reports
+from cdc_core.store.job_reports import JobReport, job_report, job_reports, node_values
 from cdc_core.store.job_values import JobEvent, JobRecord, NodeRecord, moment
 from cdc_core.store.moments import Moment
-from cdc_core.store.node_reports import node_values
 from cdc_core.store.progress import ChangefeedRecord, Progress
 from cdc_core.store.reports import Report, report, reports
 from cdc_core.store.verbs import RULES, Verb

@@ -12,9 +12,8 @@ from cdc_core.changefeeds.finding import Finder
 from cdc_core.errors import ConfigError
 from cdc_core.store.job_tables import DatabaseNow
 from cdc_core.store.nodes import alive_sessions, require_match
-from cdc_core.store.schedule_tables import SCHEDULE_RUNS, SCHEDULES
 from cdc_core.store.schedule_values import ScheduleRecord
-from cdc_core.store.schedules import known_schedule
+from cdc_core.store.schedules import SCHEDULE_RUNS, SCHEDULES, known_schedule
 from cdc_core.store.values import dump
 
 __all__ = ["Scheduling"]

@@ -18,14 +18,12 @@ from cdc_core.engine.history_meter import HistoryMeter
 from cdc_core.engine.query_host import QueryHost
 from cdc_core.errors import ConfigError, RetryableError
 from cdc_core.jobs.adoption import choose, successor, unable
-from cdc_core.jobs.balance import Balance
 from cdc_core.jobs.definitions import Definitions
-from cdc_core.jobs.joining import join
-from cdc_core.jobs.last_session_file import LastSessionFile
+from cdc_core.jobs.joining import LastSessionFile, join
 from cdc_core.jobs.lease import Lease
 from cdc_core.jobs.node_counts import NodeCounts
 from cdc_core.jobs.retention_limit import RetentionLimit
-from cdc_core.jobs.running_jobs import RunningJobs
+from cdc_core.jobs.running_jobs import Balance, RunningJobs
 from cdc_core.jobs.schedules import Schedules
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.jobs.time_limit import TimeLimit, end_process

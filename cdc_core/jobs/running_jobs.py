@@ -1,9 +1,10 @@
-"""The jobs that a node runs: it begins what adopted jobs are in need of, and saves how that has ended."""
+"""The jobs that a node runs: it begins what adopted jobs are in need of, saves how that has ended, and moves some."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cdc_core.engine.error_text import one_line
@@ -11,17 +12,73 @@ from cdc_core.engine.query_host import QueryHost
 from cdc_core.engine.saved_progress import saved_steps
 from cdc_core.engine.supervisor import Supervisor
 from cdc_core.errors import RetryableError
-from cdc_core.jobs.back_off import BackOff
+from cdc_core.jobs.adoption import surplus
 from cdc_core.jobs.definitions import Definitions
 from cdc_core.jobs.lease import Lease
-from cdc_core.jobs.reverting import Reverting
-from cdc_core.jobs.running_job import RunningJob
+from cdc_core.jobs.running_job import Reverting, RunningJob
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.jobs.subprocess_run import SubprocessRun
-from cdc_core.store.job_values import Adoption, JobRecord, NodeRecord
+from cdc_core.store.job_values import RUNNABLE, Adoption, Ended, JobRecord, NodeRecord, Overview
 from cdc_core.store.progress import ProgressStore
 
-__all__ = ["RunningJobs"]
+__all__ = ["BackOff", "Balance", "RunningJobs"]
+
+_FIRST_WAIT_S = 1.0
+_MAX_WAIT_S = 60.0
+
+
+class BackOff:
+    """How long this node waits before it adopts a job again: longer after each failure, a minute at most."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._waits: dict[str, tuple[float, float]] = {}
+
+    def is_over(self, name: str) -> bool:
+        """Return whether the node may run job *name*."""
+        not_before, _ = self._waits.get(name, (float("-inf"), 0.0))
+        return self._clock() >= not_before
+
+    def ended(self, name: str, ended: Ended, reason: str | None) -> None:
+        """Note how the run of job *name* has ended here. One that was stopped for a *reason* failed."""
+        _, wait_s = self._waits.pop(name, (0.0, _FIRST_WAIT_S))
+        if ended == "stopped" and reason is not None:
+            self._waits[name] = self._clock() + wait_s, min(2 * wait_s, _MAX_WAIT_S)
+
+
+_SETTLED_POLLS = 30
+"""For so many polls all jobs have a node, and this one has too many, before one is moved: no move for a short stay."""
+_STAYS_S = 3600.0
+"""How long a job that was moved is not moved again by this node: the other may not have been able to run it."""
+
+
+class Balance:
+    """Remembers since when a node has had more than its share, and what it has moved."""
+
+    def __init__(self) -> None:
+        self._polls = 0
+        self._moved: dict[str, float] = {}
+
+    def next_move(
+        self, overview: Overview, me: NodeRecord, running: Mapping[str, RunningJob]
+    ) -> tuple[str, NodeRecord] | None:
+        """Return a job that node *me* is to move now, and the node that is to have it. Called at each poll.
+
+        One at a time, and none that is still starting.
+        """
+        now = time.monotonic()
+        self._moved = {name: at for name, at in self._moved.items() if now - at < _STAYS_S}
+        movable = [name for name, each in running.items() if each.is_movable and name not in self._moved]
+        busy = any(job.state in RUNNABLE and job.node is None for job in overview.jobs)
+        busy = busy or any(each.moves_to is not None for each in running.values())
+        found = None if busy else surplus(overview, me, movable)
+        self._polls = 0 if found is None else self._polls + 1
+        if found is None or self._polls < _SETTLED_POLLS:
+            return None
+        self._polls = 0
+        self._moved[found[0]] = now
+        return found
+
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""What the store knows of each job, for whoever looks from outside of its node."""
+"""What the store knows of each job and node, for whoever looks from outside of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,30 @@ from cdc_core.store.progress import ChangefeedRecord, ProgressStore, SavedStatus
 from cdc_core.telemetry.status import Retrying, shown_moment
 from cdc_core.telemetry.tally import RETAINED
 
-__all__ = ["JobReport", "job_report", "job_reports"]
+__all__ = ["JobReport", "job_report", "job_reports", "node_values"]
+
+
+def node_values(node: NodeRecord, jobs: Sequence[JobRecord], *, now: float) -> dict[str, Any]:
+    """Return a node as JSON values; docs/jobs.md explains each."""
+    state = "dead" if node.expires <= now else "draining" if node.draining else "alive"
+    started, expires = moment(node.started), moment(node.expires)
+    assert started is not None
+    assert expires is not None
+    return {
+        "name": node.name,
+        "node_id": node.node_id,
+        "state": state,
+        "locality": str(node.locality) or None,
+        "host": node.host,
+        "pid": node.pid,
+        "version": node.version,
+        "jobs": [job.name for job in jobs if job.node_id == node.node_id],
+        "max_jobs": node.max_jobs,
+        "started": started.isoformat(timespec="seconds"),
+        "expires": expires.isoformat(timespec="seconds"),
+        "owners": list(node.owners),
+        "problems": dict(node.problems),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

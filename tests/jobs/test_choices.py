@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from cdc_core.jobs.adoption import Choices, choose
-from cdc_core.jobs.back_off import BackOff
+from cdc_core.jobs.running_jobs import BackOff
 from cdc_core.locality import Locality
 from cdc_core.store.job_values import RUNNABLE, JobRecord, JobState, NodeRecord, Overview
 

@@ -11,9 +11,8 @@ import pytest
 from cdc_testing.bare_nodes import bare_settings
 
 from cdc_core.errors import ConfigError
-from cdc_core.jobs import last_session_file
-from cdc_core.jobs.joining import join
-from cdc_core.jobs.last_session_file import LastSessionFile
+from cdc_core.jobs import joining
+from cdc_core.jobs.joining import LastSessionFile, join
 from cdc_core.jobs.lease import Lease
 from cdc_core.store.progress import ProgressStore, store_url
 
@@ -52,7 +51,7 @@ def test_a_session_is_of_this_very_lock(tmp_path: Path, monkeypatch: pytest.Monk
     shutil.copytree(tmp_path / "one", tmp_path / "copy")
     assert former(tmp_path / "copy").read() is None
     for boot in ("another start of the system", ""):
-        monkeypatch.setattr(last_session_file, "_boot", lambda boot=boot: boot)
+        monkeypatch.setattr(joining, "_boot", lambda boot=boot: boot)
         assert former(tmp_path / "one").read() is None
         former(tmp_path / "two").write("s2")
         assert former(tmp_path / "two").read() == ("s2" if boot else None)

@@ -12,7 +12,7 @@ from cdc_testing.stored import DEFINITION, die, node
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.jobs.definitions import Definitions
-from cdc_core.jobs.reverting import Reverting
+from cdc_core.jobs.running_job import Reverting
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.locality import Locality
 from cdc_core.plugins.host import PluginHost

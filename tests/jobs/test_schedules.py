@@ -19,8 +19,8 @@ from cdc_core.locality import Locality
 from cdc_core.store.job_tables import JOBS, DatabaseNow
 from cdc_core.store.job_values import FINISHED, FOLLOWING, JobRecord
 from cdc_core.store.progress import ProgressStore
-from cdc_core.store.schedule_tables import SCHEDULE_RUNS, SCHEDULES
 from cdc_core.store.schedule_values import ScheduledRun, ScheduleRecord
+from cdc_core.store.schedules import SCHEDULE_RUNS, SCHEDULES
 
 DAY_S = 86_400.0
 NIGHTLY = ScheduleRecord(

@@ -20,7 +20,7 @@ from cdc_testing.rest_rig import ENVIRON, Rest, config, rest_plugins, serving_re
 from cdc_testing.runs import eventually
 from cdc_testing.scripted import Script
 
-from cdc_core.changefeeds import preview_process
+from cdc_core.changefeeds import previewing
 from cdc_core.engine.ipc import line
 from cdc_core.masking import uri_secrets
 from cdc_core.plugins.host import PluginHost
@@ -112,12 +112,12 @@ def test_a_preview_has_a_limit_in_time_and_in_size(
 ) -> None:
     script.order("check", "ConfigError no such table")
     with monkeypatch.context() as cut:
-        exchange = preview_process._exchange
-        cut.setattr(preview_process, "_exchange", lambda *args, **more: exchange(*args, **more)[:-9])
+        exchange = previewing._exchange
+        cut.setattr(previewing, "_exchange", lambda *args, **more: exchange(*args, **more)[:-9])
         assert "its process ended too early" in counted.message("GET", PREVIEW, status=409)
-    monkeypatch.setattr(preview_process, "MAX_BYTES", 10)
+    monkeypatch.setattr(previewing, "MAX_BYTES", 10)
     assert "ask for fewer rows" in counted.message("GET", PREVIEW, status=409)
-    monkeypatch.setattr(preview_process, "_LIMIT_S", 0.01)
+    monkeypatch.setattr(previewing, "_LIMIT_S", 0.01)
     assert "it took longer than 0.01 s; use `cdc preview`" in counted.message("GET", PREVIEW, status=409)
 
 
