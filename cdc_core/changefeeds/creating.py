@@ -1,10 +1,12 @@
-"""Making a changefeed a job, which nodes run."""
+"""Making a changefeed a job, which nodes run: a new one, or what `cdc run` has begun, with another store too."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext, suppress
+from pathlib import Path
 from typing import Literal
 
-from cdc_core.changefeeds.finding import Finder, require_no_run
+from cdc_core.changefeeds.finding import Finder, require_no_run, stopped
 from cdc_core.config.definition import require_references
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.checks import (
@@ -15,16 +17,19 @@ from cdc_core.engine.checks import (
     check_source,
     check_time_range,
 )
+from cdc_core.engine.fencing import is_idle
+from cdc_core.engine.finish import all_delivered
 from cdc_core.engine.planned_queries import check_query
-from cdc_core.errors import ConfigError, TerminalError
+from cdc_core.errors import ConfigError, RetryableError, TerminalError
 from cdc_core.locality import Locality
 from cdc_core.remedies import fitting
-from cdc_core.store.job_values import JobRecord
+from cdc_core.store.job_values import REVERTED, JobRecord
+from cdc_core.store.opening import store_place
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.verbs import require_free
 from cdc_core.telemetry.logs import logged_as
 
-__all__ = ["Creating", "check_job", "locality_of"]
+__all__ = ["Continuing", "Creating", "check_job", "locality_of"]
 
 
 class Creating(Finder):
@@ -93,3 +98,91 @@ def _check(feed: ResolvedChangefeed, store: ProgressStore, left: ProgressStore |
     check_job(feed if left is None else as_stored(feed, left), job=False)
     if left is None:
         check_time_range(feed)
+
+
+class Continuing(Creating):
+    """The verb create, of a changefeed whose progress is in the store *left* of its runs."""
+
+    def check_continuing(self, feed: ResolvedChangefeed, left: ProgressStore, *, connect: bool = True) -> None:
+        """Return when `continue_run` can move the progress here, or has done so. Raises: as `check_new`."""
+        is_here = store_place(left.url) == store_place(self.store.url)
+        if not is_here and self._continuing(feed.name, left) is not None:
+            return
+        Finder(left).known(feed.name)
+        progress = left.progress.load(feed.name)
+        if progress is None:
+            raise ConfigError(f"changefeed '{feed.name}' has not begun in {left.shown}; leave out --from-state")
+        if all_delivered(feed, progress):
+            raise ConfigError(f"changefeed '{feed.name}' is complete in {left.shown}: nothing is left to deliver")
+        self.check_new(feed, connect=connect, left=None if is_here else left)
+
+    def continue_run(
+        self, feed: ResolvedChangefeed, left: ProgressStore, run_dir: Path, *, again: str, owner: str
+    ) -> tuple[JobRecord, bool]:
+        """Make the changefeed a job that continues what *left* has of its runs, in the directory *run_dir*.
+
+        Return the job, and whether it was created now: the command *again* repeats this, after a crash too. From then
+        on no run continues it there. A store *left* that is this one has no progress to move. Raises: ConfigError,
+        which leaves it as it is, such as while a run is alive.
+        """
+        if store_place(left.url) == store_place(self.store.url):
+            return self.create(feed, owner=owner, connect=False), True
+        job = self._continuing(feed.name, left)
+        created = job is None
+        if job is None:
+            job = self._moved(feed, left, run_dir, again=again, owner=owner)
+        left.handover.arrive(feed.name)
+        return job, created
+
+    def require_not_run(self, feed: ResolvedChangefeed, left: ProgressStore, *, move: str, drop: str) -> None:
+        """Return when the changefeed has not begun with another store *left* of its runs. Raises: ConfigError.
+
+        Its remedies are the commands *move*, where that can be done, and *drop*.
+        """
+        if store_place(left.url) == store_place(self.store.url):
+            return
+        job, progress = left.jobs.find(feed.name), left.progress.load(feed.name)
+        if progress is None or (job is not None and job.state in REVERTED and not job.is_leaving):
+            return
+        if job is not None:
+            raise ConfigError(left.handover.is_job(job))
+        remedy = f"run `{drop}` to start again"
+        if not all_delivered(feed, progress):
+            remedy = f"run `{move}` to move it, or `{drop}` to start again"
+        raise ConfigError(
+            f"changefeed '{feed.name}' has progress in {left.shown}, which a job in {self.store.shown} would not"
+            f" continue; {remedy}"
+        )
+
+    def _continuing(self, name: str, left: ProgressStore) -> JobRecord | None:
+        """Return the job that has the progress of the run in *left*; None when there is none."""
+        job, given = self.find_job(name), left.jobs.find(name)
+        if job is None or job.has_left or given is None or not given.has_left:
+            return None
+        there, here = self.store.changefeeds.find(name), left.changefeeds.find(name)
+        return job if there is not None and here is not None and there.feed_id == here.feed_id else None
+
+    def _moved(
+        self, feed: ResolvedChangefeed, left: ProgressStore, run_dir: Path, *, again: str, owner: str
+    ) -> JobRecord:
+        to = f"job '{feed.name}' of the store {store_place(self.store.url)}"
+        over = left.jobs.find(feed.name) is not None  # a repetition: no run begins there
+        with nullcontext() if over else stopped(left, feed.name, run_dir):
+            if not over and not is_idle(run_dir / f"{feed.name}.tasks.lock"):
+                raise ConfigError(
+                    f"tasks of the last run of changefeed '{feed.name}' are still alive; wait until they end"
+                )
+            kept = left.handover.give(feed.name, to=to, again=again, owner=owner, repeated=over)
+            try:
+                return self.store.jobs.create(
+                    feed.name, feed.definition(), owner=owner, locality=locality_of(feed), kept=kept
+                )
+            except ConfigError:
+                if self._continuing(feed.name, left) is None:
+                    left.handover.take_back(feed.name)
+                raise
+            except RetryableError as error:
+                with suppress(RetryableError):
+                    left.handover.end_attempt(feed.name)
+                text = f"repeat this command: until then nothing continues changefeed '{feed.name}'"
+                raise RetryableError(f"{error}; {text}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cdc_core.changefeeds.altering import Altering
-from cdc_core.changefeeds.continuing import Continuing
+from cdc_core.changefeeds.creating import Continuing
 from cdc_core.changefeeds.dropping import Dropping
 from cdc_core.changefeeds.lifecycle import Lifecycle
 from cdc_core.changefeeds.moving import Moving

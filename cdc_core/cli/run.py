@@ -112,7 +112,9 @@ def run(
         feeds.append(pin(resolved(session, changefeed), locality))
         warn_of_other_plugins(feeds[-1], definition)
     session.add_secrets(secret_forms(uri_secrets(url)))
-    _require_no_jobs(url, [feed.name for feed in feeds])
+    with progress_at(url) as progress:  # before anything is started for them
+        for feed in feeds:
+            require_run(None if progress is None else progress.jobs.find(feed.name))
     try:
         from cdc_core.spark.runner import Runner
     except ImportError as error:
@@ -190,14 +192,6 @@ def progress_at(url: str) -> Iterator[ProgressStore | None]:
     with closing(ProgressStore(url)) as store:
         store.open()
         yield store
-
-
-def _require_no_jobs(url: str, names: Sequence[str]) -> None:
-    """Return when nodes run none of the changefeeds, before anything is started for them. Raises: ConfigError."""
-    with progress_at(url) as store:
-        if store is not None:
-            for name in names:
-                require_run(store.jobs.find(name))
 
 
 def _check(

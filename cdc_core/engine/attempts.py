@@ -23,8 +23,7 @@ from cdc_core.engine.places import compare_places, keep_places
 from cdc_core.engine.planned_queries import PlannedQueries
 from cdc_core.engine.query_host import Query
 from cdc_core.engine.resolved_marks import emit_last_resolved_mark
-from cdc_core.engine.run_context import RunContext
-from cdc_core.engine.run_control import Pausing
+from cdc_core.engine.run_control import Pausing, RunContext
 from cdc_core.engine.run_events import RunEvents
 from cdc_core.engine.saved_progress import AttemptProgress
 from cdc_core.engine.source_probe import SourceProbe

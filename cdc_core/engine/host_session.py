@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.query_host import QueryHostError
-from cdc_core.engine.run_context import RunContext
+from cdc_core.engine.run_control import RunContext
 from cdc_core.errors import RetryableError, TerminalError, is_outage
 from cdc_core.masking import mask
 

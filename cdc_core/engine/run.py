@@ -16,8 +16,7 @@ from cdc_core.engine.host_session import HostSession
 from cdc_core.engine.planned_queries import PlannedQueries
 from cdc_core.engine.query_host import QueryHostError
 from cdc_core.engine.retry_policy import FINAL, RetryPolicy
-from cdc_core.engine.run_context import RunContext
-from cdc_core.engine.run_control import Pausing, Stopped
+from cdc_core.engine.run_control import Pausing, RunContext, Stopped
 from cdc_core.engine.run_events import RunEvents
 from cdc_core.engine.run_status import WatchError
 from cdc_core.engine.start_position import register

@@ -1,19 +1,29 @@
-"""Stop, abandon and pause a run: what other threads ask of it, and how a pause is saved, shown and waited for."""
+"""What the parts of one run share; what other threads ask of it; and how a pause is saved, shown and waited for."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.control_requests import Answers
+from cdc_core.engine.error_text import one_line
+from cdc_core.engine.query_host import QueryHost
+from cdc_core.engine.run_status import RunStatus
+from cdc_core.engine.saved_progress import delivered
 from cdc_core.errors import FencedError, RetryableError, TerminalError
+from cdc_core.masking import mask
+from cdc_core.remedies import fitting
 from cdc_core.store.progress import Pause, ProgressStore
 from cdc_core.telemetry.status import shown_moment
+from cdc_core.timestamp import Timestamp
 
-__all__ = ["Pausing", "RunControl", "Stopped"]
+__all__ = ["Pausing", "RunContext", "RunControl", "Stopped"]
 
 log = logging.getLogger(__name__)
 
@@ -70,23 +80,22 @@ class Pausing:
         """
         with self._control.pause_lock:
             asked, self._control.pause = self._control.pause, None
-            self._pause(epoch, error, asked, retry=retry)
-
-    def _pause(self, epoch: int, error: str | None, asked: str | None, *, retry: bool) -> None:
-        reason = error or asked
-        pause = None if reason is None else Pause(reason=reason, since=datetime.now(UTC))
-        while True:
-            try:
-                self._store.claims.pause_run(self._name, epoch, error, asked=asked)
-            except RetryableError as failure:
-                self._show(pause)
-                self._complain("changefeed '%s' waits, but the pause is not saved for the next run: %s", failure)
-                if retry and not self._stop.wait(_POLL_S):
-                    continue
-            else:
-                self._complained = False
-                self._show(pause)
-            return
+            reason = error or asked
+            pause = None if reason is None else Pause(reason=reason, since=datetime.now(UTC))
+            outage: RetryableError | None = None
+            while True:
+                try:
+                    self._store.claims.pause_run(self._name, epoch, error, asked=asked)
+                    outage = None
+                except RetryableError as failure:
+                    outage = failure
+                if pause is not None:
+                    self._show(pause)
+                if outage is None:
+                    return
+                self._complain("changefeed '%s' waits, but the pause is not saved for the next run: %s", outage)
+                if not retry or self._stop.wait(_POLL_S):
+                    return
 
     def wait(self, epoch: int) -> bool:
         """Return True as soon as the changefeed is not paused (at once if it never was), False when told to stop.
@@ -120,9 +129,7 @@ class Pausing:
         if pause is not None:
             raise TerminalError(f"{self._sentence(pause)}; once the cause is fixed, run `{self._command}` to continue")
 
-    def _show(self, pause: Pause | None) -> None:
-        if pause is None:
-            return
+    def _show(self, pause: Pause) -> None:
         if self._known is None:
             log.warning(
                 "%s. It delivers nothing, and its source retains the history that was not read; once the cause is"
@@ -150,3 +157,43 @@ class Pausing:
 
     def _sentence(self, pause: Pause) -> str:
         return f"changefeed '{self._name}' has been paused since {shown_moment(pause.since)}: {pause.reason}"
+
+
+@dataclass(slots=True, kw_only=True)
+class RunContext:
+    """One run of `feed`, which has the identity in the store as soon as that is known."""
+
+    feed: ResolvedChangefeed
+    store: ProgressStore
+    state_dir: Path
+    host: QueryHost
+    control: RunControl
+    status: RunStatus
+    once: bool
+    """Whether the run ends when it has delivered what is there."""
+    job_epoch: int | None
+    """Of a job, None for a run from the command line."""
+
+    def shown(self, error: BaseException) -> str:
+        """Return *error* in one line for people, without secrets."""
+        text = fitting(one_line(error), self.feed.name, job=self.job_epoch is not None)
+        return mask(text, self.feed.secrets())
+
+    def delivered(self) -> tuple[float, Timestamp] | None:
+        """Return what was ever delivered, as the function of that name; None while the store is out of reach."""
+        with suppress(RetryableError):
+            return delivered(self.feed.name, self.store)
+        return None
+
+    def check_stop(self) -> None:
+        """Raises: Stopped when the run is to stop."""
+        if self.control.stop.is_set():
+            raise Stopped
+
+    def quietly(self, end: Callable[[], object]) -> None:
+        """Call *end* at the end of an attempt; an error of it is only logged."""
+        try:
+            end()
+        except Exception as error:
+            text = self.shown(error)
+            log.warning("changefeed '%s': the clean-up after an attempt failed: %s", self.feed.name, text)

@@ -11,8 +11,7 @@ from typing import Literal
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.query_host import QueryHost
 from cdc_core.engine.run import Run
-from cdc_core.engine.run_context import RunContext
-from cdc_core.engine.run_control import RunControl
+from cdc_core.engine.run_control import RunContext, RunControl
 from cdc_core.engine.run_status import RunStatus
 from cdc_core.store.progress import ProgressStore
 from cdc_core.telemetry.logs import logged_as

@@ -6,10 +6,11 @@ import logging
 import queue
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from importlib.metadata import version
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.error_text import one_line
@@ -21,7 +22,6 @@ from cdc_core.jobs.adoption import choose, successor, unable
 from cdc_core.jobs.definitions import Definitions
 from cdc_core.jobs.joining import LastSessionFile, join
 from cdc_core.jobs.lease import Lease
-from cdc_core.jobs.node_counts import NodeCounts
 from cdc_core.jobs.retention_limit import RetentionLimit
 from cdc_core.jobs.running_jobs import Balance, RunningJobs
 from cdc_core.jobs.schedules import Schedules
@@ -33,8 +33,37 @@ from cdc_core.private_files import make_state_directory
 from cdc_core.store.job_values import Adoption, JobRecord, NodeRecord, Overview
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.reports import Report
+from cdc_core.telemetry import metrics
+from cdc_core.telemetry.metrics import Sample
 
-__all__ = ["Node"]
+__all__ = ["Node", "NodeCounts"]
+
+
+@dataclass(slots=True)
+class NodeCounts:
+    """Counts of the node with these settings. The node's thread writes them; any thread may read."""
+
+    settings: NodeSettings
+    adoptions: int = 0
+    failovers: int = 0
+    lost_sessions: int = 0
+    expired: int = 0
+
+    def adopted(self, job: Adoption) -> None:
+        """Count a job that the node has claimed."""
+        self.adoptions += 1
+        self.failovers += not job.clean
+
+    def samples(self) -> Sequence[Sample]:
+        settings = self.settings
+        return (
+            Sample(metrics.NODE_INFO, 1, (settings.name, version("cdc-core"), settings.locality)),
+            Sample(metrics.NODE_ADOPTIONS, self.adoptions),
+            Sample(metrics.NODE_FAILOVERS, self.failovers),
+            Sample(metrics.NODE_SESSIONS_LOST, self.lost_sessions),
+            Sample(metrics.NODE_EXPIRED, self.expired),
+        )
+
 
 log = logging.getLogger(__name__)
 

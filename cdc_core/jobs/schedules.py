@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from cdc_core.changefeeds.cron import next_time
+from cdc_core.changefeeds.scheduling import next_time
 from cdc_core.errors import ConfigError
 from cdc_core.store.job_values import FINISHED, JobState
 from cdc_core.store.progress import ProgressStore

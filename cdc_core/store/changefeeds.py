@@ -49,7 +49,7 @@ class ChangefeedRecords(Aggregate):
         unless *changes_tables*; FencedError when *epoch* is not the newest.
         """
         return self._database.once_more(
-            lambda: self._registered(name, definition, changes_tables=changes_tables, epoch=epoch)
+            lambda connection: _registered(connection, name, definition, changes_tables=changes_tables, epoch=epoch)
         )
 
     def check_registration(self, name: str, definition: Mapping[str, Any], *, changes_tables: bool = False) -> None:
@@ -92,20 +92,21 @@ class ChangefeedRecords(Aggregate):
             rows = connection.execute(_SELECT.order_by(CHANGEFEEDS.c.name)).all()
         return [_record(row) for row in rows]
 
-    def _registered(
-        self, name: str, definition: Mapping[str, Any], *, changes_tables: bool, epoch: int | None
-    ) -> ChangefeedRecord:
-        with self._database.transaction() as connection:
-            job = None
-            if epoch is None:
-                require_run(job := found_job(connection, name, locked=True))
-            found = register_changefeed(connection, name, definition, changes_tables=changes_tables, epoch=epoch)
-            if epoch is None and job is None:  # last: who creates a job of this name meanwhile has done so by now
-                values = {"name": name, "state": "running", "owner": "", "locality": "", "clean": True, "is_run": True}
-                connection.execute(sa.insert(JOBS).values(**values, created=time.time()))
-            elif job is not None and job.state == "pause-requested":  # the run that was to pause has died
-                pause_run(connection, job)
-            return found
+
+def _registered(
+    connection: sa.Connection, name: str, definition: Mapping[str, Any], *, changes_tables: bool, epoch: int | None
+) -> ChangefeedRecord:
+    if epoch is not None:
+        return register_changefeed(connection, name, definition, changes_tables=changes_tables, epoch=epoch)
+    job = found_job(connection, name, locked=True)
+    require_run(job)
+    if job is not None and job.state == "pause-requested":  # the run that was to pause has died
+        pause_run(connection, job)
+    found = register_changefeed(connection, name, definition, changes_tables=changes_tables)
+    if job is None:  # last: who creates a job of this name meanwhile has done so by now
+        values = {"name": name, "state": "running", "owner": "", "locality": "", "clean": True, "is_run": True}
+        connection.execute(sa.insert(JOBS).values(**values, created=time.time()))
+    return found
 
 
 def _record(row: sa.Row[Any]) -> ChangefeedRecord:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -11,12 +13,71 @@ import sqlalchemy as sa
 
 from cdc_core.errors import ConfigError, FencedError, RetryableError, TerminalError
 from cdc_core.masking import mask, masked_uri, secret_forms, uri_secrets
-from cdc_core.store.engines import Connections
 from cdc_core.store.event_values import Event, log_event
-from cdc_core.store.opening import CONNECTIONS, WAIT_S, prepare, sqlite_file
+from cdc_core.store.opening import CONNECTIONS, WAIT_S, open_engine, prepare, sqlite_file
 from cdc_core.store.tables import CHANGEFEEDS, update
 
-__all__ = ["Aggregate", "Database", "overtaken"]
+__all__ = ["Aggregate", "Connections", "Database", "overtaken"]
+
+
+class _Pool:
+    """An engine of this process, and how many use it."""
+
+    def __init__(self, url: str) -> None:
+        self.engine = open_engine(url)
+        self.users = 0
+        self.pid = os.getpid()
+
+
+_lock = threading.RLock()  # a thread that holds it may collect a user as garbage
+_shared: dict[str, _Pool] = {}
+
+
+class Connections:
+    """One user of the connections to *url*. They are closed with the last one, at `close` or when it is collected.
+
+    All users in a process share one engine, and so a pool. A user of a SQLite file, or *alone*, has an engine of its
+    own. Nothing is connected before the first use. Raises: ConfigError for an invalid URL.
+    """
+
+    def __init__(self, url: str, *, alone: bool) -> None:
+        with _lock:
+            if alone or sqlite_file(url) is not None:
+                self._pool = _Pool(url)
+            else:
+                self._pool = _shared[url] = _shared.get(url) or _Pool(url)
+            self._pool.users += 1
+        self.close = weakref.finalize(self, _let_go, url, self._pool)
+        self.close.atexit = False  # the connections of a fork are its parent's
+
+    @property
+    def engine(self) -> sa.Engine:
+        return self._pool.engine
+
+    @property
+    def are_mine(self) -> bool:
+        """Whether this process opened them: after a fork they belong to the parent."""
+        return self._pool.pid == os.getpid()
+
+
+def _let_go(url: str, pool: _Pool) -> None:
+    with _lock:
+        pool.users -= 1
+        if pool.users:
+            return
+        if _shared.get(url) is pool:
+            del _shared[url]
+    pool.engine.dispose(close=pool.pid == os.getpid())
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.RLock()  # another thread of the parent may have held it
+    _shared.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
 
 T = TypeVar("T")
 
@@ -74,14 +135,16 @@ class Database:
             assert self._alone, "others may use the connections"
             connections.engine.dispose()
 
-    def once_more(self, transaction: Callable[[], T]) -> T:
-        """Return what *transaction* returns, the second time if another process has added the same row meanwhile."""
+    def once_more(self, change: Callable[[sa.Connection], T]) -> T:
+        """Return what *change* returns in a transaction: in a second one if another process adds the same row."""
         try:
-            return transaction()
+            with self.transaction() as connection:
+                return change(connection)
         except RetryableError as error:
             if not isinstance(error.__cause__, sa.exc.IntegrityError):
                 raise
-        return transaction()
+        with self.transaction() as connection:
+            return change(connection)
 
     def write(self, name: str, epoch: int, **values: Any) -> None:
         with self.fenced(name, epoch, **values):

@@ -37,9 +37,6 @@ class Handover(Aggregate):
         reached. Raises: ConfigError when it is a job here, or goes to another place, or is there; also when this is
         *repeated*, and was taken back meanwhile, so that a run may have begun.
         """
-        return self._database.once_more(lambda: self._give(name, to=to, again=again, owner=owner, repeated=repeated))
-
-    def _give(self, name: str, *, to: str, again: str, owner: str, repeated: bool) -> Kept:
         beginning = f"{HANDING_OVER} {to};"
         reason = f"{beginning} repeat `{again}`"
         with self._database.transaction() as connection:

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cdc_core.store.job_values import REVERTED, RUNNABLE, JobRecord, NodeRecord, moment
-from cdc_core.store.lag import lag_s
-from cdc_core.store.liveness import is_alive, retried_by
+from cdc_core.store.liveness import is_alive, lag_s, retried_by
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore, SavedStatus
 from cdc_core.telemetry.status import Retrying, shown_moment
 from cdc_core.telemetry.tally import RETAINED

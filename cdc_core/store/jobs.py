@@ -61,21 +61,18 @@ class Jobs(Aggregate):
         left is continued, also one that has left *kept* in another store. Raises: ConfigError when it is a job already,
         or one whose source still holds something, or no living node matches *locality*.
         """
-
-        def create() -> JobRecord:
-            with self._database.transaction() as connection:
-                return create_job(
-                    connection,
-                    name,
-                    definition,
-                    owner=owner,
-                    locality=locality,
-                    schedule=schedule,
-                    paused_for=paused_for,
-                    kept=kept,
-                )
-
-        return self._database.once_more(create)
+        return self._database.once_more(
+            lambda connection: create_job(
+                connection,
+                name,
+                definition,
+                owner=owner,
+                locality=locality,
+                schedule=schedule,
+                paused_for=paused_for,
+                kept=kept,
+            )
+        )
 
     def find(self, name: str, *, of_runs: bool = False) -> JobRecord | None:
         """Return the job, None when the changefeed is not one; with *of_runs* also what `cdc run` runs."""

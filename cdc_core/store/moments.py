@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 
 from cdc_core.store.database import Aggregate
-from cdc_core.store.lag import lag_s
+from cdc_core.store.liveness import lag_s
 from cdc_core.store.tables import CHANGEFEEDS, MOMENTS
 from cdc_core.store.values import changefeed_record, dump
 from cdc_core.telemetry import metrics

@@ -9,8 +9,7 @@ from typing import Any
 
 from cdc_core.store.job_reports import JobReport, job_report
 from cdc_core.store.job_values import REVERTED, JobEvent, JobRecord, moment
-from cdc_core.store.lag import lag_s
-from cdc_core.store.liveness import ENDINGS, is_alive, retried_by
+from cdc_core.store.liveness import ENDINGS, is_alive, lag_s, retried_by
 from cdc_core.store.progress import ChangefeedRecord, Progress, ProgressStore, RescanRecord, SavedStatus
 from cdc_core.telemetry import metrics
 from cdc_core.telemetry.status import Retrying

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cdc_core.changefeeds.cron import next_time
+from cdc_core.changefeeds.scheduling import next_time
 from cdc_core.errors import ConfigError
 
 

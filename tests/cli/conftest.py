@@ -12,7 +12,7 @@ from cdc_testing.components import encoder, host, rangefeed, sink
 
 from cdc_core.engine import supervisor
 from cdc_core.engine.attempts import Ending
-from cdc_core.engine.run_context import RunContext
+from cdc_core.engine.run_control import RunContext
 from cdc_core.plugins.host import PluginHost
 from cdc_core.telemetry.status import Status
 
