@@ -173,7 +173,8 @@ class KeptThreads:
     @contextmanager
     def lent(self) -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("cdc_core.spark.host.SparkHost", lambda *_, **__: ThreadHost())
+            for module in ("runner", "host"):  # the runner has a name of its own for it, and must not keep this one
+                patch.setattr(f"cdc_core.spark.{module}.SparkHost", lambda *_, **__: ThreadHost())
             yield
 
 

@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from cdc_core import RowBatch, TableSchema
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.errors import OptionError, UnplannedSchemaError
-from cdc_core.queries.bound_query import QueryPlan
 from cdc_core.queries.builtin_functions import BUILTIN_FUNCTIONS
 from cdc_core.queries.functions import refused_name
 from cdc_core.spark.columns import columns_schema, packed_columns
