@@ -13,7 +13,7 @@ from cdc_testing.kafka_following import Follower
 from cdc_testing.postgres import clock
 from cdc_testing.runs import Feed
 
-from cdc_core import Timestamp
+from cdc_core import Decoder, Timestamp
 
 __all__ = ["FollowedFeed", "followed_feed"]
 
@@ -55,11 +55,13 @@ def followed_feed(
     tables: Sequence[str],
     *,
     options: Mapping[str, object],
+    format_: str | None = None,
+    decoder: Decoder | None = None,
 ) -> Iterator[FollowedFeed]:
     """Yield a feed of *tables* that is not started yet, and a consumer that reads from the beginning."""
     topics = [f"{options.get('topic_prefix', '')}{table.rpartition('.')[2]}" for table in tables]
     with (
-        Feed(directory, uri, tables, sink=f"kafka://{bootstrap_servers}", options=options) as feed,
-        Follower(bootstrap_servers, topics) as follower,
+        Feed(directory, uri, tables, sink=f"kafka://{bootstrap_servers}", options=options, format_=format_) as feed,
+        Follower(bootstrap_servers, topics, decoder=decoder) as follower,
     ):
         yield FollowedFeed(uri=uri, bootstrap_servers=bootstrap_servers, feed=feed, follower=follower)

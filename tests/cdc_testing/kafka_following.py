@@ -11,7 +11,7 @@ from cdc_testing.decoders import KEYED, json_decoder
 from cdc_testing.kafka_reading import consumer, copied
 from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 
-from cdc_core import Timestamp
+from cdc_core import Decoder, Timestamp
 
 __all__ = ["Follower"]
 
@@ -31,12 +31,14 @@ class Follower:
         self,
         bootstrap_servers: str,
         topics: Iterable[str],
+        *,
+        decoder: Decoder | None = None,
     ) -> None:
         self.rows = self.repeats = self.marks = 0
         self.resolved: dict[Place, Timestamp] = {}
         self.places: set[Place] = set()
         self._topics = tuple(topics)
-        self._decoder = json_decoder()
+        self._decoder = decoder or json_decoder()
         self._schemas = dict.fromkeys(self._topics, KEYED)
         self._cut = Timestamp()
         self._seen: set[tuple[str, tuple[Any, ...], Timestamp]] = set()
