@@ -16,7 +16,7 @@ from dataclasses import asdict
 from typing import Any, BinaryIO, NoReturn
 
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine.ipc import line, outcome_values
+from cdc_core.engine.ipc import line, outcome_values, unpacked
 from cdc_core.engine.process_session import kill_session
 from cdc_core.engine.supervisor import Outcome
 from cdc_core.masking import MaskingFilter
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def _answer(job: Mapping[str, Any], answers: BinaryIO) -> None:
-    feed = ResolvedChangefeed.from_text(job["feed"])
+    feed: ResolvedChangefeed = unpacked(job["feed"])
     secrets = feed.secrets()
     _log_without(secrets)
     outcome = Outcome("complete")

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 from cdc_core.changefeeds.finding import Finder
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine.ipc import line, outcome_of, read_lines
+from cdc_core.engine.ipc import line, outcome_of, packed, read_lines
 from cdc_core.engine.process_session import kill_session
 from cdc_core.errors import TerminalError
 from cdc_core.store.verbs import BusyError
@@ -49,7 +49,7 @@ def preview_apart(feed: ResolvedChangefeed, *, rows: int, is_gone: Callable[[], 
     with TemporaryDirectory(prefix="cdc-preview-", ignore_cleanup_errors=True) as scratch:
         log_path = Path(scratch) / "log"
         with _started(scratch, log_path) as process:
-            job = line(feed=feed.to_text(), rows=rows, scratch=scratch)
+            job = line(feed=packed(feed), rows=rows, scratch=scratch)
             output = _exchange(process, job, is_gone=is_gone)
         *messages, end = list(read_lines(BytesIO(output))) or [{}]  # without a line that it has not finished
         if "outcome" not in end:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from cdc_core.cloudevents import CloudEvents
 from cdc_core.config.changefeed_options import ChangefeedOptions
@@ -190,15 +188,6 @@ class ResolvedChangefeed:
     def sink_place(self) -> dict[str, str]:
         """Return the sink's options that say which place its URI means. Raises: PluginLoadError, OptionError."""
         return place_values(self.sink.parsed())
-
-    def to_text(self) -> str:
-        """Return the changefeed for `from_text` in a process of the same installation. Holds secrets."""
-        return base64.b64encode(pickle.dumps(self)).decode()
-
-    @classmethod
-    def from_text(cls, text: str) -> Self:
-        feed: Self = pickle.loads(base64.b64decode(text))
-        return feed
 
     def __repr__(self) -> str:
         return (

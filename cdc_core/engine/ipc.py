@@ -7,20 +7,17 @@ To the child: one `job` first, then `until` (the end of its lease, on the clock 
 
 from __future__ import annotations
 
-import dataclasses
+import base64
 import json
+import pickle
 import time
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from typing import IO, Any
 
 from cdc_core.engine.error_text import one_line
 from cdc_core.engine.supervisor import Outcome
 from cdc_core.errors import CdcError, from_wire, to_wire
 from cdc_core.masking import mask
-from cdc_core.rangefeed_values import ScanProgress
-from cdc_core.telemetry.status import Retrying, Status
-from cdc_core.timestamp import Timestamp
 
 __all__ = [
     "POLL_INTERVAL_S",
@@ -28,9 +25,9 @@ __all__ = [
     "line",
     "outcome_of",
     "outcome_values",
+    "packed",
     "read_lines",
-    "status_of",
-    "status_values",
+    "unpacked",
 ]
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -58,29 +55,14 @@ def read_lines(pipe: IO[bytes]) -> Iterator[dict[str, Any]]:
             yield json.loads(text)
 
 
-def status_values(status: Status) -> dict[str, Any]:
-    """Return *status* as JSON values."""
-    since = status.paused_since
-    return dataclasses.asdict(status) | {
-        "high_water": str(status.high_water),
-        "shares": dict(status.shares),
-        "paused_since": None if since is None else since.isoformat(),
-        "retrying": None if status.retrying is None else status.retrying.to_json(),
-    }
+def packed(value: object) -> str:
+    """Return what a line has of a *value* that only pickles, for a process of the same installation."""
+    return base64.b64encode(pickle.dumps(value)).decode()
 
 
-def status_of(values: Mapping[str, Any]) -> Status:
-    """Return what `status_values` was given."""
-    scan, since, retrying = values["scan"], values["paused_since"], values["retrying"]
-    return Status(
-        **{
-            **values,
-            "high_water": Timestamp.parse(values["high_water"]),
-            "scan": None if scan is None else ScanProgress(**scan),
-            "paused_since": None if since is None else datetime.fromisoformat(since),
-            "retrying": None if retrying is None else Retrying.from_json(retrying),
-        }
-    )
+def unpacked(text: str) -> Any:
+    """Return what `packed` was given."""
+    return pickle.loads(base64.b64decode(text))
 
 
 def outcome_values(outcome: Outcome, secrets: frozenset[str]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine.ipc import POLL_INTERVAL_S, lease_clock, line, outcome_values, read_lines, status_values
+from cdc_core.engine.ipc import POLL_INTERVAL_S, lease_clock, line, outcome_values, packed, read_lines, unpacked
 from cdc_core.engine.process_session import kill_session
 from cdc_core.engine.supervisor import Outcome, Supervisor
 from cdc_core.masking import MaskingFilter, secret_forms, uri_secrets
@@ -111,7 +111,7 @@ def main() -> None:
     node = _Node(orders, reports)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: node.stop.set())
-    feed = ResolvedChangefeed.from_text(node.job["feed"])
+    feed: ResolvedChangefeed = unpacked(node.job["feed"])
     secrets = feed.secrets() | secret_forms(uri_secrets(node.job["store"]))
     _log_to(node, secrets)
     try:
@@ -150,7 +150,7 @@ def _run(node: _Node, feed: ResolvedChangefeed) -> Outcome:
             supervisor.abandon()
         status = supervisor.status
         if status != said and (outcome is not None or lease_clock() >= due):
-            node.say(status=status_values(status), begun=supervisor.has_begun)
+            node.say(status=packed(status), begun=supervisor.has_begun)
             said, due = status, lease_clock() + _STATUS_S
         if outcome is not None:
             return outcome

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine.ipc import POLL_INTERVAL_S, lease_clock, line, outcome_of, read_lines, status_of
+from cdc_core.engine.ipc import POLL_INTERVAL_S, lease_clock, line, outcome_of, packed, read_lines, unpacked
 from cdc_core.engine.process_session import kill_session
 from cdc_core.engine.supervisor import Outcome
 from cdc_core.errors import RetryableError
@@ -63,7 +63,7 @@ class SubprocessRun:
         self._until = until
         self._abandon_until = float("inf")
         level = logging.getLogger("cdc_core").getEffectiveLevel()
-        job = {"feed": feed.to_text(), "store": store, "state_dir": str(state_dir.absolute()), "level": level}
+        job = {"feed": packed(feed), "store": store, "state_dir": str(state_dir.absolute()), "level": level}
         self._to_send: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._to_send.put(line(until=until, job={**job, "run": run}))
         self._said: queue.SimpleQueue[Outcome | Exception | None] = queue.SimpleQueue()
@@ -193,7 +193,7 @@ class SubprocessRun:
             level, name, text, event, details = values["log"]
             logging.getLogger(name).log(level, "%s", text, extra={"event": event, "details": details})
         if "status" in values:
-            self._status, self._begun = status_of(values["status"]), values["begun"]
+            self._status, self._begun = unpacked(values["status"]), values["begun"]
         return outcome_of(values) if "outcome" in values else None
 
     def _kill(self, reason: str) -> None:

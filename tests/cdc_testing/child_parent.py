@@ -9,8 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.engine.ipc import lease_clock
+from cdc_core.engine.ipc import lease_clock, unpacked
 from cdc_core.jobs.subprocess_run import SubprocessRun
 from cdc_core.store.progress import store_url
 
@@ -18,7 +17,7 @@ __all__ = ["main"]
 
 
 def main(directory: Path, lease_s: float) -> None:
-    feed = ResolvedChangefeed.from_text((directory / "job").read_text())
+    feed = unpacked((directory / "job").read_text())
     run = SubprocessRun(feed, store=store_url(directory), state_dir=directory, until=lease_clock() + lease_s)
     run.start()
     while (outcome := run.wait(0.1)) is None:

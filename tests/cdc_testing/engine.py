@@ -19,6 +19,7 @@ from cdc_testing.scripted import COUNTER, JOURNAL, PLAIN, Script, read_journal
 from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.config.component import Component
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.ipc import unpacked
 from cdc_core.engine.query_host import QueryHost
 from cdc_core.engine.supervisor import Supervisor
 from cdc_core.options import Duration
@@ -224,7 +225,7 @@ def main(directory: Path, store: Path | None = None) -> int:
     """Run `job`; keep `phase`, and what Spark shows of the query in `shown`, up to date."""
     from cdc_core.spark import host
 
-    feed = ResolvedChangefeed.from_text((directory / "job").read_text())
+    feed = unpacked((directory / "job").read_text())
     start, queries = host.start_query, []
 
     def start_shown(*attempt: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def test_references_and_passwords_of_every_source_stay_out_of_what_is_shown(tmp_
     shown = f"{changefeed!r} {resolved!r} {definition}"
     assert "hush" not in shown
     assert "second" not in shown
-    assert ResolvedChangefeed.from_text(resolved.to_text()).sources == resolved.sources
+    assert pickle.loads(pickle.dumps(resolved)).sources == resolved.sources
 
 
 @pytest.mark.parametrize(

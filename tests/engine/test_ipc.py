@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cdc_core.engine.ipc import line, outcome_of, outcome_values, read_lines, status_of, status_values
+from cdc_core.engine.ipc import line, outcome_of, outcome_values, packed, read_lines, unpacked
 from cdc_core.engine.supervisor import Outcome
 from cdc_core.errors import ConfigError, RetryableSinkError
 from cdc_core.rangefeed_values import ScanProgress
@@ -37,7 +37,7 @@ STATUSES = [
 
 @pytest.mark.parametrize("status", STATUSES, ids=lambda status: status.phase)
 def test_a_status_arrives_as_it_was(status: Status) -> None:
-    assert status_of(json.loads(json.dumps(status_values(status)))) == status
+    assert unpacked(packed(status)) == status
 
 
 def test_an_error_arrives_as_its_class_and_without_secrets() -> None:

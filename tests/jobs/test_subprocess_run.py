@@ -16,7 +16,7 @@ from cdc_testing.engine import Journal, counter_feed, eventually
 from cdc_testing.processes import command
 from cdc_testing.scripted import Script
 
-from cdc_core.engine.ipc import lease_clock, line
+from cdc_core.engine.ipc import lease_clock, line, packed
 from cdc_core.engine.supervisor import Outcome
 from cdc_core.errors import ConfigError
 from cdc_core.jobs.subprocess_run import SubprocessLostError, SubprocessRun
@@ -140,7 +140,7 @@ def test_a_killed_child_takes_its_processes_along(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_nothing_outlives_the_lease_of_a_frozen_node(tmp_path: Path) -> None:
-    (tmp_path / "job").write_text(counter_feed(tmp_path, **STEPS).to_text())
+    (tmp_path / "job").write_text(packed(counter_feed(tmp_path, **STEPS)))
     node = psutil.Popen([sys.executable, "-m", "cdc_testing.child_parent", str(tmp_path), "5"])
     try:
         in_the_middle_of_a_step(tmp_path)
@@ -206,7 +206,7 @@ def test_a_process_that_cannot_be_started_is_an_outcome(tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("why", ["its node has ended", "its lease is over"])
 def test_a_child_ends_by_itself(why: str, tmp_path: Path) -> None:
-    feed = counter_feed(tmp_path).to_text()
+    feed = packed(counter_feed(tmp_path))
     job = {"feed": feed, "store": store_url(tmp_path), "state_dir": str(tmp_path), "level": 20, "run": {}}
     until = lease_clock() + (2.0 if why == "its lease is over" else LONG_S)
     process = subprocess.Popen(

@@ -18,6 +18,8 @@ import psutil
 import pytest
 from cdc_testing.engine import counter_feed, eventually
 
+from cdc_core.engine.ipc import packed
+
 if TYPE_CHECKING:
     Engine = Any
 
@@ -32,7 +34,7 @@ class Driver:
     def __init__(self, engine: Engine, *, state_dir: Path | None = None, **job: Any) -> None:
         directory = state_dir or engine.directory
         directory.mkdir(exist_ok=True)
-        (directory / "job").write_text(counter_feed(engine.directory, **job).to_text())
+        (directory / "job").write_text(packed(counter_feed(engine.directory, **job)))
         self.engine = engine
         self.output = directory / "output"
         with self.output.open("wb") as output:

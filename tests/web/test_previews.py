@@ -21,7 +21,7 @@ from cdc_testing.runs import eventually
 from cdc_testing.scripted import Script
 
 from cdc_core.changefeeds import previewing
-from cdc_core.engine.ipc import line
+from cdc_core.engine.ipc import line, packed
 from cdc_core.masking import uri_secrets
 from cdc_core.plugins.host import PluginHost
 from cdc_core.web.deployment import Deployment
@@ -144,7 +144,7 @@ def test_the_process_ends_when_the_server_does_with_its_files(counted: Rest, scr
     known = counted.store.changefeeds.find("orders")
     assert known is not None
     kept = Deployment(counted.store, rest_plugins(), environ=ENVIRON, keep_secret=lambda _: None)
-    job = line(feed=kept.changefeeds.feed("orders", known.definition).to_text(), rows=3, scratch=str(scratch))
+    job = line(feed=packed(kept.changefeeds.feed("orders", known.definition)), rows=3, scratch=str(scratch))
     script.order("hold-read")
     command = [sys.executable, "-P", "-m", "cdc_core.changefeeds.preview_main"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
