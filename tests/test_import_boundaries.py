@@ -42,8 +42,7 @@ def test_doors_ask_the_service_and_know_of_the_store_only_values_and_errors() ->
         imported = {name for _, name in imported_by(path) if name.startswith("cdc_core.store.")}
         found = {name: pkgutil.resolve_name(name) for name in imported if name.rsplit(".")[-1] not in OPENS_A_STORE}
         assert [name for name, each in found.items() if works_with_a_store(each)] == [], path
-        if path != ROOT / "cdc_core/cli/run.py":
-            assert re.findall(r"store\.\w+\.\w+\(", path.read_text()) == [], path
+        assert re.findall(r"store\.\w+\.\w+\(", path.read_text()) == [], path
 
 
 def works_with_a_store(imported: object) -> bool:

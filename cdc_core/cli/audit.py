@@ -12,7 +12,7 @@ import click
 
 from cdc_core.changefeeds.auditing import audit as audited
 from cdc_core.cli.completion import complete_name
-from cdc_core.cli.run import located, progress_at, resolved
+from cdc_core.cli.located import located, progress_at, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import definition_store, state_option, store_option
 from cdc_core.errors import ConfigError

@@ -18,7 +18,7 @@ from cdc_core.cli.job_commands import (
     require_owner,
     user_name,
 )
-from cdc_core.cli.run import find_changefeed, names_in, progress_at, resolved, state_of
+from cdc_core.cli.located import find_changefeed, names_in, progress_at, resolved, state_of
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.config.definition import require_references
 from cdc_core.errors import ConfigError

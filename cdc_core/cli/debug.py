@@ -18,7 +18,7 @@ from cdc_core.cli import debug_parts as parts
 from cdc_core.cli.completion import complete_name
 from cdc_core.cli.debug_archive import DebugArchive
 from cdc_core.cli.debug_masking import environment_secrets, masked_text, referred_secrets
-from cdc_core.cli.run import located, name_in, resolved, state_of
+from cdc_core.cli.located import located, name_in, resolved, state_of
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import definition_store, require_known, require_one_name, state_option, store_option
 from cdc_core.config.interpolation import with_absolute_files

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from cdc_core.changefeeds.service import Changefeeds
-from cdc_core.cli.run import state_of
+from cdc_core.cli.located import state_of
 from cdc_core.cli.session import CliSession, json_option
 from cdc_core.cli.stored import STORE_VARIABLE, require_known, require_store
 from cdc_core.errors import ConfigError

@@ -21,7 +21,7 @@ from cdc_core.cli.job_commands import (
     require_owner,
     wait_option,
 )
-from cdc_core.cli.run import name_in, state_of
+from cdc_core.cli.located import name_in, state_of
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import require_one_name, state_option, store_option, store_or_environment
 from cdc_core.errors import ConfigError

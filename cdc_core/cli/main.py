@@ -19,7 +19,7 @@ _SECTIONS = {
         "demo": ("plugins:demo", "Show a changefeed at work, without any setup."),
         "plugins": ("plugins:plugins", "List the installed sources, encoders, sinks and functions."),
         "options": ("plugins:options", "Explain the options of a source, an encoder, a sink or the changefeed."),
-        "check": ("run:check", "Check that a changefeed can run; change nothing."),
+        "check": ("check:check", "Check that a changefeed can run; change nothing."),
         "explain": ("explain:explain", "Show what a query reads, and how Spark evaluates it."),
         "preview": ("preview:preview", "Show the messages that a changefeed would send; send nothing."),
         "watch": ("watch:watch", "Print the changes of tables as they come; no sink, nothing is saved."),

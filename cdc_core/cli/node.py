@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from cdc_core.cli.declared_options import declared_options, given_options
+from cdc_core.cli.located import state_of
 from cdc_core.cli.metrics import metrics_option, serving_metrics
 from cdc_core.cli.otlp import exporting_metrics, otlp_option
-from cdc_core.cli.run import state_of
 from cdc_core.cli.serving import listen_options, serving
 from cdc_core.cli.session import CliSession, debug_option, log_format_option
 from cdc_core.cli.stop_signals import stop_signals

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 import click
 
 from cdc_core.cli.completion import complete_name
-from cdc_core.cli.run import located, resolved
+from cdc_core.cli.located import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option, json_option
 from cdc_core.cli.stored import definition_store, store_option
 from cdc_core.options import counted

@@ -9,7 +9,7 @@ import click
 from cdc_core.changefeeds.replaying import Replayed
 from cdc_core.cli.completion import complete_name
 from cdc_core.cli.job_commands import opened
-from cdc_core.cli.run import located, resolved
+from cdc_core.cli.located import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import state_option, store_option, store_or_environment
 from cdc_core.cli.tables import echo_table

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from cdc_core.cli.job_commands import opened
-from cdc_core.cli.run import located, resolved
+from cdc_core.cli.located import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import state_option, store_option, store_or_environment
 from cdc_core.errors import ConfigError

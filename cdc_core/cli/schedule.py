@@ -15,7 +15,7 @@ from cdc_core.cli.job_commands import (
     require_owner,
     user_name,
 )
-from cdc_core.cli.run import find_changefeed, resolved
+from cdc_core.cli.located import find_changefeed, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.scheduled import require_schedule_name, scheduled, scheduled_definition

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.job_commands import opened
-from cdc_core.cli.run import name_in, state_of
+from cdc_core.cli.located import name_in, state_of
 from cdc_core.cli.session import CliSession
 from cdc_core.cli.stored import require_one_name, require_store, store_or_environment
 

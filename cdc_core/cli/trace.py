@@ -19,7 +19,7 @@ from cdc_core.changefeeds.tracing import (
     trace_seconds,
 )
 from cdc_core.cli.completion import complete_name
-from cdc_core.cli.run import name_in
+from cdc_core.cli.located import name_in
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.store_to_read import store_to_read
 from cdc_core.cli.stored import state_option, store_option

@@ -13,7 +13,7 @@ from dataclasses import replace
 import click
 
 from cdc_core.cli.completion import complete_name
-from cdc_core.cli.run import located
+from cdc_core.cli.located import located
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stop_signals import take_back_interrupts
 from cdc_core.cli.stored import store_option

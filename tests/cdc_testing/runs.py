@@ -20,8 +20,8 @@ import psutil
 from cdc_testing.documented_role import documented
 from cdc_testing.processes import kill, name, runs_tasks
 
+from cdc_core.cli.located import STATE_DIRECTORY
 from cdc_core.cli.main import main
-from cdc_core.cli.run import STATE_DIRECTORY
 
 __all__ = ["Feed", "eventually"]
 

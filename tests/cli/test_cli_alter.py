@@ -11,8 +11,8 @@ from cdc_testing.command import Cdc
 from cdc_testing.components import encoder, host, rangefeed, sink
 from cdc_testing.stored import dropped, node
 
+from cdc_core.cli.located import find_changefeed
 from cdc_core.cli.main import main
-from cdc_core.cli.run import find_changefeed
 from cdc_core.config.resolve import resolve
 from cdc_core.locality import Locality
 from cdc_core.plugins.host import PluginHost

@@ -1,0 +1,215 @@
+"""`cdc check`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+import click
+
+from cdc_core.cli.completion import complete_name
+from cdc_core.cli.locality import locality_option
+from cdc_core.cli.located import located, names_in, progress_at, resolved
+from cdc_core.cli.notes import notes_of
+from cdc_core.cli.query_check import selected
+from cdc_core.cli.session import FILE, CliSession, debug_option, json_option
+from cdc_core.cli.stored import definition_store, state_option, store_option
+from cdc_core.cli.tables import coloured
+from cdc_core.config.component import Component
+from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.checks import (
+    as_stored,
+    check_dead_letters,
+    check_encoder,
+    check_sink,
+    check_source,
+    check_time_range,
+)
+from cdc_core.errors import CdcError, ConfigError
+from cdc_core.locality import Locality
+from cdc_core.masking import secret_forms, uri_secrets
+from cdc_core.options import counted
+from cdc_core.remedies import fitting
+from cdc_core.schema import TableSchema
+from cdc_core.spark.placement_settings import pin
+from cdc_core.store.progress import ProgressStore
+
+__all__ = ["check"]
+
+
+@click.command
+@click.argument("file", metavar="FILE", type=FILE)
+@click.argument("name", required=False, shell_complete=complete_name)
+@json_option
+@state_option
+@store_option
+@locality_option
+@debug_option
+@click.pass_obj
+def check(
+    session: CliSession,
+    file: str,
+    name: str | None,
+    as_json: bool,
+    state: str | None,
+    store: str | None,
+    locality: Locality,
+) -> int:
+    """Check that `cdc run` can start or continue the changefeed NAME in FILE: plugins, options, the source, the sink
+    and its progress. Changes nothing.
+
+    Without NAME, check all changefeeds of the file. Prints one line for each part, and notes about what you should
+    know although nothing is wrong. The exit status is 2 when a check fails, also with --json.
+    """
+    store = definition_store(file, state, store)
+    found = [located(session, file, each, state=state, store=store) for each in names_in(file, name, store)]
+    url = found[0][2]
+    session.add_secrets(secret_forms(uri_secrets(url)))
+    with progress_at(url) as progress:
+        feeds = [resolved(session, changefeed) for changefeed, *_ in found]
+        by_file = store is None
+        reports = [_check(session, feed, locality, progress, by_file=by_file, as_json=as_json) for feed in feeds]
+    if as_json:
+        session.echo_json([report.to_json() for report in reports])
+    return max(report.status for report in reports)
+
+
+class _Report:
+    """The parts of one changefeed, perhaps a *job*. Each is printed as soon as it is added, unless it is *quiet*."""
+
+    def __init__(self, session: CliSession, name: str, *, job: bool, width: int, quiet: bool) -> None:
+        self.status = 0
+        """The exit status: 2 when a part fails."""
+        self._session, self._name, self._job, self._width, self._quiet = session, name, job, width, quiet
+        self._parts: list[dict[str, Any]] = []
+        self._print(f"changefeed '{name}'")
+
+    def add(
+        self, part: str, what: str, found: str | CdcError, *, notes: Sequence[str] = (), is_checked: bool = True
+    ) -> None:
+        """Add a part: *found* is its error, or has further lines about it, or says why it is not checked."""
+        text, failed = str(found), isinstance(found, CdcError)
+        if failed:
+            self.status = ConfigError.exit_status
+            text = fitting(text, self._name, job=self._job)
+        text = self._session.masked(text)
+        outcome = coloured(text, "error") if failed else f"{coloured('ok', 'ok')}{text}" if is_checked else text
+        self._print(f"  {part:{self._width}} {what} … {outcome}")
+        for note in notes:
+            self._print(f"  {'':{self._width}} note: {self._session.masked(note)}")
+        self._parts.append(
+            {
+                "part": part,
+                "what": what,
+                "ok": not failed if is_checked else None,
+                "error": text if failed else None,
+                "details": [] if failed else [line.strip() for line in text.splitlines() if line],
+                "notes": [*notes],
+            }
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON values; docs/operations.md explains each."""
+        return {"name": self._name, "ok": self.status == 0, "parts": self._parts}
+
+    def _print(self, line: str) -> None:
+        if not self._quiet:
+            click.echo(line)
+
+
+def _check(
+    session: CliSession,
+    feed: ResolvedChangefeed,
+    here: Locality,
+    progress: ProgressStore | None,
+    *,
+    by_file: bool,
+    as_json: bool,
+) -> _Report:
+    """Check a changefeed and return what was found; print it at once unless *as_json*."""
+    schemas: list[TableSchema] = []
+    parts: list[tuple[str, Component[Any] | None, str, Callable[[], str | None]]] = []
+    if progress is not None:
+        feed = as_stored(feed, progress)
+        if by_file:
+            parts.append(("progress", None, progress.shown, partial(_check_registration, feed, progress)))
+    parts += [
+        ("source", feed.rangefeed, feed.shown_source, lambda: _check_source(feed, schemas)),
+        *_query_part(feed, schemas),
+        ("encoder", feed.encoder, "", lambda: check_encoder(feed, schemas)),
+        ("sink", feed.sink, feed.shown_destination, lambda: check_sink(feed, schemas)),
+    ]
+    if feed.dead_letter is not None:
+        letters = feed.dead_letter
+        parts.append(
+            ("dead letters", letters.sink, letters.shown_destination, lambda: check_dead_letters(feed, schemas))
+        )
+    job = progress is not None and progress.jobs.find(feed.name) is not None
+    width = max(8, *(len(part) for part, *_ in parts))
+    report = _Report(session, feed.name, job=job, width=width, quiet=as_json)
+    for part, component, place, checked in parts:
+        notes: Sequence[str] = ()
+        found: str | CdcError
+        known = bool(schemas) or part not in ("query", "selected")
+        try:
+            with nullcontext(notes) if component is None else notes_of(component.registration) as notes:
+                found = checked() or "" if known else "not checked, as the source did not give its columns"
+        except CdcError as error:
+            found, notes = error, ()
+        what = " ".join(filter(None, ("" if component is None else component.name, place)))
+        rarer = feed.rarer_marks() if part == "sink" else None
+        report.add(part, what, found, notes=[*notes, *([rarer] if rarer else [])], is_checked=known)
+    if feed.options.execution_locality is not None:
+        found = ""
+        try:
+            pin(feed, here)
+        except ConfigError as error:
+            found = error
+        report.add("locality", feed.options.execution_locality, found)
+    master = feed.spark.get("master", "")
+    if master and not master.startswith("local"):
+        told = "not asked; cdc run asks each executor before it creates anything"
+        report.add("cluster", master, told, is_checked=False)
+    return report
+
+
+def _check_registration(feed: ResolvedChangefeed, progress: ProgressStore) -> None:
+    """Return when a run of what the file says may continue the changefeed that the store knows. Raises: ConfigError."""
+    changes_tables = feed.rangefeed.registration.changes_tables
+    progress.changefeeds.check_registration(feed.name, feed.definition(), changes_tables=changes_tables)
+
+
+def _check_source(feed: ResolvedChangefeed, schemas: list[TableSchema]) -> str:
+    """Check the source, add its tables to *schemas* for the later checks, and return them as text."""
+    schemas.extend(check_source(feed))
+    if feed.saved is None:
+        check_time_range(feed)
+    return "".join(
+        f"\n           {schema.name}: {counted(len(schema.columns), 'column')}, key {', '.join(schema.primary_key)}"
+        for schema in schemas
+    )
+
+
+def _query_part(
+    feed: ResolvedChangefeed, schemas: list[TableSchema]
+) -> Iterator[tuple[str, None, str, Callable[[], str]]]:
+    """Yield the check of the query, or of the sections of tables, if there are any."""
+    if feed.query is not None:
+        yield "query", None, feed.tables[0], lambda: _check_query(feed, schemas)
+    elif feed.selections:
+        tables = ", ".join(selection.table for selection in feed.selections)
+        yield "selected", None, tables, lambda: _check_query(feed, schemas)
+
+
+def _check_query(feed: ResolvedChangefeed, schemas: list[TableSchema]) -> str:
+    """Check the query or the sections, put the columns that they give in place of the tables', return them as text."""
+    whole = list(schemas)
+    schemas[:] = selected(feed, schemas)
+    return "".join(
+        f"\n           {'' if feed.query is not None else f'{schema.name}: '}"
+        f"{', '.join(f'{column.name} {column.type.source}' for column in schema.columns)}"
+        for schema, before in zip(schemas, whole, strict=True)
+        if schema is not before
+    )
