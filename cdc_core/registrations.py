@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-__all__ = ["EncoderRegistration", "RangefeedRegistration", "Registration", "SinkRegistration"]
+__all__ = ["DEFAULT_SCHEMA", "EncoderRegistration", "RangefeedRegistration", "Registration", "SinkRegistration"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,10 @@ class Registration:
     install_hint: str = ""
 
 
+DEFAULT_SCHEMA = "public"
+"""Where a database has the tables of those who name no schema, in PostgreSQL and in CockroachDB."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangefeedRegistration(Registration):
     """A source. `schemes` are the URI schemes that select it.
@@ -34,7 +38,7 @@ class RangefeedRegistration(Registration):
     source keeps all of it. `repeats_steps`: `StepPlanner.repeat` may return slices; each step's plan is saved then.
     `changes_tables`, `cursors`: `Rangefeed.start` accepts other tables, a cursor. `temporary`: it obeys the context's.
     `writer`: a `SourceWriter`. `replicas`: slices have a locality, and the planner obeys `placement`. `schema`: that of
-    a table which is listed without one, if the source has such.
+    a table which is listed without one; "" for a source without schemas.
     """
 
     KIND: ClassVar[str] = "rangefeed"
@@ -51,7 +55,7 @@ class RangefeedRegistration(Registration):
     cursors: bool = False
     replicas: bool = False
     temporary: bool = False
-    schema: str = ""
+    schema: str = DEFAULT_SCHEMA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import did_you_mean
 from cdc_core.plugins.host import PluginHost
 from cdc_core.private_files import make_state_directory
+from cdc_core.registrations import DEFAULT_SCHEMA
 from cdc_core.store.job_rows import known_job
 from cdc_core.store.job_values import JobRecord
 from cdc_core.store.liveness import is_alive
@@ -72,10 +73,10 @@ class Finder:
         return self._plugins
 
     def schema_of(self, source: str) -> str:
-        """Return the schema of tables listed without one for *source*, a URI; "" where its plugin is not there."""
+        """Return the schema of tables listed without one for *source*, a URI; the default if its plugin is missing."""
         with suppress(ConfigError):
             return self.plugins.rangefeed_for(source).schema
-        return ""
+        return DEFAULT_SCHEMA
 
     def known(self, name: str) -> ChangefeedRecord:
         """Return the changefeed, a job or not. Raises: UnknownError."""

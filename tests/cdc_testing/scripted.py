@@ -268,7 +268,6 @@ COUNTER = RangefeedRegistration(
     history=f"{__name__}:CounterHistory",
     options=f"{__name__}:CounterOptions",
     repeats_steps=True,
-    schema="public",
     summary="Counts",
 )
 

@@ -17,7 +17,7 @@ from cdc_testing.scripted import read_journal
 from cdc_testing.stored import ask_rescan, dropped, node, progress
 
 from cdc_core import RetryableError, Timestamp
-from cdc_core.cli import run as run_module
+from cdc_core.cli import located
 from cdc_core.cli.main import main
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.resolve import resolve
@@ -65,8 +65,8 @@ def test_a_pipeline_that_a_package_publishes_becomes_a_job(
 ) -> None:
     options = {"control": str(tmp_path), "execution_locality": "region=eu"}
     orders = Changefeed(name="orders", source="paper://desk/db", tables=("t",), sink="shelf://room", options=options)
-    monkeypatch.setattr(run_module, "pipeline_names", lambda: ["orders"])
-    monkeypatch.setattr(run_module, "pipeline", lambda _name: orders)
+    monkeypatch.setattr(located, "pipeline_names", lambda: ["orders"])
+    monkeypatch.setattr(located, "pipeline", lambda _name: orders)
     assert "no node matches execution_locality 'region=eu': no node is alive" in cdc.sentence("create", "orders")
     store.nodes.join(node("one", "region=eu"), lease_s=600)
     assert cdc.json("create", "orders")["execution_locality"] == "region=eu"

@@ -15,7 +15,6 @@ SIMULATED = RangefeedRegistration(
     cursors=True,
     replicas=True,
     temporary=True,
-    schema="public",
     schemes=("simulated",),
     summary="A simulated database for tests, in a file",
     writer="cdc_conformance.simulated.writer:SimulatedWriter",

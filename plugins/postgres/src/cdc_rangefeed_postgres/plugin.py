@@ -20,6 +20,5 @@ def cdc_register_rangefeeds() -> Iterator[RangefeedRegistration]:
         changes_tables=True,
         cursors=True,
         temporary=True,
-        schema="public",
         summary="PostgreSQL 14 to 18, by logical decoding",
     )

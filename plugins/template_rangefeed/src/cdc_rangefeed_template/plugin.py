@@ -16,6 +16,5 @@ def cdc_register_rangefeeds() -> Iterator[RangefeedRegistration]:
         options="cdc_rangefeed_template.options:TemplateOptions",
         writer="cdc_rangefeed_template.writer:TemplateWriter",
         temporary=True,
-        schema="public",
         summary="A file with a line for each transaction",
     )
