@@ -116,7 +116,7 @@ class Pausing:
                 self._answers.pauses -= {self._name}  # they are older
                 if self._known is not None:
                     self._known = None
-                    self._say(waiting_for=None, paused_since=None, resume_command=None)
+                    self._say(phase="starting", waiting_for=None, paused_since=None, resume_command=None)
                     log.info("changefeed '%s' is resumed", self._name)
                 return not self._stop.is_set()
             self._show(pause)

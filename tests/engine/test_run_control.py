@@ -130,7 +130,7 @@ def test_a_run_that_finds_it_paused_touches_nothing_until_it_is_resumed(engine: 
             stop(status)
 
     assert engine.run(once=False, watch=watch, **STEPS, **PAUSE) == 0
-    assert engine.phases[:2] == ["paused", "starting Spark"]
+    assert engine.phases[:3] == ["paused", "starting", "starting Spark"]
     assert person.pauses[0].waiting_for == "row 7 of table counter is refused: correct it"
     assert engine.journal.faults(total=STEPS["total"]) == []
 
