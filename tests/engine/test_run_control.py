@@ -43,6 +43,21 @@ class Person:
         self.was = status.phase
 
 
+class PauseRequest:
+    """Asks the store for a pause in the middle of the first step, which ends when the run has heard of it."""
+
+    def __init__(self, engine: ThreadEngine) -> None:
+        self.asked: list[JobRecord] = []
+        self._engine = engine
+        engine.script.order("hold-emit")
+
+    def __call__(self, status: Status) -> None:
+        if not self.asked and self._engine.script.pending("hold-emit.held"):
+            self.asked.append(Changefeeds(self._engine.store).pause("t", "lunch"))
+        if status.phase == "stopping":
+            (self._engine.directory / "hold-emit").unlink(missing_ok=True)
+
+
 def resume(engine: ThreadEngine) -> Person:
     return Person(lambda _: engine.store.claims.resume_run("t"))
 
@@ -62,7 +77,8 @@ def test_a_paused_changefeed_goes_on_from_what_was_saved_when_it_is_resumed(
 ) -> None:
     caplog.set_level(logging.INFO, "cdc_core")
     poisoned: list[int] = []
-    person = resume(engine)
+    pauses: list[Status] = []
+    host_was_alive: list[bool] = []
 
     def poison() -> None:
         if engine.saved >= 500 and not poisoned:
@@ -70,13 +86,18 @@ def test_a_paused_changefeed_goes_on_from_what_was_saved_when_it_is_resumed(
             poisoned.append(engine.saved)
 
     def watch(status: Status) -> None:
-        person(status)
+        if status.phase == "paused":
+            pauses.append(status)
+            if len(pauses) == 2:  # the first one comes before the host is released
+                host_was_alive.append(engine.host.is_alive)
+                engine.store.claims.resume_run("t")
         if engine.saved > STEPS["total"]:
             stop(status)
 
     command = "cdc resume shop.toml t"
     assert engine.run(once=False, before_step=poison, watch=watch, resume_command=command, **STEPS, **PAUSE) == 0
-    [status] = person.pauses
+    assert host_was_alive == [False]
+    status = pauses[0]
     assert status.waiting_for == "row 7 of table counter is refused: correct it"
     assert status.paused_since is not None
     assert status.resume_command == command
@@ -189,18 +210,16 @@ def test_a_paused_run_ends_when_another_one_begins(engine: ThreadEngine) -> None
 
 
 def test_a_pause_that_is_asked_for_in_the_store_takes_effect_after_the_running_step(engine: ThreadEngine) -> None:
-    asked: list[JobRecord] = []
-    person = resume(engine)
+    person, request = resume(engine), PauseRequest(engine)
 
     def watch(status: Status) -> None:
         person(status)
-        if status.phase == "running" and engine.saved >= 500 and not asked:
-            asked.append(Changefeeds(engine.store).pause("t", "lunch"))
+        request(status)
         if engine.saved > STEPS["total"]:
             stop(status)
 
     assert engine.run(once=False, watch=watch, **STEPS) == 0
-    assert [job.state for job in asked] == ["pause-requested"]
+    assert [job.state for job in request.asked] == ["pause-requested"]
     assert [status.waiting_for for status in person.pauses] == ["lunch"]
     assert engine.journal.faults(total=STEPS["total"]) == []
     assert max(engine.journal.epochs) == 2
@@ -209,12 +228,8 @@ def test_a_pause_that_is_asked_for_in_the_store_takes_effect_after_the_running_s
 
 
 def test_a_pause_in_the_store_ends_a_run_with_once_and_stays(engine: ThreadEngine) -> None:
-    def watch(status: Status) -> None:
-        if status.phase == "running" and engine.saved >= 500:
-            Changefeeds(engine.store).pause("t", "lunch")
-
     with pytest.raises(TerminalError, match=r"paused since .*: lunch; once the cause is fixed, run `cdc"):
-        engine.run(watch=watch, **STEPS)
+        engine.run(watch=PauseRequest(engine), **STEPS)
     assert reason(engine) == "lunch"
 
 
