@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import json
 import logging
-import re
+import zlib
 from pathlib import Path
 
 import pytest
 from cdc_testing.engine import counter_feed
+from cdc_testing.shown_secrets import shown_secrets
 
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.errors import RetryableError, TerminalSinkError, from_wire
@@ -29,12 +31,17 @@ def left(config: AttemptConfig, error: BaseException) -> str:
     return str(raised.value)
 
 
-def decoded(text: str) -> str:
-    return " ".join(base64.b64decode(found).decode() for found in re.findall(r"<<cdc-error (\S+)>>", text))
-
-
 def test_a_config_survives_the_way_through_spark(config: AttemptConfig) -> None:
     assert AttemptConfig.from_option(config.to_option()) == config
+
+
+@pytest.mark.parametrize("before", ["", "config=", "/a", "abc"])
+def test_a_search_for_secrets_finds_them_in_what_passes_through_spark(config: AttemptConfig, before: str) -> None:
+    text = json.loads(config.to_option())["config"]
+    packed = base64.b64encode(zlib.compress(config.to_option().encode())).decode()
+    assert SECRET not in text + packed
+    assert shown_secrets(before + text[:-2], [SECRET, "another"]) == [SECRET]
+    assert shown_secrets(before + packed, [SECRET, "another"]) == [SECRET]
 
 
 def test_feeds_of_one_name_in_two_stores_are_told_apart(config: AttemptConfig) -> None:
@@ -50,7 +57,7 @@ def test_our_errors_leave_with_their_kind_and_their_sentence(config: AttemptConf
 
 def test_errors_leave_masked(config: AttemptConfig) -> None:
     text = left(config, TerminalSinkError(f"password {SECRET} refused"))
-    assert SECRET not in text + decoded(text)
+    assert shown_secrets(text, [SECRET]) == []
     assert str(from_wire(text)) == "password *** refused"
 
 
@@ -61,7 +68,7 @@ def test_causes_leave_masked(config: AttemptConfig) -> None:
     text = left(config, error)
     assert "ValueError: no rows" in text
     assert "is down" in text
-    assert SECRET not in text + decoded(text)
+    assert shown_secrets(text, [SECRET]) == []
 
 
 def test_an_unknown_error_is_one_that_a_retry_may_cure(config: AttemptConfig) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from cdc_testing.engine import counter_feed, eventually
+from cdc_testing.shown_secrets import shown_secrets
 
 from cdc_core.engine.ipc import packed
 
@@ -137,17 +136,11 @@ def test_an_attempt_that_lost_its_epoch_on_another_host_emits_nothing_more(
 
 
 def found_in(directory: Path) -> dict[str, list[str]]:
-    """Return the secrets that each file below *directory* shows, plain or in our own errors' base64."""
+    """Return the secrets that each file below *directory* shows."""
     found: dict[str, list[str]] = {}
     for path in directory.rglob("*"):
-        if path.is_file() and path.name != "job":
-            content = path.read_bytes()
-            content += b"".join(
-                base64.b64decode(wire) for wire in re.findall(rb"<<cdc-error ([A-Za-z0-9+/=]+)>>", content)
-            )
-            shown = [secret for secret in SECRETS if secret.encode() in content]
-            if shown:
-                found[str(path.relative_to(directory))] = shown
+        if path.is_file() and path.name != "job" and (shown := shown_secrets(path.read_bytes(), SECRETS)):
+            found[str(path.relative_to(directory))] = shown
     return found
 
 
@@ -193,7 +186,7 @@ def interrupted(make_engine: Callable[[], Engine]) -> Iterator[Interrupted]:
         for process in [driver.process, *family]:
             with suppress(psutil.NoSuchProcess):  # workers come and go
                 line = " ".join(process.cmdline())
-                shown[line] = [secret for secret in SECRETS if secret in line]
+                shown[line] = shown_secrets(line, SECRETS)
         os.killpg(driver.process.pid, signal.SIGINT)  # a terminal sends it to every process of the job
         driver.until(lambda: (engine.directory / "phase").read_text() == "stopping", what="the stop")
         (engine.directory / "hold-emit").unlink()
