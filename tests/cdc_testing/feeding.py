@@ -295,16 +295,18 @@ def feed_of(
 
 
 @contextmanager
-def started(uri: str, *tables: str, **context: Any) -> Iterator[Feed]:
-    """A feed as `feed_of` makes it, after its first start."""
+def started(uri: str, *tables: str, checked: bool = False, **context: Any) -> Iterator[Feed]:
+    """A feed as `feed_of` makes it, after its first start. When *checked*, `check` has accepted it before."""
     with feed_of(uri, *tables, **context) as feed:
+        if checked:
+            feed.rangefeed.check()
         feed.start()
         yield feed
 
 
 @contextmanager
 def caught_up(uri: str, *tables: str, **context: Any) -> Iterator[Feed]:
-    """A feed as `feed_of` makes it, that has delivered everything that was committed before."""
+    """A feed as `started` makes it, that has delivered everything that was committed before."""
     with started(uri, *tables, **context) as feed:
         feed.catch_up()
         yield feed

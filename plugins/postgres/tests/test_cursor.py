@@ -56,6 +56,7 @@ def test_a_position_of_the_log_is_exact(database: str, sql: Sql) -> None:
     sql.execute("INSERT INTO t VALUES (102, 1)")
     sql.execute("DELETE FROM t WHERE id = 7")
     with at_cursor(database, at) as feed:
+        feed.rangefeed.check()
         feed.start()
         feed.catch_up()
         assert [(change.key, change.op) for change in feed.changes] == [((102,), Op.INSERT), ((7,), Op.DELETE)]

@@ -82,7 +82,7 @@ def test_slot_scan_and_log_are_on_the_closest_endpoint_and_the_publication_is_on
     primary: EmbeddedPostgres, standby: EmbeddedPostgres, sql: Sql
 ) -> None:
     endpoints = (endpoint(primary, "region=us"), endpoint(standby, "region=eu"))
-    with started(primary.uri(), "*", options={"endpoints": endpoints}, locality=HERE) as feed:
+    with started(primary.uri(), "*", checked=True, options={"endpoints": endpoints}, locality=HERE) as feed:
         assert feed.token["endpoint"] == place(standby)
         assert is_complete(feed, sql)
         assert sum(change.op is Op.SCAN for change in feed.changes) == 100
@@ -129,7 +129,7 @@ def test_without_a_close_endpoint_the_source_is_read(
 ) -> None:
     caplog.set_level(logging.INFO)
     options = {"endpoints": (endpoint(standby, "region=eu"),)}
-    with started(primary.uri(), "t", options=options, locality=here) as feed:
+    with started(primary.uri(), "t", checked=True, options=options, locality=here) as feed:
         assert "endpoint" not in feed.token
         assert len(rows(primary, SLOTS)) == 1
     assert f"reads from the source, {place(primary)}, as " in caplog.text
@@ -152,7 +152,7 @@ def test_row_filters_are_set_on_the_primary_and_hold_on_the_endpoint(
     on: dict[str, Any] = {"endpoints": (endpoint(standby, "region=eu"),), "row_filter": True}
     off = {**on, "row_filter": False}
     context: dict[str, Any] = {"locality": HERE, "initial_scan": False}
-    with started(primary.uri(), "t", options=on, restriction=wanting("id > 1000"), **context) as feed:
+    with started(primary.uri(), "t", checked=True, options=on, restriction=wanting("id > 1000"), **context) as feed:
         assert feed.token["endpoint"] == place(standby)
         assert (rows(primary, filters), rows(standby, filters)) == ([("(id > 1000)",)],) * 2
         sql.execute("INSERT INTO t VALUES (500, 0), (1001, 0)")
@@ -315,7 +315,7 @@ def test_an_endpoint_is_read_since_version_16(major: int, caplog: pytest.LogCapt
     ):
         create(sql)
         options = {"endpoints": (endpoint(standby, "region=eu"),)}
-        with started(primary.uri(), "t", options=options, locality=HERE) as feed:
+        with started(primary.uri(), "t", checked=True, options=options, locality=HERE) as feed:
             assert feed.token.get("endpoint", "") == (place(standby) if major >= 16 else "")
             assert is_complete(feed, sql)
             sql.execute("DELETE FROM t WHERE id < 10")

@@ -78,7 +78,7 @@ def test_a_virtual_column_that_is_added_gives_rows_a_new_shape_only_as_nulls(
 def test_old_rows_have_stored_and_null_columns_too(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, n int, twice int GENERATED ALWAYS AS (n * 2) STORED)")
     sql.execute("ALTER TABLE t REPLICA IDENTITY FULL")
-    with caught_up(database, "t", diff=True) as feed:
+    with caught_up(database, "t", checked=True, diff=True) as feed:
         sql.execute("INSERT INTO t VALUES (1, 1)")
         sql.execute("UPDATE t SET n = 2")
         sql.execute("DELETE FROM t")
@@ -93,7 +93,7 @@ def test_old_rows_have_stored_and_null_columns_too(database: str, sql: Sql) -> N
 def test_a_stored_column_can_be_the_key(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (n int NOT NULL, id int GENERATED ALWAYS AS (n * 2) STORED PRIMARY KEY)")
     sql.execute("INSERT INTO t VALUES (1)")
-    with caught_up(database, "t") as feed:
+    with caught_up(database, "t", checked=True) as feed:
         sql.execute("UPDATE t SET n = 2")
         feed.catch_up()
         assert feed.rows("public.t") == {(4,): {"n": 2, "id": 4}}
@@ -109,7 +109,7 @@ def test_before_version_18_no_generated_column_is_in_the_log(
         sql.execute("CREATE TABLE t (id int PRIMARY KEY, twice int GENERATED ALWAYS AS (id * 2) STORED, n int)")
         sql.execute("ALTER TABLE t REPLICA IDENTITY FULL")
         sql.execute("INSERT INTO t (id, n) VALUES (1, 1)")
-        with caught_up(uri, "t", diff=True, options={"virtual_columns": virtual_columns}) as feed:
+        with caught_up(uri, "t", checked=True, diff=True, options={"virtual_columns": virtual_columns}) as feed:
             sql.execute("UPDATE t SET n = 2")
             feed.catch_up()
             assert [change.after for change in feed.changes] == [

@@ -64,7 +64,7 @@ def test_tables_that_match_are_followed_beside_those_that_are_listed(database: s
     sql.execute("CREATE VIEW a_view AS SELECT 1")
     sql.execute("CREATE TABLE a_parts (id int PRIMARY KEY) PARTITION BY RANGE (id)")
     sql.execute("CREATE TABLE a_part PARTITION OF a_parts FOR VALUES FROM (0) TO (9)")
-    with caught_up(database, "b1", "a*", "!a2") as feed:
+    with caught_up(database, "b1", "a*", "!a2", checked=True) as feed:
         assert followed(feed) == {"public.b1", "public.a1", "public.a_parts"}
         assert published(sql) == {"b1", "a1", "a_parts"}
         assert feed.rows("public.a1") == table_of(sql, "SELECT * FROM a1")
@@ -271,7 +271,7 @@ def test_a_table_that_is_not_in_the_given_publication_is_left_out(
     database: str, sql: Sql, caplog: pytest.LogCaptureFixture
 ) -> None:
     sql.execute("CREATE PUBLICATION partly FOR TABLE a1 WITH (publish_via_partition_root = true)")
-    with started(database, "a*", options={"publication_name": "partly"}) as feed:
+    with started(database, "a*", checked=True, options={"publication_name": "partly"}) as feed:
         assert attempts(feed) == []
         assert followed(feed) == {"public.a1"}
         assert "a2 is not in publication partly. Run ALTER PUBLICATION" in caplog.text

@@ -69,7 +69,7 @@ def test_scan_and_changes_are_read_from_the_standby(
 ) -> None:
     monkeypatch.setattr(log_slice, "_WORTH_BYTES", worth_bytes)
     primary, standby = pair
-    with logging_transactions(primary), caught_up(standby.uri(), "t", options=PUBLICATION) as feed:
+    with logging_transactions(primary), caught_up(standby.uri(), "t", checked=True, options=PUBLICATION) as feed:
         assert sum(change.op is Op.SCAN for change in feed.changes) == 100
         sql.execute("UPDATE t SET v = -v WHERE id <= 10")
         sql.execute("DELETE FROM t WHERE id = 20")
