@@ -74,6 +74,12 @@ def test_certificates_may_be_base64_or_text() -> None:
         }
 
 
+def test_what_is_around_the_certificates_may_have_any_encoding() -> None:
+    value = base64.b64encode("subject=O=Société\n".encode("latin-1") + PEM.encode()).decode()
+    found = properties("kafka://a:1", {"tls_enabled": "true", "ca_cert": value})
+    assert found["ssl.ca.pem"].endswith(f"\n{PEM}")
+
+
 def test_verification_can_be_skipped() -> None:
     found = properties("kafka://a:1", {"tls_enabled": "true", "insecure_tls_skip_verify": "true"})
     assert found["enable.ssl.certificate.verification"] is False
@@ -133,6 +139,7 @@ def test_the_cloud_schemes_set_tls_and_sasl() -> None:
         ("kafka://a:1", {"tls_enabled": True, "client_cert": BASE64}, "'client_cert' and 'client_key' need each other"),
         ("kafka://a:1", {"tls_enabled": True, "ca_cert": "%%%"}, "the option 'ca_cert' is not base64"),
         ("kafka://a:1", {"tls_enabled": True, "ca_cert": "aGk="}, "the option 'ca_cert' does not contain PEM text"),
+        ("kafka://a:1", {"tls_enabled": True, "ca_cert": "MIIB/w=="}, "the option 'ca_cert' does not contain PEM text"),
         ("kafka://a:1", {"sasl_handshake": False}, "sasl_handshake=false is not supported"),
         (
             "kafka://a:1",

@@ -117,7 +117,8 @@ def _refuse_unused(options: KafkaOptions) -> None:
     if not options.sasl_enabled:
         given = [name for name in (*_PASSWORD_OPTIONS, *_TOKEN_OPTIONS) if getattr(options, name)]
         if given or options.sasl_mechanism != "plain":
-            raise ConfigError(f"sink 'kafka': the option '{[*given, 'sasl_mechanism'][0]}' needs sasl_enabled=true")
+            first = [*given, "sasl_mechanism"][0]
+            raise ConfigError(f"sink 'kafka': the option '{first}' needs sasl_enabled=true")
     for name in _PASSWORD_OPTIONS if bearer else _TOKEN_OPTIONS:
         if getattr(options, name):
             raise ConfigError(
@@ -174,17 +175,26 @@ def _need(mechanism: str, options: KafkaOptions, *names: str) -> None:
 
 
 def _pem(name: str, value: str) -> str:
-    text = value if "-----BEGIN" in value else _text(name, value)
+    text = value if "-----BEGIN" in value else _decoded(name, value).decode("ascii", "replace")
     if "-----BEGIN" not in text:
         raise ConfigError(f"sink 'kafka': the option '{name}' does not contain PEM text; set it to that of a PEM file")
     return text
 
 
 def _text(name: str, value: str) -> str:
-    """Return the text that *value* encodes. A plus sign that was not encoded in a URI arrives as a blank."""
     try:
-        return base64.b64decode(value.strip().replace(" ", "+"), validate=True).decode()
+        return _decoded(name, value).decode()
+    except UnicodeDecodeError:
+        raise _not_base64(name, "base64 of text") from None
+
+
+def _decoded(name: str, value: str) -> bytes:
+    """Return the bytes that *value* encodes. A plus sign that was not encoded in a URI arrives as a blank."""
+    try:
+        return base64.b64decode(value.strip().replace(" ", "+"), validate=True)
     except ValueError:
-        raise ConfigError(
-            f"sink 'kafka': the option '{name}' is not base64 of text; set it to the output of `base64 -w0`"
-        ) from None
+        raise _not_base64(name, "base64") from None
+
+
+def _not_base64(name: str, form: str) -> ConfigError:
+    return ConfigError(f"sink 'kafka': the option '{name}' is not {form}; set it to the output of `base64 -w0`")
