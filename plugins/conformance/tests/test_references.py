@@ -59,6 +59,16 @@ def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert list(partitions.read("nothing", 0)) == []
 
 
+def test_an_incomplete_line_is_not_read_and_the_next_write_removes_it(tmp_path: Path) -> None:
+    partitions = Partitions(tmp_path, count=1, patience_s=1)
+    partitions.append("t", 0, [LINE])
+    with partitions.path("t", 0).open("ab") as file:
+        file.write(LINE.to_bytes()[:9])
+    assert list(partitions.read("t", 0)) == [LINE]
+    partitions.append("t", 0, [LINE])
+    assert list(partitions.read("t", 0)) == [LINE, LINE]
+
+
 def test_a_write_waits_only_for_so_long(tmp_path: Path) -> None:
     partitions = Partitions(tmp_path, count=1, patience_s=0)
     with DirectoryDisturbance(tmp_path).stalled():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, TypeVar
 
@@ -77,8 +78,8 @@ class Conformance:
 
 
 def constant(value: object) -> Any:
-    """Return a fixture of a test class that is always *value*."""
-    return pytest.fixture(lambda _: value)
+    """Return a fixture of a test class that is a copy of *value* for each test."""
+    return pytest.fixture(lambda _: copy(value))
 
 
 def missing(remedy: str) -> Any:

@@ -1,6 +1,6 @@
 """The reference sink: appends messages and resolved marks to a directory; each partition of a topic is a file of lines.
 
-<root>/<topic, percent-encoded>/<partition>.lines    one pickled `Line` after the other
+<root>/<topic, percent-encoded>/<partition>.lines    a pickled `Line` in base64 on each line
 <root>/.lock                                         locked by a writer, and by a test that stops all writing
 <root>/.refused                                      keys that the destination refuses, in base64, one a line
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import fcntl
-import io
 import os
 import pickle
 import shutil
@@ -106,6 +105,10 @@ class Line:
     value: bytes | None
     updated: str | None
 
+    def to_bytes(self) -> bytes:
+        """Return the line as it is written."""
+        return base64.b64encode(pickle.dumps(self)) + b"\n"
+
 
 class Partitions:
     """The partitions of some topics. Raises, everywhere: RetryableSinkError when the directory cannot be used."""
@@ -141,13 +144,14 @@ class Partitions:
 
     def append(self, topic: str, partition: int, lines: Sequence[Line]) -> int:
         """Return the size of *lines* when all of them are in the file."""
-        pickled = b"".join(map(pickle.dumps, lines))
+        text = b"".join(line.to_bytes() for line in lines)
         path = self.path(topic, partition)
         with self.reaching(), self.writing():
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("ab", buffering=0) as file:
-                file.write(pickled)
-        return len(pickled)
+                file.truncate(path.read_bytes().rfind(b"\n") + 1)  # a killed writer may have left a part of a line
+                file.write(text)
+        return len(text)
 
     def refused(self) -> frozenset[bytes]:
         """Return the keys that the destination refuses."""
@@ -158,15 +162,14 @@ class Partitions:
                 return frozenset()
 
     def read(self, topic: str, partition: int) -> Iterator[Line]:
-        """Yield the lines of a partition."""
+        """Yield the complete lines of a partition."""
         with self.reaching():
             try:
                 body = self.path(topic, partition).read_bytes()
             except FileNotFoundError:
                 return
-        lines = io.BytesIO(body)
-        while lines.tell() < len(body):
-            yield pickle.load(lines)
+        for text in body.split(b"\n")[:-1]:
+            yield pickle.loads(base64.b64decode(text))
 
     def path(self, topic: str, partition: int) -> Path:
         return self.root / quote(topic, safe=_SAFE) / f"{partition}.lines"

@@ -52,8 +52,9 @@ def _run(share: Share) -> dict[Case, Result]:
     while len(results) < len(share.cases):
         left = share.cases[len(results) :]
         found, died = _run_process(Share(homes=share.homes, cases=left, limit_s=share.limit_s))
-        for case in [] if not died else list(found)[-1:] or left:  # without any test, no case can run
-            found.setdefault(case, Result()).died = died
+        if died:
+            for case in list(found)[-1:] or left:  # without any test, no case can run
+                found.setdefault(case, Result()).died = died
         results |= found
     return results
 

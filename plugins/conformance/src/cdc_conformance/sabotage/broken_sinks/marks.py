@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import pickle
 import threading
 import traceback
 from pathlib import Path
@@ -207,7 +206,7 @@ class KeepsFilesOpen(ReferenceSink):
             super().append(topic, partition, lines)
             self.files[topic, partition] = self.partitions.path(topic, partition).open("ab", buffering=0)
             return 1
-        return self.files[topic, partition].write(b"".join(map(pickle.dumps, lines)))
+        return self.files[topic, partition].write(b"".join(line.to_bytes() for line in lines))
 
     def close(self) -> None:
         for file in self.files.values():
