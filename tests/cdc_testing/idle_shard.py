@@ -32,9 +32,14 @@ def other_shard(uri: str) -> str:
 
 def two_shards(name: str) -> RangefeedRegistration:
     """Return the rangefeed *name* with the idle shard beside each database."""
-    two = {part: f"{__name__}:Two{part.capitalize()}s" for part in ("rangefeed", "planner", "reader")}
-    two |= {"history": f"{__name__}:TwoHistories", "writer": f"{__name__}:Two{name.capitalize()}Writers"}
-    return replace(_ONE[name], **two)
+    return replace(
+        _ONE[name],
+        rangefeed=f"{__name__}:TwoRangefeeds",
+        planner=f"{__name__}:TwoPlanners",
+        reader=f"{__name__}:TwoReaders",
+        history=f"{__name__}:TwoHistories",
+        writer=f"{__name__}:{'TwoSimulatedWriters' if name == 'simulated' else 'TwoPostgresWriters'}",
+    )
 
 
 def _shards(context: RangefeedContext, part: str) -> tuple[RangefeedContext, type[Any], list[str]]:

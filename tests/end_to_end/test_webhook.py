@@ -1,4 +1,4 @@
-"""PostgreSQL to a webhook over HTTPS: every kind of fault, a killed worker, driver and endpoint, a refused row."""
+"""PostgreSQL to a webhook over HTTPS: every kind of fault, a killed worker, driver and endpoint."""
 
 from __future__ import annotations
 

@@ -119,6 +119,7 @@ def test_a_run_that_only_scans_ends_with_the_scan_and_leaves_nothing_at_the_sour
 
 
 def test_a_scan_that_was_delivered_is_not_begun_again(engine: ThreadEngine, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     engine.script.order("drop", "RetryableRangefeedError the slot is in use")
     assert engine.run(once=False, **SCAN) == 0
     (warning,) = [record.getMessage() for record in caplog.records if "still retains history" in record.getMessage()]
@@ -130,6 +131,7 @@ def test_a_scan_that_was_delivered_is_not_begun_again(engine: ThreadEngine, capl
     engine.script.order("check", "ConfigError nor for anything else")
     assert engine.run(once=False, **SCAN) == 0
     assert engine.journal.events == [*before, ["drop"]]
+    assert "to scan again, use another name" in caplog.text
     assert engine.run(once=True, **SCAN) == 0
     assert engine.journal.events == [*before, ["drop"], ["drop"]]
 

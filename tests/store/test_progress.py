@@ -187,7 +187,7 @@ def test_counters_are_saved_without_anything_else(store: ProgressStore) -> None:
     assert (loaded.token, loaded.latest, loaded.counters) == ({"lsn": 1}, Timestamp(6), {"rows": 7.0})
 
 
-def test_a_paused_changefeed_goes_on_once(store: ProgressStore) -> None:
+def test_a_paused_changefeed_goes_on(store: ProgressStore) -> None:
     store.changefeeds.register("orders", DEFINITION)
     epoch = store.changefeeds.begin_attempt("orders")
     assert paused(store) is None

@@ -1,4 +1,4 @@
-"""All parts of the source together on a real server: the log, the scan, and both at once."""
+"""All parts of the source together read the log of a real server."""
 
 from __future__ import annotations
 

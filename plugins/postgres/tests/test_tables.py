@@ -1,4 +1,4 @@
-"""Tables with schema changes, partitions, large values, old rows and unusual names."""
+"""Tables with schema changes, partitions, large values and unusual names."""
 
 from __future__ import annotations
 

@@ -131,6 +131,10 @@ def test_s3_check_says_what_is_wrong_and_creates_nothing(
     assert seaweedfs.file_system().ls("") == ["changefeeds"]
 
 
+def test_s3_check_accepts_a_bucket_without_a_path(check: Check, seaweedfs: SeaweedFS) -> None:
+    check(seaweedfs.uri())
+
+
 def test_s3_keys_may_come_from_the_environment(
     check: Check, open_at: OpenAt, write_to: WriteTo, seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch
 ) -> None:

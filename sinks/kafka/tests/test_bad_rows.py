@@ -1,4 +1,4 @@
-"""Rows that the broker refuses: the engine finds them, all others arrive in order, and the sink continues."""
+"""Rows that the broker refuses: the engine finds them, and all others arrive in order."""
 
 from __future__ import annotations
 
