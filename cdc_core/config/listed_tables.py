@@ -126,7 +126,7 @@ def matched(tables: Sequence[str], table: str, schema: str) -> str | None:
     own = _Entry.parse(table)
     if own.pattern or own.excludes or own.parts is None:
         return None
-    name = listed(own.parts if len(own.parts) > 1 else (schema, *own.parts))
+    name = listed(own.parts if len(own.parts) > 1 or not schema else (schema, *own.parts))
     patterns = [each for each in entries if each.pattern and each.parts is not None and not each.excludes]
     excluded = any(entry.excludes and not entry.pattern and entry.full(schema) == own.full(schema) for entry in entries)
     found = any(len(each.full(schema)) == len(own.full(schema)) and each.may_mean(name) for each in patterns)

@@ -55,7 +55,9 @@ _WITH_RUNS = (
     .join(JOBS, JOBS.c.name == SCHEDULE_RUNS.c.job, isouter=True)
     .order_by(SCHEDULES.c.name, SCHEDULE_RUNS.c.job)
 )
-_HAS_ENDED = SCHEDULE_RUNS.c.job.is_not(None) & (JOBS.c.name.is_(None) | JOBS.c.state.in_(FINISHED | {"failed"}))
+_HAS_ENDED = SCHEDULE_RUNS.c.job.is_not(None) & (
+    JOBS.c.name.is_(None) | JOBS.c.is_run | JOBS.c.state.in_(FINISHED | {"failed"})
+)
 
 
 class Schedules(Aggregate):

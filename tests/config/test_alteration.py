@@ -113,6 +113,10 @@ def test_a_table_that_came_by_a_pattern_is_dropped_by_an_exclusion(
     assert changed_tables(tables, (), (drop,), "public") == left
 
 
+def test_a_source_without_schemas_has_none_in_an_exclusion() -> None:
+    assert changed_tables(["t*"], (), ("t3",), "") == ["t*", "!t3"]
+
+
 @pytest.mark.parametrize("drop", ["other.gone", "public.x", "x", "public.y*", "!public.gone"])
 def test_what_no_pattern_means_cannot_be_dropped(drop: str) -> None:
     with pytest.raises(ConfigError, match="the changefeed has no table"):

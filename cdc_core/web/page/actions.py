@@ -24,7 +24,7 @@ __all__ = ["ENDPOINTS"]
 ENDPOINTS = Endpoints(refused=error_page)
 _TEXTS = {
     "pause": (
-        "Its node finishes the running step, and no node runs it until it is resumed. While it is paused, its source"
+        "The running step ends and is saved, and nothing runs it until it is resumed. While it is paused, its source"
         " retains the history that was not delivered, and may run out of space."
     ),
     "resume": "It continues where it stopped. Fix the cause of an error first: otherwise it pauses again.",

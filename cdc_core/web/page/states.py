@@ -44,9 +44,9 @@ def tone_of(report: Report) -> Tone:
 
 
 def actions_of(report: Report) -> tuple[str, ...]:
-    """Return what may be asked for now. Only jobs can be steered, except that any paused changefeed can be resumed."""
+    """Return what may be asked for now. What `cdc run` runs can only be paused, while it is alive, and resumed."""
     if report.job is None:
-        return ("resume",) if report.known.paused is not None else ()
+        return ("resume",) if report.known.paused is not None else ("pause",) if report.is_alive else ()
     return tuple(action for action in ACTIONS if report.job.job.state in RULES[action].does)
 
 
