@@ -255,11 +255,13 @@ def job_event(row: Any) -> JobEvent:
 
 def node_record(row: Any) -> NodeRecord:
     """Return a row of the nodes' table as a value."""
-    values = {name: getattr(row, name) for name in row._fields if name not in ("locality", "problems", "owners")}
+    own = ("locality", "problems", "owners", "is_draining")
+    values = {name: getattr(row, name) for name in row._fields if name not in own}
     return NodeRecord(
         locality=Locality.parse(row.locality),
         problems=json.loads(row.problems),
         owners=tuple(json.loads(row.owners)),
+        draining=row.draining,
         **values,
     )
 

@@ -31,6 +31,8 @@ TO_V14 = """
 DELETE FROM cdc_jobs WHERE is_run;
 DELETE FROM cdc_job_events WHERE name = 'paused';
 ALTER TABLE cdc_jobs DROP COLUMN is_run;
+ALTER TABLE cdc_jobs RENAME COLUMN is_clean TO clean;
+ALTER TABLE cdc_nodes RENAME COLUMN is_draining TO draining;
 ALTER TABLE cdc_changefeeds ADD COLUMN paused TEXT;
 UPDATE cdc_changefeeds SET paused = '{"reason":"no route","since":"2026-11-28T10:00:00.500+00:00"}'
     WHERE name = 'paused';
@@ -138,6 +140,36 @@ def test_what_runs_of_version_14_have_left_is_of_runs_and_stays_paused(url: str,
         assert store.changefeeds.register(name, DEFINITION).epoch == 1
     assert differences(engine) == []
     store.close()
+
+
+def test_a_changefeed_that_was_leaving_in_version_14_stays_paused_when_it_is_taken_back(
+    url: str, engine: sa.Engine
+) -> None:
+    before = ProgressStore(url)
+    before.changefeeds.register("paused", DEFINITION)
+    before.handover.give("paused", to="job 'paused' elsewhere", again="cdc create", owner="ann")
+    before.close()
+    write(engine, TO_V14.replace("DELETE FROM cdc_job_events", "SELECT 1 FROM cdc_job_events"))
+    store = ProgressStore(url)
+    store.handover.take_back("paused")
+    assert store.jobs.paused_runs() == {"paused"}
+    known = store.changefeeds.find("paused")
+    assert known is not None
+    assert known.paused == Pause(reason="no route", since=datetime(2026, 11, 28, 10, 0, 0, 500_000, tzinfo=UTC))
+    store.close()
+
+
+def test_a_node_of_version_14_can_neither_adopt_nor_stay(url: str, engine: sa.Engine) -> None:
+    ProgressStore(url).open()
+    write(engine, TO_V14)
+    asked = "SELECT name, clean FROM cdc_jobs", "UPDATE cdc_nodes SET expires = 0 WHERE name = '' RETURNING draining"
+    for statement in asked:
+        with engine.begin() as older:
+            assert older.exec_driver_sql(statement).all() == []
+    ProgressStore(url).open()
+    for statement in asked:
+        with engine.connect() as older, pytest.raises(sa.exc.DBAPIError, match=r"clean|draining"):
+            older.exec_driver_sql(statement)
 
 
 def test_an_upgraded_changefeed_continues(url: str, engine: sa.Engine) -> None:

@@ -1,4 +1,7 @@
-"""What `cdc run` runs is a job too, which nodes leave alone: a pause of it is the state of that job."""
+"""What `cdc run` runs is a job too, which nodes leave alone: a pause of it is the state of that job.
+
+Nodes of an older version that are still alive would adopt it: they lose their sessions, as columns have other names.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +16,32 @@ down_revision = "14"
 
 
 def upgrade() -> None:
+    op.alter_column("cdc_nodes", "draining", new_column_name="is_draining")
+    op.alter_column("cdc_jobs", "clean", new_column_name="is_clean")
     op.add_column("cdc_jobs", sa.Column("is_run", sa.Boolean, nullable=False, server_default=sa.false()))
     jobs = sa.table(
         "cdc_jobs",
-        *map(sa.column, ("name", "state", "reason", "owner", "locality", "paused_for", "created")),
-        sa.column("clean", sa.Boolean),
+        *map(sa.column, ("name", "state", "reason", "owner", "locality", "paused_for", "created", "finished")),
+        sa.column("is_clean", sa.Boolean),
         sa.column("is_run", sa.Boolean),
     )
     events = sa.table("cdc_job_events", *map(sa.column, ("name", "at", "state", "reason")))
     changefeeds = sa.table("cdc_changefeeds", *map(sa.column, ("name", "created_at", "paused")))
-    runs = sa.select(changefeeds).where(changefeeds.c.name.not_in(sa.select(jobs.c.name)))
-    for row in op.get_bind().execute(runs).all():
-        pause = None if row.paused is None else json.loads(row.paused)
+    leaving = jobs.c.finished.is_(None) & jobs.c.reason.startswith("its progress is being handed over to")
+    found = (
+        sa.select(changefeeds, jobs.c.name.label("job"))
+        .join(jobs, jobs.c.name == changefeeds.c.name, isouter=True)
+        .where(jobs.c.name.is_(None) | leaving)
+    )
+    for row in op.get_bind().execute(found).all():
         values = {"state": "running"}
-        if pause is not None:
+        if row.paused is not None:
+            pause = json.loads(row.paused)
             values = {"state": "paused", "reason": pause["reason"], "paused_for": "error"}
             at = datetime.fromisoformat(pause["since"]).timestamp()
             op.execute(sa.insert(events).values(name=row.name, at=at, state="paused", reason=pause["reason"]))
-        created = datetime.fromisoformat(row.created_at).timestamp()
-        row_of_run = {"name": row.name, "owner": "", "locality": "", "clean": True, "is_run": True, "created": created}
-        op.execute(sa.insert(jobs).values(**row_of_run, **values))
+        if row.job is None:  # what is leaving becomes a run again, paused, if that is taken back
+            values |= {"name": row.name, "owner": "", "locality": ""}
+            created = datetime.fromisoformat(row.created_at).timestamp()
+            op.execute(sa.insert(jobs).values(**values, is_clean=True, is_run=True, created=created))
     op.drop_column("cdc_changefeeds", "paused")
