@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from cdc_column_texts import NoRepresentationError, joined, json_pieces
+from cdc_column_texts import NoRepresentationError, array_text, joined, json_pieces
 from cdc_encoder_json.scanning import plain
 
 from cdc_core import ColumnType, Kind
@@ -181,3 +181,8 @@ def test_dates_far_apart_are_written_exactly() -> None:
     days = [-1_000_000, 0, None, 2_000_000, 0, INT32 - 1]
     wanted = ['"-0768-02-04"', '"1970-01-01"', "null", '"7445-10-25"', '"1970-01-01"', '"infinity"']
     assert texts(type_of(Kind.DATE), days) == wanted
+
+
+@pytest.mark.parametrize("kind", [Kind.TIMESTAMP, Kind.TIMESTAMPTZ])
+def test_infinite_timestamps_of_an_array_are_written_as_such(kind: Kind) -> None:
+    assert array_text([INT64 - 1, None, -INT64], type_of(kind)) == '["infinity", null, "-infinity"]'
