@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -78,8 +78,11 @@ class Pausing:
         It is for an *error*, or as was asked for. Also returns when told to stop: then the next run meets the error
         again. Raises: FencedError.
         """
-        with self._control.pause_lock:
+        with ExitStack() as held:
+            held.enter_context(self._control.pause_lock)
             asked, self._control.pause = self._control.pause, None
+            if asked is None:  # otherwise a `resume` waits until it finds the pause in the store
+                held.close()
             reason = error or asked
             pause = None if reason is None else Pause(reason=reason, since=datetime.now(UTC))
             outage: RetryableError | None = None

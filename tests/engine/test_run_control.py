@@ -12,6 +12,7 @@ from cdc_testing.engine import stop_runs
 from cdc_testing.thread_host import ThreadEngine
 
 from cdc_core.changefeeds.service import Changefeeds
+from cdc_core.engine.run_control import Pausing, RunControl
 from cdc_core.errors import FencedError, RetryableError, TerminalError, TerminalSinkError
 from cdc_core.store.job_values import JobRecord
 from cdc_core.telemetry.status import Status
@@ -231,6 +232,21 @@ def test_a_pause_in_the_store_ends_a_run_with_once_and_stays(engine: ThreadEngin
     with pytest.raises(TerminalError, match=r"paused since .*: lunch; once the cause is fixed, run `cdc"):
         engine.run(watch=PauseRequest(engine), **STEPS)
     assert reason(engine) == "lunch"
+
+
+def test_an_error_that_pauses_while_the_store_is_out_of_reach_keeps_nobody_waiting(
+    engine: ThreadEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = RunControl()
+
+    def fail(*_arguments: Any, **_how: Any) -> None:
+        assert not control.pause_lock.locked()
+        control.stop.set()
+        raise RetryableError("progress store cannot be used: database is locked")
+
+    monkeypatch.setattr(engine.store.claims, "pause_run", fail)
+    Pausing("t", engine.store, command="", say=lambda **_: None, control=control).pause(1, error="refused", retry=True)
+    assert control.stop.is_set()
 
 
 def test_it_waits_although_the_store_is_out_of_reach(engine: ThreadEngine, monkeypatch: pytest.MonkeyPatch) -> None:
