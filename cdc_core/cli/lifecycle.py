@@ -103,7 +103,7 @@ def resume(
         if wait:
             job = await_job(changefeeds, job, "resume")
         text = f"changefeed '{name}' is not paused"
-        if paused is not None or not job.is_run:
+        if paused is not None or job.state == "pause-requested" or not job.is_run:
             text = resume_text(changefeeds, job)
         echo_job(session, changefeeds, job, text, as_json=as_json)
     return 0
@@ -112,8 +112,10 @@ def resume(
 def resume_text(changefeeds: Changefeeds, job: JobRecord) -> str:
     """Return what becomes of *job*, which was resumed."""
     if job.is_run:
-        remedy = "a waiting run continues now; otherwise start one with `cdc run`"
-        return f"changefeed '{job.name}' is resumed: {remedy}"
+        continues = "a run that is alive continues after its step"
+        if job.state != "pause-requested":
+            continues = "a waiting run continues now"
+        return f"changefeed '{job.name}' is resumed: {continues}; otherwise start one with `cdc run`"
     return f"job '{job.name}' is resumed; {adoption_text(changefeeds, job)}"
 
 

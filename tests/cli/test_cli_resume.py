@@ -46,6 +46,17 @@ def test_to_resume_it_twice_is_no_failure(file: Path, store: ProgressStore, cdc:
     assert cdc("resume", file, "orders").out == "changefeed 'orders' is not paused\n"
 
 
+def test_a_pause_is_undone_before_it_took_effect(store: ProgressStore, cdc: Cdc) -> None:
+    there = ["orders", "--store", store.url]
+    cdc("resume", *there)
+    store.statuses.save("orders", 1, {"phase": "running"})
+    cdc("pause", *there)
+    assert cdc("resume", *there).out == (
+        "changefeed 'orders' is resumed: a run that is alive continues after its step; otherwise start one with"
+        " `cdc run`\n"
+    )
+
+
 def test_what_no_job_runs_is_paused_and_resumed_by_its_name_too(store: ProgressStore, cdc: Cdc) -> None:
     there = ["orders", "--store", store.url]
     cdc("resume", *there)

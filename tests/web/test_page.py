@@ -240,6 +240,13 @@ def test_a_run_that_is_resumed_twice_is_not_paused_the_second_time(browser: Brow
     assert (again.status, "changefeed 'old' is not paused" in again.page.text) == (409, True)
 
 
+def test_a_run_is_resumed_before_its_pause_took_effect(browser: Browser, store: ProgressStore) -> None:
+    store.changefeeds.register("old", DEFINITION)
+    store.statuses.save("old", store.changefeeds.begin_attempt("old"), {"phase": "running"})
+    Changefeeds(store).pause("old", "lunch")
+    assert browser.post("/ui/changefeeds/old/resume").status == 303
+
+
 def test_nodes_are_shown_with_locality_and_jobs_and_can_be_drained(browser: Browser, store: ProgressStore) -> None:
     page = browser.get("/ui/nodes").page
     assert "ada alive region=eu-west-1 zone=a 1 of 9 orders" in page.text

@@ -38,7 +38,8 @@ _TEXTS = {
 
 def _resume(changefeeds: Changefeeds, name: str, _reason: str) -> None:
     paused = changefeeds.known(name).paused
-    if changefeeds.resume(name).is_run and paused is None:
+    job = changefeeds.resume(name)
+    if job.is_run and paused is None and job.state != "pause-requested":
         raise ConfigError(f"changefeed '{name}' is not paused")
 
 
