@@ -208,11 +208,12 @@ def configure(
     """
     with store.transaction() as connection:
         job = asked_job(connection, name, "alter")
-        row = connection.execute(sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)).one()
+        known = sa.select(CHANGEFEEDS).where(CHANGEFEEDS.c.name == name)
+        row = connection.execute(known.with_for_update()).one()
         last = row.definition if job.pending is None else dump(job.pending.definition)
         if epoch is not None:
             require_run(job)
-            if job.epoch != epoch:
+            if row.epoch != epoch:
                 raise overtaken(name, epoch)
         runs = _runs(job)
         if last != dump(before) or ((row.token is not None or runs) and not begun):

@@ -12,7 +12,17 @@ from cdc_core.changefeeds.finding import Finder
 from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.store.deletion import drop
 from cdc_core.store.events import add_event
-from cdc_core.store.job_rows import asked_job, change_job, known_job, of_job, record_event, resume_job, run_again
+from cdc_core.store.job_rows import (
+    asked_job,
+    change_job,
+    found_job,
+    known_job,
+    of_job,
+    pause_run,
+    record_event,
+    resume_job,
+    run_again,
+)
 from cdc_core.store.job_tables import NODES, DatabaseNow
 from cdc_core.store.job_values import (
     FINISHED,
@@ -45,7 +55,8 @@ class Lifecycle(Finder):
 
     def pause(self, name: str, reason: str, kind: Literal["pause", "stop"] = "pause") -> JobRecord:
         """Have the job paused, or stopped: that is paused with `paused_for` "stop". One that rests for an error is only
-        changed to be stopped. What `cdc run` runs is paused at once if no run is alive; the next one waits then.
+        changed to be stopped. What `cdc run` runs is paused at once if no run is alive; the next one waits then. After
+        the death of a run that was to pause, a second request pauses it.
         """
         paused_for = "stop" if kind == "stop" else None
         with self.store.transaction() as connection:
@@ -57,6 +68,9 @@ class Lifecycle(Finder):
                     change_job(connection, job, "paused", reason=reason, paused_for=paused_for, node_id=None)
                 if job.node is None and not job.is_run:  # its node is dead, or frozen: fence it
                     connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
+            elif job.is_run and job.state == "pause-requested" and not is_running(connection, name):
+                why = reason if job.paused_for == "restart" else job.reason
+                change_job(connection, job, "paused", reason=why, paused_for=None)
             elif job.state == "failed":
                 if kind == "stop":
                     change_job(connection, job, "paused", reason=reason, paused_for=paused_for)
@@ -124,7 +138,7 @@ class Lifecycle(Finder):
         """Have the living node of this name hand over its jobs and end. Raises: UnknownError when there is none."""
         mine = sa.update(NODES).where(NODES.c.name == node, NODES.c.expires > DatabaseNow())
         with self.store.transaction() as connection:
-            row = connection.execute(mine.values(draining=True).returning(*NODES.c)).one_or_none()
+            row = connection.execute(mine.values(is_draining=True).returning(*NODES.c)).one_or_none()
             if row is None:
                 known = ", ".join(sorted(each.name for each in alive_sessions(connection))) or "none"
                 raise UnknownError(
@@ -134,7 +148,7 @@ class Lifecycle(Finder):
             return node_record(row)
 
     def wait(self, name: str, verb: Verb) -> JobRecord:
-        """Return the job when nodes have done what *verb*, one of pause, resume and cancel, asks for.
+        """Return the job when nodes, or its run, have done what *verb*, one of pause, resume and cancel, asks for.
 
         Raises: TerminalError when that never happens, as the job rests or has ended otherwise.
         """
@@ -145,10 +159,19 @@ class Lifecycle(Finder):
                 raise TerminalError(f"{instead}: job '{name}' is no longer in the store {self.store.shown}")
             if done(job):
                 return job
+            if job.is_run and job.state == "pause-requested":
+                self._end_pause(name)
             if job.state in FINISHED | RESTING:
                 reason = f": {job.reason}" if job.reason else ""
                 raise TerminalError(f"{instead}: job '{name}' is {job.state}{reason}")
             time.sleep(_POLL_INTERVAL_S)
+
+    def _end_pause(self, name: str) -> None:
+        """Have the requested pause take effect if the run that was to pause has died."""
+        with self.store.transaction() as connection:
+            job = found_job(connection, name, locked=True)
+            if job is not None and job.is_run and job.state == "pause-requested" and not is_running(connection, name):
+                pause_run(connection, job)
 
     def wait_for_end(self, node: NodeRecord) -> None:
         """Return when the node, which drains, has ended. Raises: TerminalError when it has died."""

@@ -104,7 +104,7 @@ def _registered(
         pause_run(connection, job)
     found = register_changefeed(connection, name, definition, changes_tables=changes_tables)
     if job is None:  # last: who creates a job of this name meanwhile has done so by now
-        values = {"name": name, "state": "running", "owner": "", "locality": "", "clean": True, "is_run": True}
+        values = {"name": name, "state": "running", "owner": "", "locality": "", "is_clean": True, "is_run": True}
         connection.execute(sa.insert(JOBS).values(**values, created=time.time()))
     return found
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from cdc_core.errors import ConfigError
 from cdc_core.store.database import Aggregate
 from cdc_core.store.events import add_event
-from cdc_core.store.job_rows import found_job, of_job, record_event
+from cdc_core.store.job_rows import found_job, of_job, pause_run, record_event
 from cdc_core.store.job_tables import JOB_EVENTS, DatabaseNow
 from cdc_core.store.job_values import HANDED_OVER, HANDING_OVER, REVERTED, JobRecord
 from cdc_core.store.tables import CHANGEFEEDS, DEAD_LETTERS, GAPS, RESCANS, TOPICS, UNRECORDED, update
@@ -49,6 +49,8 @@ class Handover(Aggregate):
                 raise ConfigError(f"the progress of changefeed '{name}' was taken back meanwhile; repeat `{again}`")
             fenced = update(name).values(epoch=CHANGEFEEDS.c.epoch + 1)
             connection.execute(fenced)  # it waits for whoever registers the changefeed
+            if job.state == "pause-requested":  # the run that was to pause has ended
+                pause_run(connection, job)
             if job.is_run:
                 values = {"state": "canceled", "reason": reason, "owner": owner, "is_run": False}
                 connection.execute(of_job(name).values(**values, created=DatabaseNow()))

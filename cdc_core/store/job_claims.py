@@ -25,6 +25,7 @@ from cdc_core.store.job_rows import (
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS, DatabaseNow
 from cdc_core.store.job_values import (
     FINISHED,
+    HANDING_OVER,
     RESTING,
     REVERTED,
     RUNNABLE,
@@ -72,7 +73,7 @@ class JobClaims(Aggregate):
             connection.execute(
                 of_job(name).values(
                     node_id=node.node_id,
-                    clean=False,
+                    is_clean=False,
                     offered_to=None,
                     offered_until=None,
                     started=sa.func.coalesce(JOBS.c.started, DatabaseNow()),
@@ -123,7 +124,7 @@ class JobClaims(Aggregate):
             if job is None or job.node_id != node.node_id:
                 return None
             state = next_state(job.state, ended)
-            values: dict[str, Any] = {"clean": clean}
+            values: dict[str, Any] = {"is_clean": clean}
             if state != "reverting" or (ended == "stopped" and job.state == "reverting"):
                 values["node_id"] = None
             if offer_to is not None and state in RUNNABLE:
@@ -167,12 +168,12 @@ class JobClaims(Aggregate):
         """Save that `cdc run` runs the changefeed no more, in attempt *epoch*, if that is for a pause.
 
         It is for an *error*, *asked* for with that reason, or requested in the store; otherwise nothing is changed.
-        Raises: FencedError.
+        Raises: FencedError, also when it has become a job of nodes.
         """
         with self._database.transaction() as connection:
             job = found_job(connection, name, locked=True)
             fenced = connection.execute(update(name).where(CHANGEFEEDS.c.epoch == epoch).values(epoch=epoch))
-            if job is None or not fenced.rowcount:
+            if job is None or not job.is_run or not fenced.rowcount:
                 raise overtaken(name, epoch)
             if asked is not None and job.state == "running":
                 change_job(connection, job, "pause-requested", reason=asked)
@@ -214,7 +215,8 @@ class JobClaims(Aggregate):
         begin = DatabaseNow() - retention_s
         old = sa.select(JOBS.c.name).where(JOBS.c.state.in_(REVERTED), JOBS.c.finished < begin, ~JOBS.c.is_run)
         with self._database.transaction() as connection:  # locked: one of them may be created anew at this moment
-            runs = sa.select(JOBS.c.name).where(JOBS.c.is_run)  # theirs say since when they are paused
+            leaves = JOBS.c.finished.is_(None) & JOBS.c.reason.startswith(HANDING_OVER)
+            runs = sa.select(JOBS.c.name).where(JOBS.c.is_run | leaves)  # theirs say since when they are paused
             connection.execute(sa.delete(JOB_EVENTS).where(JOB_EVENTS.c.at < begin, JOB_EVENTS.c.name.not_in(runs)))
             names = list(connection.execute(old.with_for_update(skip_locked=True)).scalars())
             for name in names:

@@ -22,7 +22,7 @@ JOBS = sa.Table(
     sa.Column("owner", sa.String(64), nullable=False),
     sa.Column("locality", sa.Text, nullable=False),
     sa.Column("node_id", sa.String(16)),
-    sa.Column("is_clean", sa.Boolean, key="clean", nullable=False),
+    sa.Column("is_clean", sa.Boolean, nullable=False),
     sa.Column("offered_to", sa.String(16)),
     sa.Column("offered_until", sa.Double),
     sa.Column("schedule", sa.String(40)),
@@ -34,7 +34,7 @@ JOBS = sa.Table(
     sa.Column("is_run", sa.Boolean, nullable=False, default=False),
 )
 """Every changefeed has a row. With `is_run` it belongs to `cdc run`, and nodes leave it alone.
-`clean`: no node has run the job since it was settled last.
+`is_clean`: no node has run the job since it was settled last.
 `paused_for` is a `PausedFor`, and `pending` the `Pending` definition that the job gets when it is paused."""
 JOB_EVENTS = sa.Table(
     "cdc_job_events",
@@ -59,7 +59,7 @@ NODES = sa.Table(
     sa.Column("max_jobs", sa.Integer, nullable=False),
     sa.Column("started", sa.Double, nullable=False),
     sa.Column("expires", sa.Double, nullable=False),
-    sa.Column("is_draining", sa.Boolean, key="draining", nullable=False),
+    sa.Column("is_draining", sa.Boolean, nullable=False),
     sa.Column("problems", sa.Text, nullable=False),
     sa.Column("owners", sa.Text, nullable=False),
 )

@@ -235,7 +235,7 @@ def job_record(row: Any, *, alive: Mapping[str, str]) -> JobRecord:
         locality=Locality.parse(row.locality),
         node_id=row.node_id,
         node=alive.get(row.node_id or ""),
-        clean=row.clean,
+        clean=row.is_clean,
         offered_to=row.offered_to,
         offered_until=row.offered_until,
         schedule=row.schedule,
@@ -261,7 +261,7 @@ def node_record(row: Any) -> NodeRecord:
         locality=Locality.parse(row.locality),
         problems=json.loads(row.problems),
         owners=tuple(json.loads(row.owners)),
-        draining=row.draining,
+        draining=row.is_draining,
         **values,
     )
 

@@ -88,7 +88,7 @@ class Jobs(Aggregate):
     def paused_runs(self) -> frozenset[str]:
         """Return the names of what `cdc run` is not to run now."""
         with self._database.transaction(reading=True) as connection:
-            asked = sa.select(JOBS.c.name).where(JOBS.c.is_run, JOBS.c.state != "running")
+            asked = sa.select(JOBS.c.name).where(JOBS.c.is_run, JOBS.c.state.in_(("pause-requested", "paused")))
             return frozenset(connection.execute(asked).scalars())
 
     def events(self, name: str) -> list[JobEvent]:
@@ -136,7 +136,7 @@ def create_job(
             paused_for=None if paused_for == "pause" else paused_for,
             owner=owner,
             locality=str(locality),
-            clean=True,
+            is_clean=True,
             schedule=schedule,
             created=DatabaseNow(),
         )

@@ -57,7 +57,7 @@ class Nodes(Aggregate):
                     max_jobs=node.max_jobs,
                     started=now,
                     expires=now + lease_s,
-                    draining=False,
+                    is_draining=False,
                     problems="{}",
                     owners=dump(list(node.owners)),
                 )

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
 import pytest
+import sqlalchemy as sa
 from cdc_testing.stored import DEFINITION, die, node, paused, progress
 
 from cdc_core.changefeeds.altering import configure
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import ConfigError, FencedError
 from cdc_core.locality import Locality
+from cdc_core.store.job_rows import of_job
 from cdc_core.store.job_values import JobRecord, NodeRecord, Pending
 from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
+from cdc_core.store.tables import STATUSES
 from cdc_core.store.verbs import RefusedError, UnknownError
 
 WIDER = DEFINITION | {"tables": [*DEFINITION["tables"], "public.more"]}
@@ -319,15 +323,67 @@ def test_no_node_and_no_verb_of_nodes_touches_what_cdc_run_runs(store: ProgressS
     assert known.epoch == run
 
 
-@pytest.mark.parametrize("is_paused", [False, True])
-def test_what_another_store_refuses_is_paused_as_before(store: ProgressStore, run: int, is_paused: bool) -> None:
-    if is_paused:
+def fall_silent(store: ProgressStore) -> None:
+    """Have the store not heard of any run for ten minutes."""
+    long_ago = (datetime.now(UTC) - timedelta(minutes=10)).isoformat(timespec="milliseconds")
+    with store.transaction() as connection:
+        connection.execute(sa.update(STATUSES).values(written_at=long_ago))
+
+
+@pytest.mark.parametrize("again", ["after a pause", "after a resumption"])
+def test_a_run_that_died_before_its_pause_is_paused_by_a_second_request(
+    store: ProgressStore, run: int, again: str
+) -> None:
+    store.statuses.save("orders", run, {"phase": "running"})
+    feeds = Changefeeds(store)
+    feeds.pause("orders", "lunch")
+    if again == "after a resumption":
+        feeds.resume("orders")
+    fall_silent(store)
+    assert feeds.pause("orders", "tea").state == "paused"
+    assert paused(store) == ("lunch" if again == "after a pause" else "tea")
+
+
+def test_who_waits_for_a_pause_does_not_wait_for_a_run_that_died(store: ProgressStore, run: int) -> None:
+    store.statuses.save("orders", run, {"phase": "running"})
+    Changefeeds(store).pause("orders", "lunch")
+    fall_silent(store)
+    assert Changefeeds(store).wait("orders", "pause").reason == "lunch"
+
+
+def test_a_run_that_became_a_job_does_not_pause_it(store: ProgressStore, run: int) -> None:
+    store.jobs.create("orders", DEFINITION, owner="ann", locality=Locality())
+    with pytest.raises(FencedError):
         store.claims.pause_run("orders", run, "a row was refused")
+    assert look(store)[0] == "running"
+
+
+def test_only_a_pause_keeps_a_run_from_running(store: ProgressStore, run: int) -> None:
+    with store.transaction() as connection:
+        connection.execute(of_job("orders").values(state="failed"))
+    assert store.jobs.paused_runs() == frozenset()
+
+
+@pytest.mark.parametrize("pause", ["none", "error", "requested", "resumed"])
+def test_what_another_store_refuses_is_paused_as_before(store: ProgressStore, run: int, pause: str) -> None:
+    feeds = Changefeeds(store)
+    if pause == "error":
+        store.claims.pause_run("orders", run, "a row was refused")
+    elif pause != "none":
+        store.statuses.save("orders", run, {"phase": "running"})
+        feeds.pause("orders", "a row was refused")
+        if pause == "resumed":
+            feeds.resume("orders")
     store.handover.give("orders", to="there", again="cdc create", owner="ann")
     assert look(store)[0] == "canceled"
+    store.claims.prune(retention_s=-1)
     store.handover.take_back("orders")
     assert store.changefeeds.register("orders", DEFINITION).epoch == run + 1
+    is_paused = pause in ("error", "requested")
     assert paused(store) == ("a row was refused" if is_paused else None)
+    job = store.jobs.find("orders", of_runs=True)
+    assert job is not None
+    assert job.paused_for == ("error" if pause == "error" else None)
 
 
 def test_a_paused_run_that_becomes_a_job_runs(store: ProgressStore, run: int) -> None:

@@ -15,13 +15,14 @@ from cdc_testing.stored import DEFINITION, node
 
 from cdc_core.changefeeds.altering import configure
 from cdc_core.changefeeds.service import Changefeeds
-from cdc_core.errors import ConfigError
+from cdc_core.errors import ConfigError, FencedError
 from cdc_core.locality import Locality
 from cdc_core.store import changefeeds, events
 from cdc_core.store.job_rows import known_job, resume_job
 from cdc_core.store.job_tables import NODES, DatabaseNow
 from cdc_core.store.job_values import Pending
 from cdc_core.store.progress import ProgressStore
+from cdc_core.store.tables import CHANGEFEEDS, update
 
 ALTERED = DEFINITION | {"tables": ["public.orders"]}
 
@@ -191,6 +192,20 @@ def test_of_two_that_hand_a_changefeed_over_none_takes_it_back(stores: Stores) -
     job = stores.mine.jobs.find("orders")
     assert job is not None
     assert job.is_leaving
+
+
+def test_a_run_that_begins_at_the_same_moment_is_not_altered(stores: Stores) -> None:
+    stores.mine.changefeeds.register("orders", DEFINITION)
+    begins = update("orders").values(epoch=CHANGEFEEDS.c.epoch + 1)
+    wanted = Pending(definition=ALTERED, locality=Locality(), initial_scans={"public.orders": False}, why="altered")
+    with stores.mine.transaction() as connection:
+        connection.execute(begins)
+        altering = stores.begin(lambda store: configure(store, "orders", wanted, before=DEFINITION, epoch=0))
+    with pytest.raises(FencedError):
+        altering.result(400)
+    known = stores.mine.changefeeds.find("orders")
+    assert known is not None
+    assert (known.epoch, known.definition) == (1, DEFINITION)
 
 
 def _give_from(url: str) -> str:
