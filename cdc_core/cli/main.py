@@ -27,6 +27,7 @@ _SECTIONS = {
     "Changefeeds": {
         "run": ("run:run", "Run a changefeed."),
         "show": ("show:show", "Show what the progress store knows of changefeeds."),
+        "pause": ("lifecycle:pause", "Pause a changefeed or job."),
         "resume": ("lifecycle:resume", "Resume a paused changefeed or job."),
         "alter": ("alter:alter", "Change the tables of a changefeed, or anything of a job."),
         "rescan": ("rescan:rescan", "Emit a table, or a part of it, again."),
@@ -37,7 +38,6 @@ _SECTIONS = {
     "Jobs, which nodes run": {
         "create": ("create:create", "Create a job: a changefeed that nodes run."),
         "jobs": ("jobs:jobs", "List the jobs."),
-        "pause": ("lifecycle:pause", "Pause a job."),
         "cancel": ("lifecycle:cancel", "End a job for good."),
         "owner": ("lifecycle:owner", "Give a job another owner."),
         "schedule": ("schedule:schedule", "Run a changefeed as a scan at the times of a cron expression."),
