@@ -223,10 +223,9 @@ def configure(
         scans = {**_remaining(earlier, wanted.definition), **wanted.initial_scans}
         wanted = replace(wanted, initial_scans=scans)
         if not runs:
-            if job.state not in RESTING and not job.is_run:  # its node is dead, or frozen: fence it
+            if job.is_run or job.state not in RESTING:  # fence a run that begins, or a node that is dead or frozen
                 connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))
-                connection.execute(of_job(name).values(node_id=None))
-            connection.execute(of_job(name).values(pending=None))
+            connection.execute(of_job(name).values(pending=None, node_id=None))
             define_job(connection, name, wanted)
             if job.rests_for_error and not job.is_run:
                 run_again(connection, job, wanted.why)

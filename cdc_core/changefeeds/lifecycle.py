@@ -17,6 +17,7 @@ from cdc_core.store.job_rows import (
     change_job,
     found_job,
     known_job,
+    now_of,
     of_job,
     pause_run,
     record_event,
@@ -76,7 +77,7 @@ class Lifecycle(Finder):
                     change_job(connection, job, "paused", reason=reason, paused_for=paused_for)
             elif job.paused_for != paused_for and (kind == "stop" or job.paused_for != "error"):
                 connection.execute(of_job(name).values(paused_for=paused_for, reason=reason))
-                record_event(connection, name, job.state, reason, None)
+                record_event(connection, name, job.state, reason, None, at=now_of(job))
                 add_event(connection, "pause_requested", name, message=reason)
             return known_job(connection, name, of_runs=True)
 
@@ -159,6 +160,8 @@ class Lifecycle(Finder):
                 raise TerminalError(f"{instead}: job '{name}' is no longer in the store {self.store.shown}")
             if done(job):
                 return job
+            if verb == "pause" and (job.state in RULES["pause"].does or job.paused_for == "restart"):
+                raise TerminalError(f"{instead}: job '{name}' was resumed meanwhile")
             if job.is_run and job.state == "pause-requested":
                 self._end_pause(name)
             if job.state in FINISHED | RESTING:
@@ -168,6 +171,9 @@ class Lifecycle(Finder):
 
     def _end_pause(self, name: str) -> None:
         """Have the requested pause take effect if the run that was to pause has died."""
+        with self.store.transaction(reading=True) as connection:
+            if is_running(connection, name):
+                return
         with self.store.transaction() as connection:
             job = found_job(connection, name, locked=True)
             if job is not None and job.is_run and job.state == "pause-requested" and not is_running(connection, name):

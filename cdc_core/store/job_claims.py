@@ -165,7 +165,7 @@ class JobClaims(Aggregate):
         return "running"
 
     def pause_run(self, name: str, epoch: int, error: str | None = None, *, asked: str | None = None) -> None:
-        """Save that `cdc run` runs the changefeed no more, in attempt *epoch*, if that is for a pause.
+        """Save that attempt *epoch* of `cdc run` has stopped for a pause.
 
         It is for an *error*, *asked* for with that reason, or requested in the store; otherwise nothing is changed.
         Raises: FencedError, also when it has become a job of nodes.
@@ -178,6 +178,8 @@ class JobClaims(Aggregate):
             if asked is not None and job.state == "running":
                 change_job(connection, job, "pause-requested", reason=asked)
                 job = replace(job, state="pause-requested", reason=asked)
+            elif asked is not None and job.paused_for == "restart":  # it was resumed before that was asked
+                job = replace(job, paused_for=None, reason=asked)
             if job.state == "pause-requested" or (error is not None and job.state == "running"):
                 pause_run(connection, job, error)
 

@@ -22,6 +22,7 @@ __all__ = [
     "change_job",
     "found_job",
     "known_job",
+    "now_of",
     "of_job",
     "pause_run",
     "record_event",
@@ -98,7 +99,7 @@ def change_job(
 ) -> None:
     assert state in FOLLOWING[job.state], f"{job.state} -> {state}"
     connection.execute(of_job(job.name).values(state=state, reason=reason, **values))
-    record_event(connection, job.name, state, reason, node, at=_now(job))
+    record_event(connection, job.name, state, reason, node, at=now_of(job))
     add_event(connection, _EVENTS[state], job.name, node=node, message=reason)
 
 
@@ -113,7 +114,7 @@ def resume_job(connection: sa.Connection, job: JobRecord) -> None:
         run_again(connection, job, "resumed")
     elif job.state == "pause-requested" and job.paused_for != "restart":
         connection.execute(of_job(job.name).values(paused_for="restart"))
-        record_event(connection, job.name, job.state, "resumed", None, at=_now(job))
+        record_event(connection, job.name, job.state, "resumed", None, at=now_of(job))
         add_event(connection, "resume_requested", job.name)
 
 
@@ -138,6 +139,6 @@ def record_event(
     connection.execute(sa.insert(JOB_EVENTS).values(**values))
 
 
-def _now(job: JobRecord) -> float | DatabaseNow:
+def now_of(job: JobRecord) -> float | DatabaseNow:
     """Return the time of a change: of the database, which only those that nodes can use tell."""
     return time.time() if job.is_run else DatabaseNow()

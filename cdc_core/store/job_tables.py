@@ -31,7 +31,7 @@ JOBS = sa.Table(
     sa.Column("finished", sa.Double),
     sa.Column("paused_for", sa.String(10)),
     sa.Column("pending", sa.Text),
-    sa.Column("is_run", sa.Boolean, nullable=False, default=False),
+    sa.Column("is_run", sa.Boolean, nullable=False, server_default=sa.false()),
 )
 """Every changefeed has a row. With `is_run` it belongs to `cdc run`, and nodes leave it alone.
 `is_clean`: no node has run the job since it was settled last.

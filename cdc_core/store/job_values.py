@@ -131,7 +131,7 @@ class JobRecord:
     """A job as the store knows it. Times are in the database's clock, in seconds since 1970. Holds no secret.
 
     `node_id` is the session of the node that has claimed it, dead or alive. `node` is its name, if it is alive. With
-    `is_run` it belongs to `cdc run`: no node claims it, and it stays `running` while no run is alive either.
+    `is_run` it belongs to `cdc run`: no node claims it, and it stays `running` also while no run is alive.
     """
 
     name: str
@@ -225,7 +225,7 @@ class Adoption:
 
 
 def job_record(row: Any, *, alive: Mapping[str, str]) -> JobRecord:
-    """Return a row of the jobs' table, with the changefeed's epoch and mark, as a value. *alive*: names by session."""
+    """Return a row of the jobs' table, with the changefeed's epoch, as a value. *alive*: names by session."""
     return JobRecord(
         name=row.name,
         state=row.state,

@@ -29,7 +29,7 @@ from cdc_core.store.job_values import (
     job_event,
 )
 from cdc_core.store.nodes import alive_sessions, require_match
-from cdc_core.store.tables import update
+from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.values import dump
 from cdc_core.store.verbs import RefusedError, require_free
 
@@ -122,6 +122,7 @@ def create_job(
     if known is not None and known.is_run:
         for table in (JOBS, JOB_EVENTS):
             connection.execute(sa.delete(table).where(table.c.name == name))
+        connection.execute(update(name).values(epoch=CHANGEFEEDS.c.epoch + 1))  # fence a run that begins, or waits
     elif known is not None:
         forget(connection, name)
     if kept is not None:

@@ -52,12 +52,10 @@ _JOB = (JOBS.c.state.label("job_state"), JOBS.c.reason.label("job_reason"))
 _WITH_RUNS = (
     sa.select(SCHEDULES, SCHEDULE_RUNS.c.job, *_JOB, DatabaseNow().label("now"))
     .join(SCHEDULE_RUNS, SCHEDULE_RUNS.c.schedule == SCHEDULES.c.name, isouter=True)
-    .join(JOBS, JOBS.c.name == SCHEDULE_RUNS.c.job, isouter=True)
+    .join(JOBS, (JOBS.c.name == SCHEDULE_RUNS.c.job) & ~JOBS.c.is_run, isouter=True)
     .order_by(SCHEDULES.c.name, SCHEDULE_RUNS.c.job)
 )
-_HAS_ENDED = SCHEDULE_RUNS.c.job.is_not(None) & (
-    JOBS.c.name.is_(None) | JOBS.c.is_run | JOBS.c.state.in_(FINISHED | {"failed"})
-)
+_HAS_ENDED = SCHEDULE_RUNS.c.job.is_not(None) & (JOBS.c.name.is_(None) | JOBS.c.state.in_(FINISHED | {"failed"}))
 
 
 class Schedules(Aggregate):

@@ -13,7 +13,7 @@ from cdc_testing.stored import DEFINITION, die, node, paused, progress
 
 from cdc_core.changefeeds.altering import configure
 from cdc_core.changefeeds.service import Changefeeds
-from cdc_core.errors import ConfigError, FencedError
+from cdc_core.errors import ConfigError, FencedError, TerminalError
 from cdc_core.locality import Locality
 from cdc_core.store.job_rows import of_job
 from cdc_core.store.job_values import JobRecord, NodeRecord, Pending
@@ -302,6 +302,27 @@ def test_a_pause_that_was_resumed_before_it_took_effect_has_none(store: Progress
     assert (store.jobs.paused_runs(), paused(store)) == (frozenset(), None)
 
 
+def test_a_pause_that_a_thread_asks_for_after_a_resumption_holds(store: ProgressStore, run: int) -> None:
+    store.statuses.save("orders", run, {"phase": "running"})
+    Changefeeds(store).pause("orders", "lunch")
+    Changefeeds(store).resume("orders")
+    with pytest.raises(TerminalError, match="it was not paused: job 'orders' was resumed meanwhile"):
+        Changefeeds(store).wait("orders", "pause")
+    store.claims.pause_run("orders", run, asked="tea")
+    assert paused(store) == "tea"
+
+
+@pytest.mark.parametrize("verb", ["create", "alter"])
+def test_a_run_that_has_not_begun_its_first_attempt_is_fenced(store: ProgressStore, run: int, verb: str) -> None:
+    epoch = store.changefeeds.register("orders", DEFINITION).epoch
+    if verb == "create":
+        store.jobs.create("orders", DEFINITION, owner="ann", locality=Locality())
+    else:
+        configure(store, "orders", wider(), before=DEFINITION, epoch=run)
+    with pytest.raises(FencedError):
+        store.changefeeds.begin_attempt("orders", after=epoch)
+
+
 def test_a_pause_outlives_a_run_that_died_before_it(store: ProgressStore, run: int) -> None:
     store.statuses.save("orders", run, {"phase": "running"})
     Changefeeds(store).pause("orders", "lunch")
@@ -389,7 +410,7 @@ def test_what_another_store_refuses_is_paused_as_before(store: ProgressStore, ru
 def test_a_paused_run_that_becomes_a_job_runs(store: ProgressStore, run: int) -> None:
     store.claims.pause_run("orders", run, "a row was refused")
     job = store.jobs.create("orders", DEFINITION, owner="ann", locality=Locality())
-    assert (job.state, job.reason, job.is_run, job.epoch) == ("running", None, False, run)
+    assert (job.state, job.reason, job.is_run, job.epoch) == ("running", None, False, run + 1)
     assert history(store) == [("running", "created")]
     with pytest.raises(ConfigError, match="is a job, which nodes run"):
         store.changefeeds.register("orders", DEFINITION)

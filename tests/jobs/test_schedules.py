@@ -190,10 +190,13 @@ def test_a_cancelled_run_has_not_failed(store: ProgressStore) -> None:
     assert store.schedules.all()[0].runs == []
 
 
-def test_a_run_that_is_forgotten_has_ended(store: ProgressStore) -> None:
+@pytest.mark.parametrize("taken", [False, True], ids=["", "`cdc run` has taken its name"])
+def test_a_run_that_is_forgotten_has_ended(store: ProgressStore, taken: bool) -> None:
     schedules = create(store)
     [name] = schedules.tick()
     dropped(store, name)
+    if taken:
+        store.changefeeds.register(name, DEFINITION)
     make_due(store)
     assert len(schedules.tick()) == 1
 
