@@ -9,6 +9,7 @@ import pytest
 from cdc_sink_kafka.demo.servers import KafkaBroker
 from cdc_testing.kafka_fixtures import QUICK_RETURN, Kafka
 from cdc_testing.kafka_rig import KafkaRig
+from cdc_testing.runs import eventually
 
 
 @pytest.fixture
@@ -34,5 +35,6 @@ def own_broker() -> Iterator[KafkaBroker]:
 
 @pytest.fixture
 def own_kafka(kafka: KafkaRig, own_broker: KafkaBroker) -> KafkaRig:
-    """The sink at `own_broker`."""
+    """The sink at `own_broker`, which the test before may have paused."""
+    eventually("the broker to answer", own_broker.answers)
     return kafka.at(own_broker.bootstrap_servers)

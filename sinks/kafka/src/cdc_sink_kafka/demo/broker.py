@@ -83,7 +83,7 @@ class KafkaBroker(JavaServer):
         if not (self._data / "meta.properties").exists():
             self._format(jars, configuration)
         arguments = ["-Xmx384m", *self._java_options, *_LOGGING, "-cp", jars, "kafka.Kafka", str(configuration)]
-        self._launch(arguments, ready=self._answers)
+        self._launch(arguments, ready=self.answers)
 
     def change_configs(self, *arguments: str) -> None:
         """Run Kafka's own `kafka-configs --alter` with *arguments*: client libraries cannot set quotas.
@@ -136,12 +136,13 @@ class KafkaBroker(JavaServer):
         tool = ["-cp", jars, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(configuration)]
         run_java("formatting the broker's directory", [*tool, *credentials], cwd=self.directory)
 
-    def _answers(self) -> bool:
-        """Return whether the broker lists itself as a member of its cluster."""
+    def answers(self) -> bool:
+        """Return whether the broker is a member of its cluster: one that was paused for long is not, for some time."""
         try:
             socket.create_connection(("127.0.0.1", self._ports["PLAINTEXT"]), 1).close()
             with admin_client(self.bootstrap_servers) as admin:
-                return self.node_id in admin.list_topics(timeout=2).brokers
+                found = admin.list_topics(timeout=2)
+                return self.node_id in found.brokers and found.controller_id >= 0
         except (OSError, KafkaException):
             return False
 
