@@ -237,7 +237,7 @@ def test_what_a_crashed_start_had_created_on_another_endpoint_is_removed(
 
 def test_an_endpoint_that_dies_is_named_and_a_new_slot_is_on_the_source(caplog: pytest.LogCaptureFixture) -> None:
     with (
-        CopiedPostgres(settings={"fsync": "off"}) as primary,
+        CopiedPostgres(settings={"fsync": "off", "synchronous_commit": "remote_apply"}) as primary,
         psycopg.connect(primary.uri(), autocommit=True) as sql,
         standby_of(primary) as standby,
     ):
