@@ -106,7 +106,7 @@ class TopicAdmission:
 
     The order is fixed: the destination can take the topic, then the store has it, durably and under the attempt's
     epoch, then its first row may be delivered. Whatever dies in between, every topic that has rows is in the store, and
-    so gets all later resolved marks, although a later attempt may never give that topic again: a scan that begins anew
+    so gets all later resolved marks, although a later attempt may never give that topic again: a scan that starts over
     reads newer rows. The other way round is harmless: a topic without rows gets marks, or was created and stays empty.
 
     A topic costs one call of each sink and one of the store, not one for each batch; one that was refused costs a call

@@ -52,7 +52,7 @@ class Reverting:
         self._thread.start()
 
     def stop(self) -> None:
-        """Give up between two attempts; another node goes on."""
+        """Give up between two attempts; another node continues."""
         self._stop.set()
 
     abandon = stop

@@ -146,7 +146,7 @@ def is_outage_of(error: object) -> bool:
 
 
 class Outages:
-    """The sources that the planner leaves out because they do not answer, so that the rows of the others go on.
+    """The sources that the planner leaves out because they do not answer, so that rows of the others keep flowing.
 
     Nothing is resolved meanwhile. *probe* is called in a thread from time to time, for a source that is left out. When
     it returns, the attempt ends, and the next one has the source again.

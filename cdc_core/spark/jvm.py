@@ -149,7 +149,7 @@ class ForkedPython:
         return str(self._directory / "python")
 
     def end(self) -> None:
-        """Return when the server has ended. Processes that it has forked go on; their JVM ends them."""
+        """Return when the server has ended. Processes that it has forked keep running until their JVM ends them."""
         assert self._server.stdin is not None
         self._server.stdin.close()
         self._server.kill()

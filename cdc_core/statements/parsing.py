@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from sqlglot.tokenizer_core import TokenType
 
@@ -91,7 +91,7 @@ _OWN = "ALTER JOB 'name' OWNER TO user"
 
 def _control_jobs(reading: Reading) -> ControlJobs:
     """Take `PAUSE`, `RESUME` or `CANCEL`, and what follows it."""
-    verb: Verb = reading.skip().text.upper()  # type: ignore[assignment]
+    verb = cast(Verb, reading.skip().text.upper())
     jobs: list[str] | None = []
     if reading.has("ALL", "CHANGEFEED", "JOBS"):
         jobs = None
@@ -174,7 +174,7 @@ def _options(reading: Reading, now: datetime) -> dict[str, str]:
 
 def _control_schedules(reading: Reading) -> ControlSchedules:
     """Take `PAUSE`, `RESUME` or `DROP`, and what follows it."""
-    verb: ScheduleVerb = reading.skip().text.upper()  # type: ignore[assignment]
+    verb = cast(ScheduleVerb, reading.skip().text.upper())
     reading.skip()
     return ControlSchedules(verb=verb, schedules=tuple(reading.names("the label of a schedule")))
 

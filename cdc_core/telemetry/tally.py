@@ -108,7 +108,7 @@ def measured_at(tally: Tally) -> float | None:
 
 
 def measure_once(tally: Tally, *, at: float, every_s: float) -> bool:
-    """Return whether nobody has measured, or begun to, within *every_s* before *at*; then note that somebody begins."""
+    """Return whether nobody has begun or ended measuring within *every_s* before *at*; if so, note that this begins."""
     saved = tally.saved()
     is_due = not any(0 <= at - saved.get(key, 0.0) < every_s for key in (_ASKED, _MEASURED))
     if is_due:

@@ -196,7 +196,7 @@ def test_large_rows_never_fill_a_batch_with_more_than_its_bytes(session: SparkSe
     parts = list(packed_columns(given, queries=[known.query], schema=schema))
     assert sum(map(len, parts)) >= given.nbytes // ROW_BYTES - len(parts)
     found = answers(session, [known], given)
-    lengths = [len(text) for part in found for text in part.column("after").field("doc").to_pylist()]  # type: ignore
+    lengths = [len(text) for part in found for text in part.column("after").field("doc").to_pylist()]  # type: ignore[union-attr]
     assert lengths == [10, 3_000_000, 20, 5_000_000, 900_000, 30]
 
 

@@ -45,7 +45,7 @@ def get_offsets(request: Request) -> Response:
     errors=[400, 404, 409, 415],
 )
 def alter_offsets(request: Request) -> Response:
-    """Move a stopped connector to another position, or have it begin anew by the offset null.
+    """Move a stopped connector to another position, or start it over with the offset null.
 
     The source says what positions there are.
     """
@@ -88,7 +88,7 @@ def alter_offsets(request: Request) -> Response:
 
 @ENDPOINTS.add("DELETE /connectors/{name}/offsets", Role.ADMIN, Answer(ref("Message"), "Done."), errors=[400, 404, 409])
 def reset_offsets(request: Request) -> Response:
-    """Have a stopped connector begin anew, with all rows of all tables."""
+    """Start a stopped connector over, with all rows of all tables."""
     connector = connector_of(request)
     _require_stopped(connector)
     _begin_anew(deployment_of(request), connector)

@@ -39,7 +39,7 @@ class Options:
         assert isinstance(error, OptionError), f"an unknown option must raise OptionError, not {error!r}"
         for name in known:
             typo = _misspelt(name)
-            error = failure_of(lambda typo=typo: fresh.feed(parameters={typo: "1"}))  # type: ignore[misc]
+            error = failure_of(partial(fresh.feed, parameters={typo: "1"}))
             assert isinstance(error, OptionError), f"'{typo}' for '{name}' must raise OptionError, not {error!r}"
             assert "did you mean" in str(error), f"the error for '{typo}' must suggest '{name}', but it says: {error}"
 
@@ -56,7 +56,7 @@ class Options:
         """
         for name in option_names(fresh.options_class()):
             for value in _NONSENSE:
-                error = failure_of(lambda name=name, value=value: fresh.feed(parameters={name: value}))  # type: ignore[misc]
+                error = failure_of(partial(fresh.feed, parameters={name: value}))
                 assert error is None or isinstance(error, OptionError), (
                     f"{name}={value!r} must be accepted or raise OptionError, not {error!r}"
                 )
