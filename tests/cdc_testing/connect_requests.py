@@ -13,10 +13,10 @@ __all__ = ["Server", "conversation"]
 
 _BODY = {"Content-Type": "application/json"}
 _TEXT = {"Content-Type": "text/plain"}
-
-
 _LATER = ("conflicting operation", "stale configuration", "rebalance is expected")
 """What a worker says that shares out its connectors anew. Clients ask again."""
+_LIMIT_S = 120.0
+"""How long one may do so."""
 
 
 class Server(Protocol):
@@ -70,8 +70,10 @@ class _Conversation:
         """Ask for *name*, which is called *shown*."""
         request = f"`{method} {path.format(shown)}`{' ' if when else ''}{when}"
         assert request not in self.answers, request
-        answer = self.client.request(method, path.format(name), **more)
+        answer, deadline = self.client.request(method, path.format(name), **more), time.monotonic() + _LIMIT_S
         while answer.status_code in (409, 500) and any(text in answer.text for text in _LATER):
+            late = f"{request}: the worker still shares out its connectors after {_LIMIT_S:.0f} s: {answer.text}"
+            assert time.monotonic() < deadline, late
             time.sleep(0.1)
             answer = self.client.request(method, path.format(name), **more)
         self.answers[request] = seen(answer, base=self.server.url)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from cdc_testing.connect_requests import conversation
 from cdc_testing.connect_shapes import differences
@@ -34,6 +36,16 @@ def test_the_answers_are_those_of_kafka_connect_but_for_the_differences_that_are
     assert found - listed == set(), "not in docs/connect_differences.py"
     assert listed - found == set(), "only in docs/connect_differences.py"
     assert [each.shown for each in told if not listed_of(each, theirs, here)] == []
+
+
+def test_a_worker_that_shares_out_its_connectors_without_an_end_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = httpx2.MockTransport(lambda _: httpx2.Response(409, text="a rebalance is expected"))
+    monkeypatch.setattr(httpx2, "Client", partial(httpx2.Client, transport=busy))
+    monkeypatch.setattr("cdc_testing.connect_requests._LIMIT_S", 0.15)
+    with ours(tmp_path) as server, pytest.raises(AssertionError, match="`GET /`: the worker still shares out"):
+        conversation(server)
 
 
 def listed_of(told: Any, theirs: Answers, here: Answers) -> set[tuple[str, str, str, str]]:
