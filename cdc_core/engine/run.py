@@ -91,7 +91,7 @@ class Run:
 
     def resume(self) -> None:
         with self._control.pause_lock:
-            self._control.pause = None
+            self._control.pause, self._control.resumed = None, True
             self._run.store.claims.resume_run(self._run.feed.name)
 
     def _registered(self) -> Ending:

@@ -39,7 +39,9 @@ class RunControl:
     stop: threading.Event = field(default_factory=threading.Event)
     abandon: threading.Event = field(default_factory=threading.Event)
     pause: str | None = None
-    """The reason to pause for. Changed under `pause_lock` alone."""
+    """The reason to pause for. Changed under `pause_lock` alone, as is the next."""
+    resumed: bool = False
+    """Whether a resumption was asked for last since the pause began."""
     pause_lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -81,6 +83,7 @@ class Pausing:
         with ExitStack() as held:
             held.enter_context(self._control.pause_lock)
             asked, self._control.pause = self._control.pause, None
+            self._control.resumed = False
             if asked is None:  # otherwise a `resume` waits until it finds the pause in the store
                 held.close()
             reason = error or asked
@@ -88,7 +91,9 @@ class Pausing:
             outage: RetryableError | None = None
             while True:
                 try:
-                    self._store.claims.pause_run(self._name, epoch, error, asked=asked)
+                    self._store.claims.pause_run(
+                        self._name, epoch, error, asked=asked, undone=lambda: self._control.resumed
+                    )
                     outage = None
                 except RetryableError as failure:
                     outage = failure

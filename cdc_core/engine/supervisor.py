@@ -111,10 +111,13 @@ class Supervisor:
         starting begins first.
         """
         with self._control.pause_lock:
-            self._control.pause = reason
+            self._control.pause, self._control.resumed = reason, False
 
     def resume(self) -> None:
-        """Let a paused changefeed continue from its saved progress. Raises: RetryableError from the progress store."""
+        """Let a paused changefeed continue from its saved progress.
+
+        Raises: RetryableError from the progress store; a pause that is not saved yet is undone all the same.
+        """
         self._run.resume()
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -164,14 +164,24 @@ class JobClaims(Aggregate):
         change_job(connection, job, "running", reason=job.reason, paused_for=None)
         return "running"
 
-    def pause_run(self, name: str, epoch: int, error: str | None = None, *, asked: str | None = None) -> None:
+    def pause_run(
+        self,
+        name: str,
+        epoch: int,
+        error: str | None = None,
+        *,
+        asked: str | None = None,
+        undone: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Save that attempt *epoch* of `cdc run` has stopped for a pause.
 
         It is for an *error*, *asked* for with that reason, or requested in the store; otherwise nothing is changed.
-        Raises: FencedError, also when it has become a job of nodes.
+        An error no longer counts when the changefeed was resumed before this: *undone* is called while no
+        `resume_run` can begin. Raises: FencedError, also when it has become a job of nodes.
         """
         with self._database.transaction() as connection:
             job = found_job(connection, name, locked=True)
+            error = None if undone() else error
             fenced = connection.execute(update(name).where(CHANGEFEEDS.c.epoch == epoch).values(epoch=epoch))
             if job is None or not job.is_run or not fenced.rowcount:
                 raise overtaken(name, epoch)

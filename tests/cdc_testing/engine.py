@@ -26,7 +26,17 @@ from cdc_core.options import Duration
 from cdc_core.store.progress import ProgressStore, store_url
 from cdc_core.telemetry.status import Status, StatusLog
 
-__all__ = ["Engine", "Journal", "abandon_runs", "counter_feed", "eventually", "main", "run_feed", "stop_runs"]
+__all__ = [
+    "Engine",
+    "Journal",
+    "abandon_runs",
+    "counter_feed",
+    "eventually",
+    "main",
+    "resume_runs",
+    "run_feed",
+    "stop_runs",
+]
 
 
 _running: list[Supervisor] = []
@@ -213,6 +223,12 @@ def stop_runs() -> None:
     """Stop what `run_feed` runs in this process."""
     for supervisor in list(_running):
         supervisor.stop()
+
+
+def resume_runs() -> None:
+    """Resume what `run_feed` runs in this process."""
+    for supervisor in list(_running):
+        supervisor.resume()
 
 
 def abandon_runs() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from cdc_testing.engine import stop_runs
+from cdc_testing.engine import resume_runs, stop_runs
 from cdc_testing.thread_host import ThreadEngine
 
 from cdc_core.changefeeds.service import Changefeeds
@@ -247,6 +247,30 @@ def test_an_error_that_pauses_while_the_store_is_out_of_reach_keeps_nobody_waiti
     monkeypatch.setattr(engine.store.claims, "pause_run", fail)
     Pausing("t", engine.store, command="", say=lambda **_: None, control=control).pause(1, error="refused", retry=True)
     assert control.stop.is_set()
+
+
+def test_a_resumption_undoes_an_error_s_pause_that_is_shown_and_not_saved(
+    engine: ThreadEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pause, away = engine.store.claims.pause_run, [1]
+
+    def pause_later(*arguments: Any, **how: Any) -> None:
+        if away:
+            raise RetryableError(f"progress store cannot be used: {away.pop()}")
+        pause(*arguments, **how)
+
+    def watch(status: Status) -> None:
+        person(status)
+        if engine.saved > STEPS["total"]:
+            stop(status)
+
+    monkeypatch.setattr(engine.store.claims, "pause_run", pause_later)
+    person = Person(lambda _: resume_runs())
+    engine.script.order("flush", POISON)
+    assert engine.run(once=False, watch=watch, **STEPS, **PAUSE) == 0
+    assert len(person.pauses) == 1
+    assert engine.store.jobs.events("t") == []
+    assert engine.journal.faults(total=STEPS["total"]) == []
 
 
 def test_it_waits_although_the_store_is_out_of_reach(engine: ThreadEngine, monkeypatch: pytest.MonkeyPatch) -> None:
