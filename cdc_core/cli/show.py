@@ -61,7 +61,9 @@ def report_lines(report: Report) -> Iterator[str]:
     shown = report.to_json()
     job = shown["job"]
     if job is None:
-        yield f"changefeed '{shown['name']}': {_state(report, shown)}"
+        asked = report.known.pause_requested
+        before, after = ("", "") if asked is None else ("pause-requested, ", f": {asked.reason}")
+        yield f"changefeed '{shown['name']}': {before}{_state(report, shown)}{after}"
     else:
         reason = "" if job["state"] in ("running", "retrying") or job["reason"] is None else f": {job['reason']}"
         yield f"job '{shown['name']}': {job['state']}{' on node ' + job['node'] if job['node'] else ''}{reason}"

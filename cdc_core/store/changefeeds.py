@@ -6,6 +6,7 @@ import json
 import secrets
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -28,10 +29,17 @@ __all__ = ["ChangefeedRecords", "register_changefeed"]
 _TOLD = ("envelope", "initial_scan", "resolved", "cursor", "end_time", "on_error")
 """Options of which the event of a new changefeed tells the value."""
 _PAUSED_AT = sa.select(sa.func.max(JOB_EVENTS.c.at)).where(
-    JOB_EVENTS.c.name == JOBS.c.name, JOB_EVENTS.c.state == "paused"
+    JOB_EVENTS.c.name == JOBS.c.name, JOB_EVENTS.c.state == JOBS.c.state
 )
-_SELECT = sa.select(CHANGEFEEDS, JOBS.c.reason.label("why"), _PAUSED_AT.scalar_subquery().label("paused_at")).join(
-    JOBS, (JOBS.c.name == CHANGEFEEDS.c.name) & JOBS.c.is_run & (JOBS.c.state == "paused"), isouter=True
+_SELECT = sa.select(
+    CHANGEFEEDS,
+    JOBS.c.state.label("pause_state"),
+    JOBS.c.reason.label("why"),
+    _PAUSED_AT.scalar_subquery().label("paused_at"),
+).join(
+    JOBS,
+    (JOBS.c.name == CHANGEFEEDS.c.name) & JOBS.c.is_run & JOBS.c.state.in_(("pause-requested", "paused")),
+    isouter=True,
 )
 
 
@@ -110,8 +118,11 @@ def _registered(
 
 
 def _record(row: sa.Row[Any]) -> ChangefeedRecord:
-    since = moment(row.paused_at)
-    return changefeed_record(row, None if since is None else Pause(reason=row.why or "", since=since))
+    known, since = changefeed_record(row), moment(row.paused_at)
+    if since is None:
+        return known
+    pause = Pause(reason=row.why or "", since=since)
+    return replace(known, paused=pause) if row.pause_state == "paused" else replace(known, pause_requested=pause)
 
 
 def register_changefeed(

@@ -10,7 +10,7 @@ from typing import Any
 from cdc_core.store.job_reports import JobReport, job_report
 from cdc_core.store.job_values import REVERTED, JobEvent, JobRecord, moment
 from cdc_core.store.liveness import ENDINGS, is_alive, lag_s, retried_by
-from cdc_core.store.progress import ChangefeedRecord, Progress, ProgressStore, RescanRecord, SavedStatus
+from cdc_core.store.progress import ChangefeedRecord, Pause, Progress, ProgressStore, RescanRecord, SavedStatus
 from cdc_core.telemetry import metrics
 from cdc_core.telemetry.status import Retrying
 from cdc_core.telemetry.tally import Tally
@@ -52,6 +52,8 @@ class Report:
         ending = ENDINGS.get(self.status.values.get("phase", ""))
         if ending is not None or not is_alive(self.status, now=self.now):
             return ending or "silent"
+        if self.known.pause_requested is not None:
+            return "pause-requested"
         return "running" if self.retrying is None else "retrying"
 
     @property
@@ -123,7 +125,8 @@ class Report:
             "gauges": dict(self.gauges),
             "gauges_at": _text(known.measured_at),
             "releases_failed": int(tally.value(metrics.UNRELEASED_STEPS)),
-            "paused": known.paused and {"reason": known.paused.reason, "since": _text(known.paused.since)},
+            "paused": _pause(known.paused),
+            "pause_requested": _pause(known.pause_requested),
             "phase": status.get("phase"),
             "error": status.get("error"),
             "scan": status.get("scan"),
@@ -215,6 +218,10 @@ def protected_since(job: JobRecord, known: ChangefeedRecord) -> float | None:
     if job.state in REVERTED:
         return None
     return known.high_water.wall / 1e9 if known.high_water else job.created
+
+
+def _pause(pause: Pause | None) -> dict[str, Any] | None:
+    return pause and {"reason": pause.reason, "since": _text(pause.since)}
 
 
 def _event(event: JobEvent) -> dict[str, Any]:

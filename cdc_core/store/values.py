@@ -76,7 +76,7 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class Pause:
-    """Why and since when a changefeed of `cdc run` is paused. Holds no secret."""
+    """Why and since when a changefeed of `cdc run` is paused, or is to be. Holds no secret."""
 
     reason: str
     since: datetime
@@ -106,6 +106,8 @@ class ChangefeedRecord:
     high_water: Timestamp = Timestamp()
     saved_at: datetime | None = None
     paused: Pause | None = None
+    pause_requested: Pause | None = None
+    """A pause that has not taken effect yet."""
     created: datetime | None = None
     resolved: Sequence[Timestamp] = ()
     """What is resolved by source, in their order."""
@@ -165,8 +167,8 @@ class RescanRecord:
     began: Timestamp | None
 
 
-def changefeed_record(row: Any, paused: Pause | None = None) -> ChangefeedRecord:
-    """Return a row of the changefeeds' table as a value."""
+def changefeed_record(row: Any) -> ChangefeedRecord:
+    """Return a row of the changefeeds' table as a value, without its pause."""
     definition, frontier = json.loads(row.definition), frontier_of(row.frontier)
     tally = Tally({} if row.counters is None else json.loads(row.counters))
     measured = measured_at(tally)
@@ -179,7 +181,6 @@ def changefeed_record(row: Any, paused: Pause | None = None) -> ChangefeedRecord
         resolved=resolved_by_shard(frontier, len(_sources(definition))),
         saved_at=moment_of(row.saved_at),
         created=moment_of(row.created_at),
-        paused=paused,
         gauges=gauges_of(tally),
         measured_at=None if measured is None else datetime.fromtimestamp(measured, UTC),
     )

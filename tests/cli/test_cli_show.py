@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from cdc_testing.command import Cdc
 
 from cdc_core import Frontier, Span, Timestamp
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.main import main
 from cdc_core.locality import Locality
 from cdc_core.store.opening import open_engine
@@ -173,6 +174,22 @@ def test_a_paused_changefeed_says_why_even_without_a_run(file: Path, store: Prog
     line = first_line(file, capsys)
     assert line.startswith("changefeed 'orders': paused since ")
     assert line.endswith(" UTC: a row was refused")
+
+
+@pytest.mark.parametrize(
+    ("age_s", "state", "said"), [(0, "pause-requested", "running on"), (40, "silent", "not heard from since")]
+)
+def test_a_requested_pause_is_shown_before_it_takes_effect(
+    file: Path, store: ProgressStore, capsys: Capture, age_s: float, state: str, said: str
+) -> None:
+    run_in(store)
+    Changefeeds(store).pause("orders", "lunch")
+    grow_old(store, age_s)
+    found = as_json(file, capsys)
+    assert (found["state"], found["paused"], found["pause_requested"]["reason"]) == (state, None, "lunch")
+    line = first_line(file, capsys)
+    assert line.startswith(f"changefeed 'orders': pause-requested, {said} ")
+    assert line.endswith("(process 7): lunch")
 
 
 def test_what_a_run_fails_with_and_waits_for_is_shown(file: Path, store: ProgressStore, capsys: Capture) -> None:

@@ -244,6 +244,9 @@ def test_a_run_is_resumed_before_its_pause_took_effect(browser: Browser, store: 
     store.changefeeds.register("old", DEFINITION)
     store.statuses.save("old", store.changefeeds.begin_attempt("old"), {"phase": "running"})
     Changefeeds(store).pause("old", "lunch")
+    page = browser.get("/ui/changefeeds/old").page
+    assert "pause-requested lunch" in page.text
+    assert "/ui/changefeeds/old/resume" in page.links
     assert browser.post("/ui/changefeeds/old/resume").status == 303
 
 

@@ -46,7 +46,8 @@ def tone_of(report: Report) -> Tone:
 def actions_of(report: Report) -> tuple[str, ...]:
     """Return what may be asked for now. What `cdc run` runs can only be paused, while it is alive, and resumed."""
     if report.job is None:
-        return ("resume",) if report.known.paused is not None else ("pause",) if report.is_alive else ()
+        paused = report.known.paused or report.known.pause_requested
+        return ("resume",) if paused else ("pause",) if report.is_alive else ()
     return tuple(action for action in ACTIONS if report.job.job.state in RULES[action].does)
 
 
@@ -59,8 +60,8 @@ def note_of(report: Report) -> str:
         return report.job.running_status
     if report.job is not None and report.state not in ("running", "succeeded", "canceled"):
         return report.job.job.reason or ""
-    if report.known.paused is not None:
-        return report.known.paused.reason
+    if pause := report.known.paused or report.known.pause_requested:
+        return pause.reason
     if report.is_alive:
         return str(status.get("notice") or "")
     return str(status.get("error") or "") if report.state == "failed" else ""
