@@ -221,7 +221,7 @@ def protected_since(job: JobRecord, known: ChangefeedRecord) -> float | None:
 
 
 def _pause(pause: Pause | None) -> dict[str, Any] | None:
-    return pause and {"reason": pause.reason, "since": _text(pause.since)}
+    return None if pause is None else {"reason": pause.reason, "since": _text(pause.since)}
 
 
 def _event(event: JobEvent) -> dict[str, Any]:
