@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from cdc_core.store.job_values import RUNNABLE, JobRecord, NodeRecord, Overview
+from cdc_core.store.job_values import RUNNABLE, JobRecord, NodeRecord, Overview, unable
 
-__all__ = ["Choices", "choose", "successor", "surplus", "unable"]
+__all__ = ["Choices", "choose", "successor", "surplus"]
 
 _PASSED_POLLS = 2
 """So many polls a node leaves a job to others when it has its share."""
@@ -47,7 +47,10 @@ def choose(
     matched = [job.name for job in overview.jobs if job.state == "waiting" and _matching(overview, job)]
     unreverted: list[str] = []
     for job in overview.jobs:
-        if job.state not in RUNNABLE or job.node is not None or _is_reserved(job, me, overview):
+        if job.state not in RUNNABLE or job.node is not None:
+            continue
+        offered = _offered_to(job, overview)
+        if offered not in (None, me.node_id):
             continue
         matches = me.locality.matches(job.locality)
         if job.state == "pause-requested":
@@ -61,7 +64,7 @@ def choose(
             continue
         elif me.takes(job.owner) and (job.state != "running" or load + len(adopt) < me.max_jobs) and may_run(job):
             waited = free_for.get(job.name, 0) >= _PASSED_POLLS
-            if load + len(adopt) < share or waited or job.offered_to == me.node_id:
+            if load + len(adopt) < share or waited or offered == me.node_id:
                 adopt.append(job.name)
     return Choices(adopt, unmatched, matched, unreverted)
 
@@ -98,18 +101,9 @@ def surplus(overview: Overview, me: NodeRecord, movable: Sequence[str]) -> tuple
     return None
 
 
-def unable(node: NodeRecord, job: JobRecord) -> str | None:
-    """Return why *node* cannot have *job*, wherever it is, as far as is known; None if it can."""
-    if node.draining:
-        return "it drains"
-    if not node.takes(job.owner):
-        return f"it runs no jobs of '{job.owner}'"
-    return node.problems.get(job.name)
-
-
 def _loads(overview: Overview, *, but: str = "") -> Counter[str | None]:
     """Return how many jobs each node has, or is to adopt, *but* the one of that name."""
-    return Counter((job.node and job.node_id) or job.offered_to for job in overview.jobs if job.name != but)
+    return Counter((job.node and job.node_id) or _offered_to(job, overview) for job in overview.jobs if job.name != but)
 
 
 def _share(overview: Overview, me: NodeRecord) -> int:
@@ -132,8 +126,7 @@ def _able(overview: Overview, me: NodeRecord, job: JobRecord) -> list[NodeRecord
     return [node for node in known if unable(node, job) is None]
 
 
-def _is_reserved(job: JobRecord, me: NodeRecord, overview: Overview) -> bool:
-    """Return whether the job was offered to another living node, and the offer stands."""
-    if job.offered_to in (None, me.node_id) or job.offered_until is None or job.offered_until <= overview.now:
-        return False
-    return any(node.node_id == job.offered_to for node in overview.nodes)
+def _offered_to(job: JobRecord, overview: Overview) -> str | None:
+    """Return the session of the node that the job, which has none, is reserved for; None when any may have it."""
+    node = job.reserved_for(overview.nodes, now=overview.now)
+    return None if node is None else node.node_id

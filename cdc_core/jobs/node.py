@@ -18,7 +18,7 @@ from cdc_core.engine.fencing import RunLock
 from cdc_core.engine.history_meter import HistoryMeter
 from cdc_core.engine.query_host import QueryHost
 from cdc_core.errors import ConfigError, RetryableError
-from cdc_core.jobs.adoption import choose, successor, unable
+from cdc_core.jobs.adoption import choose, successor
 from cdc_core.jobs.definitions import Definitions
 from cdc_core.jobs.joining import LastSessionFile, join
 from cdc_core.jobs.lease import Lease
@@ -30,7 +30,7 @@ from cdc_core.jobs.time_limit import TimeLimit, end_process
 from cdc_core.options import format_duration
 from cdc_core.plugins.host import PluginHost
 from cdc_core.private_files import make_state_directory
-from cdc_core.store.job_values import Adoption, JobRecord, NodeRecord, Overview
+from cdc_core.store.job_values import Adoption, JobRecord, NodeRecord, Overview, unable
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.reports import Report
 from cdc_core.telemetry import metrics

@@ -82,9 +82,6 @@ class Balance:
 
 log = logging.getLogger(__name__)
 
-_OFFER_S = 10.0
-"""How long a job is reserved for the node that it is offered to: several of its polls."""
-
 
 class RunningJobs:
     """What the node with *settings* runs, by the names of jobs. Used by its thread, but for what says otherwise.
@@ -176,9 +173,7 @@ class RunningJobs:
                     continue
                 ended, reason = found.ended, found.reason
                 to = running.moves_to if successor is None else successor(name)
-                state = self._store.claims.settle(
-                    name, lease.node, ended, reason, clean=found.clean, offer_to=to, offer_s=_OFFER_S
-                )
+                state = self._store.claims.settle(name, lease.node, ended, reason, clean=found.clean, offer_to=to)
             except RetryableError as error:
                 on_outage(error)
                 if not lost:

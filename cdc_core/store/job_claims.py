@@ -26,6 +26,7 @@ from cdc_core.store.job_tables import JOB_EVENTS, JOBS, DatabaseNow
 from cdc_core.store.job_values import (
     FINISHED,
     HANDING_OVER,
+    OFFER_S,
     RESTING,
     REVERTED,
     RUNNABLE,
@@ -112,7 +113,7 @@ class JobClaims(Aggregate):
         *,
         clean: bool = True,
         offer_to: NodeRecord | None = None,
-        offer_s: float = 0.0,
+        offer_s: float = OFFER_S,
     ) -> JobState | None:
         """Save how the work of *node* on the job has ended and return the job's state; None if it is not the node's.
 
@@ -238,6 +239,7 @@ class JobClaims(Aggregate):
 
 def _is_offered(connection: sa.Connection, job: JobRecord, node: NodeRecord, alive: Mapping[str, NodeRecord]) -> bool:
     """Return whether the job is reserved for another living node than *node*."""
-    if job.offered_to in (None, node.node_id) or job.offered_to not in alive or job.offered_until is None:
+    if job.offered_to in (None, node.node_id):
         return False
-    return bool(connection.execute(sa.select(DatabaseNow() < job.offered_until)).scalar_one())
+    now = connection.execute(sa.select(DatabaseNow())).scalar_one()
+    return job.reserved_for(alive.values(), now=now) is not None

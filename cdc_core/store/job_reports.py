@@ -103,9 +103,8 @@ class JobReport:
     @property
     def _waiting(self) -> str:
         job = self.job
-        for node in self.nodes:
-            if node.node_id == job.offered_to:
-                return f"waiting for node {node.name} to adopt it"
+        if (node := job.reserved_for(self.nodes, now=self.now.timestamp())) is not None:
+            return f"waiting for node {node.name} to adopt it"
         matching = f" that matches {job.locality}" if job.locality.tiers else ""
         problems = [f"{node.name}: {node.problems[job.name]}" for node in self.nodes if job.name in node.problems]
         problems += [

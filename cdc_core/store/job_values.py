@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
@@ -15,6 +15,7 @@ __all__ = [
     "FOLLOWING",
     "HANDED_OVER",
     "HANDING_OVER",
+    "OFFER_S",
     "RESTING",
     "REVERTED",
     "RUNNABLE",
@@ -32,6 +33,7 @@ __all__ = [
     "moment",
     "next_state",
     "node_record",
+    "unable",
 ]
 
 JobState = Literal[
@@ -74,6 +76,8 @@ HANDING_OVER = "its progress is being handed over to"
 """How the reason of a canceled job begins that has not finished: no other store is known to have its progress yet."""
 HANDED_OVER = "its progress was handed over to"
 """How the reason of a canceled job begins whose progress a job of another store has."""
+OFFER_S = 10.0
+"""How long a job is reserved for the node that it is offered to: several of its polls."""
 Ended = Literal["stopped", "succeeded", "failed", "paused", "reverted", "not reverted"]
 """How a node's work on a job has ended: a run that stopped, delivered everything, failed, or is to be paused for its
 error; what the job held at its source was dropped, or could not be."""
@@ -168,6 +172,16 @@ class JobRecord:
         """Whether a job of another store has its progress, or is to have it."""
         return self.is_leaving or (self.reason or "").startswith(HANDED_OVER)
 
+    def reserved_for(self, nodes: Iterable[NodeRecord], *, now: float) -> NodeRecord | None:
+        """Return the one of the living *nodes* that the job, which has none, was offered to; None when any may have it.
+
+        An offer ends in time, and when that node does not match the job or cannot have it, as far as is known.
+        """
+        node = next((each for each in nodes if each.node_id == self.offered_to), None)
+        if node is None or self.offered_until is None or self.offered_until <= now:
+            return None
+        return node if node.locality.matches(self.locality) and unable(node, self) is None else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEvent:
@@ -222,6 +236,15 @@ class Adoption:
     state: JobState
     epoch: int
     clean: bool
+
+
+def unable(node: NodeRecord, job: JobRecord) -> str | None:
+    """Return why *node* cannot have *job*, wherever it is, as far as is known; None if it can."""
+    if node.draining:
+        return "it drains"
+    if not node.takes(job.owner):
+        return f"it runs no jobs of '{job.owner}'"
+    return node.problems.get(job.name)
 
 
 def job_record(row: Any, *, alive: Mapping[str, str]) -> JobRecord:

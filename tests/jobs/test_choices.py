@@ -68,6 +68,34 @@ def test_a_node_that_is_full_ends_jobs_all_the_same(state: JobState) -> None:
         assert choose(overview, us, may_run=lambda _: True, free_for={"orders": 2}).adopt == adopted
 
 
+def test_a_job_that_was_offered_to_a_node_is_its_own_for_a_moment() -> None:
+    running = JobRecord(name="users", state="running", owner="ann", created=0.0, node_id="one", node="one")
+    one, two = node("one"), node("two")
+    offered = replace(job("running"), offered_to="one", offered_until=10.0)
+
+    def adopted(me: NodeRecord, offered: JobRecord, *nodes: NodeRecord, now: float = 9.0) -> list[str]:
+        overview = Overview(now=now, jobs=[offered, running], nodes=nodes)
+        return list(choose(overview, me, may_run=lambda _: True, free_for={}).adopt)
+
+    assert adopted(one, replace(offered, offered_to=None), one, two) == []  # it has its share already
+    assert adopted(one, offered, one, two) == ["orders"]
+    assert adopted(two, offered, one, two) == []
+    assert adopted(one, offered, one, two, now=10.0) == []
+    assert adopted(two, offered, one, two, now=10.0) == ["orders"]
+    assert adopted(two, offered, two) == ["orders"]
+    full = replace(one, max_jobs=1)
+    assert (adopted(full, offered, full, two), adopted(two, offered, full, two)) == ([], [])
+    for unable in (
+        replace(one, draining=True),
+        replace(one, owners=["bob"]),
+        replace(one, problems={"orders": "this node has no sink"}),
+        replace(one, locality=Locality.parse("region=us")),
+    ):
+        wanted = replace(offered, locality=Locality.parse("region=eu" if unable.locality.tiers else ""))
+        there = replace(two, locality=wanted.locality)
+        assert adopted(there, wanted, unable, there) == ["orders"]
+
+
 def test_a_wait_for_a_match_ends_with_a_match() -> None:
     waiting = job("waiting", "region=eu")
     us, eu = node("us", "region=us"), node("eu", "region=eu", max_jobs=0)
