@@ -112,7 +112,7 @@ class Altering(Finder):
         if connect:
             check_job(as_stored(after, self.store))
         wanted = Pending(definition=definition, locality=locality_of(after), initial_scans=scans or {}, why=why)
-        return configure(self.store, name, wanted, before=before, begun=begun or runs)
+        return configure(self.store, name, wanted, before=before, begun=begun or runs, offer_to=self._node)
 
     def alter_run(
         self,
@@ -196,13 +196,15 @@ def configure(
     before: Mapping[str, Any],
     begun: bool = True,
     epoch: int | None = None,
+    offer_to: str | None = None,
 ) -> JobRecord:
     """Give the job another definition: at once, or when its node has finished the running step; then it goes on.
 
-    A job that someone has paused stays so; one that rests for an error runs again, as Kafka Connect has it. *before* is
-    the definition that was changed, the pending one if there was one. What was chosen earlier about scans of the tables
-    that remain holds. Raises: RefusedError, also when *before* is not the last one, and when the job has begun or runs
-    since it had not *begun*; ConfigError when one that has begun cannot have *wanted*. Source and sink are not asked.
+    A job that someone has paused stays so; one that rests for an error runs again, as Kafka Connect has it, at the node
+    *offer_to* first. *before* is the definition that was changed, the pending one if there was one. What was chosen
+    earlier about scans of the tables that remain holds. Raises: RefusedError, also when *before* is not the last one,
+    and when the job has begun or runs since it had not *begun*; ConfigError when one that has begun cannot have
+    *wanted*. Source and sink are not asked.
 
     What `cdc run` runs has *epoch*, and must not run: it stays as it is. Raises: FencedError when a run has begun.
     """
@@ -228,7 +230,7 @@ def configure(
             connection.execute(of_job(name).values(pending=None, node_id=None))
             define_job(connection, name, wanted)
             if job.rests_for_error and not job.is_run:
-                run_again(connection, job, wanted.why)
+                run_again(connection, job, wanted.why, offer_to=offer_to)
             return known_job(connection, name, of_runs=True)
         if row.token is not None:
             stored = json.loads(row.definition)

@@ -64,7 +64,12 @@ class Creating(Finder):
         """
         self.check_new(feed, connect=connect)
         return self.store.jobs.create(
-            feed.name, feed.definition(), owner=owner, locality=locality_of(feed), paused_for=paused_for
+            feed.name,
+            feed.definition(),
+            owner=owner,
+            locality=locality_of(feed),
+            paused_for=paused_for,
+            offer_to=self._node,
         )
 
 

@@ -49,6 +49,7 @@ class Finder:
 
     Without *plugins*, the installed ones are loaded when a verb needs them. References of definitions are looked up in
     *environ*. *keep_secrets* is called with secrets before they are used, so that the caller masks them.
+    Of a node's own server, *node* is its name: what is started here is offered to that node first.
     """
 
     def __init__(
@@ -58,8 +59,9 @@ class Finder:
         plugins: PluginHost | None = None,
         environ: Mapping[str, str] = os.environ,
         keep_secrets: Callable[[frozenset[str]], object] = _keep_none,
+        node: str | None = None,
     ) -> None:
-        self.store = store
+        self.store, self._node = store, node
         self._plugins, self._environ, self._keep_secrets = plugins, environ, keep_secrets
 
     @property

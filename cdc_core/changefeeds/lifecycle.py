@@ -91,7 +91,7 @@ class Lifecycle(Finder):
             job = asked_job(connection, name, "resume")
             if job.state in RESTING and not job.is_run:
                 require_match(name, job.locality, alive_sessions(connection), state=job.state)
-            resume_job(connection, job)
+            resume_job(connection, job, offer_to=self._node)
             return known_job(connection, name, of_runs=True)
 
     def restart(self, name: str, reason: str) -> JobRecord:
@@ -106,7 +106,7 @@ class Lifecycle(Finder):
                 change_job(connection, job, "pause-requested", reason=reason, paused_for="restart")
             elif job.rests_for_error:
                 require_match(name, job.locality, alive_sessions(connection), state=job.state)
-                run_again(connection, job, reason)
+                run_again(connection, job, reason, offer_to=self._node)
             return known_job(connection, name)
 
     def cancel(self, name: str, reason: str, *, only: Collection[JobState] = tuple(FOLLOWING)) -> JobRecord:

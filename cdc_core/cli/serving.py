@@ -91,6 +91,7 @@ def serving(
             environ=os.environ,
             keep_secret=session.add_secrets,
             allowed_paths=access.settings.allowed_paths,
+            node=None if node is None else node.name,
         )
         app = application(all_endpoints(watched.samples, watched.problem), deployment, access)
         meter = HistoryMeter(

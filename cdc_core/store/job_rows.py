@@ -11,7 +11,17 @@ import sqlalchemy as sa
 from cdc_core.options import did_you_mean
 from cdc_core.store.events import add_event
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS, NODES, DatabaseNow
-from cdc_core.store.job_values import FOLLOWING, RESTING, JobRecord, JobState, NodeRecord, job_record
+from cdc_core.store.job_values import (
+    FINISHED,
+    FOLLOWING,
+    OFFER_S,
+    RESTING,
+    JobRecord,
+    JobState,
+    NodeRecord,
+    job_record,
+    unable,
+)
 from cdc_core.store.nodes import alive_sessions
 from cdc_core.store.tables import CHANGEFEEDS
 from cdc_core.store.verbs import RULES, UnknownError, Verb, require
@@ -24,6 +34,7 @@ __all__ = [
     "known_job",
     "now_of",
     "of_job",
+    "offer_job",
     "pause_run",
     "record_event",
     "resume_job",
@@ -103,15 +114,37 @@ def change_job(
     add_event(connection, _EVENTS[state], job.name, node=node, message=reason)
 
 
-def run_again(connection: sa.Connection, job: JobRecord, reason: str) -> None:
-    """Have the job, which rests, run from its position."""
+def run_again(connection: sa.Connection, job: JobRecord, reason: str, *, offer_to: str | None = None) -> None:
+    """Have the job, which rests, run from its position; see `offer_job` for *offer_to*."""
     change_job(connection, job, "running", reason=reason, paused_for=None)
+    offer_job(connection, job.name, offer_to)
 
 
-def resume_job(connection: sa.Connection, job: JobRecord) -> None:
-    """Have the job run from its position: at once, or after the requested pause has taken effect."""
+def offer_job(connection: sa.Connection, name: str, to: str | None) -> None:
+    """Reserve the job, which has no node, for the living node named *to*, if it is to run now.
+
+    Not if that node cannot have it, does not match it, or has as many jobs as it may. What `cdc run` runs is never
+    offered.
+    """
+    if to is None:
+        return
+    node = next((each for each in alive_sessions(connection) if each.name == to), None)
+    job = known_job(connection, name, of_runs=True)
+    if node is None or job.is_run or job.state != "running":
+        return
+    now = DatabaseNow()
+    offered = (JOBS.c.offered_to == node.node_id) & (JOBS.c.offered_until > now)
+    its = (JOBS.c.node_id == node.node_id) | offered
+    count = sa.select(sa.func.count()).where(its, JOBS.c.state.not_in(FINISHED), JOBS.c.name != name)
+    has_room = connection.execute(count).scalar_one() < node.max_jobs
+    if has_room and node.locality.matches(job.locality) and unable(node, job) is None:
+        connection.execute(of_job(name).values(offered_to=node.node_id, offered_until=now + OFFER_S))
+
+
+def resume_job(connection: sa.Connection, job: JobRecord, *, offer_to: str | None = None) -> None:
+    """Have the job run from its position: at once, or after the requested pause; see `offer_job` for *offer_to*."""
     if job.state in RESTING:
-        run_again(connection, job, "resumed")
+        run_again(connection, job, "resumed", offer_to=offer_to)
     elif job.state == "pause-requested" and job.paused_for != "restart":
         connection.execute(of_job(job.name).values(paused_for="restart"))
         record_event(connection, job.name, job.state, "resumed", None, at=now_of(job))

@@ -18,6 +18,7 @@ from cdc_core.store.job_rows import (
     found_job,
     known_job,
     of_job,
+    offer_job,
     record_event,
 )
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS, DatabaseNow
@@ -53,10 +54,11 @@ class Jobs(Aggregate):
         schedule: str | None = None,
         paused_for: Literal["pause", "stop"] | None = None,
         kept: Kept | None = None,
+        offer_to: str | None = None,
     ) -> JobRecord:
         """Make the changefeed a job, which a node will run. *definition* is `ResolvedChangefeed.definition`.
 
-        With *paused_for* it is paused from the first moment.
+        With *paused_for* it is paused from the first moment; otherwise the node named *offer_to* may have it first.
         What an earlier, finished job of this name has left in the store is forgotten; a changefeed that a `cdc run` has
         left is continued, also one that has left *kept* in another store. Raises: ConfigError when it is a job already,
         or one whose source still holds something, or no living node matches *locality*.
@@ -71,6 +73,7 @@ class Jobs(Aggregate):
                 schedule=schedule,
                 paused_for=paused_for,
                 kept=kept,
+                offer_to=offer_to,
             )
         )
 
@@ -108,6 +111,7 @@ def create_job(
     schedule: str | None,
     paused_for: Literal["pause", "stop"] | None = None,
     kept: Kept | None = None,
+    offer_to: str | None = None,
 ) -> JobRecord:
     """Do what `Jobs.create` does, in the transaction of *connection*."""
     known = found_job(connection, name, locked=True)
@@ -145,6 +149,7 @@ def create_job(
     record_event(connection, name, state, "created", None)
     place = str(locality) or None
     add_event(connection, "create_job", name, state=state, owner=owner, execution_locality=place, schedule=schedule)
+    offer_job(connection, name, offer_to)
     return known_job(connection, name)
 
 

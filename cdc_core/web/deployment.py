@@ -21,7 +21,8 @@ class Deployment:
     """The changefeeds of one store, for all requests of a server. Safe with several threads.
 
     *environ* is where references of new definitions are looked up, and *allowed_paths* are the directories below which
-    they may name files. *keep_secret* is called with secrets before they are used, so that logs mask them.
+    they may name files. *keep_secret* is called with secrets before they are used, so that logs mask them. *node* is
+    the name of the node that serves, if one does: what is started here is offered to that node first.
     """
 
     def __init__(
@@ -32,9 +33,12 @@ class Deployment:
         environ: Mapping[str, str],
         keep_secret: Callable[[frozenset[str]], object],
         allowed_paths: Iterable[str] = (),
+        node: str | None = None,
     ) -> None:
         self.plugins, self.environ = plugins, environ
-        self.changefeeds = Changefeeds(store, plugins=plugins, environ=environ, keep_secrets=self.add_secrets)
+        self.changefeeds = Changefeeds(
+            store, plugins=plugins, environ=environ, keep_secrets=self.add_secrets, node=node
+        )
         self._allowed_paths = [Path(os.path.realpath(path)) for path in allowed_paths]
         self._keep_secret = keep_secret
         self._secrets: frozenset[str] = frozenset()

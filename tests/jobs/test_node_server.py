@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import urllib.error
@@ -12,6 +13,7 @@ import psycopg
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_sink_kafka.demo.java_process import free_port
+from cdc_testing.documented_role import documented
 from cdc_testing.fixtures import fresh_database
 from cdc_testing.nodes import FAST, Nodes
 from cdc_testing.web_rig import TOKENS, write_tokens
@@ -31,6 +33,15 @@ def get(port: int, path: str, token: str | None = None) -> tuple[int, str]:
         return error.code, error.read().decode()
     except OSError:
         return 0, ""
+
+
+def post(port: int, path: str, values: object) -> int:
+    """Return the status."""
+    body, headers = json.dumps(values).encode(), {"Content-Type": "application/json"}
+    with urllib.request.urlopen(
+        urllib.request.Request(f"http://127.0.0.1:{port}{path}", body, headers), timeout=60
+    ) as answer:
+        return int(answer.status)
 
 
 def emitted(text: str) -> float:
@@ -71,3 +82,25 @@ def test_a_node_serves_its_metrics_to_those_who_may_ask(
         assert not [token for token in TOKENS.values() if token in node.log()]
     with socket.socket() as gone:
         assert gone.connect_ex(("127.0.0.1", port)) != 0
+
+
+@pytest.mark.slow
+def test_a_job_runs_at_the_node_where_it_was_created_until_others_have_fewer(
+    postgres_server: EmbeddedPostgres, database: str, tmp_path: Path
+) -> None:
+    port, secret = free_port(), tmp_path / "source"
+    secret.write_text(documented(database))
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY)")
+    config = {"connector.class": "cdc.Changefeed", "source": f"${{file:{secret}}}", "sink": f"file://{tmp_path}/files"}
+    config |= {"tables": "public.orders", "resolved": "0s", "min_checkpoint_frequency": "0s"}
+    with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store, spark=False) as nodes:
+        nodes.start("two")
+        nodes.start("one", options=[*FAST, "--listen", f"127.0.0.1:{port}", "--allowed-paths", str(tmp_path)])
+        for name in ("a", "b", "c"):
+            assert post(port, "/connectors", {"name": name, "config": config}) == 201
+        nodes.eventually("all are adopted", lambda: all(nodes.job(name).started for name in "abc"))
+        events = nodes.store.events.read(kinds=["changefeed_adopted"])
+        first = {event.changefeed: event.node for event in reversed(events)}
+        assert first == dict.fromkeys("abc", "one")
+        nodes.eventually("node two gets its share", lambda: "two" in {nodes.job(name).node for name in "abc"})
