@@ -28,7 +28,7 @@ from cdc_core.store.jobs import define_job
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.values import dump, timestamp_of
-from cdc_core.store.verbs import RefusedError, require, require_run
+from cdc_core.store.verbs import RefusedError, require_run
 
 __all__ = ["Altered", "Altering", "configure"]
 
@@ -64,9 +64,7 @@ class Altering(Finder):
         ConfigError, which leaves the job as it is; as `redefine`.
         """
         self.known(name)
-        job = self.find_job(name, verb="alter")
-        if job is None:
-            raise ConfigError(f"changefeed '{name}' is not a job; use `cdc alter`")
+        job = self.require_job(name, verb="alter")
         last = self.last_definition(job)
         before = changefeed_from(last, name, origin=self.origin, environ=self._environ)
         after, change, chosen = self._changed(before, before.tables, change, scans)
@@ -99,8 +97,7 @@ class Altering(Finder):
         for that while a node begins with the job, and when *before* is not the last definition any more; what the
         source and the sink raise.
         """
-        job = self.require_job(name)
-        require(job, "alter")
+        job = self.require_job(name, verb="alter")
         require_references(after.stored, name)
         definition = after.definition()
         if definition == before and not job.rests_for_error:

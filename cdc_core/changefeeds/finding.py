@@ -104,10 +104,13 @@ class Finder:
             require(job, verb)
         return job
 
-    def require_job(self, name: str) -> JobRecord:
-        """Return the job. Raises: UnknownError."""
+    def require_job(self, name: str, *, verb: Verb | None = None) -> JobRecord:
+        """Return the job. Raises: UnknownError; RefusedError when its state refuses *verb*."""
         with self.store.transaction(reading=True) as connection:
-            return known_job(connection, name)
+            job = known_job(connection, name, verb=verb)
+        if verb is not None:
+            require(job, verb)
+        return job
 
     def resolved(self, changefeed: Changefeed) -> ResolvedChangefeed:
         """Return *changefeed* with its plugins and options. Raises: ConfigError."""

@@ -129,7 +129,7 @@ class Lifecycle(Finder):
     def set_owner(self, name: str, owner: str) -> JobRecord:
         """Give the job another owner."""
         with self.store.transaction() as connection:
-            job = known_job(connection, name, locked=True)
+            job = asked_job(connection, name, "own")
             connection.execute(of_job(name).values(owner=owner))
             record_event(connection, name, job.state, f"the owner is {owner} now, and was {job.owner}", None)
             add_event(connection, "alter_owner", name, owner=owner, before=job.owner)

@@ -38,6 +38,10 @@ class Reading(Finder):
         """Return every job, by name, finished ones too."""
         return self.store.jobs.all()
 
+    def runs(self) -> list[str]:
+        """Return the names of what `cdc run` runs, in their order."""
+        return self.store.jobs.runs()
+
     def job_reports(self) -> list[JobReport]:
         """Return a report of every job, by name, of finished ones too."""
         return job_reports(self.store)

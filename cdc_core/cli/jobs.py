@@ -34,11 +34,14 @@ def jobs(session: CliSession, everything: bool, as_json: bool, store: str | None
         if as_json:
             for each in shown:
                 session.echo_json(each.to_json())
-        elif shown:
+            return 0
+        if shown:
             echo_table(session, [_HEADING, *map(_row, shown)])
         else:
             older = f"; {len(found)} finished earlier, see --all" if found else ""
             click.echo(f"there are no jobs in the store {changefeeds.store.shown}{older}")
+        if runs := changefeeds.runs():
+            click.echo(f"run by `cdc run`, and not by nodes: {', '.join(runs)}; see `cdc show`")
     return 0
 
 

@@ -6,8 +6,6 @@ from cdc_core.changefeeds.reading import recent
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.sql_results import Result, shown_time
 from cdc_core.config.listed_tables import database_of, named_tables, topics_of
-from cdc_core.errors import ConfigError
-from cdc_core.options import did_you_mean
 from cdc_core.schema import TableName
 from cdc_core.sql_names import listed
 from cdc_core.statements.definitions import statement_text
@@ -37,16 +35,12 @@ _CHANGEFEEDS = (
 def show_jobs(changefeeds: Changefeeds, statement: ShowJobs) -> Result:
     """Return the jobs that *statement* is about: all but those that finished more than 12 hours ago, or one.
 
-    Raises: ConfigError when the one is unknown.
+    Raises: UnknownError.
     """
-    found = changefeeds.job_reports()
     if statement.job is None:
-        found = recent(found)
+        found = recent(changefeeds.job_reports())
     else:
-        known = [each.job.name for each in found]
-        found = [each for each in found if each.job.name == statement.job]
-        if not found:
-            raise ConfigError(f"there is no job '{statement.job}'{did_you_mean(statement.job, known)}")
+        found = [changefeeds.job_report(changefeeds.require_job(statement.job))]
     columns = _CHANGEFEEDS if statement.changefeeds else _JOBS
     rows = [_values(changefeeds, each) for each in found]
     return Result(columns=columns, rows=[[row[column] for column in columns] for row in rows])

@@ -24,7 +24,7 @@ from cdc_core.store.job_values import (
 )
 from cdc_core.store.nodes import alive_sessions
 from cdc_core.store.tables import CHANGEFEEDS
-from cdc_core.store.verbs import RULES, UnknownError, Verb, require
+from cdc_core.store.verbs import RULES, UnknownError, Verb, not_a_job, require
 
 __all__ = [
     "all_jobs",
@@ -76,10 +76,14 @@ def found_job(connection: sa.Connection, name: str, *, locked: bool = False) -> 
     return job_record(row, alive={node.node_id: node.name for node in nodes})
 
 
-def known_job(connection: sa.Connection, name: str, *, locked: bool = False, of_runs: bool = False) -> JobRecord:
-    """Return the job; with *of_runs* also one of `cdc run`. Raises: UnknownError."""
+def known_job(
+    connection: sa.Connection, name: str, *, locked: bool = False, of_runs: bool = False, verb: Verb | None = None
+) -> JobRecord:
+    """Return the job, of which *verb* is asked; with *of_runs* also one of `cdc run`. Raises: UnknownError."""
     job = found_job(connection, name, locked=locked)
-    if job is None or (job.is_run and not of_runs):
+    if job is not None and job.is_run and not of_runs:
+        raise not_a_job(name, verb)
+    if job is None:
         known = connection.execute(sa.select(JOBS.c.name).where(JOBS.c.is_run.in_({of_runs, False}))).scalars()
         raise UnknownError(f"there is no job '{name}'" + did_you_mean(name, known))
     return job
@@ -87,7 +91,7 @@ def known_job(connection: sa.Connection, name: str, *, locked: bool = False, of_
 
 def asked_job(connection: sa.Connection, name: str, verb: Verb) -> JobRecord:
     """Return the job, locked, if *verb* may be asked of it now. Raises: UnknownError, RefusedError."""
-    job = known_job(connection, name, locked=True, of_runs=RULES[verb].of_runs)
+    job = known_job(connection, name, locked=True, of_runs=RULES[verb].of_runs, verb=verb)
     require(job, verb)
     return job
 

@@ -88,6 +88,11 @@ class Jobs(Aggregate):
         with self._database.transaction(reading=True) as connection:
             return all_jobs(connection, alive_sessions(connection))
 
+    def runs(self) -> list[str]:
+        """Return the names of what `cdc run` runs, in their order."""
+        with self._database.transaction(reading=True) as connection:
+            return list(connection.execute(sa.select(JOBS.c.name).where(JOBS.c.is_run).order_by(JOBS.c.name)).scalars())
+
     def paused_runs(self) -> frozenset[str]:
         """Return the names of what `cdc run` is not to run now."""
         with self._database.transaction(reading=True) as connection:

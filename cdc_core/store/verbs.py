@@ -17,6 +17,7 @@ __all__ = [
     "Rule",
     "UnknownError",
     "Verb",
+    "not_a_job",
     "require",
     "require_free",
     "require_run",
@@ -49,12 +50,16 @@ class RefusedError(ConfigError):
         self.state, self.remedy = state, remedy
 
 
+_SHOWN = "`cdc show {name}` shows it"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """A verb: the states in which it is done, those in which what it asks for is so already, and who may ask for it.
 
     In all other states it is refused. The doors are commands, statements, requests of REST, and actions of the page;
-    `instead` does what a verb does that has no statement. `of_runs`: it may be asked of what `cdc run` runs, too.
+    `instead` does what a verb does that has no statement. `of_runs`: it may be asked of what `cdc run` runs, too;
+    `for_runs` is what to do about that where only jobs are served.
     """
 
     does: frozenset[JobState]
@@ -65,6 +70,7 @@ class Rule:
     requests: tuple[str, ...] = ()
     actions: tuple[str, ...] = ()
     of_runs: bool = False
+    for_runs: str = _SHOWN
 
 
 _WANTED: frozenset[JobState] = frozenset({"running", "waiting"})
@@ -98,6 +104,7 @@ RULES: Mapping[Verb, Rule] = {
         instead="use PAUSE JOB and then RESUME JOB",
         requests=("POST /connectors/{name}/restart", "POST /connectors/{name}/tasks/{task}/restart"),
         actions=("restart",),
+        for_runs="stop the run, and start it again",
     ),
     "alter": Rule(
         does=_LIVE,
@@ -106,6 +113,7 @@ RULES: Mapping[Verb, Rule] = {
         requests=("PUT /connectors/{name}/config", "PATCH /connectors/{name}/config"),
         actions=("alter",),
         of_runs=True,
+        for_runs="change its file, or its tables with `cdc alter FILE {name}`",
     ),
     "cancel": Rule(
         does=_LIVE | (FINISHED - REVERTED),
@@ -114,6 +122,7 @@ RULES: Mapping[Verb, Rule] = {
         statements=("CANCEL JOB 'name'",),
         requests=("POST /v1/jobs/{name}/cancel", "DELETE /connectors/{name}"),
         actions=("cancel",),
+        for_runs="stop the run, and then use `cdc drop FILE {name}`",
     ),
     "drop": Rule(
         does=REVERTED,
@@ -139,11 +148,13 @@ RULES: Mapping[Verb, Rule] = {
         instead="use `cdc replay-dead-letters`",
         requests=("POST /v1/jobs/{name}/dead-letters/replay",),
         actions=("replay", "discard"),
+        for_runs="stop the run, and then use `cdc replay-dead-letters FILE {name}`",
     ),
     "own": Rule(
         does=frozenset(FOLLOWING),
         commands=("cdc owner NAME USER",),
         statements=("ALTER JOB 'name' OWNER TO user",),
+        for_runs="only jobs have owners",
     ),
 }
 """Every verb on jobs: the documentation of jobs, OpenAPI, the page's buttons and all refusals come from here."""
@@ -157,6 +168,12 @@ GRANTED: Mapping[str, frozenset[JobState]] = {
 """The states in which each request is granted. The last four follow Kafka Connect, where a connector that is ending or
 canceled no longer exists, and only a stopped one can be moved.
 """
+
+
+def not_a_job(name: str, verb: Verb | None = None) -> UnknownError:
+    """Return the refusal of *verb*, or of a look, where only jobs are served and `cdc run` runs the changefeed."""
+    instead = _SHOWN if verb is None else RULES[verb].for_runs
+    return UnknownError(f"changefeed '{name}' is run by `cdc run`, and is not a job; {instead.format(name=name)}")
 
 
 def require(job: JobRecord | None, verb: Verb) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from anyio import from_thread
 from starlette.requests import Request
 
+from cdc_core.store.verbs import Verb
 from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Refusal
 
@@ -44,12 +45,9 @@ def name_of(request: Request, parameter: str = "name") -> str:
     return str(request.path_params[parameter])
 
 
-def job_of(request: Request) -> str:
-    """Return the parameter `name` of the path, which is the name of a job. Raises: Refusal."""
-    name = name_of(request)
-    if deployment_of(request).changefeeds.find_job(name) is None:
-        raise Refusal(404, f"there is no job '{name}'")
-    return name
+def job_of(request: Request, verb: Verb | None = None) -> str:
+    """Return the parameter `name` of the path, which is the name of a job: see `Finder.require_job`."""
+    return deployment_of(request).changefeeds.require_job(name_of(request), verb=verb).name
 
 
 def flag(request: Request, name: str, *, default: bool = False) -> bool:

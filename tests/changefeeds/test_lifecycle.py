@@ -336,9 +336,14 @@ def test_no_node_and_no_verb_of_nodes_touches_what_cdc_run_runs(store: ProgressS
     assert store.jobs.find("orders") is None
     assert store.claims.adopt("orders", one) is None
     assert store.claims.prune(retention_s=-1) == []
-    for verb in (feeds.restart, feeds.cancel, feeds.set_owner):
-        with pytest.raises(UnknownError, match="there is no job 'orders'"):
+    for verb, instead in (
+        (feeds.restart, "stop the run, and start it again"),
+        (feeds.cancel, "stop the run, and then use `cdc drop FILE orders`"),
+        (feeds.set_owner, "only jobs have owners"),
+    ):
+        with pytest.raises(UnknownError) as refused:
             verb("orders", "ann")
+        assert str(refused.value) == f"changefeed 'orders' is run by `cdc run`, and is not a job; {instead}"
     known = store.changefeeds.find("orders")
     assert known is not None
     assert known.epoch == run

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cdc_testing.rest_rig import Rest, config, serving_rest
 from cdc_testing.scripted import Script
-from cdc_testing.stored import node, progress
+from cdc_testing.stored import DEFINITION, node, progress
 
 from cdc_core import Timestamp
 from cdc_core.store.job_values import NodeRecord
@@ -52,7 +52,14 @@ def test_a_job_is_reported_as_the_command_does(rest: Rest, one: NodeRecord) -> N
     assert rest.get("/v1/events?limit=1") == [found[-1]]
     assert "did you mean 'create_job'" in rest.message("GET", "/v1/events?kind=create_jobs", status=400)
     for path in ("", "/events", "/dead-letters", "/preview", "/traces", "/traces/1"):
-        assert rest.message("GET", f"/v1/jobs/nope{path}", status=404) == "there is no job 'nope'"
+        assert rest.message("GET", f"/v1/jobs/nope{path}", status=404).startswith("there is no job 'nope'")
+    rest.store.changefeeds.register("run", DEFINITION)
+    for method, path, instead in (
+        ("GET", "", "`cdc show run` shows it"),
+        ("POST", "/cancel", "then use `cdc drop FILE run`"),
+        ("POST", "/dead-letters/replay", "then use `cdc replay-dead-letters FILE run`"),
+    ):
+        assert instead in rest.message(method, f"/v1/jobs/run{path}", status=404)
 
 
 def test_a_cancelled_job_stays_listed_and_says_who_wanted_it(rest: Rest, one: NodeRecord) -> None:

@@ -14,7 +14,7 @@ from cdc_core.changefeeds.service import Alteration
 from cdc_core.config.flat import unflattened
 from cdc_core.errors import CdcError
 from cdc_core.web.deployment import deployment_of
-from cdc_core.web.endpoint import Endpoints, Refusal, Role
+from cdc_core.web.endpoint import Endpoints, Role
 from cdc_core.web.page.changefeed import shown_value
 from cdc_core.web.page.forms import config_in, form_of, validated, values_of
 from cdc_core.web.page.rendering import error_page, page, redirect
@@ -86,12 +86,9 @@ def _tables(text: str) -> Sequence[str]:
 
 
 def _last(request: Request) -> tuple[str, Mapping[str, Any]]:
-    """Return the name of the job in the path, and its last definition. Raises: Refusal; RefusedError."""
+    """Return the name of the job in the path, and its last definition. Raises: UnknownError; RefusedError."""
     name, changefeeds = name_of(request), deployment_of(request).changefeeds
-    job = changefeeds.find_job(name, verb="alter")
-    if job is None:
-        raise Refusal(404, f"there is no job '{name}'")
-    return name, changefeeds.last_definition(job)
+    return name, changefeeds.last_definition(changefeeds.require_job(name, verb="alter"))
 
 
 def _shown(written: Mapping[str, str]) -> dict[str, str]:

@@ -74,8 +74,7 @@ def show_preview(request: Request) -> Response:
 def _replay(deployment: Deployment, name: str, *give_up: int) -> None:
     """Replay the dead letters. Raises: ConfigError when rows remain, or nothing happened."""
     changefeeds = deployment.changefeeds
-    if changefeeds.find_job(name) is None:
-        raise ConfigError(f"there is no job '{name}'")
+    changefeeds.require_job(name, verb="replay")
     try:
         found = changefeeds.replay(name, state_dir=deployment.state_dir, give_up=give_up)
     except ConfigError:

@@ -49,7 +49,7 @@ def dead_letters(request: Request) -> Response:
 )
 def replay_dead_letters(request: Request) -> Response:
     """Send the dead letters of a paused job to its sink again."""
-    deployment, name = deployment_of(request), job_of(request)
+    deployment, name = deployment_of(request), job_of(request, "replay")
     give_up = json_object(request, empty=True).get("give_up", [])
     if not isinstance(give_up, list) or not all(type(each) is int and 0 <= each < 2**62 for each in give_up):
         raise Refusal(400, "'give_up' must be a list of numbers of dead letters")

@@ -68,7 +68,7 @@ def events(request: Request) -> Response:
 )
 def cancel(request: Request) -> Response:
     """End a job for good. It stays listed."""
-    changefeeds, name = deployment_of(request).changefeeds, job_of(request)
+    changefeeds, name = deployment_of(request).changefeeds, job_of(request, "cancel")
     reason = json_object(request, empty=True).get("reason")
     if reason is not None and (not isinstance(reason, str) or not reason.strip()):
         raise Refusal(400, "'reason' must be a text")

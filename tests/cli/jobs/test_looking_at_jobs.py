@@ -53,6 +53,16 @@ def test_jobs_are_listed_with_what_is_done_for_them(store: ProgressStore, cdc: C
     assert shown["c"]["finished"] is None, "it keeps its position"
 
 
+def test_what_cdc_run_runs_is_named_below_the_jobs(store: ProgressStore, cdc: Cdc) -> None:
+    store.changefeeds.register("b", DEFINITION)
+    store.changefeeds.register("a", DEFINITION)
+    said = "run by `cdc run`, and not by nodes: a, b; see `cdc show`"
+    assert cdc("jobs").out.splitlines() == [f"there are no jobs in the store {store.shown}", said]
+    created(store)
+    assert [line.split()[0] for line in cdc("jobs").out.splitlines()] == ["name", "orders", "run"]
+    assert cdc.json("jobs")["name"] == "orders"
+
+
 def test_the_high_water_mark_is_a_time_for_people_and_a_timestamp_for_programs(store: ProgressStore, cdc: Cdc) -> None:
     created(store, "a")
     assert "starting on node one" in cdc("jobs").out

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cdc_testing.command import Cdc
 from cdc_testing.job_commands import created, ended, save
-from cdc_testing.stored import node, progress
+from cdc_testing.stored import DEFINITION, node, progress
 
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.main import main
@@ -174,6 +174,8 @@ def test_jobs_are_shown_with_the_columns_of_cockroachdb(store: ProgressStore, cr
     [job] = csv.DictReader(io.StringIO(cdc("sql", "--format", "csv", "SHOW JOB 'orders'").out))
     assert (job["job_type"], job["coordinator_id"], job["user_name"]) == ("CHANGEFEED", "one", "ann")
     assert "there is no job 'order'; did you mean 'orders'?" in cdc.sentence("sql", "SHOW CHANGEFEED JOB 'order'")
+    store.changefeeds.register("run", DEFINITION)
+    assert "'run' is run by `cdc run`, and is not a job; `cdc show run`" in cdc.sentence("sql", "SHOW JOB 'run'")
 
 
 def test_tables_are_shown_in_full_and_altered_by_any_of_their_names(
