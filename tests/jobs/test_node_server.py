@@ -60,10 +60,13 @@ def test_a_node_serves_its_metrics_to_those_who_may_ask(
         connection.execute("CREATE TABLE orders (id int PRIMARY KEY)")
         connection.execute("INSERT INTO orders SELECT generate_series(1, %s)", [ROWS])
     with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store, spark=False) as nodes:
-        node = nodes.begin("one", options=options)
-        nodes.eventually("the server answers", lambda: get(port, "/ready")[0] != 0)
-        status, body = get(port, "/ready")
-        assert (status, "the node has not joined the store" in body) == (503, True)
+        nodes.store.open()
+        with psycopg.connect(store) as holding:
+            holding.execute("LOCK TABLE cdc_nodes IN SHARE MODE")  # no node can join
+            node = nodes.begin("one", options=options)
+            nodes.eventually("the server answers", lambda: get(port, "/ready")[0] != 0)
+            status, body = get(port, "/ready")
+            assert (status, "the node has not joined the store" in body) == (503, True)
         nodes.create("orders", database, ["public.orders"], f"file://{tmp_path}/files")
         nodes.await_join("one")
         nodes.eventually("the node is ready", lambda: get(port, "/ready")[0] == 200)
