@@ -46,8 +46,11 @@ def node(session: CliSession, /, listen: str | None, metrics: str | None, otlp: 
     """
     settings = _settings(given)
     session.add_secrets(secret_forms(uri_secrets(settings.store)))
+    if secret := settings.secret():
+        session.add_secrets(secret_forms([secret]))
     session.start_logging()
     try:
+        from cdc_core.jobs.cluster import NODES
         from cdc_core.jobs.node import Node
         from cdc_core.spark.host import SparkHost
     except ImportError as error:
@@ -55,7 +58,9 @@ def node(session: CliSession, /, listen: str | None, metrics: str | None, otlp: 
             raise ConfigError("a node needs Spark: pip install 'cdc-core[spark]'") from error
         raise
     make_state_directory(settings.home)
-    host = SparkHost("node", settings.spark or {}, state_dir=settings.home, changefeeds=settings.max_jobs)
+    own = settings.spark or {}
+    spark = {} if own.get("master") == NODES else own
+    host = SparkHost("node", spark, state_dir=settings.home, changefeeds=settings.max_jobs)
     plugins = PluginHost.load()
     running = Node(settings, host, plugins, keep_secret=session.add_secrets)
     view = NodeView(name=settings.name, samples=running.counts.samples)

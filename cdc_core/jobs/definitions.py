@@ -17,6 +17,7 @@ from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.error_text import one_line
 from cdc_core.errors import CdcError, ConfigError, FencedError, RetryableError, TerminalError
+from cdc_core.jobs.cluster import NODES, Cluster
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.masking import mask
 from cdc_core.plugins.host import PluginHost
@@ -53,11 +54,13 @@ class Definitions:
         store: ProgressStore,
         plugins: PluginHost,
         settings: NodeSettings,
+        cluster: Cluster,
         *,
         keep_secret: Callable[[frozenset[str]], None],
     ) -> None:
         self._store = store
         self._settings = settings
+        self._cluster = cluster
         self._plugins = plugins
         self._keep_secret = keep_secret
         self._found: dict[str, _Found] = {}
@@ -108,6 +111,8 @@ class Definitions:
         try:
             with logged_as(name):
                 feed = self._resolved(name, known)
+            if to_run and feed.spark.get("master") == NODES:
+                self._cluster.require()
             return pin(feed, self._settings.place) if to_run else feed
         except BaseException as error:  # a plugin's may be SystemExit: it must not affect other jobs
             raise TerminalError(one_line(error), repairable=getattr(error, "repairable", False)) from error
@@ -122,6 +127,16 @@ class Definitions:
         feed = resolve(changefeed, self._plugins)
         self._keep_secret(feed.secrets())
         return replace(feed, spark=feed.spark or self._settings.spark or {})
+
+    def to_start(self, name: str) -> ResolvedChangefeed:
+        """Return the changefeed of job *name* as `resolve` does, with the cluster's present settings if it runs there.
+
+        Raises: as `resolve` does; ConfigError when the cluster has no room.
+        """
+        feed = self.resolve(name)
+        if feed.spark.get("master") != NODES:
+            return feed
+        return replace(feed, spark=self._cluster.application(name, feed.spark))
 
     def drop(self, name: str, *, node_id: str) -> None:
         """Drop what the job holds at its source; once more does no harm. Raises: CdcError, whose text holds no secret.

@@ -19,6 +19,7 @@ from cdc_core.engine.history_meter import HistoryMeter
 from cdc_core.engine.query_host import QueryHost
 from cdc_core.errors import ConfigError, RetryableError
 from cdc_core.jobs.adoption import choose, successor
+from cdc_core.jobs.cluster import NODES, Cluster
 from cdc_core.jobs.definitions import Definitions
 from cdc_core.jobs.joining import LastSessionFile, join
 from cdc_core.jobs.lease import Lease
@@ -98,7 +99,8 @@ class Node:
         self._host = host
         self._store = ProgressStore(settings.store)
         self._schedules, self._retention_limit = Schedules(self._store), RetentionLimit(self._store)
-        self._definitions = Definitions(self._store, plugins, settings, keep_secret=keep_secret)
+        self._cluster = Cluster(settings)
+        self._definitions = Definitions(self._store, plugins, settings, self._cluster, keep_secret=keep_secret)
         self._running = RunningJobs(settings, host, self._store, self._definitions, wake=self._wake)
         self._free_for: Counter[str] = Counter()
         self._balance = Balance()
@@ -144,6 +146,8 @@ class Node:
         log.info("node '%s' has left", settings.name)
 
     def _warm_up(self) -> None:
+        if (self._settings.spark or {}).get("master") == NODES:  # its jobs have sessions of their own
+            return
         self._host.acquire(_USER)
         try:
             self._host.preload(stopped=lambda: self._leaving)
@@ -164,7 +168,8 @@ class Node:
             self._wake()
 
         try:
-            with lease.guarding(self._running.extend, lose), HistoryMeter(self._settings.store, self._resolved):
+            measuring = HistoryMeter(self._settings.store, self._resolved)
+            with lease.guarding(self._running.extend, lose), self._cluster.joined(lease), measuring:
                 left = self._work_on(lease)
                 while self._running.by_name:
                     self._settle_ended(lease, lost=True)

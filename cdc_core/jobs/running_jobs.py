@@ -211,7 +211,7 @@ class RunningJobs:
         running.run.start()
 
     def _made(self, adopted: Adoption, lease: Lease) -> RunningJob:
-        feed, settings = self._definitions.resolve(adopted.name), self._settings
+        feed, settings = self._definitions.to_start(adopted.name), self._settings
         before = None if adopted.clean else saved_steps(adopted.name, self._store)
         how: dict[str, Any] = {
             "resume_command": f"cdc resume {adopted.name}",

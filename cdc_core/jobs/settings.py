@@ -9,12 +9,17 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+import sqlalchemy as sa
+
+from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
-from cdc_core.options import Duration, Tiers, option
+from cdc_core.options import ByteSize, Duration, Tiers, option
 from cdc_core.store.job_values import NodeRecord
+from cdc_core.store.progress import sqlite_file
 
 __all__ = ["NodeSettings"]
 
+_SECRET_LENGTH = 16
 _CHARACTERS = "A-Z a-z 0-9 . _ -"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")
 """Of a host or a pod, and of a directory."""
@@ -42,11 +47,29 @@ class NodeSettings:
         " which takes two minutes.",
     )
     retention: Duration = option(Duration(14 * 86_400.0), doc="How long finished jobs are kept.")
+    cores: int = option(
+        0,
+        doc="How many cores jobs with the master `nodes` may use here, whichever node coordinates them. Default: none.",
+    )
+    memory: ByteSize | None = option(
+        None, doc="How much memory the executors of such jobs may use here. Default: half of the host's."
+    )
+    address: str = option(
+        "", doc="Where other nodes reach this one. Default: the address from which it reaches the store."
+    )
+    master_port: int = option(
+        7077, doc="Port of Spark's master, which runs on one of the nodes with cores: open between all of them."
+    )
+    cluster_secret_file: str = option(
+        "",
+        doc="File with the secret that all nodes with cores share: at least 16 characters. Default: the environment"
+        " variable CDC_CLUSTER_SECRET.",
+    )
     owners: tuple[str, ...] = option((), doc="Run only jobs of these owners, such as ann,bob. Default: of all.")
     spark: dict[str, str] | None = option(
         None,
         doc="Setting of the node's Spark session, as key=value. May be repeated. Jobs with other settings of"
-        " their own get a process of their own.",
+        " their own get a process of their own. With master=nodes, jobs without settings run across the nodes.",
     )
 
     def __post_init__(self) -> None:
@@ -65,6 +88,10 @@ class NodeSettings:
             raise ValueError(f"'drain_limit' is {self.drain_limit:g}s; it must be above zero")
         if self.max_jobs < 1:
             raise ValueError(f"'max_jobs' is {self.max_jobs}; it must be at least 1")
+        if self.cores < 0:
+            raise ValueError(f"'cores' is {self.cores}; it must be at least 0")
+        if not 0 < self.master_port < 1 << 16:
+            raise ValueError(f"'master_port' is {self.master_port}; it must be a port, from 1 to 65535")
 
     @property
     def place(self) -> Locality:
@@ -75,6 +102,38 @@ class NodeSettings:
     def home(self) -> Path:
         """The option `directory`, absolute."""
         return Path(self.directory).absolute()
+
+    @property
+    def reached_at(self) -> str:
+        """The option `address`, or the address from which this host reaches the store's."""
+        if self.address:
+            return self.address
+        host = sa.make_url(self.store).host
+        if host is None or sqlite_file(self.store) is not None:
+            return "127.0.0.1"
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:  # sends nothing
+            try:
+                found.connect((host, 9))
+            except OSError:
+                return socket.gethostname()
+            return str(found.getsockname()[0])
+
+    def secret(self) -> str | None:
+        """Return the secret of the nodes' cluster, None if this node has none. Raises: ConfigError."""
+        text, where = os.environ.get("CDC_CLUSTER_SECRET", ""), "the variable CDC_CLUSTER_SECRET"
+        if self.cluster_secret_file:
+            where = f"the file {self.cluster_secret_file}"
+            try:
+                text = Path(self.cluster_secret_file).read_text()
+            except OSError as error:
+                raise ConfigError(f"{where} with the secret of the cluster cannot be read: {error.strerror}") from error
+        text = text.strip()
+        if text and len(text) < _SECRET_LENGTH:
+            raise ConfigError(
+                f"{where}: the secret of the cluster needs {_SECRET_LENGTH} characters, such as those of"
+                " `openssl rand -hex 32`"
+            )
+        return text or None
 
     def record(self) -> NodeRecord:
         """Return the node as it joins the store."""
@@ -88,4 +147,6 @@ class NodeSettings:
             version=version("cdc-core"),
             max_jobs=self.max_jobs,
             owners=self.owners,
+            cores=self.cores,
+            master=f"{self.reached_at}:{self.master_port}" if self.cores else "",
         )

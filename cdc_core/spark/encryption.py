@@ -35,11 +35,16 @@ def encryption_settings(spark: Mapping[str, str]) -> dict[str, str]:
 
 
 def require_encryption(spark: Mapping[str, str]) -> None:
-    """Return unless the user has to decide about encryption and has not. Raises: ConfigError.
+    """Return unless the user has to decide about encryption and has not. Raises: ConfigError, also for 'nodes'.
 
-    A standalone cluster has one secret for all, which only its administrator knows.
+    A standalone cluster has one secret for all, which only its administrator knows; a node knows that of 'nodes'.
     """
     master = spark.get("master", "local")
+    if master == "nodes":
+        raise ConfigError(
+            "the Spark master 'nodes' is the cluster that `cdc node --cores` makes, where jobs run: use `cdc create` in"
+            " place of `cdc run`"
+        )
     if master.startswith("spark://") and _AUTHENTICATE not in spark:
         raise ConfigError(
             f"Spark master '{master}': passwords of source and sink would cross the network in plain text; set"

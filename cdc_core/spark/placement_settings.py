@@ -84,7 +84,7 @@ def worker_resources(locality: Locality, path: str, *, executors: int) -> tuple[
 def _settings(locality: Locality, master: str, option: str) -> dict[str, str]:
     if master.startswith("local"):
         return {}
-    if master.startswith("spark://"):
+    if master.startswith("spark://") or master == "nodes":
         return {f"spark.executor.resource.{resource_name(*tier)}.amount": "1" for tier in locality.tiers}
     if master.startswith("k8s://"):
         return {
@@ -98,8 +98,8 @@ def _settings(locality: Locality, master: str, option: str) -> dict[str, str]:
             _yarn_label(locality, option),
         )
     raise ConfigError(
-        f"{option} cannot be carried out by the Spark master '{master}'; use local, spark://, k8s:// or yarn, or remove"
-        " the option"
+        f"{option} cannot be carried out by the Spark master '{master}'; use local, nodes, spark://, k8s:// or yarn, or"
+        " remove the option"
     )
 
 

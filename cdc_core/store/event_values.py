@@ -46,6 +46,7 @@ KINDS: Mapping[str, str] = {
     "changefeed_emitted_bytes": "what it has delivered since the last event of this kind: once an hour, and at its end",
     "dead_letters_replayed": "dead letters were replayed",
     "node_joined": "a node has joined the store",
+    "cluster_led": "the master of the nodes' cluster runs on this node from now on",
     "node_draining": "the node was asked to hand over its jobs",
     "node_left": "the node has left",
     "node_session_lost": "the node could not renew its session, and runs nothing any more",

@@ -11,7 +11,7 @@ from sqlalchemy.sql.expression import ColumnElement
 from cdc_core.errors import ConfigError
 from cdc_core.store.tables import METADATA, NUMBER
 
-__all__ = ["JOBS", "JOB_EVENTS", "NODES", "DatabaseNow"]
+__all__ = ["CLUSTER", "JOBS", "JOB_EVENTS", "NODES", "DatabaseNow"]
 
 JOBS = sa.Table(
     "cdc_jobs",
@@ -32,9 +32,11 @@ JOBS = sa.Table(
     sa.Column("paused_for", sa.String(10)),
     sa.Column("pending", sa.Text),
     sa.Column("is_run", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("slot", sa.Integer),
 )
 """Every changefeed has a row. With `is_run` it belongs to `cdc run`, and nodes leave it alone.
 `is_clean`: no node has run the job since it was settled last.
+`slot`: which executor of each worker it has, when it runs across the nodes.
 `paused_for` is a `PausedFor`, and `pending` the `Pending` definition that the job gets when it is paused."""
 JOB_EVENTS = sa.Table(
     "cdc_job_events",
@@ -62,7 +64,18 @@ NODES = sa.Table(
     sa.Column("is_draining", sa.Boolean, nullable=False),
     sa.Column("problems", sa.Text, nullable=False),
     sa.Column("owners", sa.Text, nullable=False),
+    sa.Column("cores", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("master", sa.String(280), nullable=False, server_default=""),
 )
+CLUSTER = sa.Table(
+    "cdc_cluster",
+    METADATA,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("node_id", sa.String(16), nullable=False),
+    sa.Column("epoch", sa.Integer, nullable=False),
+    sa.Column("files", sa.Text, nullable=False),
+)
+"""One row: the session of the node that leads the cluster, how often that has changed, and its master's files."""
 
 
 class DatabaseNow(ColumnElement[float]):

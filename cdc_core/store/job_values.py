@@ -213,6 +213,10 @@ class NodeRecord:
     draining: bool = False
     problems: Mapping[str, str] = field(default_factory=dict)
     owners: Sequence[str] = ()
+    cores: int = 0
+    """How many of its cores jobs of all nodes may use."""
+    master: str = ""
+    """Where its master listens when it leads the cluster, as `address:port`; empty without cores."""
 
     def takes(self, owner: str) -> bool:
         """Return whether the node runs jobs of *owner*."""

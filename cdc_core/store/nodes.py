@@ -60,6 +60,8 @@ class Nodes(Aggregate):
                     is_draining=False,
                     problems="{}",
                     owners=dump(list(node.owners)),
+                    cores=node.cores,
+                    master=node.master,
                 )
                 .returning(*NODES.c)
             ).one()

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 import sqlalchemy as sa
 
 from cdc_core.store.changefeeds import ChangefeedRecords
+from cdc_core.store.cluster import ClusterRecords
 from cdc_core.store.database import Database
 from cdc_core.store.dead_letters import DeadLetters
 from cdc_core.store.events import Events
@@ -73,6 +74,7 @@ class ProgressStore:
         self.claims = JobClaims(database)
         self.handover = Handover(database)
         self.nodes = Nodes(database)
+        self.cluster = ClusterRecords(database)
         self.schedules = Schedules(database)
 
     def __repr__(self) -> str:

@@ -81,7 +81,11 @@ def test_a_driver_that_says_where_it_is_must_match_on_a_cluster_too() -> None:
     [
         ({"master": "yarn"}, TIERS, r"has 2 tiers, and YARN selects nodes by one label; give the nodes a label for"),
         ({"master": "yarn"}, "dc=a.b", r"'a\.b' cannot be a label of YARN; use letters, digits, - and _"),
-        ({"master": "mesos://host:5050"}, TIERS, r"by the Spark master 'mesos://host:5050'; use local, spark://"),
+        (
+            {"master": "mesos://host:5050"},
+            TIERS,
+            r"by the Spark master 'mesos://host:5050'; use local, nodes, spark://",
+        ),
         (
             {"master": "spark://h:1", "spark.executor.resource.cdc_cloud_aws.amount": "0"},
             TIERS,

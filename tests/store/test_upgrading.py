@@ -30,7 +30,11 @@ WRITTEN = Path(__file__).parent / "written"
 TO_V14 = """
 DELETE FROM cdc_jobs WHERE is_run;
 DELETE FROM cdc_job_events WHERE name = 'paused';
+DROP TABLE cdc_cluster;
 ALTER TABLE cdc_jobs DROP COLUMN is_run;
+ALTER TABLE cdc_jobs DROP COLUMN slot;
+ALTER TABLE cdc_nodes DROP COLUMN cores;
+ALTER TABLE cdc_nodes DROP COLUMN master;
 ALTER TABLE cdc_jobs RENAME COLUMN is_clean TO clean;
 ALTER TABLE cdc_nodes RENAME COLUMN is_draining TO draining;
 ALTER TABLE cdc_changefeeds ADD COLUMN paused TEXT;

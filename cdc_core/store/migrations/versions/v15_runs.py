@@ -18,7 +18,17 @@ down_revision = "14"
 def upgrade() -> None:
     op.alter_column("cdc_nodes", "draining", new_column_name="is_draining")
     op.alter_column("cdc_jobs", "clean", new_column_name="is_clean")
+    op.add_column("cdc_nodes", sa.Column("cores", sa.Integer, nullable=False, server_default="0"))
+    op.add_column("cdc_nodes", sa.Column("master", sa.String(280), nullable=False, server_default=""))
     op.add_column("cdc_jobs", sa.Column("is_run", sa.Boolean, nullable=False, server_default=sa.false()))
+    op.add_column("cdc_jobs", sa.Column("slot", sa.Integer))
+    op.create_table(
+        "cdc_cluster",
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("node_id", sa.String(16), nullable=False),
+        sa.Column("epoch", sa.Integer, nullable=False),
+        sa.Column("files", sa.Text, nullable=False),
+    )
     jobs = sa.table(
         "cdc_jobs",
         *map(sa.column, ("name", "state", "reason", "owner", "locality", "paused_for", "created", "finished")),

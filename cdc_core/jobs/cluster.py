@@ -1,0 +1,216 @@
+"""The cluster that the nodes of a store form: Spark's own master on the one that leads, a worker on each with cores.
+
+Who leads is in the store, for as long as its session lives. What the master writes goes there too: with it the next
+master takes over the workers and applications of the last one, whose executors go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from cdc_core.engine.error_text import one_line
+from cdc_core.errors import ConfigError, RetryableError
+from cdc_core.jobs.lease import Lease
+from cdc_core.jobs.settings import NodeSettings
+from cdc_core.spark.standalone import SLOTS, MasterProcess, WorkerProcess, application_settings, host_memory
+from cdc_core.store.cluster import ClusterRecord
+from cdc_core.store.progress import ProgressStore
+
+__all__ = ["NODES", "Cluster", "of_living"]
+
+log = logging.getLogger(__name__)
+
+NODES = "nodes"
+"""The Spark master of a changefeed that runs on all nodes with cores."""
+_POLL_INTERVAL_S = 0.5
+_ASTRAY_S = 30.0
+"""How long a worker may know another master than the one that leads, or none."""
+_AGAIN_S = 5.0
+
+
+class Cluster:
+    """This node's part in the cluster of its store.
+
+    Raises: ConfigError when it offers cores and has no secret.
+    """
+
+    def __init__(self, settings: NodeSettings) -> None:
+        self._settings = settings
+        self._store = ProgressStore(settings.store)
+        self._secret = settings.secret()
+        if settings.cores and self._secret is None:
+            raise ConfigError(
+                "a node with --cores needs the secret that all of them share: put it into the variable"
+                " CDC_CLUSTER_SECRET, or into a file for --cluster-secret-file; `openssl rand -hex 32` makes one"
+            )
+
+    def require(self) -> ClusterRecord:
+        """Return the cluster. Raises: ConfigError when this node cannot be a driver of it, or it has no cores."""
+        if self._secret is None:
+            raise ConfigError(
+                f"the master '{NODES}' needs the secret of the nodes' cluster, and this node has none: set"
+                " CDC_CLUSTER_SECRET or --cluster-secret-file"
+            )
+        record = self._store.cluster.poll()
+        if not record.members:
+            raise ConfigError(f"the master is '{NODES}', and no node offers cores; start one with `cdc node --cores N`")
+        return record
+
+    def application(self, name: str, spark: Mapping[str, str]) -> dict[str, str]:
+        """Return the settings with which job *name*, whose own are *spark*, runs across the nodes now.
+
+        Raises: ConfigError, as `require` does, and when there is no slot left.
+        """
+        record = self.require()
+        assert self._secret is not None
+        slot = self._store.cluster.take_slot(name, count=SLOTS)
+        if slot is None:
+            raise ConfigError(f"{SLOTS} changefeeds run across the nodes already, and no more can")
+        ours = application_settings(
+            record.url,
+            secret=self._secret,
+            address=self._settings.reached_at,
+            cores=min(node.cores for node in record.members),
+            slot=slot,
+        )
+        own = {key: value for key, value in spark.items() if key != "master"}
+        return {**ours, **own}
+
+    @contextmanager
+    def joined(self, lease: Lease) -> Iterator[None]:
+        """Take part inside the block, while *lease* is safe. Without cores there is nothing to do."""
+        if not self._settings.cores:
+            yield
+            return
+        member = _Member(self._settings, self._store, self._secret or "", lease)
+        try:
+            yield
+        finally:
+            member.end()
+
+
+class _Member:
+    """The worker of a node, and the master while it leads. A thread of its own starts, watches and ends both."""
+
+    def __init__(self, settings: NodeSettings, store: ProgressStore, secret: str, lease: Lease) -> None:
+        self._settings = settings
+        self._store = store
+        self._secret = secret
+        self._lease = lease
+        self._home = settings.home / "cluster"
+        self._address = settings.reached_at
+        self._master: MasterProcess | None = None
+        self._saved: Mapping[str, str] = {}
+        self._worker: WorkerProcess | None = None
+        self._in_order_at = time.monotonic()
+        self._start_at = {"master": 0.0, "worker": 0.0}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._work, name=f"cluster of node {settings.name}", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """End master and worker; return then."""
+        self._over.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        complained = False
+        try:
+            while not self._over.wait(_POLL_INTERVAL_S) and self._lease.is_safe:
+                try:
+                    self._keep(self._store.cluster.poll(self._lease.node))
+                    complained = False
+                except (RetryableError, OSError) as error:
+                    if not complained:
+                        log.warning("node '%s': its part of the cluster: %s", self._settings.name, one_line(error))
+                    complained = True
+        finally:
+            self._end_master()
+            if self._worker is not None:
+                self._worker.kill()
+
+    def _keep(self, record: ClusterRecord) -> None:
+        leads = record.leader is not None and record.leader.node_id == self._lease.node.node_id
+        if self._master is not None and not (leads and self._master.epoch == record.epoch):
+            log.info("node '%s' does not lead the cluster any more", self._settings.name)
+            self._end_master()
+        if leads:
+            self._keep_master(record)
+        self._keep_worker(record)
+
+    def _keep_master(self, record: ClusterRecord) -> None:
+        if self._master is None or not self._master.is_running:
+            if not self._may_start("master", self._master):
+                return
+            self._saved = of_living(record)
+            self._master = MasterProcess(
+                self._home,
+                address=self._address,
+                port=self._settings.master_port,
+                secret=self._secret,
+                files=self._saved,
+                epoch=record.epoch,
+            )
+            self._master.start()
+            log.info("node '%s' leads the cluster: spark://%s", self._settings.name, self._lease.node.master)
+        elif (files := self._master.files()) != self._saved:
+            if self._store.cluster.save(files, epoch=record.epoch):
+                self._saved = files
+            else:
+                self._end_master()
+
+    def _keep_worker(self, record: ClusterRecord) -> None:
+        if record.leader is None:
+            return
+        now = time.monotonic()
+        if self._worker is None or not self._worker.is_running:
+            if self._may_start("worker", self._worker):
+                self._worker = self._worker or WorkerProcess(
+                    self._home,
+                    address=self._address,
+                    secret=self._secret,
+                    cores=self._settings.cores,
+                    memory=self._settings.memory or host_memory() // 2,
+                    locality=self._settings.place,
+                )
+                self._worker.start(record.url)
+                self._in_order_at = now
+        elif self._worker.master == f"spark://{record.leader.master}":
+            self._in_order_at = now
+        elif now - self._in_order_at > _ASTRAY_S:
+            log.warning("node '%s': its worker has lost the cluster's master, and starts anew", self._settings.name)
+            self._worker.kill()
+
+    def _may_start(self, what: str, daemon: MasterProcess | WorkerProcess | None) -> bool:
+        """Return whether to start *daemon* now: not at once after one that has ended by itself."""
+        if time.monotonic() < self._start_at[what]:
+            return False
+        self._start_at[what] = time.monotonic() + _AGAIN_S
+        if daemon is not None:
+            log.warning(
+                "node '%s': the %s of its cluster has ended; see %s", self._settings.name, what, daemon.log_path
+            )
+            daemon.kill()
+        return True
+
+    def _end_master(self) -> None:
+        master, self._master = self._master, None
+        if master is not None:
+            master.kill()
+
+
+def of_living(record: ClusterRecord) -> dict[str, str]:
+    """Return the files of the last master without those of workers whose nodes are dead: nobody has to wait for them.
+
+    Spark names them `worker_worker-<time>-<address>-<port>`.
+    """
+    addresses = {node.master.rpartition(":")[0] for node in record.members}
+    return {
+        name: content
+        for name, content in record.files.items()
+        if not name.startswith("worker_") or name.rpartition("-")[0].split("-", 2)[2] in addresses
+    }

@@ -1,0 +1,239 @@
+"""The master and the worker of Spark's standalone cluster, out of the installed pyspark, as child processes.
+
+They end when this process does, however that ends. Their web pages listen on the loopback interface only, and the
+master's REST interface, which needs no secret, is off.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+from cdc_core.engine.process_session import kill_session
+from cdc_core.locality import Locality
+from cdc_core.spark.class_archive import ClassArchive
+from cdc_core.spark.jvm import LOOPBACK
+from cdc_core.spark.log_file import keep_newest, open_log
+from cdc_core.spark.placement_settings import resource_name
+
+__all__ = ["SLOTS", "MasterProcess", "WorkerProcess", "application_settings", "host_memory"]
+
+SLOTS = 64
+"""How many jobs may run across the nodes at a time. Each has one executor of each worker: that of its slot."""
+_TIED = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
+"""Runs a program that the kernel kills when the thread that started it ends (PR_SET_PDEATHSIG, SIGKILL)."""
+_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_SECURED = {
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    "spark.master.rest.enabled": "false",
+    "spark.ui.killEnabled": "false",
+    "spark.master.ui.decommission.allow.mode": "DENY",
+}
+_NOTICED = "20"
+"""Seconds after which the master gives up a worker that is silent."""
+_RECOVERY_S = "8s"
+"""How long a master that takes over waits for the workers and applications of the last one."""
+_PROBE_S = 2.0
+
+
+def application_settings(master: str, *, secret: str, address: str, cores: int, slot: int) -> dict[str, str]:
+    """Return the Spark settings of a driver at *address* whose application is the one of *slot*.
+
+    It gets an executor with *cores* on each worker, also on those that join later.
+    """
+    return {
+        "master": master,
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": secret,
+        "spark.network.crypto.enabled": "true",
+        "spark.driver.host": address,
+        "spark.driver.bindAddress": address,
+        "spark.executor.cores": str(cores),
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
+        f"spark.executor.resource.{_slot_name(slot)}.amount": "1",
+        "spark.scheduler.minRegisteredResourcesRatio": "0",
+        # A host that hangs holds up a step for so long.
+        "spark.executor.heartbeatInterval": "5s",
+        "spark.network.timeout": "40s",
+        "spark.network.timeoutInterval": "5s",
+    }
+
+
+def _slot_name(slot: int) -> str:
+    return f"cdc_job_{slot}"
+
+
+class _Daemon:
+    """A program of Spark with the properties *conf*, in *directory*. Started and ended by one thread, which lives on.
+
+    It listens at *address*, and knows *secret*.
+    """
+
+    name: str
+    program: str
+
+    def __init__(self, directory: Path, conf: Mapping[str, str], *, address: str, secret: str) -> None:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.log_path = directory / f"{self.name}.log"
+        self._directory = directory
+        self._address = address
+        self._secret = secret
+        self._properties = directory / f"{self.name}.properties"
+        self._properties.write_text("".join(f"{key} {value}\n" for key, value in {**_SECURED, **conf}.items()))
+        self._web_port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *arguments: str) -> None:
+        """Start the program, and return at once. Raises: OSError."""
+        archive = ClassArchive.find()
+        home = Path(pyspark.__file__).parent if archive is None else archive.home
+        java = _JAVA_OPTIONS if archive is None else f"{_JAVA_OPTIONS} {archive.java_options()}"
+        with socket.socket() as free:
+            free.bind((LOOPBACK, 0))
+            self._web_port = free.getsockname()[1]
+        where = ["--host", self._address, "--webui-port", str(self._web_port)]
+        program = [str(home / "bin" / "spark-class"), self.program, *where, "--properties-file", str(self._properties)]
+        keep_newest(self.log_path)
+        with open_log(self.log_path) as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _TIED, *program, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={
+                    **os.environ,
+                    "SPARK_HOME": str(home),
+                    "SPARK_DAEMON_MEMORY": "256m",
+                    "SPARK_DAEMON_JAVA_OPTS": java,
+                    "SPARK_NO_DAEMONIZE": "1",
+                    "SPARK_LOCAL_IP": LOOPBACK,  # where the page listens
+                    "_SPARK_AUTH_SECRET": self._secret,
+                },
+            )
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def state(self) -> Mapping[str, Any] | None:
+        """Return what the program says of itself, None when it says nothing."""
+        with suppress(OSError, ValueError):
+            url = f"http://{LOOPBACK}:{self._web_port}/json/"
+            with urllib.request.urlopen(url, timeout=_PROBE_S) as answer:
+                found: Mapping[str, Any] = json.load(answer)
+                return found
+        return None
+
+    def kill(self) -> None:
+        """End it with all that it has started, and return then. Does nothing after that."""
+        process, self._process = self._process, None
+        if process is not None:
+            kill_session(process.pid)
+            process.kill()
+            process.wait()
+
+
+class MasterProcess(_Daemon):
+    """The master, at *port*, with the files that an earlier master of the cluster has written."""
+
+    name, program = "master", "org.apache.spark.deploy.master.Master"
+
+    def __init__(
+        self, directory: Path, *, address: str, port: int, secret: str, files: Mapping[str, str], epoch: int
+    ) -> None:
+        self.epoch = epoch
+        self._port = port
+        self._kept = directory / "recovery"
+        shutil.rmtree(self._kept, ignore_errors=True)
+        self._kept.mkdir(mode=0o700, parents=True)
+        for name, content in files.items():
+            (self._kept / Path(name).name).write_bytes(base64.b64decode(content))
+        conf = {
+            "spark.deploy.recoveryMode": "FILESYSTEM",
+            "spark.deploy.recoveryDirectory": str(self._kept),
+            "spark.deploy.recoveryTimeout": _RECOVERY_S,
+            "spark.worker.timeout": _NOTICED,
+            "spark.port.maxRetries": "0",
+        }
+        super().__init__(directory, conf, address=address, secret=secret)
+
+    def start(self, *arguments: str) -> None:
+        super().start("--port", str(self._port), *arguments)
+
+    def files(self) -> dict[str, str]:
+        """Return what it has written to go on from, by name, in base64."""
+        found = {}
+        for path in sorted(self._kept.iterdir()):
+            with suppress(OSError):  # removed meanwhile
+                found[path.name] = base64.b64encode(path.read_bytes()).decode()
+        return found
+
+
+class WorkerProcess(_Daemon):
+    """The worker, in *locality*, with *cores* and *memory* (bytes) for the executors of each application together."""
+
+    name, program = "worker", "org.apache.spark.deploy.worker.Worker"
+
+    def __init__(
+        self, directory: Path, *, address: str, secret: str, cores: int, memory: int, locality: Locality
+    ) -> None:
+        self._cores = cores
+        self._memory = memory
+        self._work = directory / "work"
+        tiers = {resource_name(*tier): SLOTS for tier in locality.tiers}
+        resources = tiers | {_slot_name(number): 1 for number in range(SLOTS)}
+        listed = [
+            {
+                "id": {"componentName": "spark.worker", "resourceName": name},
+                "addresses": [str(address) for address in range(count)],
+            }
+            for name, count in resources.items()
+        ]
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = directory / "resources.json"
+        file.write_text(json.dumps(listed))
+        conf = {
+            "spark.worker.resourcesFile": str(file),
+            "spark.worker.timeout": _NOTICED,
+            "spark.worker.cleanup.enabled": "true",
+            "spark.worker.cleanup.appDataTtl": "3600",
+            **{f"spark.worker.resource.{name}.amount": str(count) for name, count in resources.items()},
+        }
+        super().__init__(directory, conf, address=address, secret=secret)
+
+    def start(self, *masters: str) -> None:
+        """Start it; it registers with one of *masters*."""
+        shutil.rmtree(self._work, ignore_errors=True)
+        # Executors of several jobs share the cores, as the changefeeds of one host do.
+        size = ["--cores", str(self._cores * SLOTS), "--memory", f"{self._memory >> 20}m"]
+        super().start(*size, "--work-dir", str(self._work), *masters)
+
+    @property
+    def master(self) -> str | None:
+        """The URL of the master that it is registered with; None while it is not, or does not answer."""
+        state = self.state()
+        return None if state is None else str(state.get("masterurl") or "") or None
+
+
+def host_memory() -> int:
+    """Return the bytes of memory of this host, or of the container that this process is in."""
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):
+            found = min(found, int(Path(limit).read_text()))
+    return found

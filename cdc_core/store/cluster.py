@@ -1,0 +1,101 @@
+"""Which node leads the cluster that the nodes form, and what the master of Spark there has written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
+
+from cdc_core.store.database import Aggregate
+from cdc_core.store.events import add_event
+from cdc_core.store.job_tables import CLUSTER, JOBS
+from cdc_core.store.job_values import RUNNABLE, NodeRecord
+from cdc_core.store.nodes import alive_sessions
+from cdc_core.store.values import dump
+
+__all__ = ["ClusterRecord", "ClusterRecords"]
+
+_ID = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRecord:
+    """The cluster as of a poll. `members` are the living nodes that offer cores, the one that leads first.
+
+    `epoch` counts the changes of who leads. `files`, by name in base64, are what the last master has written.
+    """
+
+    leader: NodeRecord | None
+    epoch: int
+    members: Sequence[NodeRecord]
+    files: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def url(self) -> str:
+        """Where workers and drivers look for the master: at all nodes that may lead."""
+        return "spark://" + ",".join(dict.fromkeys(node.master for node in self.members))
+
+
+class ClusterRecords(Aggregate):
+    """The cluster of a store. All of its members lead it in turn: the next one when the session of one is over."""
+
+    def poll(self, me: NodeRecord | None = None) -> ClusterRecord:
+        """Return the cluster. If nobody leads it, *me* does from now on, unless it is None or drains."""
+        with self._database.transaction(reading=True) as connection:
+            found = _record(connection)
+        may_lead = me is not None and any(node.node_id == me.node_id and not node.draining for node in found.members)
+        if found.leader is not None or not may_lead:
+            return found
+        assert me is not None
+        return self._database.once_more(lambda connection: _lead(connection, me))
+
+    def save(self, files: Mapping[str, str], *, epoch: int) -> bool:
+        """Keep what the master of *epoch* has written; False, and nothing is kept, when another one leads since."""
+        mine = sa.update(CLUSTER).where(CLUSTER.c.id == _ID, CLUSTER.c.epoch == epoch)
+        with self._database.transaction() as connection:
+            return connection.execute(mine.values(files=dump(dict(files)))).rowcount == 1
+
+    def take_slot(self, name: str, *, count: int) -> int | None:
+        """Return a number below *count* that no other job has that is running on a living node; None if none is left.
+
+        It differs from that of the job's last run, whose executors may not have ended yet.
+        """
+        with self._database.transaction() as connection:
+            connection.execute(sa.select(CLUSTER.c.id).with_for_update())  # one job at a time
+            alive = [node.node_id for node in alive_sessions(connection)]
+            others = (JOBS.c.state.in_(RUNNABLE), JOBS.c.node_id.in_(alive), JOBS.c.slot.is_not(None))
+            taken = set(connection.execute(sa.select(JOBS.c.slot).where(JOBS.c.name != name, *others)).scalars())
+            last = connection.execute(sa.select(JOBS.c.slot).where(JOBS.c.name == name)).scalar_one_or_none()
+            free = [number for number in range(count) if number not in taken]
+            if not free:
+                return None
+            slot = next((number for number in free if number != last), free[0])
+            connection.execute(sa.update(JOBS).where(JOBS.c.name == name).values(slot=slot))
+            return slot
+
+
+def _record(connection: sa.Connection, *, locked: bool = False) -> ClusterRecord:
+    selected = sa.select(CLUSTER).where(CLUSTER.c.id == _ID)
+    row = connection.execute(selected.with_for_update() if locked else selected).one_or_none()
+    members = [node for node in alive_sessions(connection) if node.cores]
+    leader = None if row is None else next((node for node in members if node.node_id == row.node_id), None)
+    return ClusterRecord(
+        leader=leader,
+        epoch=0 if row is None else row.epoch,
+        members=sorted(members, key=lambda node: node is not leader),
+        files={} if row is None else json.loads(row.files),
+    )
+
+
+def _lead(connection: sa.Connection, me: NodeRecord) -> ClusterRecord:
+    found = _record(connection, locked=True)
+    if found.leader is not None:
+        return found
+    if found.epoch:
+        connection.execute(sa.update(CLUSTER).values(node_id=me.node_id, epoch=found.epoch + 1))
+    else:
+        connection.execute(sa.insert(CLUSTER).values(id=_ID, node_id=me.node_id, epoch=1, files="{}"))
+    add_event(connection, "cluster_led", node=me.name)
+    return _record(connection)

@@ -1,0 +1,73 @@
+"""Nodes with cores are a Spark cluster: a job runs on all of them, whichever leads it and whatever happens to one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_testing.bank import TABLES, Bank, assert_faithful, open_bank
+from cdc_testing.files import last_resolved
+from cdc_testing.fixtures import fresh_database
+from cdc_testing.nodes import FAST, NodeProcess, Nodes
+from cdc_testing.postgres import clock
+from psutil import Error as PsutilError
+
+pytestmark = pytest.mark.slow
+NAMES = ("one", "two", "three")
+
+
+@pytest.fixture
+def nodes(postgres_server: EmbeddedPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
+    monkeypatch.setenv("CDC_CLUSTER_SECRET", "only-the-nodes-know-it")
+    with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store) as nodes:
+        for number, name in enumerate(NAMES, start=1):
+            begin(nodes, name, number)
+        for name in NAMES:
+            nodes.await_join(name)
+        yield nodes
+
+
+def begin(nodes: Nodes, name: str, number: int) -> None:
+    where = ("--address", f"127.0.0.{number}", "--cores", "1", "--memory", "2gb")
+    nodes.begin(name, options=(*FAST, *where))
+
+
+def executors(node: NodeProcess) -> set[int]:
+    """Return the processes of the node in which slices run."""
+    found = set()
+    for process in node.tree():
+        with suppress(PsutilError):
+            if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in process.cmdline():
+                found.add(process.pid)
+    return found
+
+
+def leader(nodes: Nodes) -> str | None:
+    found = nodes.store.cluster.poll().leader
+    return None if found is None else found.name
+
+
+def test_a_job_runs_on_all_nodes_and_goes_on_when_the_leader_the_coordinator_or_another_is_killed(
+    nodes: Nodes, database: str, tmp_path: Path
+) -> None:
+    files = tmp_path / "files"
+    open_bank(database)
+    with Bank(database, pause_s=0.05):
+        nodes.create("bank", database, TABLES, f"file://{files}", spark={"master": "nodes"})
+        coordinator = nodes.until_delivering("bank")
+        nodes.eventually("executors on all nodes", lambda: all(executors(nodes[name]) for name in NAMES))
+        killed = nodes[leader(nodes) or ""]
+        kept = {name: executors(nodes[name]) for name in NAMES if name != killed.name}
+        killed.kill()
+        nodes.eventually("another leads", lambda: leader(nodes) not in (None, killed.name))
+        if killed is coordinator:
+            nodes.until_delivering("bank", but_not=killed)
+        else:
+            nodes.until_delivering("bank")
+            assert kept == {name: executors(nodes[name]) for name in kept}, "executors of living nodes go on"
+    now = clock(database)
+    nodes.eventually("all is resolved", lambda: last_resolved(files) >= now and nodes.high_water("bank") >= now)
+    assert_faithful(files, database)

@@ -1,0 +1,84 @@
+"""The cluster of the nodes: one leads at a time, its master's files reach the next one, and each job has a slot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from cdc_testing.stored import DEFINITION, die, node
+
+from cdc_core.changefeeds.service import Changefeeds
+from cdc_core.jobs.cluster import of_living
+from cdc_core.locality import Locality
+from cdc_core.store.job_values import NodeRecord
+from cdc_core.store.opening import store_url
+from cdc_core.store.progress import ProgressStore
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProgressStore]:
+    postgresql = request.param == "postgresql"
+    store = ProgressStore(
+        str(request.getfixturevalue("database")) if postgresql else store_url(tmp_path_factory.mktemp("store"))
+    )
+    yield store
+    store.close()
+
+
+def joined(store: ProgressStore, name: str, *, cores: int = 1) -> NodeRecord:
+    return store.nodes.join(replace(node(name), cores=cores, master=f"{name}:7077"), lease_s=60)
+
+
+def test_one_node_leads_until_its_session_is_over_and_the_next_one_has_its_files(store: ProgressStore) -> None:
+    one, two = joined(store, "one"), joined(store, "two")
+    joined(store, "three", cores=0)
+    assert store.cluster.poll().leader is None
+    first = store.cluster.poll(one)
+    assert (first.leader, first.epoch, first.url) == (one, 1, "spark://one:7077,two:7077")
+    assert store.cluster.poll(two) == first
+    assert store.cluster.save({"app_1": "YQ=="}, epoch=1)
+    die(store, one)
+    second = store.cluster.poll(two)
+    assert (second.leader, second.epoch, second.url) == (two, 2, "spark://two:7077")
+    assert second.files == {"app_1": "YQ=="}
+    assert not store.cluster.save({}, epoch=1), "one that lost the lead unnoticed"
+    assert store.cluster.poll(one).files == {"app_1": "YQ=="}
+
+
+def test_a_node_that_drains_or_has_no_cores_does_not_lead(store: ProgressStore) -> None:
+    one, none = joined(store, "one"), joined(store, "none", cores=0)
+    Changefeeds(store).drain("one")
+    assert store.cluster.poll(one).leader is None
+    assert store.cluster.poll(none).leader is None
+
+
+def test_of_nodes_that_ask_at_the_same_time_one_leads(store: ProgressStore) -> None:
+    nodes = [joined(store, f"n{number}") for number in range(6)]
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        found = list(pool.map(lambda node: ProgressStore(store.url).cluster.poll(node), nodes))
+    assert len({(record.leader.name if record.leader else None, record.epoch) for record in found}) == 1
+
+
+def test_jobs_that_run_have_different_slots_and_a_job_another_one_than_before(store: ProgressStore) -> None:
+    one = joined(store, "one")
+    store.cluster.poll(one)
+    for name in ("a", "b", "c"):
+        store.jobs.create(name, DEFINITION, owner="ann", locality=Locality())
+        store.claims.adopt(name, one)
+    assert [store.cluster.take_slot(name, count=3) for name in ("a", "b")] == [0, 1]
+    assert store.cluster.take_slot("a", count=3) == 2, "its last executors may not have ended"
+    assert store.cluster.take_slot("c", count=3) == 0
+    assert store.cluster.take_slot("a", count=2) is None
+    die(store, one)
+    assert store.cluster.take_slot("b", count=3) == 0
+
+
+def test_a_master_that_takes_over_waits_for_no_worker_of_a_dead_node(store: ProgressStore) -> None:
+    one = joined(store, "10.0.0.1")
+    store.cluster.poll(one)
+    worker = "worker_worker-20261129164329-{}-33361"
+    files = dict.fromkeys((worker.format("10.0.0.1"), worker.format("10.0.0.2"), "app_app-20261129164329-0000"), "")
+    store.cluster.save(files, epoch=1)
+    assert of_living(store.cluster.poll()).keys() == files.keys() - {worker.format("10.0.0.2")}
