@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Literal
 
@@ -119,7 +119,14 @@ class Continuing(Creating):
             raise ConfigError(f"changefeed '{feed.name}' has not begun in {left.shown}; leave out --from-state")
         if all_delivered(feed, progress):
             raise ConfigError(f"changefeed '{feed.name}' is complete in {left.shown}: nothing is left to deliver")
-        self.check_new(feed, connect=connect, left=None if is_here else left)
+        try:
+            self.check_new(feed, connect=connect, left=None if is_here else left)
+        except ConfigError as error:
+            given = left.jobs.find(feed.name)
+            if is_here or given is None or not given.is_leaving:
+                raise
+            text = "its progress is being handed over, and nothing continues it until this command succeeds"
+            raise ConfigError(f"{error}; {text}") from error
 
     def continue_run(
         self, feed: ResolvedChangefeed, left: ProgressStore, run_dir: Path, *, again: str, owner: str
@@ -184,10 +191,8 @@ class Continuing(Creating):
                 )
             except ConfigError:
                 if self._continuing(feed.name, left) is None:
-                    left.handover.take_back(feed.name)
+                    left.handover.take_back(feed.name, kept)
                 raise
             except RetryableError as error:
-                with suppress(RetryableError):
-                    left.handover.end_attempt(feed.name)
                 text = f"repeat this command: until then nothing continues changefeed '{feed.name}'"
                 raise RetryableError(f"{error}; {text}") from error

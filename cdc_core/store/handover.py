@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,17 +19,30 @@ from cdc_core.store.tables import CHANGEFEEDS, DEAD_LETTERS, GAPS, RESCANS, TOPI
 
 __all__ = ["Handover", "Kept", "put"]
 
-Kept = Mapping[str, Sequence[Mapping[str, Any]]]
-"""The rows of a changefeed by table."""
-
+_Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 _TABLES = (CHANGEFEEDS, UNRECORDED, GAPS, DEAD_LETTERS, RESCANS, TOPICS)
 """What the next run needs. Statuses, claims and traces are of the last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What a store has kept of a changefeed: the rows by table.
+
+    `require_newest` raises ConfigError when they were given to another attempt since, or taken back.
+    """
+
+    rows: _Rows
+    require_newest: Callable[[], None]
 
 
 class Handover(Aggregate):
     """The changefeeds whose progress goes to another store: here each is a canceled job, and says so.
 
     Until the other store is known to have it, that job has not finished, and nothing here may forget it.
+
+    Of several attempts only the newest can succeed. Each adds the changefeed to the other store, and then checks in the
+    same transaction that it is the newest. A later attempt waits there for the end of that transaction. So its own
+    refusal means that none has succeeded, or will, even if an earlier one was killed or is frozen.
     """
 
     def give(self, name: str, *, to: str, again: str, owner: str, repeated: bool = False) -> Kept:
@@ -47,7 +62,7 @@ class Handover(Aggregate):
                 raise ConfigError(self.is_job(job))
             if job.is_run and repeated:
                 raise ConfigError(f"the progress of changefeed '{name}' was taken back meanwhile; repeat `{again}`")
-            fenced = update(name).values(epoch=CHANGEFEEDS.c.epoch + 1)
+            fenced = update(name).values(epoch=CHANGEFEEDS.c.epoch + 1)  # older attempts too
             connection.execute(fenced)  # it waits for whoever registers the changefeed
             if job.state == "pause-requested":  # the run that was to pause has ended
                 pause_run(connection, job)
@@ -55,20 +70,20 @@ class Handover(Aggregate):
                 values = {"state": "canceled", "reason": reason, "owner": owner, "is_run": False}
                 connection.execute(of_job(name).values(**values, created=DatabaseNow()))
                 add_event(connection, "changefeed_canceled", name, message=reason)
-            record_event(connection, name, "canceled", reason, None)
-            return {table.name: _rows(connection, table, name) for table in _TABLES}
+                record_event(connection, name, "canceled", reason, None)
+            rows = {table.name: _rows(connection, table, name) for table in _TABLES}
+        return Kept(rows=rows, require_newest=partial(self._require_newest, name, rows))
 
-    def take_back(self, name: str) -> None:
-        """Undo `give`: the other store has refused the changefeed, and runs may continue it here.
+    def take_back(self, name: str, kept: Kept) -> None:
+        """Undo the `give` that returned *kept*: the other store has refused it, and runs may continue it here.
 
-        Nothing is changed when another attempt has not ended: it may be about to succeed.
+        Nothing is changed when it was given to another attempt since, which may be about to succeed.
         """
         mine, left = JOB_EVENTS.c.name == name, JOB_EVENTS.c.state == "canceled"
-        given = sa.select(sa.func.count()).select_from(JOB_EVENTS).where(mine, left)
         last = sa.select(JOB_EVENTS).where(mine, ~left).order_by(JOB_EVENTS.c.id.desc()).limit(1)
         with self._database.transaction() as connection:
             job = found_job(connection, name, locked=True)
-            if job is None or not job.is_leaving or connection.execute(given).scalar_one() > 1:
+            if job is None or not job.is_leaving or not _is_newest(connection, kept.rows):
                 return
             connection.execute(sa.delete(JOB_EVENTS).where(mine, left))
             before = connection.execute(last).one_or_none()
@@ -77,19 +92,6 @@ class Handover(Aggregate):
                 values = {"state": "paused", "reason": before.reason}
             connection.execute(of_job(name).values(**values, owner="", is_run=True))
             add_event(connection, "changefeed_resumed", name)
-
-    def end_attempt(self, name: str) -> None:
-        """Note that who has given the changefeed last asks the other store no more: what it asked has happened, or not.
-
-        A refusal of the other store then undoes the next `give`, as no attempt but that one can succeed.
-        """
-        last = sa.select(sa.func.max(JOB_EVENTS.c.id)).where(
-            JOB_EVENTS.c.name == name, JOB_EVENTS.c.state == "canceled"
-        )
-        with self._database.transaction() as connection:
-            job = found_job(connection, name, locked=True)
-            if job is not None and job.is_leaving:
-                connection.execute(sa.delete(JOB_EVENTS).where(JOB_EVENTS.c.id == last.scalar_subquery()))
 
     def arrive(self, name: str) -> None:
         """Save that the other store has what `give` returned: here it may be forgotten from now on."""
@@ -101,6 +103,13 @@ class Handover(Aggregate):
                 connection.execute(of_job(name).values(reason=reason, finished=DatabaseNow()))
                 record_event(connection, name, "canceled", reason, None)
 
+    def _require_newest(self, name: str, rows: _Rows) -> None:
+        with self._database.transaction(reading=True) as connection:
+            if not _is_newest(connection, rows):
+                raise ConfigError(
+                    f"another command hands over changefeed '{name}' meanwhile; repeat this when it has ended"
+                )
+
     def is_job(self, job: JobRecord) -> str:
         """Return why *job* of this store is not handed over, and what can be done."""
         state = ": ".join(filter(None, (job.state, job.reason)))
@@ -109,15 +118,25 @@ class Handover(Aggregate):
 
 
 def put(connection: sa.Connection, name: str, kept: Kept) -> None:
-    """Add what another store has kept of the changefeed. Raises: ConfigError when this store knows it too."""
+    """Add what another store has kept of the changefeed. Raises: ConfigError when this store knows it too, or that
+    store has begun another attempt.
+    """
     if connection.execute(sa.select(CHANGEFEEDS.c.name).where(CHANGEFEEDS.c.name == name)).first():
         raise ConfigError(
             f"changefeed '{name}' has begun in this store too, by `cdc run`; remove it here with `cdc drop`, or leave"
             " out --from-state to continue it"
         )
     for table in _TABLES:
-        if rows := kept[table.name]:
+        if rows := kept.rows[table.name]:
             connection.execute(sa.insert(table), [dict(row) for row in rows])
+    kept.require_newest()  # last: an attempt that begins from now on waits for the end of this transaction
+
+
+def _is_newest(connection: sa.Connection, rows: _Rows) -> bool:
+    """Return whether no attempt, and no run, has begun since *rows* were read."""
+    [row] = rows[CHANGEFEEDS.name]
+    same = [CHANGEFEEDS.c[column] == row[column] for column in ("name", "feed_id", "epoch")]
+    return connection.execute(sa.select(CHANGEFEEDS.c.name).where(*same)).first() is not None
 
 
 def _rows(connection: sa.Connection, table: sa.Table, name: str) -> list[Mapping[str, Any]]:

@@ -400,10 +400,10 @@ def test_what_another_store_refuses_is_paused_as_before(store: ProgressStore, ru
         feeds.pause("orders", "a row was refused")
         if pause == "resumed":
             feeds.resume("orders")
-    store.handover.give("orders", to="there", again="cdc create", owner="ann")
+    kept = store.handover.give("orders", to="there", again="cdc create", owner="ann")
     assert look(store)[0] == "canceled"
     store.claims.prune(retention_s=-1)
-    store.handover.take_back("orders")
+    store.handover.take_back("orders", kept)
     assert store.changefeeds.register("orders", DEFINITION).epoch == run + 1
     is_paused = pause in ("error", "requested")
     assert paused(store) == ("a row was refused" if is_paused else None)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +19,12 @@ from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import ConfigError, FencedError
 from cdc_core.locality import Locality
 from cdc_core.store import changefeeds, events
+from cdc_core.store.handover import Kept
 from cdc_core.store.job_rows import known_job, resume_job
 from cdc_core.store.job_tables import NODES, DatabaseNow
 from cdc_core.store.job_values import Pending
-from cdc_core.store.progress import ProgressStore
+from cdc_core.store.jobs import create_job
+from cdc_core.store.progress import ProgressStore, store_url
 from cdc_core.store.tables import CHANGEFEEDS, update
 
 ALTERED = DEFINITION | {"tables": ["public.orders"]}
@@ -180,18 +183,37 @@ def test_of_two_that_create_a_job_one_is_told_that_it_is_there(stores: Stores) -
     assert texts == ["", "changefeed 'orders' is a job already (running); choose another name"]
 
 
-def test_of_two_that_hand_a_changefeed_over_none_takes_it_back(stores: Stores) -> None:
+def test_of_two_that_hand_a_changefeed_over_the_older_one_does_not_take_it_back(stores: Stores) -> None:
     stores.mine.changefeeds.register("orders", DEFINITION)
     with stores.mine._database.transaction() as connection:  # holds both up when they have seen no job
         connection.execute(sa.text("LOCK TABLE cdc_changefeeds IN SHARE ROW EXCLUSIVE MODE"))
         both = [stores._threads.submit(_give_from, stores.url) for _ in range(2)]
         waiting = sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted")
         eventually(lambda: connection.scalar(waiting) == 2, what="both wait")
-    assert {future.result() for future in both} == {"orders"}
-    stores.mine.handover.take_back("orders")
+    older, newer = sorted(
+        (future.result() for future in both), key=lambda kept: kept.rows["cdc_changefeeds"][0]["epoch"]
+    )
+    stores.mine.handover.take_back("orders", older)
     job = stores.mine.jobs.find("orders")
     assert job is not None
     assert job.is_leaving
+    stores.mine.handover.take_back("orders", newer)
+    assert stores.mine.jobs.find("orders") is None
+
+
+def test_a_hand_over_waits_for_an_older_one_that_is_about_to_succeed(stores: Stores, tmp_path: Path) -> None:
+    left = ProgressStore(store_url(tmp_path))
+    left.changefeeds.register("orders", DEFINITION)
+    job: dict[str, Any] = {"owner": "ann", "locality": Locality()}
+    older = _give_from(left.url)
+    with stores.mine.transaction() as connection:
+        create_job(connection, "orders", DEFINITION, kept=older, schedule=None, **job)
+        newer = _give_from(left.url)
+        other = stores.begin(lambda store: store.jobs.create("orders", DEFINITION, kept=newer, **job))
+        assert not other.done()
+    with pytest.raises(ConfigError, match="is a job already"):
+        other.result(400)
+    left.close()
 
 
 def test_a_run_that_begins_at_the_same_moment_is_not_altered(stores: Stores) -> None:
@@ -208,10 +230,9 @@ def test_a_run_that_begins_at_the_same_moment_is_not_altered(stores: Stores) -> 
     assert (known.epoch, known.definition) == (1, DEFINITION)
 
 
-def _give_from(url: str) -> str:
+def _give_from(url: str) -> Kept:
     with closing(ProgressStore(url)) as store:
-        kept = store.handover.give("orders", to="there", again="cdc create", owner="ann")
-        return str(kept["cdc_changefeeds"][0]["name"])
+        return store.handover.give("orders", to="there", again="cdc create", owner="ann")
 
 
 def _create_in(url: str) -> str:

@@ -151,11 +151,11 @@ def test_a_changefeed_that_was_leaving_in_version_14_stays_paused_when_it_is_tak
 ) -> None:
     before = ProgressStore(url)
     before.changefeeds.register("paused", DEFINITION)
-    before.handover.give("paused", to="job 'paused' elsewhere", again="cdc create", owner="ann")
+    kept = before.handover.give("paused", to="job 'paused' elsewhere", again="cdc create", owner="ann")
     before.close()
     write(engine, TO_V14.replace("DELETE FROM cdc_job_events", "SELECT 1 FROM cdc_job_events"))
     store = ProgressStore(url)
-    store.handover.take_back("paused")
+    store.handover.take_back("paused", kept)
     assert store.jobs.paused_runs() == {"paused"}
     known = store.changefeeds.find("paused")
     assert known is not None

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from cdc_testing.command import Cdc
 from cdc_testing.job_commands import created, ended
-from cdc_testing.scripted import read_journal
+from cdc_testing.scripted import CounterRangefeed, read_journal
 from cdc_testing.stored import ask_rescan, dropped, node, progress
 
 from cdc_core import RetryableError, Timestamp
@@ -23,6 +23,7 @@ from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.resolve import resolve
 from cdc_core.config.toml_file import read_changefeed
 from cdc_core.engine.fencing import RunLock
+from cdc_core.errors import TerminalRangefeedError
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store import deletion, handover
 from cdc_core.store.handover import Handover, Kept
@@ -317,12 +318,39 @@ def test_a_run_continues_when_the_other_store_was_out_of_reach_and_then_refuses_
     assert cdc("create", file, "--from-state").out
 
 
-def test_what_was_given_twice_is_not_taken_back(left: ProgressStore) -> None:
-    """The other one may be about to succeed."""
-    for _ in range(2):
-        left.handover.give("orders", to="there", again="cdc create", owner="ann")
-    left.handover.take_back("orders")
-    assert left.jobs.find("orders") is not None
+def test_a_run_continues_when_its_hand_over_was_killed_and_is_then_refused(
+    store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture, cdc: Cdc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with at_creation(stop_with(KeyboardInterrupt())):
+        main(["create", str(file), "--from-state"])
+    capsys.readouterr()
+
+    def check(_rangefeed: CounterRangefeed) -> None:
+        raise TerminalRangefeedError("no such table")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CounterRangefeed, "check", check)
+        told = cdc.sentence("create", file, "--from-state")
+    assert "no such table; its progress is being handed over, and nothing continues it until this command" in told
+    whole = file.read_text()
+    file.write_text(f'{whole}execution_locality = "region=eu"\n')
+    assert "no node matches execution_locality 'region=eu'" in cdc.sentence("create", file, "--from-state")
+    assert left.jobs.find("orders") is None
+
+
+def test_a_hand_over_that_froze_does_nothing_after_a_later_one_was_refused(
+    store: ProgressStore, left: ProgressStore, file: Path, cdc: Cdc
+) -> None:
+    whole = file.read_text()
+
+    def refused_meanwhile() -> None:
+        file.write_text(f'{whole}execution_locality = "region=eu"\n')
+        assert main(["create", str(file), "--from-state"]) == 2
+
+    with at_creation(refused_meanwhile):
+        told = cdc("create", file, "--from-state", status=2).err
+    assert "another command hands over changefeed 'orders' meanwhile" in told
+    assert (left.jobs.find("orders"), store.jobs.find("orders"), store.changefeeds.find("orders")) == (None, None, None)
 
 
 def test_a_repetition_is_refused_when_the_first_one_has_given_the_run_back(
@@ -334,7 +362,7 @@ def test_a_repetition_is_refused_when_the_first_one_has_given_the_run_back(
     give = Handover.give
 
     def late(handover: Handover, name: str, **given: Any) -> Kept:
-        left.handover.take_back("orders")
+        left.handover.take_back("orders", give(left.handover, name, **{**given, "repeated": False}))
         return give(handover, name, **given)
 
     monkeypatch.setattr(Handover, "give", late)
