@@ -40,12 +40,12 @@ _PARTS = ("source", "query", "functions")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Altered:
-    """What an alteration did. `job` is None for a changefeed of `cdc run`. `tables` are all, if they are others now.
+    """What an alteration did. `tables` are all, if they are others now.
 
     `is_new`: the definition is another than before.
     """
 
-    job: JobRecord | None
+    job: JobRecord
     change: Alteration
     definition: Mapping[str, Any]
     tables: Sequence[str]
@@ -140,8 +140,8 @@ class Altering(Finder):
                 initial_scans=chosen,
                 why=f"altered ({by}): {change}",
             )
-            configure(self.store, name, wanted, before=known.definition, epoch=known.epoch)
-        return Altered(job=None, change=change, definition=wanted.definition, tables=after.tables)
+            job = configure(self.store, name, wanted, before=known.definition, epoch=known.epoch)
+        return Altered(job=job, change=change, definition=wanted.definition, tables=after.tables)
 
     def last_definition(self, job: JobRecord) -> Mapping[str, Any]:
         """Return the definition that the job was given last, even if it does not run yet. Raises: UnknownError."""

@@ -34,7 +34,7 @@ class PlannedDrop:
     """
 
     known: ChangefeedRecord
-    job: JobRecord | None
+    job: JobRecord
     dead_letters: int
     created: Sequence[SourceObjects] | None
     carry_out: Callable[[], None]
@@ -52,9 +52,9 @@ class Dropping(Finder):
         With *feed*, what it has created at its source is dropped, and then what the store knows of it; without, the
         source is left alone. *verb* is what is asked of a job. Raises: ConfigError; what the source raises.
         """
-        known, job = self.known(name), self.find_job(name, verb=verb)
+        known, job = self.known(name), self.require_job(name, verb=verb, of_runs=True)
         with ExitStack() as open_:
-            if job is None:
+            if job.is_run:
                 open_.enter_context(stopped(self.store, name, state_dir))
             rangefeed = created = None
             if feed is not None:

@@ -104,10 +104,13 @@ class Finder:
             require(job, verb)
         return job
 
-    def require_job(self, name: str, *, verb: Verb | None = None) -> JobRecord:
-        """Return the job. Raises: UnknownError; RefusedError when its state refuses *verb*."""
+    def require_job(self, name: str, *, verb: Verb | None = None, of_runs: bool = False) -> JobRecord:
+        """Return the job; with *of_runs* also one of `cdc run`.
+
+        Raises: UnknownError; RefusedError when its state refuses *verb*.
+        """
         with self.store.transaction(reading=True) as connection:
-            job = known_job(connection, name, verb=verb)
+            job = known_job(connection, name, of_runs=of_runs, verb=verb)
         if verb is not None:
             require(job, verb)
         return job

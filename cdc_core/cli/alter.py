@@ -82,7 +82,6 @@ def alter(
             changefeeds.known(file)
             if changefeeds.find_job(file) is not None:
                 altered = changefeeds.alter(file, change, by=by_user(), scans=scan)
-                assert altered.job is not None
                 text = altered_text(changefeeds, altered)
                 echo_job(session, changefeeds, altered.job, text, as_json=as_json)
                 return 0
@@ -101,7 +100,6 @@ def alter(
 def altered_text(changefeeds: Changefeeds, altered: Altered) -> str:
     """Return what was done to a job, and what becomes of it."""
     job = altered.job
-    assert job is not None
     if job.pending is not None:
         continues = f"node {job.node} finishes the running step before that"
     elif job.state in RESTING:

@@ -115,7 +115,7 @@ def _at_source(planned: PlannedDrop, feed: ResolvedChangefeed | None) -> str:
         if planned.created is not None:
             what = "; ".join(map(_text, planned.created)) or "nothing, it has nothing there"
         return f"dropped at the source {feed.shown_source}: {what}"
-    if job is None or job.state not in REVERTED:
+    if job.state not in REVERTED:
         return f"left at the source {sources}: whatever it created there"
     done, why = ("changed", job.reason) if job.has_left else ("left", f"the job is {job.state}")
     return f"nothing is {done} at the source {sources}: {why}"
