@@ -262,7 +262,8 @@ def test_a_failure_of_the_first_start_or_of_the_encoder_is_retried_and_outages_d
     assert failing == {"start": 0, "encode": 0}
 
 
-def test_a_lost_slot_is_an_error_and_not_a_gap(database: str, sql: Sql) -> None:
+@pytest.mark.parametrize("is_gone", [False, True], ids=["with its publication", "without"])
+def test_a_lost_slot_is_an_error_and_not_a_gap(database: str, sql: Sql, is_gone: bool) -> None:
     with watch(source=documented(database), tables=["t"], options={"retry_backoff": "10ms"}) as rows:
         for _ in range(3):
             next(rows)
@@ -271,6 +272,9 @@ def test_a_lost_slot_is_an_error_and_not_a_gap(database: str, sql: Sql) -> None:
             " AND application_name LIKE '%/temporary'"
         )
         sql.execute("INSERT INTO t VALUES (4, 'd')")
+        if is_gone:
+            ((name,),) = sql.execute("SELECT pubname FROM pg_publication").fetchall()
+            sql.execute(f"DROP PUBLICATION {name}")
         with pytest.raises(HistoryLostError, match=r"Start again|no longer exists"):
             next(rows)
     nothing_is_left(sql)

@@ -91,7 +91,7 @@ class TemporaryObjects:
     def of(cls, slot: Slot) -> TemporaryObjects:
         """Return what was created for *slot* in this process. Raises: HistoryLostError when it is there no longer."""
         found = cls.find(slot)
-        if found is None or found.owner.closed:
+        if found is None or not found.is_alive:
             raise HistoryLostError(
                 f"the connection that held the temporary replication slot {slot.name} was lost, and with it the changes"
                 f" that were not read yet. {START_AGAIN}"
@@ -107,6 +107,14 @@ class TemporaryObjects:
         state = slot.state(self._owner)
         assert state is not None
         return state.confirmed
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the server still has the connection. Asks it."""
+        with suppress(*ClientError):
+            self._owner.execute("SELECT 1")
+            return True
+        return False
 
     @property
     def owner(self) -> Connection:

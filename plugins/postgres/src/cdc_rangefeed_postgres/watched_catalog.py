@@ -18,6 +18,7 @@ from cdc_rangefeed_postgres.publication_changes import compared, require_unalter
 from cdc_rangefeed_postgres.remedies import READ_ANEW
 from cdc_rangefeed_postgres.selection import Selection
 from cdc_rangefeed_postgres.slot import Slot
+from cdc_rangefeed_postgres.temporary import TemporaryObjects
 from cdc_rangefeed_postgres.token import PostgresToken
 from cdc_rangefeed_postgres.types import TypeCatalog
 from cdc_rangefeed_postgres.versions import present_types
@@ -54,7 +55,7 @@ def load_watched(
 ) -> Catalog:
     """Return the present catalog of the tables in *token*: *known* itself when that is still right.
 
-    Raises: TerminalRangefeedError when one of them can no longer be followed.
+    Raises: TerminalRangefeedError when one of them can no longer be followed; HistoryLostError.
     """
     states = token.tables
     oids = [state.oid for state in states.values()]
@@ -78,6 +79,8 @@ def load_watched(
                 "read anew, and rows that are at the destination are not deleted there"
             )
         if not table.published:
+            if slot.temporary:
+                TemporaryObjects.of(slot)  # with the slot its publication is gone
             raise TerminalRangefeedError(
                 f"table {name} is no longer in publication {slot.publication.name}, so changes to it may be lost. "
                 f"{READ_ANEW}"
