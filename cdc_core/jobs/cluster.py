@@ -29,6 +29,8 @@ NODES = "nodes"
 _POLL_INTERVAL_S = 0.5
 _ASTRAY_S = 30.0
 """How long a worker may know another master than the one that leads, or none."""
+_START_S = 90.0
+"""How much longer a new one may: Java starts slowly on a busy host, and would start anew for ever."""
 _AGAIN_S = 5.0
 
 
@@ -169,7 +171,7 @@ class _Member:
         now = time.monotonic()
         if self._worker is None or not self._worker.is_running:
             if self._may_start("worker", self._worker):
-                self._worker = self._worker or WorkerProcess(
+                self._worker = WorkerProcess(
                     self._home,
                     address=self._address,
                     secret=self._secret,
@@ -178,12 +180,18 @@ class _Member:
                     locality=self._settings.place,
                 )
                 self._worker.start(record.url)
-                self._in_order_at = now
+                self._in_order_at = now + _START_S
         elif self._worker.master == f"spark://{record.leader.master}":
             self._in_order_at = now
         elif now - self._in_order_at > _ASTRAY_S:
-            log.warning("node '%s': its worker has lost the cluster's master, and starts anew", self._settings.name)
+            log.warning(
+                "node '%s': its worker is not registered with the master %s, and starts anew; see %s",
+                self._settings.name,
+                record.leader.master,
+                self._worker.log_path,
+            )
             self._worker.kill()
+            self._worker = None
 
     def _may_start(self, what: str, daemon: MasterProcess | WorkerProcess | None) -> bool:
         """Return whether to start *daemon* now: not at once after one that has ended by itself."""

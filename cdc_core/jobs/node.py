@@ -133,7 +133,6 @@ class Node:
             self._last_session = LastSessionFile(settings.home / "node.lock")
             self._store.open()
             try:
-                log.info("node '%s' starts Spark, and joins when it is warm", settings.name)
                 self._warm_up()  # before it joins: no job is to wait for Spark here while another node is warm
                 lease = self._join()
                 while lease is not None:
@@ -148,6 +147,7 @@ class Node:
     def _warm_up(self) -> None:
         if (self._settings.spark or {}).get("master") == NODES:  # its jobs have sessions of their own
             return
+        log.info("node '%s' starts Spark, and joins when it is warm", self._settings.name)
         self._host.acquire(_USER)
         try:
             self._host.preload(stopped=lambda: self._leaving)
