@@ -19,7 +19,16 @@ from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError, RetryableError
 
-__all__ = ["ExecutorIdentity", "HostRequirements", "Probe", "StoreFile", "here", "host_requirements", "this_executor"]
+__all__ = [
+    "ExecutorIdentity",
+    "HostRequirements",
+    "Probe",
+    "StoreFile",
+    "here",
+    "host_requirements",
+    "required_versions",
+    "this_executor",
+]
 
 _PREFIX = ".cdc-probe-"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -122,11 +131,9 @@ def host_requirements(feed: ResolvedChangefeed, *, create: bool) -> Iterator[Hos
     try:
         for owner, directory in _local_directories(feed):
             probes.append(_written(owner, directory, name=name, create=create))
-        names = {"cdc-core", *(plugin["distribution"] for plugin in feed.stored.get("plugins", ()))}
-        found = {name: _version(name) for name in sorted(names)}
         yield HostRequirements(
             python=_python(),
-            versions={name: known for name, known in found.items() if known},
+            versions=required_versions(feed),
             probes=tuple(probes),
             store=StoreFile.of(feed.state),
         )
@@ -134,6 +141,12 @@ def host_requirements(feed: ResolvedChangefeed, *, create: bool) -> Iterator[Hos
         for probe in probes:
             with suppress(OSError):
                 Path(probe.file).unlink()
+
+
+def required_versions(feed: ResolvedChangefeed) -> Mapping[str, str]:
+    """Return the versions here, by distribution, of what every host that runs tasks of *feed* must have."""
+    names = {"cdc-core", *(plugin["distribution"] for plugin in feed.stored.get("plugins", ()))}
+    return {name: found for name in sorted(names) if (found := _version(name))}
 
 
 def _local_directories(feed: ResolvedChangefeed) -> Iterator[tuple[str, Path]]:

@@ -11,11 +11,15 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import version
 
+from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.error_text import one_line
+from cdc_core.engine.host_requirements import required_versions
 from cdc_core.errors import ConfigError, RetryableError
 from cdc_core.jobs.lease import Lease
 from cdc_core.jobs.settings import NodeSettings
+from cdc_core.plugins.entry_points import PLUGINS, published
 from cdc_core.spark.standalone import SLOTS, MasterProcess, WorkerProcess, application_settings, host_memory
 from cdc_core.store.cluster import ClusterRecord
 from cdc_core.store.progress import ProgressStore
@@ -62,14 +66,14 @@ class Cluster:
             raise ConfigError(f"the master is '{NODES}', and no node offers cores; start one with `cdc node --cores N`")
         return record
 
-    def application(self, name: str, spark: Mapping[str, str]) -> dict[str, str]:
-        """Return the settings with which job *name*, whose own are *spark*, runs across the nodes now.
+    def application(self, feed: ResolvedChangefeed) -> dict[str, str]:
+        """Return the settings with which the job *feed* runs now, across the nodes that have the versions of this one.
 
         Raises: ConfigError, as `require` does, and when there is no slot left.
         """
         record = self.require()
         assert self._secret is not None
-        slot = self._store.cluster.take_slot(name, count=SLOTS)
+        slot = self._store.cluster.take_slot(feed.name, count=SLOTS)
         if slot is None:
             raise ConfigError(f"{SLOTS} changefeeds run across the nodes already, and no more can")
         ours = application_settings(
@@ -78,8 +82,9 @@ class Cluster:
             address=self._settings.reached_at,
             cores=min(node.cores for node in record.members),
             slot=slot,
+            versions=required_versions(feed),
         )
-        own = {key: value for key, value in spark.items() if key != "master"}
+        own = {key: value for key, value in feed.spark.items() if key != "master"}
         return {**ours, **own}
 
     @contextmanager
@@ -178,6 +183,7 @@ class _Member:
                     cores=self._settings.cores,
                     memory=self._settings.memory or host_memory() // 2,
                     locality=self._settings.place,
+                    versions=_installed(),
                 )
                 self._worker.start(record.url)
                 self._in_order_at = now + _START_S
@@ -209,6 +215,12 @@ class _Member:
         master, self._master = self._master, None
         if master is not None:
             master.kill()
+
+
+def _installed() -> dict[str, str]:
+    """Return the versions of what tasks may need, by distribution."""
+    plugins = [each for named in published(PLUGINS).values() for each in named]
+    return {each.distribution: each.version for each in plugins} | {"cdc-core": version("cdc-core")}
 
 
 def of_living(record: ClusterRecord) -> dict[str, str]:

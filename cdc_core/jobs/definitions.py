@@ -136,7 +136,7 @@ class Definitions:
         feed = self.resolve(name)
         if feed.spark.get("master") != NODES:
             return feed
-        return replace(feed, spark=self._cluster.application(name, feed.spark))
+        return replace(feed, spark=self._cluster.application(feed))
 
     def drop(self, name: str, *, node_id: str) -> None:
         """Drop what the job holds at its source; once more does no harm. Raises: CdcError, whose text holds no secret.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -42,6 +43,7 @@ _SECURED = {
     "spark.ui.killEnabled": "false",
     "spark.master.ui.decommission.allow.mode": "DENY",
 }
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 _NOTICED = "20"
 """Seconds after which the master gives up a worker that is silent."""
 _RECOVERY_S = "8s"
@@ -49,10 +51,13 @@ _RECOVERY_S = "8s"
 _PROBE_S = 2.0
 
 
-def application_settings(master: str, *, secret: str, address: str, cores: int, slot: int) -> dict[str, str]:
+def application_settings(
+    master: str, *, secret: str, address: str, cores: int, slot: int, versions: Mapping[str, str]
+) -> dict[str, str]:
     """Return the Spark settings of a driver at *address* whose application is the one of *slot*.
 
-    It gets an executor with *cores* on each worker, also on those that join later.
+    It gets an executor with *cores* on each worker that has these *versions*, by distribution, and Spark's and Python's
+    of this process; also on those that join later. While nodes are upgraded, others stay out.
     """
     return {
         "master": master,
@@ -65,6 +70,7 @@ def application_settings(master: str, *, secret: str, address: str, cores: int, 
         "spark.executor.memory": "512m",
         "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
         f"spark.executor.resource.{_slot_name(slot)}.amount": "1",
+        **{f"spark.executor.resource.{name}.amount": "1" for name in _packages(versions)},
         "spark.scheduler.minRegisteredResourcesRatio": "0",
         # A host that hangs holds up a step for so long.
         "spark.executor.heartbeatInterval": "5s",
@@ -75,6 +81,13 @@ def application_settings(master: str, *, secret: str, address: str, cores: int, 
 
 def _slot_name(slot: int) -> str:
     return f"cdc_job_{slot}"
+
+
+def _packages(versions: Mapping[str, str]) -> list[str]:
+    """Return the names of the resources by which a worker says that it has these *versions*, and those of the host."""
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    found = {**versions, "pyspark": pyspark.__version__, "python": python}
+    return [_NOT_IN_NAMES.sub("_", f"cdc_has_{name}_{version}") for name, version in found.items()]
 
 
 class _Daemon:
@@ -185,18 +198,29 @@ class MasterProcess(_Daemon):
 
 
 class WorkerProcess(_Daemon):
-    """The worker, in *locality*, with *cores* and *memory* (bytes) for the executors of each application together."""
+    """The worker, in *locality*, with *cores* and *memory* (bytes) for the executors of each application together.
+
+    *versions*, by distribution, are what is installed for their tasks.
+    """
 
     name, program = "worker", "org.apache.spark.deploy.worker.Worker"
 
     def __init__(
-        self, directory: Path, *, address: str, secret: str, cores: int, memory: int, locality: Locality
+        self,
+        directory: Path,
+        *,
+        address: str,
+        secret: str,
+        cores: int,
+        memory: int,
+        locality: Locality,
+        versions: Mapping[str, str],
     ) -> None:
         self._cores = cores
         self._memory = memory
         self._work = directory / "work"
-        tiers = {resource_name(*tier): SLOTS for tier in locality.tiers}
-        resources = tiers | {_slot_name(number): 1 for number in range(SLOTS)}
+        shared = [*(resource_name(*tier) for tier in locality.tiers), *_packages(versions)]
+        resources = dict.fromkeys(shared, SLOTS) | {_slot_name(number): 1 for number in range(SLOTS)}
         listed = [
             {
                 "id": {"componentName": "spark.worker", "resourceName": name},

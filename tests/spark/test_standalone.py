@@ -1,0 +1,40 @@
+"""The settings by which a job's executors begin on the workers of nodes: one on each that has what it needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from cdc_core.locality import Locality
+from cdc_core.spark.standalone import WorkerProcess, application_settings
+
+INSTALLED = {"cdc-core": "1.2.0", "cdc-sink-kafka": "1.2.0+local"}
+SECRET = "only-the-nodes-know-it"
+
+
+def offered(directory: Path, versions: Mapping[str, str]) -> set[str]:
+    """Return the resources of a worker that has these *versions*."""
+    place = Locality.parse("region=eu")
+    WorkerProcess(directory, address="a", secret=SECRET, cores=1, memory=1 << 30, locality=place, versions=versions)
+    lines = (directory / "worker.properties").read_text()
+    return set(re.findall(r"^spark\.worker\.resource\.(\S+)\.amount [1-9]", lines, re.MULTILINE))
+
+
+def asked(versions: Mapping[str, str]) -> set[str]:
+    """Return the resources that the executors of a job with these *versions* ask for."""
+    settings = application_settings("spark://a:7077", secret=SECRET, address="a", cores=1, slot=3, versions=versions)
+    found = (re.fullmatch(r"spark\.executor\.resource\.(\S+)\.amount", name) for name in settings)
+    return {match[1] for match in found if match}
+
+
+def test_an_executor_begins_where_the_versions_of_its_job_are(tmp_path: Path) -> None:
+    assert "cdc_has_cdc-sink-kafka_1_2_0_local" in asked(INSTALLED)
+    assert asked(INSTALLED) <= offered(tmp_path, {**INSTALLED, "cdc-sink-null": "1.0"})
+
+
+@pytest.mark.parametrize("other", [{"cdc-core": "1.3.0"}, {"cdc-sink-null": "1.0"}], ids=["another version", "missing"])
+def test_none_begins_where_a_version_differs(tmp_path: Path, other: dict[str, str]) -> None:
+    assert asked(INSTALLED | other) - offered(tmp_path, INSTALLED)
