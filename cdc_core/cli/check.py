@@ -169,10 +169,23 @@ def _check(
             found = error
         report.add("locality", feed.options.execution_locality, found)
     master = feed.spark.get("master", "")
-    if master and not master.startswith("local"):
+    if master == "nodes":
+        found, is_checked = _nodes_found(progress)
+        report.add("cluster", master, found, is_checked=is_checked)
+    elif master and not master.startswith("local"):
         told = "not asked; cdc run asks each executor before it creates anything"
         report.add("cluster", master, told, is_checked=False)
     return report
+
+
+def _nodes_found(progress: ProgressStore | None) -> tuple[str | CdcError, bool]:
+    """Return what the progress store knows of the nodes' cluster, and whether that is all there is to check."""
+    members = [] if progress is None else progress.cluster.poll().members
+    if not members:
+        told = "not checked; it runs as a job, made by `cdc create`, on nodes started with `cdc node --cores N`"
+        return told, False
+    cores = counted(sum(node.cores for node in members), "core")
+    return f"\n           {cores} on {', '.join(node.name for node in members)}", True
 
 
 def _check_registration(feed: ResolvedChangefeed, progress: ProgressStore) -> None:

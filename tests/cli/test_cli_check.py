@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from cdc_testing.command import Cdc
 from cdc_testing.scripted import CounterRangefeed, Script
-from cdc_testing.stored import progress
+from cdc_testing.stored import node, progress
 
 from cdc_core import RangefeedContext
 from cdc_core.cli.main import main
@@ -33,6 +35,19 @@ def test_check_says_that_it_asks_no_executor_of_a_cluster(file: Path, cdc: Cdc) 
         toml.write('\n[changefeed.orders.spark]\nmaster = "spark://a:7077"\n')
     *_, last = cdc("check", file).out.splitlines()
     assert last == "  cluster  spark://a:7077 … not asked; cdc run asks each executor before it creates anything"
+
+
+def test_check_says_which_nodes_offer_cores_or_how_they_come_about(file: Path, cdc: Cdc) -> None:
+    with file.open("a") as toml:
+        toml.write('\n[changefeed.orders.spark]\nmaster = "nodes"\n')
+    *_, last = cdc("check", file).out.splitlines()
+    made = "made by `cdc create`, on nodes started with `cdc node --cores N`"
+    assert last == f"  cluster  nodes … not checked; it runs as a job, {made}"
+    with closing(ProgressStore(store_url(file.parent / ".cdc"))) as store:
+        for name, cores in (("eu", 2), ("none", 0), ("us", 1)):
+            store.nodes.join(replace(node(name), cores=cores, master=f"{name}:7077"), lease_s=600)
+        *_, told, which = cdc("check", file).out.splitlines()
+        assert (told, which) == ("  cluster  nodes … ok", "           3 cores on eu, us")
 
 
 def test_check_notes_marks_that_come_more_rarely_than_asked(file: Path, cdc: Cdc) -> None:
