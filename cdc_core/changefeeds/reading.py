@@ -11,7 +11,7 @@ from cdc_core.changefeeds.finding import Finder
 from cdc_core.config.listed_tables import topics_of
 from cdc_core.store.event_values import Event
 from cdc_core.store.events import EventTail
-from cdc_core.store.job_reports import JobReport, job_report, job_reports, node_values
+from cdc_core.store.job_reports import JobReport, NodeReport, job_report, job_reports, node_reports
 from cdc_core.store.job_values import JobEvent, JobRecord, NodeRecord, moment
 from cdc_core.store.moments import Moment
 from cdc_core.store.progress import ChangefeedRecord, Progress
@@ -124,27 +124,17 @@ class Reading(Finder):
         known = self.known(name)
         return list(self.store.topics.of(name) or topics_of(known.definition, self.schema_of(known.sources[0])) or ())
 
-    def sessions(self) -> tuple[float, list[NodeRecord]]:
-        """Return the database's clock, and every node, those that died within a day too."""
-        return self.store.nodes.all()
-
     def living_nodes(self) -> list[NodeRecord]:
         """Return the nodes that are alive, those that drain too."""
         return self.store.nodes.living()
 
-    def nodes(self) -> list[dict[str, Any]]:
-        """Return every node as JSON values, those that died within a day too."""
-        now, found = self.sessions()
-        return self._shown(found, now)
+    def nodes(self) -> list[NodeReport]:
+        """Return a report of every node, of those that died within a day too."""
+        return node_reports(self.store)
 
-    def node(self, record: NodeRecord) -> dict[str, Any]:
-        """Return the node, which may have ended since, as JSON values."""
-        now, _ = self.sessions()
-        return self._shown([record], now)[0]
-
-    def _shown(self, nodes: list[NodeRecord], now: float) -> list[dict[str, Any]]:
-        jobs = self.jobs()
-        return [node_values(each, jobs, now=now) for each in nodes]
+    def node(self, record: NodeRecord) -> NodeReport:
+        """Return a report of the node, which may have ended since."""
+        return node_reports(self.store, only=record)[0]
 
     def may_be_adopted(self, job: JobRecord) -> bool:
         """Return whether a living node that matches the job would take it."""

@@ -187,7 +187,7 @@ def drain(session: CliSession, node: str, wait: bool, store: str | None, as_json
         if wait:
             changefeeds.wait_for_end(found)
         if as_json:
-            session.echo_json(changefeeds.node(found))
+            session.echo_json(changefeeds.node(found).to_json())
         else:
             click.echo(f"node '{node}' has ended" if wait else f"node '{node}' drains and ends")
     return 0

@@ -9,10 +9,12 @@ import click
 from cdc_core.cli.job_commands import changefeeds_at, job_store_option
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.tables import echo_table, marked
+from cdc_core.options import counted
 
 __all__ = ["nodes"]
 
 _HEADING = ("name", "state", "locality", "host", "process", "jobs", "version", "started", "expires")
+_IN_CLUSTER = ("leads", "cores", "aggregates")
 
 
 @click.command
@@ -21,12 +23,13 @@ _HEADING = ("name", "state", "locality", "host", "process", "jobs", "version", "
 @debug_option
 @click.pass_obj
 def nodes(session: CliSession, as_json: bool, store: str | None) -> int:
-    """List the nodes of the store: where each one is, how many jobs it runs, and which jobs it cannot run.
+    """List the nodes of the store: where each one is, how many jobs it runs, and which jobs it cannot run. Of nodes
+    with cores, which one leads the cluster, and in how many jobs each has a part.
 
     A node whose session has expired is listed for a day as dead.
     """
     with changefeeds_at(session, store) as changefeeds:
-        listed = changefeeds.nodes()
+        listed = [node.to_json() for node in changefeeds.nodes()]
         if as_json:
             for each in listed:
                 session.echo_json(each)
@@ -34,7 +37,10 @@ def nodes(session: CliSession, as_json: bool, store: str | None) -> int:
         if not listed:
             click.echo(f"no node has joined the store {changefeeds.store.shown}; start one with `cdc node`")
             return 0
-        echo_table(session, [_HEADING, *map(_row, listed)])
+        if any(each["cores"] for each in listed):
+            echo_table(session, [(*_HEADING, *_IN_CLUSTER), *((*_row(each), *_part(each)) for each in listed)])
+        else:
+            echo_table(session, [_HEADING, *map(_row, listed)])
         for each in listed:
             for job, problem in each["problems"].items():
                 click.echo(session.masked(f"{each['name']} cannot run job '{job}': {problem}"))
@@ -46,3 +52,9 @@ def _row(shown: dict[str, Any]) -> tuple[str, ...]:
     times = [shown[name].replace("T", " ").replace("+00:00", "Z") for name in ("started", "expires")]
     texts = [str(shown[name] or "") for name in ("locality", "host", "pid")]
     return (shown["name"], marked(shown["state"]), *texts, jobs, shown["version"], *times)
+
+
+def _part(shown: dict[str, Any]) -> tuple[str, ...]:
+    """Return what the node has of the cluster."""
+    cores = f"{shown['cores']}, {shown['cores_used']} used" if shown["cores"] else "none"
+    return ("yes" if shown["leads"] else "no", cores, counted(len(shown["aggregates"]), "job"))

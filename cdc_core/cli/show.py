@@ -79,6 +79,7 @@ def report_lines(report: Report) -> Iterator[str]:
         ("held back", _held_back(report)),
         *(("shard", _shard(each)) for each in shown["shards"]),
         ("delivered", _delivered(shown)),
+        ("slices", _slices(report, shown)),
         ("last saved", report.known.saved_at and shown_moment(report.known.saved_at)),
         ("dead letters", shown["dead_letters"] and f"{shown['dead_letters']:,}"),
         ("source's history", _history(report, shown)),
@@ -170,6 +171,12 @@ def _delivered(shown: dict[str, Any]) -> str:
     status = Status(changefeed=shown["name"], phase="", bytes=totals["bytes"], files=totals["files"])
     again = f", {totals['rows_repeated']:,} of them in repeated steps" if totals["rows_repeated"] else ""
     return f"{totals['rows']:,} rows{rate}{again}, {totals['messages']:,} messages, {delivered_text(status)}"
+
+
+def _slices(report: Report, shown: dict[str, Any]) -> str:
+    """Return where the last slices ran, by the names of nodes where it is one of theirs."""
+    nodes = {} if report.job is None else {node.address: node.name for node in report.job.nodes}
+    return ", ".join(f"{count} on {nodes.get(host, host)}" for host, count in (shown["slices"] or {}).items())
 
 
 def _history(report: Report, shown: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from cdc_core.delivery.delivery import Delivery
 from cdc_core.delivery.routing import Routing
 from cdc_core.delivery.tracing import FollowedChanges, WantedChanges
 from cdc_core.engine.attempt_config import MaskedError
+from cdc_core.engine.host_requirements import this_executor
 from cdc_core.engine.packing import (
     BEGIN,
     END,
@@ -187,6 +188,7 @@ def write_slice(
     flushed = delivery.flush()
     latency.flushed()
     dead_letters = bad_rows.flush()
+    executor = this_executor()
     return SliceReport(
         planned=replace(planned, blocked=()),
         marks=tuple(marks),
@@ -196,6 +198,7 @@ def write_slice(
         dead_letters=dead_letters,
         seconds=time.monotonic() - started,
         stages={} if stages is None else stages.seconds,
+        host=executor.host if executor.id else "",
         counted=delivery.tally.saved(),
         traced=() if followed is None else followed.flushed(dead_letters),
     )

@@ -80,6 +80,8 @@ class AttemptChannel:
     stop acknowledged   planner; driver        between steps, after a stop: no   likewise
                                                step runs, and none will
     source warning      coordinator; driver    when it begins, changes and ends  status and log lack it until then
+    hosts               coordinator; driver    where the last slices ran, at     the status lacks it until then
+                                               most every ten seconds
     rescans             driver; planner        when other rescans wait           they begin with the next attempt
     traces              driver; planner        when others are active            they find nothing
     warnings            planner, coordinator;  at each warning                   the log of its process alone has it
@@ -164,6 +166,16 @@ class AttemptChannel:
     def source_warning(self) -> str | None:
         """Return what was published last, not masked; None for nothing."""
         return self._read("source-warning") or None
+
+    def publish_hosts(self, slices: Mapping[str, int]) -> None:
+        """Tell how many of the last slices ran on each host."""
+        with suppress(*_ELSEWHERE):
+            self._write("hosts", json.dumps(slices, sort_keys=True))
+
+    def hosts(self) -> dict[str, int]:
+        """Return what was published last: at first, and where all tasks run on the driver's host, nothing."""
+        told: dict[str, int] = json.loads(self._read("hosts") or "{}")
+        return told
 
     def publish_rescans(self, asked: str) -> None:
         """Tell which rescans wait, as `Rescans.all_waiting` says it."""

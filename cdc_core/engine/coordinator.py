@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -43,6 +44,9 @@ log = logging.getLogger(__name__)
 _BUDGET_PERIOD = timedelta(hours=1)
 _METRICS_SAVED_S = 30.0
 """The source's gauges after a step are saved with the next step, and at once when they were not saved for so long."""
+_HOSTS_TOLD_S = 10.0
+"""How often a status changes that says where slices ran: no oftener than one that is as before is saved anyway."""
+_LAST_SLICES = 100
 _LONG_BETWEEN_STEPS_S = 5.0
 """When steps are so far apart, the connection to the store is given back between them."""
 
@@ -80,6 +84,8 @@ class Coordinator:
         """The last one that this instance has completed."""
         self._emitted = Timestamp()
         """The last mark that this instance has emitted, while it continues its own last step."""
+        self._hosts: deque[str] = deque(maxlen=_LAST_SLICES)
+        self._hosts_told_at = float("-inf")
         self._tally = Tally()
         """Totals over all runs, as they are saved with progress."""
 
@@ -160,6 +166,10 @@ class Coordinator:
                 self._channel.warn(line)
         progress = action.progress
         self._channel.publish_saved(Saved(action.step, progress.frontier.high_water, progress.latest))
+        self._hosts.extend(report.host for report in action.reports if report.host)
+        if self._hosts and begun - self._hosts_told_at >= _HOSTS_TOLD_S:
+            self._channel.publish_hosts(Counter(self._hosts))
+            self._hosts_told_at = begun
         if traced := [change for report in action.reports for change in report.traced]:
             self._traced.saved(traced)
         if letters:

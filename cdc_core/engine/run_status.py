@@ -91,7 +91,7 @@ class RunStatus:
 
     def forget_tasks(self) -> None:
         """Show no task any more."""
-        self.set(shares={}, waiting_on=None, waiting_on_s=None)
+        self.set(shares={}, slices={}, waiting_on=None, waiting_on_s=None)
 
     def keep_now(self) -> None:
         """Have the store show the status as it is, at the end of the run. The end needs no store."""
@@ -132,6 +132,7 @@ def _values(status: Status) -> dict[str, Any]:
         "scan": None if scan is None else {"done": scan.done, "total": scan.total, "unit": scan.unit},
         "next_attempt_at": at,
         "retrying": None if status.retrying is None else status.retrying.to_json(),
+        "slices": dict(status.slices),
         "retries": dict(status.retries),
         "source_silent_since": status.source_silent_since,
         "host": socket.gethostname(),

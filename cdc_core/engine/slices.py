@@ -62,6 +62,8 @@ class SliceReport:
     """Time that the slice took, reading included."""
     stages: Mapping[str, float] = field(default_factory=dict)
     """Where that time went: seconds by stage, see `cdc_core.telemetry.stages`."""
+    host: str = ""
+    """Where it was delivered, as Spark names the executor's host; empty in the driver's process."""
     counted: Mapping[str, float] = field(default_factory=dict)
     """What else the task counted: `Tally.saved`."""
     traced: tuple[TracedChange, ...] = ()

@@ -115,6 +115,7 @@ class StatusSampler:
             "source_silent_since": self._silent_since,
             "notice": self._log.source_warning(),
             "shares": self._shares(tasks),
+            "slices": self._channel.hosts(),
             **waiting,
             "retrying": self._retrying,
         }

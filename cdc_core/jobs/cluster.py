@@ -174,6 +174,8 @@ class _Member:
         if record.leader is None:
             return
         now = time.monotonic()
+        found = {} if self._worker is None else self._worker.state() or {}
+        self._lease.cores_used = int(found.get("coresused", 0))
         if self._worker is None or not self._worker.is_running:
             if self._may_start("worker", self._worker):
                 self._worker = WorkerProcess(
@@ -187,7 +189,7 @@ class _Member:
                 )
                 self._worker.start(record.url)
                 self._in_order_at = now + _START_S
-        elif self._worker.master == f"spark://{record.leader.master}":
+        elif found.get("masterurl") == f"spark://{record.leader.master}":
             self._in_order_at = now
         elif now - self._in_order_at > _ASTRAY_S:
             log.warning(
@@ -228,7 +230,7 @@ def of_living(record: ClusterRecord) -> dict[str, str]:
 
     Spark names them `worker_worker-<time>-<address>-<port>`.
     """
-    addresses = {node.master.rpartition(":")[0] for node in record.members}
+    addresses = {node.address for node in record.members}
     return {
         name: content
         for name, content in record.files.items()

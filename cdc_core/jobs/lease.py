@@ -38,6 +38,8 @@ class Lease:
     ) -> None:
         self.problems: Mapping[str, str] = {}
         """What the next renewal says of jobs that the node cannot run."""
+        self.cores_used = 0
+        """What it says of the cores that executors have on the node."""
         self._store = store
         self._lease_s = lease_s
         self._heartbeat_s = heartbeat_s
@@ -111,7 +113,12 @@ class Lease:
         while not self._ended.wait(wait_s):
             sent = lease_clock()
             try:
-                node = self._store.nodes.renew(self.node.node_id, lease_s=self._lease_s, problems=dict(self.problems))
+                node = self._store.nodes.renew(
+                    self.node.node_id,
+                    lease_s=self._lease_s,
+                    problems=dict(self.problems),
+                    cores_used=self.cores_used,
+                )
             except RetryableError as error:
                 if not complained:
                     log.warning("node '%s' cannot renew its session: %s", self.node.name, error)

@@ -247,12 +247,6 @@ class WorkerProcess(_Daemon):
         size = ["--cores", str(self._cores * SLOTS), "--memory", f"{self._memory >> 20}m"]
         super().start(*size, "--work-dir", str(self._work), *masters)
 
-    @property
-    def master(self) -> str | None:
-        """The URL of the master that it is registered with; None while it is not, or does not answer."""
-        state = self.state()
-        return None if state is None else str(state.get("masterurl") or "") or None
-
 
 def host_memory() -> int:
     """Return the bytes of memory of this host, or of the container that this process is in."""

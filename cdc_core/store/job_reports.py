@@ -13,30 +13,54 @@ from cdc_core.store.progress import ChangefeedRecord, ProgressStore, SavedStatus
 from cdc_core.telemetry.status import Retrying, shown_moment
 from cdc_core.telemetry.tally import RETAINED
 
-__all__ = ["JobReport", "job_report", "job_reports", "node_values"]
+__all__ = ["JobReport", "NodeReport", "job_report", "job_reports", "node_reports"]
 
 
-def node_values(node: NodeRecord, jobs: Sequence[JobRecord], *, now: float) -> dict[str, Any]:
-    """Return a node as JSON values; docs/jobs.md explains each."""
-    state = "dead" if node.expires <= now else "draining" if node.draining else "alive"
-    started, expires = moment(node.started), moment(node.expires)
-    assert started is not None
-    assert expires is not None
-    return {
-        "name": node.name,
-        "node_id": node.node_id,
-        "state": state,
-        "locality": str(node.locality) or None,
-        "host": node.host,
-        "pid": node.pid,
-        "version": node.version,
-        "jobs": [job.name for job in jobs if job.node_id == node.node_id],
-        "max_jobs": node.max_jobs,
-        "started": started.isoformat(timespec="seconds"),
-        "expires": expires.isoformat(timespec="seconds"),
-        "owners": list(node.owners),
-        "problems": dict(node.problems),
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReport:
+    """One node as of `now`, in the database's clock.
+
+    It coordinates `jobs`: it has claimed them. It `aggregates` those of which some of the last slices ran there.
+    """
+
+    node: NodeRecord
+    jobs: Sequence[str]
+    aggregates: Sequence[str]
+    now: float
+
+    @property
+    def expired_s(self) -> float:
+        """How long ago its session has expired; negative while it is alive."""
+        return self.now - self.node.expires
+
+    @property
+    def state(self) -> str:
+        """It is `alive`, `draining` or `dead`."""
+        return "dead" if self.expired_s >= 0 else "draining" if self.node.draining else "alive"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON values; docs/jobs.md explains each."""
+        node = self.node
+        return {
+            "name": node.name,
+            "node_id": node.node_id,
+            "state": self.state,
+            "locality": str(node.locality) or None,
+            "host": node.host,
+            "pid": node.pid,
+            "version": node.version,
+            "jobs": list(self.jobs),
+            "max_jobs": node.max_jobs,
+            "started": _text(node.started),
+            "expires": _text(node.expires),
+            "owners": list(node.owners),
+            "address": node.address or None,
+            "leads": node.leads,
+            "cores": node.cores,
+            "cores_used": node.cores_used,
+            "aggregates": list(self.aggregates),
+            "problems": dict(node.problems),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +157,24 @@ class JobReport:
             "retained_at": None if self.retained_bytes is None else _text_of(self.known.measured_at),
             "epoch": job.epoch,
         }
+
+
+def node_reports(store: ProgressStore, *, only: NodeRecord | None = None) -> list[NodeReport]:
+    """Return a report of every node, by name, those that died within a day too; or of one, which may have ended."""
+    now, nodes = store.nodes.all()
+    jobs, statuses, moment_now = store.jobs.all(), store.statuses.load_all(), datetime.now(UTC)
+    slices = {
+        name: status.values.get("slices", ()) for name, status in statuses.items() if is_alive(status, now=moment_now)
+    }
+    return [
+        NodeReport(
+            node=node,
+            jobs=[job.name for job in jobs if job.node_id == node.node_id],
+            aggregates=[job.name for job in jobs if node.address in slices.get(job.name, ())],
+            now=now,
+        )
+        for node in (nodes if only is None else [only])
+    ]
 
 
 def job_reports(store: ProgressStore) -> list[JobReport]:

@@ -66,6 +66,7 @@ NODES = sa.Table(
     sa.Column("owners", sa.Text, nullable=False),
     sa.Column("cores", sa.Integer, nullable=False, server_default="0"),
     sa.Column("master", sa.String(280), nullable=False, server_default=""),
+    sa.Column("cores_used", sa.Integer, nullable=False, server_default="0"),
 )
 CLUSTER = sa.Table(
     "cdc_cluster",

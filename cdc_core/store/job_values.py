@@ -217,6 +217,15 @@ class NodeRecord:
     """How many of its cores jobs of all nodes may use."""
     master: str = ""
     """Where its master listens when it leads the cluster, as `address:port`; empty without cores."""
+    cores_used: int = 0
+    """How many the executors here have together. Jobs share cores: it may be more than there are."""
+    leads: bool = field(default=False, compare=False)
+    """Whether it is alive and the cluster's master runs there: of nodes that the store lists, otherwise not known."""
+
+    @property
+    def address(self) -> str:
+        """Where others reach it, and the name of its executors' host; empty without cores."""
+        return self.master.rpartition(":")[0]
 
     def takes(self, owner: str) -> bool:
         """Return whether the node runs jobs of *owner*."""

@@ -12,7 +12,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
 from cdc_core.store.database import Aggregate
 from cdc_core.store.events import add_event
-from cdc_core.store.job_tables import NODES, DatabaseNow
+from cdc_core.store.job_tables import CLUSTER, NODES, DatabaseNow
 from cdc_core.store.job_values import JobState, NodeRecord, node_record
 from cdc_core.store.values import dump
 from cdc_core.store.verbs import RefusedError
@@ -21,6 +21,7 @@ __all__ = ["Nodes", "alive_sessions", "require_match"]
 
 _DEAD_FOR_S = 86_400.0
 """How long a session is listed after it has expired."""
+_LEADS = sa.and_(NODES.c.expires > DatabaseNow(), NODES.c.node_id.in_(sa.select(CLUSTER.c.node_id))).label("leads")
 
 
 class Nodes(Aggregate):
@@ -69,7 +70,9 @@ class Nodes(Aggregate):
             add_event(connection, "node_joined", node=node.name, version=node.version, **details)
         return node_record(row)
 
-    def renew(self, node_id: str, *, lease_s: float, problems: Mapping[str, str]) -> NodeRecord | None:
+    def renew(
+        self, node_id: str, *, lease_s: float, problems: Mapping[str, str], cores_used: int = 0
+    ) -> NodeRecord | None:
         """Extend the session and return it; None when it has expired, for good, or is gone."""
         with self._database.transaction() as connection:
             # First the lock, then the look at the clock: a wait for the one must not make the other's answer old.
@@ -77,7 +80,7 @@ class Nodes(Aggregate):
             row = connection.execute(
                 sa.update(NODES)
                 .where(NODES.c.node_id == node_id, NODES.c.expires > DatabaseNow())
-                .values(expires=DatabaseNow() + lease_s, problems=dump(dict(problems)))
+                .values(expires=DatabaseNow() + lease_s, problems=dump(dict(problems)), cores_used=cores_used)
                 .returning(*NODES.c)
             ).one_or_none()
         return None if row is None else node_record(row)
@@ -92,7 +95,7 @@ class Nodes(Aggregate):
     def all(self) -> tuple[float, list[NodeRecord]]:
         """Return the database's clock and every session by name, expired ones too."""
         with self._database.transaction(reading=True) as connection:
-            rows = connection.execute(sa.select(NODES).order_by(NODES.c.name, NODES.c.started)).all()
+            rows = connection.execute(sa.select(NODES, _LEADS).order_by(NODES.c.name, NODES.c.started)).all()
             now = connection.execute(sa.select(DatabaseNow())).scalar_one()
         return now, [node_record(row) for row in rows]
 
@@ -104,8 +107,8 @@ class Nodes(Aggregate):
 
 def alive_sessions(connection: sa.Connection) -> list[NodeRecord]:
     """Return the sessions that have not expired."""
-    rows = connection.execute(sa.select(NODES).where(NODES.c.expires > DatabaseNow()).order_by(NODES.c.name)).all()
-    return [node_record(row) for row in rows]
+    alive = sa.select(NODES, _LEADS).where(NODES.c.expires > DatabaseNow())
+    return [node_record(row) for row in connection.execute(alive.order_by(NODES.c.name)).all()]
 
 
 def require_match(name: str, wanted: Locality, nodes: list[NodeRecord], *, state: JobState | None = None) -> None:

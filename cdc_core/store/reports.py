@@ -20,7 +20,7 @@ __all__ = ["Report", "protected_since", "report", "reports"]
 
 _TOTALS = (metrics.STEPS, metrics.ROWS, metrics.ROWS_REPEATED, metrics.MESSAGES, metrics.BYTES, metrics.FILES)
 _SELECTED = ("query", "selections")
-_OF_A_RUN = ("notice", "rows_per_s", "waiting_on", "waiting_for", "next_attempt_at")
+_OF_A_RUN = ("notice", "rows_per_s", "waiting_on", "waiting_for", "next_attempt_at", "slices")
 """What a status says of the moment; it means nothing when the run has ended."""
 
 

@@ -257,6 +257,8 @@ NODE_INFO = _process("node_info", "gauge", "", "1; the labels say which node thi
 NODE_JOINED = _process("node_joined", "gauge", "", "1 while the node has a session in the store. Otherwise 0.")
 NODE_DRAINING = _process("node_draining", "gauge", "", "1 while the node hands over its jobs. Otherwise 0.")
 NODE_JOBS = _process("node_jobs", "gauge", "jobs", "Jobs that the node runs.")
+NODE_LEADS = _process("node_leads", "gauge", "", "1 while the cluster's master runs on this node. Otherwise 0.")
+NODE_CORES = _process("node_cores", "gauge", "cores", "Cores that the node offers to jobs of all nodes: `--cores`.")
 NODE_ADOPTIONS = _process("node_adopted_jobs_total", "counter", "jobs", "Jobs that the node has adopted.")
 NODE_FAILOVERS = _process(
     "node_failovers_total",
@@ -287,6 +289,8 @@ NODE_METRICS = (
     NODE_JOINED,
     NODE_DRAINING,
     NODE_JOBS,
+    NODE_LEADS,
+    NODE_CORES,
     NODE_ADOPTIONS,
     NODE_FAILOVERS,
     NODE_SESSIONS_LOST,

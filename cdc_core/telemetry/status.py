@@ -45,8 +45,9 @@ class Status:
 
     `rows`, `bytes` and `files` are totals over all runs. `dead_letters` counts the rows that are among the dead
     letters. `shares` is the part of their time that the slices of the last seconds spent at each stage (see
-    `cdc_core.telemetry.stages`). `releases_failed` counts the latest consecutive steps after which the source did not
-    release its history. `notice` is what the source says about its history.
+    `cdc_core.telemetry.stages`). `slices` is, by host, how many of the last 100 slices ran there; it is empty while all
+    run on the driver's. `releases_failed` counts the latest consecutive steps after which the source did not release
+    its history. `notice` is what the source says about its history.
 
     `waiting_on` is what the changefeed waits for ("changes", "sink 'webhook'"), and `waiting_on_s` is for how long if a
     task is stuck. `waiting_for` is the error that a retry may cure, and `next_attempt_s` is the time until the retry.
@@ -69,6 +70,7 @@ class Status:
     releases_failed: int = 0
     notice: str | None = None
     shares: Mapping[str, float] = field(default_factory=dict)
+    slices: Mapping[str, int] = field(default_factory=dict)
     waiting_on: str | None = None
     waiting_on_s: float | None = None
     waiting_for: str | None = None

@@ -77,6 +77,8 @@ class NodeView:
         yield Sample(metrics.NODE_JOINED, me is not None)
         yield Sample(metrics.NODE_DRAINING, me is not None and me.draining)
         yield Sample(metrics.NODE_JOBS, sum(job.node == self.name for job in seen.jobs))
+        yield Sample(metrics.NODE_LEADS, me is not None and me.leads)
+        yield Sample(metrics.NODE_CORES, 0 if me is None else me.cores)
         yield from self.samples()
         yield from job_samples(seen.jobs, seen.nodes)
 

@@ -33,6 +33,7 @@ with (
 ):
     channel.publish_saved(Saved(3, Timestamp(5), Timestamp(7)))
     channel.publish_source_warning("the slot is behind")
+    channel.publish_hosts({"b": 1, "a": 2})
     with channel.collected_warnings():
         logging.getLogger("cdc_rangefeed_postgres").warning("nothing is resolved\\nwhile %s is locked", "orders")
     print(channel.rescans(), *channel.traces(), flush=True)
@@ -42,7 +43,7 @@ with (
     print("stopped", flush=True)
     sys.stdin.read()
 """
-NOTHING = [None, None, "", (), [], [], False, False]
+NOTHING = [None, None, {}, "", (), [], [], False, False]
 REQUEST = TraceRequest(number=1, table="orders", key=None, most=2)
 
 
@@ -58,7 +59,7 @@ def channel(run_dir: Path) -> AttemptChannel:
 
 
 def messages(channel: AttemptChannel) -> list[object]:
-    told = [channel.saved(), channel.source_warning(), channel.rescans(), channel.traces()]
+    told = [channel.saved(), channel.source_warning(), channel.hosts(), channel.rescans(), channel.traces()]
     return [*told, channel.warnings(), channel.activities(), channel.stop_requested, channel.stop_acknowledged]
 
 
@@ -71,6 +72,7 @@ def test_messages_pass_between_processes_until_one_of_them_is_killed(run_dir: Pa
         assert process.stdout.readline() == f"1 now {REQUEST}\n"
         assert channel.saved() == Saved(3, Timestamp(5), Timestamp(7))
         assert channel.source_warning() == "the slot is behind"
+        assert channel.hosts() == {"a": 2, "b": 1}
         assert channel.warnings() == ["nothing is resolved while orders is locked"]
         [activity] = channel.activities()
         assert (activity.role, activity.process, activity.stage) == (SLICE, process.pid, SOURCE)
@@ -192,6 +194,7 @@ def test_a_process_without_the_drivers_directory_writes_and_reads_nothing(tmp_pa
     with channel.at_stages(SLICE, first=SINK) as stages, stage(SOURCE):
         channel.publish_saved(Saved(1, Timestamp(1), Timestamp(1)))
         channel.publish_source_warning("it is behind")
+        channel.publish_hosts({"a": 1})
         channel.warn("lost")
         channel.acknowledge_stop()
     assert stages.seconds[SOURCE] > 0

@@ -274,6 +274,24 @@ def test_what_a_coordinator_holds_does_not_grow_with_the_steps(store: ProgressSt
     assert len(list(saved(store).frontier)) == 1
 
 
+def test_where_the_last_slices_ran_is_told_at_once_and_then_every_ten_seconds(
+    store: ProgressStore, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    turn, channel = coordinator(store, script), AttemptChannel(script.directory)
+
+    def told(number: int, host: str, *, at: float, slices: int = 2) -> dict[str, int]:
+        now[0] = at
+        turn.step_done([replace(report, host=host) for report in step(number, mark(number), slices=slices)])
+        return channel.hosts()
+
+    assert told(1, "", at=1000) == {}, "in the driver's process there is nothing to tell"
+    assert told(2, "a", at=1001) == {"a": 2}
+    assert told(3, "b", at=1010) == {"a": 2}
+    assert told(4, "c", at=1011, slices=98) == {"b": 2, "c": 98}
+
+
 def test_steps_may_be_taken_by_instances_in_turn(store: ProgressStore, script: Script) -> None:
     """Spark lends its commit processes to all changefeeds of a driver."""
     turns = [coordinator(store, script) for _ in range(2)]

@@ -35,6 +35,7 @@ ALTER TABLE cdc_jobs DROP COLUMN is_run;
 ALTER TABLE cdc_jobs DROP COLUMN slot;
 ALTER TABLE cdc_nodes DROP COLUMN cores;
 ALTER TABLE cdc_nodes DROP COLUMN master;
+ALTER TABLE cdc_nodes DROP COLUMN cores_used;
 ALTER TABLE cdc_jobs RENAME COLUMN is_clean TO clean;
 ALTER TABLE cdc_nodes RENAME COLUMN is_draining TO draining;
 ALTER TABLE cdc_changefeeds ADD COLUMN paused TEXT;

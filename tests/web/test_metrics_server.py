@@ -8,6 +8,7 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -133,7 +134,8 @@ def test_lags_go_on_and_it_is_said_when_the_store_cannot_be_read(
 
 
 def test_each_job_has_its_metrics_at_one_node(store: ProgressStore) -> None:
-    a, b = (store.nodes.join(node(name), lease_s=60) for name in "ab")
+    a, b = (store.nodes.join(replace(node(name), cores=2), lease_s=60) for name in "ab")
+    store.cluster.poll(b)
     for name in ("mine", "yours", "paused", "canceled"):
         store.jobs.create(name, DEFINITION, owner="ann", locality=Locality())
     assert store.claims.adopt("mine", a)
@@ -152,6 +154,7 @@ def test_each_job_has_its_metrics_at_one_node(store: ProgressStore) -> None:
         assert found["cdc_jobs"][(("state", "paused"),)] == 1
         assert found["cdc_nodes"] == {(): 2}
         assert found["cdc_node_jobs"] == {(): 1}
+        assert (found["cdc_node_leads"], found["cdc_node_cores"]) == ({(): name == "b"}, {(): 2})
     assert sorted(seen.values(), key=len) == [{"yours"}, {"mine", "paused"}]
     die(store, a)
     with serving(store, view=NodeView(name="b", samples=list)) as server:

@@ -7,6 +7,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 from cdc_testing.browsing import Answer, Browser
 from cdc_testing.page_rig import HOSTILE, Shown, deployment, served
-from cdc_testing.stored import DEFINITION, dropped, progress
+from cdc_testing.stored import DEFINITION, dropped, node, progress
 
 from cdc_core import Timestamp
 from cdc_core.changefeeds.service import Changefeeds
@@ -257,6 +258,15 @@ def test_nodes_are_shown_with_locality_and_jobs_and_can_be_drained(browser: Brow
     assert browser.post(form.target).headers["location"] == "/ui/nodes?done=drain"
     assert [node.draining for node in store.nodes.living() if node.name == "ada"] == [True]
     assert browser.post("/ui/nodes/nobody/drain").status == 409
+
+
+def test_nodes_are_shown_with_their_part_in_the_cluster(browser: Browser, shown: Shown) -> None:
+    bea = shown.store.nodes.join(replace(node("bea"), cores=2, master="10.0.0.1:7077"), lease_s=60)
+    shown.store.cluster.poll(bea)
+    shown.step("orders", rows=0, slices={"10.0.0.1": 3})
+    text = browser.get("/ui/nodes").page.text
+    assert "1 of 9 orders none none everybody" in text
+    assert "bea alive leads the cluster none 0 of 9 2, 0 used orders everybody" in text
 
 
 def test_plugins_are_shown_with_their_options(browser: Browser) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cdc_core.store.job_values import NodeRecord
+from cdc_core.store.job_reports import NodeReport
 from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Endpoints, Role
 from cdc_core.web.page.changefeed import EVENTS, LETTERS, ChangefeedView
@@ -40,19 +38,6 @@ _DONE = {
     "drain": "The node hands over its jobs and ends.",
 }
 """What a page says after a form was obeyed, by its parameter `done`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeRow:
-    """A session of a node, and the names of the jobs that it runs. `expired_s`: how long ago it died, if it has."""
-
-    node: NodeRecord
-    jobs: Sequence[str]
-    expired_s: float
-
-    @property
-    def state(self) -> str:
-        return "dead" if self.expired_s >= 0 else "draining" if self.node.draining else "alive"
 
 
 @ENDPOINTS.add("GET /ui", Role.VIEW)
@@ -137,19 +122,9 @@ def _overview(request: Request) -> Overview:
     return overview(history_of(request).snapshot(), nodes, _filter_of(request))
 
 
-def _nodes(request: Request) -> list[NodeRow]:
+def _nodes(request: Request) -> list[NodeReport]:
     """Return the nodes, the living ones first."""
-    changefeeds = deployment_of(request).changefeeds
-    (now, nodes), jobs = changefeeds.sessions(), changefeeds.jobs()
-    rows = [
-        NodeRow(
-            node=node,
-            jobs=[job.name for job in jobs if job.node_id == node.node_id],
-            expired_s=now - node.expires,
-        )
-        for node in nodes
-    ]
-    return sorted(rows, key=lambda row: row.expired_s >= 0)
+    return sorted(deployment_of(request).changefeeds.nodes(), key=lambda row: row.state == "dead")
 
 
 def _filter_of(request: Request) -> Filter:

@@ -96,7 +96,7 @@ def preview(request: Request) -> Response:
 @ENDPOINTS.add("GET /v1/nodes", Role.VIEW, Answer(array(ref("Node"))))
 def nodes(request: Request) -> Response:
     """All nodes, those that died within a day too."""
-    return JSONResponse(deployment_of(request).changefeeds.nodes())
+    return JSONResponse([node.to_json() for node in deployment_of(request).changefeeds.nodes()])
 
 
 @ENDPOINTS.add("GET /v1/nodes/{name}", Role.VIEW, Answer(ref("Node")), errors=[404])
@@ -118,10 +118,10 @@ def drain(request: Request) -> Response:
 
 
 def _node(deployment: Deployment, name: str) -> dict[str, Any]:
-    found = [each for each in deployment.changefeeds.nodes() if each["name"] == name]
+    found = [each for each in deployment.changefeeds.nodes() if each.node.name == name]
     if not found:
         raise Refusal(404, f"there is no node '{name}'")
-    return found[-1]
+    return found[-1].to_json()
 
 
 def _events(request: Request, name: str | None) -> Response:

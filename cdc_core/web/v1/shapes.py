@@ -22,7 +22,7 @@ SHAPES: dict[str, Schema] = {
     ),
     "Node": record(
         "name node_id state locality? host pid:integer version jobs:[string] max_jobs:integer started expires"
-        " owners:[string] problems:object",
+        " owners:[string] address? leads:boolean cores:integer cores_used:integer aggregates:[string] problems:object",
         state=choice(["alive", "draining", "dead"]),
     ),
     "DeadLetter": record("number:integer refused_at? table key updated stage error"),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import termios
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
@@ -214,6 +215,34 @@ def test_a_job_is_shown_with_its_history(store: ProgressStore, cdc: Cdc) -> None
     every = cdc("show").out
     assert "job 'orders': paused" in every
     assert "changefeed 'users': has never run" in every
+
+
+def test_nodes_are_listed_with_their_part_in_the_cluster(store: ProgressStore, cdc: Cdc) -> None:
+    created(store)
+    assert "leads" not in cdc("nodes").out, "there is no cluster"
+    eu = store.nodes.join(replace(node("eu"), cores=2, master="10.0.0.1:7077"), lease_s=600)
+    store.nodes.join(replace(node("us"), cores=1, master="10.0.0.2:7077"), lease_s=600)
+    assert store.nodes.renew(eu.node_id, lease_s=600, problems={}, cores_used=3) is not None
+    store.cluster.poll(eu)
+    save(store, "orders", slices={"10.0.0.2": 60, "10.0.0.9": 40})
+    assert "\n  slices            60 on us, 40 on 10.0.0.9\n" in cdc("show", "orders").out
+    assert cdc.json("show", "orders")["slices"] == {"10.0.0.2": 60, "10.0.0.9": 40}
+    ends = [re.split("  +", line)[-3:] for line in cdc("nodes").out.splitlines()]
+    assert ends == [
+        ["leads", "cores", "aggregates"],
+        ["yes", "2, 3 used", "0 jobs"],
+        ["no", "none", "0 jobs"],
+        ["no", "1, 0 used", "1 job"],
+    ]
+    names = ("name", "address", "leads", "cores", "cores_used", "aggregates")
+    shown = [json.loads(line) for line in cdc("nodes", "--json").out.splitlines()]
+    assert [tuple(each[name] for name in names) for each in shown] == [
+        ("eu", "10.0.0.1", True, 2, 3, []),
+        ("one", None, False, 0, 0, []),
+        ("us", "10.0.0.2", False, 1, 0, ["orders"]),
+    ]
+    die(store, eu)
+    assert [json.loads(line)["leads"] for line in cdc("nodes", "--json").out.splitlines()] == [False] * 3
 
 
 def test_nodes_are_listed_with_their_jobs(store: ProgressStore, cdc: Cdc) -> None:

@@ -20,6 +20,7 @@ def upgrade() -> None:
     op.alter_column("cdc_jobs", "clean", new_column_name="is_clean")
     op.add_column("cdc_nodes", sa.Column("cores", sa.Integer, nullable=False, server_default="0"))
     op.add_column("cdc_nodes", sa.Column("master", sa.String(280), nullable=False, server_default=""))
+    op.add_column("cdc_nodes", sa.Column("cores_used", sa.Integer, nullable=False, server_default="0"))
     op.add_column("cdc_jobs", sa.Column("is_run", sa.Boolean, nullable=False, server_default=sa.false()))
     op.add_column("cdc_jobs", sa.Column("slot", sa.Integer))
     op.create_table(
