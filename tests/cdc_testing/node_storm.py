@@ -7,10 +7,11 @@ import statistics
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from cdc_conformance.validators import CountValidator, ResolvedValidator
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
@@ -26,7 +27,7 @@ from cdc_core.errors import RetryableError
 from cdc_core.store.job_values import JobRecord, NodeRecord
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["EVENTS", "JobFigures", "Storm", "StormFigures"]
+__all__ = ["EVENTS", "PLACES", "Blow", "JobFigures", "Storm", "StormFigures", "has_another", "median_and_worst"]
 
 EVENTS = ("kill", "freeze", "short freeze", "drain", "cut", "short cut", "refuse", "restart the store")
 """What may happen. A short freeze or cut is over after 0.1 to 1.5 times the lease: the node may survive it. The others
@@ -41,11 +42,11 @@ _STORE = {"max_connections": "400"}
 
 
 @dataclass(slots=True, kw_only=True)
-class _Blow:
-    """One event that has happened to *node*, and what ends it: `mend`, no sooner than `lasts_s` after `began`."""
+class Blow:
+    """One event that has happened to *nodes*, and what ends it: `mend`, no sooner than `lasts_s` after `began`."""
 
     event: str
-    node: NodeProcess
+    nodes: Sequence[NodeProcess]
     began: float
     lasts_s: float
     moving: Mapping[str, int] = field(default_factory=dict)
@@ -84,7 +85,7 @@ class Storm:
         self._proxies: dict[str, TcpProxy] = {}
         self._freezes: list[Freeze] = []
 
-    def __enter__(self) -> Storm:
+    def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._store_server = stack.enter_context(EmbeddedPostgres(settings=_STORE))
             url = self._store_server.uri()
@@ -99,6 +100,15 @@ class Storm:
         for name in PLACES:
             self._nodes[name].end()  # before the proxies
         self._stack.close()
+
+    @property
+    def events(self) -> Sequence[str]:
+        """What may happen."""
+        return EVENTS
+
+    def lines(self, limit_s: float) -> list[str]:
+        """Return the figures as tables; *limit_s* is how long a recovery may take."""
+        return self.figures.lines(limit_s)
 
     def rage(self, *, for_s: float, every_s: float, only: Sequence[str] = ()) -> None:
         """Have events happen for *for_s*, one every *every_s* on average; then see that every job holds all.
@@ -117,7 +127,7 @@ class Storm:
             while first or time.monotonic() - began < for_s:
                 pause.wait(max(due - time.monotonic(), 0.0))
                 due += self._chance.expovariate(1 / every_s)
-                self._await_recovery(self._strike(first.pop(0) if first else self._chance.choice(EVENTS)))
+                self._await_recovery(self._strike(first.pop(0) if first else self._chance.choice(self.events)))
             self.figures.lasted_s = time.monotonic() - began
         now = clock(self._source)
         for name in self._names:
@@ -148,7 +158,7 @@ class Storm:
             name, self._source, TABLES, sink, locality=PINNED[number % len(PINNED)], **{**often, **options}
         )
 
-    def _strike(self, event: str) -> _Blow:
+    def _strike(self, event: str) -> Blow:
         """Let *event* happen to one node. A store that is restarted is there again on return."""
         node = self._nodes[self._chance.choice(list(PLACES))]
         proxy = self._proxies[node.name]
@@ -158,12 +168,12 @@ class Storm:
         moving = {
             job.name: job.epoch
             for job in overview.jobs
-            if job.node == node.name and _has_another(job, node.name, overview.nodes)
+            if job.node == node.name and has_another(job, [node.name], overview.nodes)
         }
         print(f"{time.strftime('%H:%M:%S')} {event}: {node.name}, which has {len(moving)} others can run", flush=True)
         if short or event == "restart the store":
             moving = {}
-        blow = _Blow(event=event, node=node, began=time.monotonic(), lasts_s=lasts_s, moving=moving)
+        blow = Blow(event=event, nodes=[node], began=time.monotonic(), lasts_s=lasts_s, moving=moving)
         match event.removeprefix("short "):
             case "kill":
                 node.kill()
@@ -192,7 +202,7 @@ class Storm:
         self.figures.events[event] += 1
         return blow
 
-    def _await_recovery(self, blow: _Blow) -> None:
+    def _await_recovery(self, blow: Blow) -> None:
         """Return when every job delivers again, the event is over, and all nodes are there; note how long it took."""
         self._nodes.eventually(
             f"all jobs deliver after: {blow.event}",
@@ -201,7 +211,7 @@ class Storm:
             look_s=_POLL_INTERVAL_S,
         )
 
-    def _has_recovered(self, blow: _Blow) -> bool:
+    def _has_recovered(self, blow: Blow) -> bool:
         store, figures = self._nodes.store, self.figures
         try:
             overview = store.claims.overview()
@@ -229,19 +239,21 @@ class Storm:
             and all(process is not None and process.pid in there for process in self._processes())
         )
 
-    def _end_when_due(self, blow: _Blow, since: float) -> None:
-        node = blow.node
+    def _end_when_due(self, blow: Blow, since: float) -> None:
         if blow.mend is None:
-            assert node.is_running, node.log_tail()
+            for node in blow.nodes:
+                assert node.is_running, node.log_tail()
             return
         if blow.event == "drain":
-            if node.is_running:
-                return
-            assert node.wait() == 0, node.log_tail()
+            for node in blow.nodes:
+                if node.is_running:
+                    return
+                assert node.wait() == 0, node.log_tail()
         elif since < blow.lasts_s or blow.claimed < blow.moving.keys():
             return
-        if blow.event == "cut" and blow.moving:
-            assert "has not heard from the store" in node.log(), f"{node.name} did not notice\n{node.log_tail()}"
+        if blow.event.startswith("cut") and blow.moving:
+            for node in blow.nodes:
+                assert "has not heard from the store" in node.log(), f"{node.name} did not notice\n{node.log_tail()}"
         blow.mend()
         blow.mend = None
 
@@ -274,8 +286,9 @@ class Storm:
         )
 
 
-def _has_another(job: JobRecord, name: str, nodes: Sequence[NodeRecord]) -> bool:
-    return any(each.name != name and each.locality.matches(job.locality) for each in nodes)
+def has_another(job: JobRecord, names: Collection[str], nodes: Sequence[NodeRecord]) -> bool:
+    """Return whether one of *nodes* that is none of these *names* can run the job."""
+    return any(each.name not in names and each.locality.matches(job.locality) for each in nodes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,9 +326,9 @@ class StormFigures:
         total = self.events.total()
         lines = [f"{'event':18} {'n':>3} {'claimed':>20} {'delivered':>20} {'not moved':>20}   median worst (n), s"]
         for event, count in sorted(self.events.items()):
-            cells = [_median_and_worst(found[event]) for found in (self.claimed, self.delivered, self.same)]
+            cells = [median_and_worst(found[event]) for found in (self.claimed, self.delivered, self.same)]
             lines.append(f"{event:18} {count:3} " + " ".join(f"{cell:>20}" for cell in cells))
-        cells = [_median_and_worst(_all(found)) for found in (self.claimed, self.delivered, self.same)]
+        cells = [median_and_worst(_all(found)) for found in (self.claimed, self.delivered, self.same)]
         lines.append(f"{'all':18} {total:3} " + " ".join(f"{cell:>20}" for cell in cells))
         recoveries = len(_all(self.delivered)) + len(_all(self.same))
         lines.append(
@@ -338,6 +351,7 @@ def _all(found: dict[str, list[float]]) -> list[float]:
     return [seconds for of_event in found.values() for seconds in of_event]
 
 
-def _median_and_worst(seconds: Sequence[float] | Iterable[float]) -> str:
+def median_and_worst(seconds: Sequence[float] | Iterable[float]) -> str:
+    """Return both, and of how many."""
     found = list(seconds)
     return f"{statistics.median(found):.1f} {max(found):.1f} ({len(found)})" if found else "-"

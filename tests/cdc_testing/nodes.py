@@ -30,7 +30,10 @@ FAST = ("--lease", "5s", "--heartbeat", "1s", "--poll", "250ms")
 
 
 class NodeProcess:
-    """One node in a directory of its own, with its name in the environment variable NODE_NAME."""
+    """One node in a directory of its own, with its name in the environment variable NODE_NAME.
+
+    The command *within* runs it where it is to run.
+    """
 
     def __init__(
         self,
@@ -42,8 +45,10 @@ class NodeProcess:
         options: Sequence[str] = FAST,
         spark: bool = True,
         python_path: str | None = None,
+        within: Sequence[str] = (),
     ) -> None:
         self.name = name
+        self._within = within
         self.directory = directory / name
         self.log_path = directory / f"{name}.log"
         self.process: subprocess.Popen[bytes] | None = None
@@ -60,7 +65,7 @@ class NodeProcess:
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", self._module, "node", *self._arguments],
+                [*self._within, sys.executable, "-m", self._module, "node", *self._arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -160,9 +165,15 @@ class Nodes:
         return self.await_join(name)
 
     def begin(
-        self, name: str, *, locality: str = "", options: Sequence[str] = FAST, store: str | None = None
+        self,
+        name: str,
+        *,
+        locality: str = "",
+        options: Sequence[str] = FAST,
+        store: str | None = None,
+        within: Sequence[str] = (),
     ) -> NodeProcess:
-        """Start a node as `start` does, and return at once."""
+        """Start a node as `start` does, *within* such a command, and return at once."""
         node = self._nodes.get(name) or NodeProcess(
             self._directory,
             name,
@@ -171,6 +182,7 @@ class Nodes:
             options=options,
             spark=self._spark,
             python_path=self._python_path,
+            within=within,
         )
         self._nodes[name] = node
         return node.start()

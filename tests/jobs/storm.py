@@ -1,4 +1,7 @@
-"""A storm over nodes: `python tests/jobs/storm.py --seed 1 --minutes 5 --lease 6`. Exit status 0 when all was right."""
+"""A storm over nodes: `python tests/jobs/storm.py --seed 1 --minutes 5 --lease 6`. Exit status 0 when all was right.
+
+With `--cluster`, as root, the nodes are on hosts of their own, and each job runs on all of them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ sys.path[0] = str(TESTS)  # as pytest's `pythonpath` does
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH", "")]))
 
 from cdc_sink_kafka.demo.servers import KafkaBroker  # noqa: E402
+from cdc_testing.cluster_storm import CLUSTER_EVENTS, ClusterStorm, HostsBroker, reachable  # noqa: E402
 from cdc_testing.copied_postgres import CopiedPostgres  # noqa: E402
+from cdc_testing.hosts import OUTSIDE, Bridge  # noqa: E402
 from cdc_testing.node_storm import EVENTS, Storm  # noqa: E402
 from cdc_testing.versions import MAJORS, binaries_of  # noqa: E402
 
@@ -33,20 +38,25 @@ def main() -> int:
     parser.add_argument("--recovery", type=float, metavar="SECONDS", help="a job that takes longer is a failure")
     parser.add_argument("--directory", type=Path, help="keeps logs and files; default: a temporary one")
     parser.add_argument("--no-kafka", action="store_true", help="files only")
-    parser.add_argument("--only", action="append", choices=EVENTS, help="begin with this event; may be repeated")
+    parser.add_argument("--cluster", action="store_true", help="each job runs on all nodes; best with few --jobs")
+    parser.add_argument("--only", action="append", choices=[*EVENTS, *CLUSTER_EVENTS], help="begin with this event")
     parser.add_argument("--postgres", type=int, choices=MAJORS, help="version of the source; default: the newest")
     options = parser.parse_args()
     binaries = None if options.postgres is None else binaries_of(options.postgres)
     with ExitStack() as stack:
         directory = options.directory and options.directory.absolute()
         if directory is None:
-            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="storm")))
-        source = stack.enter_context(CopiedPostgres(settings=_SOURCE, binaries=binaries))
-        broker = None if options.no_kafka else stack.enter_context(KafkaBroker(settings=_BROKER))
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="storm", dir="/var/tmp")))
+        if options.cluster:
+            stack.enter_context(Bridge())
+        listen = {"listen_addresses": f"127.0.0.1,{OUTSIDE}"} if options.cluster else {}
+        source = stack.enter_context(CopiedPostgres(settings=_SOURCE | listen, binaries=binaries))
+        kafka = HostsBroker if options.cluster else KafkaBroker
+        broker = None if options.no_kafka else stack.enter_context(kafka(settings=_BROKER))
         storm = stack.enter_context(
-            Storm(
+            (ClusterStorm if options.cluster else Storm)(
                 directory,
-                source.uri(),
+                reachable(source, OUTSIDE) if options.cluster else source.uri(),
                 seed=options.seed,
                 jobs=options.jobs,
                 lease_s=options.lease,
@@ -57,9 +67,7 @@ def main() -> int:
         try:
             storm.rage(for_s=options.minutes * 60, every_s=options.every, only=options.only or ())
         finally:
-            print(
-                "\n".join([f"seed {options.seed}, lease {options.lease:g} s", *storm.figures.lines(limit)]), flush=True
-            )
+            print("\n".join([f"seed {options.seed}, lease {options.lease:g} s", *storm.lines(limit)]), flush=True)
     return int(options.recovery is not None and storm.figures.slow(limit) > 0)
 
 
