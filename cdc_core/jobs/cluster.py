@@ -7,6 +7,7 @@ master takes over the workers and applications of the last one, whose executors 
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -36,6 +37,9 @@ _ASTRAY_S = 30.0
 _START_S = 90.0
 """How much longer a new one may: Java starts slowly on a busy host, and would start anew for ever."""
 _AGAIN_S = 5.0
+_RESIGNED_S = 10.0
+"""How long a node whose master has ended by itself leaves the lead to others."""
+_CONNECT_S = 2.0
 
 
 class Cluster:
@@ -114,7 +118,7 @@ class _Member:
         self._saved: Mapping[str, str] = {}
         self._worker: WorkerProcess | None = None
         self._in_order_at = time.monotonic()
-        self._start_at = {"master": 0.0, "worker": 0.0}
+        self._start_at = self._lead_at = 0.0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"cluster of node {settings.name}", daemon=True)
         self._thread.start()
@@ -129,7 +133,8 @@ class _Member:
         try:
             while not self._over.wait(_POLL_INTERVAL_S) and self._lease.is_safe:
                 try:
-                    self._keep(self._store.cluster.poll(self._lease.node))
+                    may_lead = time.monotonic() >= self._lead_at
+                    self._keep(self._store.cluster.poll(self._lease.node if may_lead else None))
                     complained = False
                 except (RetryableError, OSError) as error:
                     if not complained:
@@ -150,9 +155,7 @@ class _Member:
         self._keep_worker(record)
 
     def _keep_master(self, record: ClusterRecord) -> None:
-        if self._master is None or not self._master.is_running:
-            if not self._may_start("master", self._master):
-                return
+        if self._master is None:
             self._saved = of_living(record)
             self._master = MasterProcess(
                 self._home,
@@ -164,6 +167,16 @@ class _Member:
             )
             self._master.start()
             log.info("node '%s' leads the cluster: spark://%s", self._settings.name, self._lease.node.master)
+        elif not self._master.is_running:
+            log.warning(
+                "node '%s': the cluster's master has ended, and another node may lead; is port %d free here? see %s",
+                self._settings.name,
+                self._settings.master_port,
+                self._master.log_path,
+            )
+            self._end_master()
+            self._lead_at = time.monotonic() + _RESIGNED_S
+            self._store.cluster.resign(record.epoch)
         elif (files := self._master.files()) != self._saved:
             if self._store.cluster.save(files, epoch=record.epoch):
                 self._saved = files
@@ -173,45 +186,47 @@ class _Member:
     def _keep_worker(self, record: ClusterRecord) -> None:
         if record.leader is None:
             return
-        now = time.monotonic()
+        name, master, now = self._settings.name, record.leader.master, time.monotonic()
         found = {} if self._worker is None else self._worker.state() or {}
         self._lease.cores_used = int(found.get("coresused", 0))
         if self._worker is None or not self._worker.is_running:
-            if self._may_start("worker", self._worker):
-                self._worker = WorkerProcess(
-                    self._home,
-                    address=self._address,
-                    secret=self._secret,
-                    cores=self._settings.cores,
-                    memory=self._settings.memory or host_memory() // 2,
-                    locality=self._settings.place,
-                    versions=_installed(),
-                )
-                self._worker.start(record.url)
-                self._in_order_at = now + _START_S
-        elif found.get("masterurl") == f"spark://{record.leader.master}":
+            if now < self._start_at:
+                return
+            self._start_at = now + _AGAIN_S
+            if self._worker is not None:
+                log.warning("node '%s': the worker of its cluster has ended; see %s", name, self._worker.log_path)
+                self._worker.kill()
+            self._worker = WorkerProcess(
+                self._home,
+                address=self._address,
+                secret=self._secret,
+                cores=self._settings.cores,
+                memory=self._settings.memory or host_memory() // 2,
+                locality=self._settings.place,
+                versions=_installed(),
+            )
+            self._worker.start(record.url)
+            self._in_order_at = now + _START_S
+        elif found.get("masterurl") == f"spark://{master}":
             self._in_order_at = now
         elif now - self._in_order_at > _ASTRAY_S:
+            self._in_order_at = now
+            if not _listens(master):
+                log.warning(
+                    "node '%s' does not reach the cluster's master at %s, whose port must be open between all nodes",
+                    name,
+                    master,
+                )
+                return
             log.warning(
-                "node '%s': its worker is not registered with the master %s, and starts anew; see %s",
-                self._settings.name,
-                record.leader.master,
+                "node '%s': its worker is not registered with the cluster's master at %s, and starts anew; if that"
+                " repeats, check that both nodes have the same secret, and see %s",
+                name,
+                master,
                 self._worker.log_path,
             )
             self._worker.kill()
             self._worker = None
-
-    def _may_start(self, what: str, daemon: MasterProcess | WorkerProcess | None) -> bool:
-        """Return whether to start *daemon* now: not at once after one that has ended by itself."""
-        if time.monotonic() < self._start_at[what]:
-            return False
-        self._start_at[what] = time.monotonic() + _AGAIN_S
-        if daemon is not None:
-            log.warning(
-                "node '%s': the %s of its cluster has ended; see %s", self._settings.name, what, daemon.log_path
-            )
-            daemon.kill()
-        return True
 
     def _end_master(self) -> None:
         master, self._master = self._master, None
@@ -223,6 +238,15 @@ def _installed() -> dict[str, str]:
     """Return the versions of what tasks may need, by distribution."""
     plugins = [each for named in published(PLUGINS).values() for each in named]
     return {each.distribution: each.version for each in plugins} | {"cdc-core": version("cdc-core")}
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), _CONNECT_S).close()
+    except OSError:
+        return False
+    return True
 
 
 def of_living(record: ClusterRecord) -> dict[str, str]:

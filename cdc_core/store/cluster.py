@@ -13,6 +13,7 @@ from cdc_core.store.events import add_event
 from cdc_core.store.job_tables import CLUSTER, JOBS
 from cdc_core.store.job_values import RUNNABLE, NodeRecord
 from cdc_core.store.nodes import alive_sessions
+from cdc_core.store.tables import CHANGEFEEDS
 from cdc_core.store.values import dump
 
 __all__ = ["ClusterRecord", "ClusterRecords"]
@@ -57,21 +58,27 @@ class ClusterRecords(Aggregate):
         with self._database.transaction() as connection:
             return connection.execute(mine.values(files=dump(dict(files)))).rowcount == 1
 
+    def resign(self, epoch: int) -> None:
+        """Let another node lead, if the one of *epoch* still does."""
+        mine = sa.update(CLUSTER).where(CLUSTER.c.id == _ID, CLUSTER.c.epoch == epoch)
+        with self._database.transaction() as connection:
+            connection.execute(mine.values(node_id=""))
+
     def take_slot(self, name: str, *, count: int) -> int | None:
         """Return a number below *count* that no other job has that is running on a living node; None if none is left.
 
-        It differs from that of the job's last run, whose executors may not have ended yet.
+        It is another one at each run, as executors of earlier ones may not have ended yet.
         """
         with self._database.transaction() as connection:
             connection.execute(sa.select(CLUSTER.c.id).with_for_update())  # one job at a time
             alive = [node.node_id for node in alive_sessions(connection)]
             others = (JOBS.c.state.in_(RUNNABLE), JOBS.c.node_id.in_(alive), JOBS.c.slot.is_not(None))
             taken = set(connection.execute(sa.select(JOBS.c.slot).where(JOBS.c.name != name, *others)).scalars())
-            last = connection.execute(sa.select(JOBS.c.slot).where(JOBS.c.name == name)).scalar_one_or_none()
-            free = [number for number in range(count) if number not in taken]
-            if not free:
+            runs = connection.execute(sa.select(sa.func.sum(CHANGEFEEDS.c.epoch))).scalar_one()
+            slots = ((int(runs) + number) % count for number in range(count))
+            slot = next((number for number in slots if number not in taken), None)
+            if slot is None:
                 return None
-            slot = next((number for number in free if number != last), free[0])
             connection.execute(sa.update(JOBS).where(JOBS.c.name == name).values(slot=slot))
             return slot
 

@@ -1,72 +1,116 @@
-"""The part of one node in the cluster: when it starts its worker anew. What it starts stands in for Java here."""
+"""What a node does for its cluster, without Spark: it leads, resigns, and starts its worker anew."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import socket
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
-from cdc_testing.engine import eventually
-from cdc_testing.stored import node
+from cdc_testing.runs import eventually
 
 from cdc_core.jobs import cluster
+from cdc_core.jobs.cluster import Cluster
 from cdc_core.jobs.lease import Lease
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
 
-SECRET = "only-the-nodes-know-it"
 
+class Process:
+    """What stands for a master or a worker. Masters of the ports `in_use` end at once; workers know `known`."""
 
-class Daemon:
-    """A master or a worker that runs until it is killed. A worker is `registered` with a master, when `asked`."""
+    in_use: Collection[int] = ()
+    known: str | None = None
+    asked = started = 0
+    log_path = "its.log"
 
-    started: ClassVar[list[str]] = []
-    registered: ClassVar[str | None] = None
-    asked: ClassVar[int] = 0
-    log_path = Path("worker.log")
-
-    def __init__(self, *_where: Any, **options: Any) -> None:
-        self.epoch = options.get("epoch")
+    def __init__(self, _: Path, *, port: int = 0, epoch: int = 0, **_more: Any) -> None:
+        self.epoch, self.port = epoch, port
         self.is_running = False
 
-    @property
-    def master(self) -> str | None:
-        type(self).asked += 1
-        return self.registered
+    def start(self, *masters: str) -> None:
+        type(self).started += bool(masters)
+        self.is_running = self.port not in self.in_use
 
     def files(self) -> dict[str, str]:
         return {}
 
-    def start(self, *masters: str) -> None:
-        self.is_running = True
-        self.started.extend(masters)
+    def state(self) -> dict[str, object]:
+        type(self).asked += 1
+        return {"masterurl": self.known}
 
     def kill(self) -> None:
         self.is_running = False
 
 
-def test_a_worker_has_time_to_start_and_starts_anew_when_it_has_lost_the_master(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CDC_CLUSTER_SECRET", SECRET)
-    for name, value in {"_POLL_INTERVAL_S": 0.01, "_AGAIN_S": 0.0, "_ASTRAY_S": 0.0}.items():
-        monkeypatch.setattr(cluster, name, value)
-    for name in ("MasterProcess", "WorkerProcess"):
-        monkeypatch.setattr(cluster, name, Daemon)
-    monkeypatch.setattr(Daemon, "started", [])
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProgressStore]:
+    monkeypatch.setattr(cluster, "MasterProcess", Process)
+    monkeypatch.setattr(cluster, "WorkerProcess", Process)
+    monkeypatch.setattr(cluster, "_POLL_INTERVAL_S", 0.01)
+    monkeypatch.setattr(cluster, "_AGAIN_S", 0.0)
+    for name, value in {"in_use": (), "known": None, "asked": 0, "started": 0}.items():
+        monkeypatch.setattr(Process, name, value)
+    monkeypatch.setenv("CDC_CLUSTER_SECRET", "only-the-nodes-know-it")
     store = ProgressStore(store_url(tmp_path))
     store.open()
-    settings = NodeSettings(store=store.url, name="one", directory=str(tmp_path), cores=1)
-    lease = Lease(store, replace(node("one"), cores=1, master="127.0.0.1:7077"), lease_s=60, heartbeat_s=20)
-    with cluster.Cluster(settings).joined(lease):
-        for registered in (None, "spark://127.0.0.1:7077"):
-            monkeypatch.setattr(Daemon, "registered", registered)
-            monkeypatch.setattr(Daemon, "asked", 0)
-            eventually(lambda: Daemon.asked > 9, what="the worker is watched")
-            assert Daemon.started == ["spark://127.0.0.1:7077"]
-        monkeypatch.setattr(Daemon, "registered", "spark://127.0.0.9:7077")
-        eventually(lambda: len(Daemon.started) > 1, what="it starts anew")
-    lease.end(leave=True)
+    yield store
     store.close()
+
+
+def join(stack: ExitStack, store: ProgressStore, home: Path, name: str, port: int) -> None:
+    """Have a node take part until *stack* is closed."""
+    settings = NodeSettings(store=store.url, name=name, directory=str(home / name), cores=1, master_port=port)
+    lease = Lease(ProgressStore(store.url), settings.record(), lease_s=60, heartbeat_s=1)
+    stack.callback(lease.end, leave=True)
+    stack.enter_context(Cluster(settings).joined(lease))
+
+
+def leader(store: ProgressStore) -> str:
+    found = store.cluster.poll().leader
+    return "" if found is None else found.name
+
+
+def test_a_node_whose_master_ends_by_itself_lets_another_one_lead(
+    store: ProgressStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Process.in_use = {7001}
+    with ExitStack() as stack:
+        join(stack, store, tmp_path, "one", 7001)
+        eventually("it resigns", lambda: "is port 7001 free here?" in caplog.text)
+        join(stack, store, tmp_path, "two", 7002)
+        eventually("the other one leads", lambda: leader(store) == "two")
+
+
+def test_a_worker_has_time_to_start_and_starts_anew_when_it_has_lost_the_master(
+    store: ProgressStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_ASTRAY_S", 0.0)
+    with ExitStack() as stack, socket.create_server(("127.0.0.1", 0)) as master:
+        port = master.getsockname()[1]
+        join(stack, store, tmp_path, "one", port)
+        for known in (None, f"spark://127.0.0.1:{port}"):
+            monkeypatch.setattr(Process, "known", known)
+            monkeypatch.setattr(Process, "asked", 0)
+            eventually("the worker is watched", lambda: Process.asked > 9)
+            assert Process.started == 1
+        monkeypatch.setattr(Process, "known", "spark://127.0.0.9:7077")
+        eventually("it starts anew", lambda: Process.started > 1)
+
+
+def test_a_worker_goes_on_while_the_master_takes_long_to_start(
+    store: ProgressStore, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_ASTRAY_S", 0.0)
+    monkeypatch.setattr(cluster, "_START_S", 0.0)
+    with ExitStack() as stack, socket.socket() as master:
+        master.bind(("127.0.0.1", 0))
+        join(stack, store, tmp_path, "one", master.getsockname()[1])
+        eventually("it says so", lambda: caplog.text.count("must be open between all nodes") > 1)
+        assert Process.started == 1
+        master.listen()
+        eventually("it starts anew", lambda: Process.started > 1)
+        assert "check that both nodes have the same secret" in caplog.text

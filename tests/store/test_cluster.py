@@ -62,17 +62,33 @@ def test_of_nodes_that_ask_at_the_same_time_one_leads(store: ProgressStore) -> N
 
 
 def test_jobs_that_run_have_different_slots_and_a_job_another_one_than_before(store: ProgressStore) -> None:
-    one = joined(store, "one")
+    one, count = joined(store, "one"), 16
     store.cluster.poll(one)
     for name in ("a", "b", "c"):
         store.jobs.create(name, DEFINITION, owner="ann", locality=Locality())
         store.claims.adopt(name, one)
-    assert [store.cluster.take_slot(name, count=3) for name in ("a", "b")] == [0, 1]
-    assert store.cluster.take_slot("a", count=3) == 2, "its last executors may not have ended"
-    assert store.cluster.take_slot("c", count=3) == 0
-    assert store.cluster.take_slot("a", count=2) is None
+    slots = {name: store.cluster.take_slot(name, count=2) for name in ("a", "b", "c")}
+    assert (sorted([slots["a"] or 0, slots["b"] or 0]), slots["c"]) == ([0, 1], None)
+    slots["c"] = store.cluster.take_slot("c", count=count)
+    of_a = [slots["a"]]
+    for _ in range(2):
+        store.claims.settle("a", one, "stopped")
+        store.claims.adopt("a", one)
+        of_a.append(store.cluster.take_slot("a", count=count))
+        assert of_a[-1] not in (slots["b"], slots["c"])
+    assert len(set(of_a)) == len(of_a), "executors of its last runs may not have ended"
     die(store, one)
-    assert store.cluster.take_slot("b", count=3) == 0
+    assert store.cluster.take_slot("b", count=1) == 0
+
+
+def test_a_node_that_resigns_lets_another_one_lead_unless_another_one_does(store: ProgressStore) -> None:
+    one, two = joined(store, "one"), joined(store, "two")
+    assert store.cluster.poll(one).epoch == 1
+    store.cluster.resign(1)
+    assert store.cluster.poll().leader is None
+    assert store.cluster.poll(two).leader == two
+    store.cluster.resign(1)
+    assert store.cluster.poll(one).leader == two
 
 
 def test_a_master_that_takes_over_waits_for_no_worker_of_a_dead_node(store: ProgressStore) -> None:
