@@ -56,9 +56,9 @@ class HostSession:
                 f"Spark's JVM ended before the changefeed began; see {self._log} for the reason, and check that there"
                 " is enough memory"
             ) from None
-        if isinstance(error, QueryHostError):
+        if isinstance(error, QueryHostError) and not is_outage(error):
             raise TerminalError(f"Spark cannot run: {mask(str(error), self._run.feed.secrets())}") from None
-        if not isinstance(error, RetryableError):
+        if isinstance(error, QueryHostError) or not isinstance(error, RetryableError):
             raise error
 
     @property

@@ -131,13 +131,16 @@ def _log_to(node: _Node, secrets: frozenset[str]) -> None:
 
 def _run(node: _Node, feed: ResolvedChangefeed) -> Outcome:
     from cdc_core.spark.host import SparkHost
+    from cdc_core.spark.standalone import SLOT_SETTING
 
-    state_dir = Path(node.job["state_dir"])
+    state_dir, store = Path(node.job["state_dir"]), ProgressStore(node.job["store"])
+    of_nodes = any(key.startswith(SLOT_SETTING) for key in feed.spark)
+    master = (lambda: store.cluster.poll().url) if of_nodes else None
     supervisor = Supervisor(
         feed,
-        store=ProgressStore(node.job["store"]),
+        store=store,
         state_dir=state_dir,
-        host=SparkHost(feed.name, feed.spark, state_dir=state_dir),
+        host=SparkHost(feed.name, feed.spark, state_dir=state_dir, master=master),
         **node.job["run"],
     )
     supervisor.start()

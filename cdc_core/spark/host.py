@@ -40,7 +40,8 @@ class SparkHost:
 
     *name* is the name of the application and of its files in *state_dir*. On one host there are task slots for each
     core and each of *changefeeds*: one whose tasks hang takes none from the others. A *temporary* one has a directory
-    that is gone when somebody reads its errors: they hold the end of Spark's log in place of its path.
+    that is gone when somebody reads its errors: they hold the end of Spark's log in place of its path. *master* is
+    asked for the master of each session that is opened, if it may be another one than that of *spark*.
 
     Raises: ConfigError when there is no Java that Spark can run on, or *spark* does not say whether to encrypt.
     """
@@ -53,11 +54,13 @@ class SparkHost:
         state_dir: Path,
         changefeeds: int = 1,
         temporary: bool = False,
+        master: Callable[[], str] | None = None,
     ) -> None:
         require_encryption(spark)
         require_java()
         self._name = name
         self._spark = spark
+        self._master = master
         self._log_path = state_dir.absolute() / f"{name}.spark.log"
         self._changefeeds = changefeeds
         self._temporary = temporary
@@ -99,6 +102,8 @@ class SparkHost:
             if self._sessions is not None and not self.is_alive:
                 self._end()
             if self._sessions is None:
+                if self._master is not None:
+                    self._spark = {**self._spark, "master": self._master()}
                 session = open_session(
                     self._name,
                     self._spark,

@@ -15,6 +15,7 @@ from sysconfig import get_path
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from cdc_core.engine.query_host import QueryHostError
 from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.masking import is_secret_name
 from cdc_core.private_files import others_may_write
@@ -127,8 +128,9 @@ def open_session(
     The output of the JVM and the Python workers goes to *log_path*, and their temporary files into a directory beside
     it, which is emptied first. Called from any thread, by one at a time. When it raises, no JVM is left.
 
-    Raises: TerminalError when Spark cannot start; ConfigError when others may write to its files; Stopped when it is no
-    longer *wanted* before its JVM is ready.
+    Raises: TerminalError when Spark cannot start; QueryHostError, an outage, when the master of a cluster does not
+    answer; ConfigError when others may write to its files; Stopped when it is no longer *wanted* before its JVM is
+    ready.
     """
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYSPARK_PYTHON"] = _python(spark)
@@ -174,7 +176,11 @@ def open_session(
         reason = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)  # the JVM tells it
         forget_jvm(grace_s=0.0)
         if "stopped SparkContext" in reason and not is_local(spark):
-            reason = f"the master {spark['master']} does not answer, or refused the application"
+            raise QueryHostError(
+                f"Spark cannot start: the master {spark['master']} does not answer, or refused the application; see"
+                f" {log_path}",
+                outage=True,
+            ) from None
         raise TerminalError(f"Spark cannot start: {reason}; see {log_path}") from None
     except BaseException:
         forget_jvm(grace_s=0.0)

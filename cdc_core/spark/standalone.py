@@ -29,10 +29,13 @@ from cdc_core.spark.jvm import LOOPBACK
 from cdc_core.spark.log_file import keep_newest, open_log
 from cdc_core.spark.placement_settings import resource_name
 
-__all__ = ["SLOTS", "MasterProcess", "WorkerProcess", "application_settings", "host_memory"]
+__all__ = ["SLOTS", "SLOT_SETTING", "MasterProcess", "WorkerProcess", "application_settings", "host_memory"]
 
 SLOTS = 64
 """How many jobs may run across the nodes at a time. Each has one executor of each worker: that of its slot."""
+_SLOT = "cdc_job_"
+SLOT_SETTING = f"spark.executor.resource.{_SLOT}"
+"""How a setting of an application across the nodes begins, and of no other one."""
 _TIED = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 """Runs a program that the kernel kills when the thread that started it ends (PR_SET_PDEATHSIG, SIGKILL)."""
 _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -69,7 +72,7 @@ def application_settings(
         "spark.executor.cores": str(cores),
         "spark.executor.memory": "512m",
         "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
-        f"spark.executor.resource.{_slot_name(slot)}.amount": "1",
+        f"{SLOT_SETTING}{slot}.amount": "1",
         **{f"spark.executor.resource.{name}.amount": "1" for name in _packages(versions)},
         "spark.scheduler.minRegisteredResourcesRatio": "0",
         # A host that hangs holds up a step for so long.
@@ -77,10 +80,6 @@ def application_settings(
         "spark.network.timeout": "40s",
         "spark.network.timeoutInterval": "5s",
     }
-
-
-def _slot_name(slot: int) -> str:
-    return f"cdc_job_{slot}"
 
 
 def _packages(versions: Mapping[str, str]) -> list[str]:
@@ -220,7 +219,7 @@ class WorkerProcess(_Daemon):
         self._memory = memory
         self._work = directory / "work"
         shared = [*(resource_name(*tier) for tier in locality.tiers), *_packages(versions)]
-        resources = dict.fromkeys(shared, SLOTS) | {_slot_name(number): 1 for number in range(SLOTS)}
+        resources = dict.fromkeys(shared, SLOTS) | {f"{_SLOT}{number}": 1 for number in range(SLOTS)}
         listed = [
             {
                 "id": {"componentName": "spark.worker", "resourceName": name},

@@ -24,6 +24,12 @@ PINNED = {"spark.executor.resource.cdc_region_us-east-2.amount": "1"}
             "show what it has. Change execution_locality, or start a worker there with the settings of"
             " `cdc worker-resources`",
         ),
+        (
+            "spark://a:7077,b:7077",
+            {"spark.executor.resource.cdc_job_3.amount": "1"},
+            "the master spark://a:7077,b:7077 gave none; start `cdc node --cores N` where execution_locality matches,"
+            " with the job's versions and enough --memory, and see the logs of the nodes for their workers",
+        ),
     ],
 )
 def test_an_error_without_executors_says_where_to_look(

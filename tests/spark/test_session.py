@@ -4,6 +4,7 @@ import os
 import signal
 import stat
 import threading
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +16,9 @@ from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.scripted import TABLE
 from cdc_testing.strangers import as_stranger, listening
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 
+from cdc_core.engine.query_host import QueryHostError
 from cdc_core.engine.run_control import Stopped
 from cdc_core.errors import ConfigError, TerminalError
 from cdc_core.spark.class_archive import VARIABLE, ClassArchive
@@ -175,6 +178,29 @@ def test_a_session_that_cannot_be_made_leaves_no_jvm(tmp_path: Path) -> None:
     with pytest.raises(TerminalError, match=r"Spark cannot start: .*local\[no\].*; see "):
         open_session("t", {"master": "local[no]"}, log_path=tmp_path / "log")
     assert set(psutil.Process().children()) <= before
+
+
+def test_a_master_that_does_not_answer_is_an_outage_and_the_next_session_may_have_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark waits for a minute before it says so."""
+    asked: list[str] = []
+
+    def refuse(settings: Mapping[str, str], **_: object) -> None:
+        asked.append(settings["spark.master"])
+        raise PySparkException("Cannot call methods on a stopped SparkContext")
+
+    monkeypatch.setattr("cdc_core.spark.session.start_jvm", refuse)
+    monkeypatch.setattr("cdc_core.spark.session.is_connected", lambda: False)
+    monkeypatch.setattr("cdc_core.spark.session.forget_jvm", lambda **_: None)
+    masters = ["spark://a:7077", "spark://b:7077"]
+    settings = {"master": "spark://gone:7077", "spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+    host = SparkHost("t", settings, state_dir=tmp_path, master=iter(masters).__next__)
+    for master in masters:
+        with pytest.raises(QueryHostError, match=f"the master {master} does not answer, or refused the") as raised:
+            host.acquire("t")
+        assert raised.value.outage
+    assert asked == masters
 
 
 def submit(directory: Path, script: str) -> Path:
