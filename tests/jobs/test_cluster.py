@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from cdc_testing.fixtures import fresh_database
 from cdc_testing.nodes import FAST, NodeProcess, Nodes
 from cdc_testing.postgres import clock
 from psutil import Error as PsutilError
+
+from cdc_core.store.job_reports import node_reports
 
 pytestmark = pytest.mark.slow
 NAMES = ("one", "two", "three")
@@ -50,6 +52,11 @@ def leader(nodes: Nodes) -> str | None:
     return None if found is None else found.name
 
 
+def parts(nodes: Nodes) -> list[tuple[int, Sequence[str]]]:
+    """Return what the store says of each node: the cores that are used there, and the jobs that it aggregates."""
+    return [(report.node.cores_used, report.aggregates) for report in node_reports(nodes.store)]
+
+
 def test_a_job_runs_on_all_nodes_and_goes_on_when_the_leader_the_coordinator_or_another_is_killed(
     nodes: Nodes, database: str, tmp_path: Path
 ) -> None:
@@ -59,6 +66,7 @@ def test_a_job_runs_on_all_nodes_and_goes_on_when_the_leader_the_coordinator_or_
         nodes.create("bank", database, TABLES, f"file://{files}", spark={"master": "nodes"})
         coordinator = nodes.until_delivering("bank")
         nodes.eventually("executors on all nodes", lambda: all(executors(nodes[name]) for name in NAMES))
+        nodes.eventually("all are shown to have a part", lambda: parts(nodes) == [(1, ["bank"])] * len(NAMES))
         killed = nodes[leader(nodes) or ""]
         kept = {name: executors(nodes[name]) for name in NAMES if name != killed.name}
         killed.kill()
