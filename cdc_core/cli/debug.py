@@ -112,7 +112,7 @@ def _add_of_store(archive: DebugArchive, store: ProgressStore, known: Changefeed
     if known is not None:
         reading, name = Reading(store), known.name
         archive.add("events.jsonl", lambda: "\n".join(json.dumps(each.to_json()) for each in reading.events(name)))
-        archive.add("nodes.json", reading.nodes)
+        archive.add("nodes.json", lambda: [each.to_json() for each in reading.nodes()])
 
 
 def _add_of_feed(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from cdc_testing.command import Cdc
-from cdc_testing.stored import progress
+from cdc_testing.stored import node, progress
 
 from cdc_core.cli import debug as debug_module
 from cdc_core.cli import debug_parts
@@ -78,6 +78,7 @@ def collected(file: Path, capsys: Capture, *arguments: str) -> tuple[dict[str, s
 def test_the_archive_has_what_is_known_of_the_changefeed(file: Path, store: ProgressStore, capsys: Capture) -> None:
     other = file.parent / "program.log"
     other.write_text("a line\n")
+    store.nodes.join(node("one"), lease_s=600)
     found, printed = collected(file, capsys, "--log", str(other))
     outcomes = json.loads(found["parts.json"])
     assert set(outcomes) == {
@@ -104,6 +105,7 @@ def test_the_archive_has_what_is_known_of_the_changefeed(file: Path, store: Prog
     assert json.loads(found["progress.json"])["progress"]["token"] == {"lsn": 1}
     events = [json.loads(line)["event"] for line in found["events.jsonl"].splitlines()]
     assert events == ["create_changefeed", "changefeed_failed"]
+    assert [each["name"] for each in json.loads(found["nodes.json"])] == ["one"]
     assert found["logs/2-program.log"] == "a line\n"
     assert '"token": {"lsn": 5}, "max_retries": 7, "password": "${PASSWORD}"' in found["logs/1-orders.spark.log"]
 
