@@ -97,6 +97,8 @@ class _Daemon:
 
     name: str
     program: str
+    _variables: Mapping[str, str] = {}
+    """What else it has in its environment."""
 
     def __init__(self, directory: Path, conf: Mapping[str, str], *, address: str, secret: str) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -135,6 +137,7 @@ class _Daemon:
                     "SPARK_NO_DAEMONIZE": "1",
                     "SPARK_LOCAL_IP": LOOPBACK,  # where the page listens
                     "_SPARK_AUTH_SECRET": self._secret,
+                    **self._variables,
                 },
             )
 
@@ -217,6 +220,7 @@ class WorkerProcess(_Daemon):
     ) -> None:
         self._cores = cores
         self._memory = memory
+        self._variables = {"CDC_LOCALITY": str(locality)} if locality.tiers else {}  # executors inherit it
         self._work = directory / "work"
         shared = [*(resource_name(*tier) for tier in locality.tiers), *_packages(versions)]
         resources = dict.fromkeys(shared, SLOTS) | {f"{_SLOT}{number}": 1 for number in range(SLOTS)}

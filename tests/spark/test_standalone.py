@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,10 +17,16 @@ INSTALLED = {"cdc-core": "1.2.0", "cdc-sink-kafka": "1.2.0+local"}
 SECRET = "only-the-nodes-know-it"
 
 
+def worker(directory: Path, versions: Mapping[str, str], place: str) -> WorkerProcess:
+    where = Locality.parse(place)
+    return WorkerProcess(
+        directory, address="a", secret=SECRET, cores=1, memory=1 << 30, locality=where, versions=versions
+    )
+
+
 def offered(directory: Path, versions: Mapping[str, str]) -> set[str]:
     """Return the resources of a worker that has these *versions*."""
-    place = Locality.parse("region=eu")
-    WorkerProcess(directory, address="a", secret=SECRET, cores=1, memory=1 << 30, locality=place, versions=versions)
+    worker(directory, versions, "region=eu")
     lines = (directory / "worker.properties").read_text()
     return set(re.findall(r"^spark\.worker\.resource\.(\S+)\.amount [1-9]", lines, re.MULTILINE))
 
@@ -38,3 +46,12 @@ def test_an_executor_begins_where_the_versions_of_its_job_are(tmp_path: Path) ->
 @pytest.mark.parametrize("other", [{"cdc-core": "1.3.0"}, {"cdc-sink-null": "1.0"}], ids=["another version", "missing"])
 def test_none_begins_where_a_version_differs(tmp_path: Path, other: dict[str, str]) -> None:
     assert asked(INSTALLED | other) - offered(tmp_path, INSTALLED)
+
+
+def test_executors_know_the_locality_of_their_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CDC_LOCALITY", raising=False)
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda _command, **how: made.append(how))
+    for place in ("region=eu,zone=a", ""):
+        worker(tmp_path, INSTALLED, place).start("spark://a:7077")
+    assert [how["env"].get("CDC_LOCALITY") for how in made] == ["region=eu,zone=a", None]
