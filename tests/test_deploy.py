@@ -10,6 +10,7 @@ import sys
 import tomllib
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import kubernetes_validate
 import psycopg
 import pyspark
 import pytest
+import sqlalchemy as sa
 import yaml
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 
@@ -37,6 +39,7 @@ ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
 UNIT = DEPLOY / "systemd" / "cdc-node.service"
 CONTAINERFILE = (DEPLOY / "container" / "Containerfile").read_text()
+COMPOSE = yaml.safe_load((DEPLOY / "container" / "compose.yaml").read_text())
 KUBERNETES = DEPLOY / "kubernetes"
 OVERLAYS = ("base", "executors", "zone-a")
 PATCHES = ("kustomization.yaml", "executors/node.yaml")
@@ -95,7 +98,8 @@ def settings(words: list[str], environment: dict[str, str], monkeypatch: pytest.
     name, command, arguments = cdc.resolve_command(click.Context(cdc), words)
     assert command is node
     known = {str(parameter.envvar) for parameter in command.params if parameter.envvar}
-    assert {variable for variable in environment if variable.startswith("CDC_")} <= known | {"CDC_CACHE"}
+    known |= {"CDC_CACHE", "CDC_CLUSTER_SECRET"}
+    assert {variable for variable in environment if variable.startswith("CDC_")} <= known
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)
     return parsed_settings(command.make_context(name, list(arguments)).params)
@@ -164,13 +168,16 @@ def test_the_unit_runs_a_command_that_exists(monkeypatch: pytest.MonkeyPatch) ->
     assert found.place == Locality.parse("region=eu-west-1,zone=a")
     assert found.store == environment["CDC_STORE"]
     assert directive("EnvironmentFile") == "/etc/cdc/cdc-node.env"
+    assert found.cores
+    assert found.cluster_secret_file in (ROOT / "docs" / "deploy.md").read_text()
+    assert not Path(found.cluster_secret_file).is_relative_to(environment["CDC_ALLOWED_PATHS"])
 
 
 # Time to stop
 
 
 def test_a_node_has_time_for_its_drain(rendered: dict[str, list[dict[str, Any]]]) -> None:
-    given = [float(directive("TimeoutStopSec"))]
+    given = [float(directive("TimeoutStopSec")), float(COMPOSE["services"]["node"]["stop_grace_period"].rstrip("s"))]
     for found in rendered.values():
         given.append(one(found, "Deployment")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"])
     assert min(given) >= _STOP_LIMIT_S + 20
@@ -204,6 +211,28 @@ def test_nodes_run_a_command_that_exists(deployment: dict[str, Any], monkeypatch
     (home,) = re.findall(r"^WORKDIR (.*)$", CONTAINERFILE, re.MULTILINE)
     assert found.home.is_relative_to(home)
     assert not [value for value in (found.spark or {}).values() if "$" in value]
+
+
+def test_nodes_in_kubernetes_are_a_cluster(
+    rendered: dict[str, list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    container = node_of(one(rendered["base"], "Deployment"))
+    environment = environment_of(container)
+    found = settings([expanded(word, environment) for word in container["args"]], environment, monkeypatch)
+    assert found.cores
+    assert found.reached_at == POD["POD_IP"]
+    assert found.memory is not None
+    assert found.memory < host_bytes(container["resources"]["limits"]["memory"]) / 2
+    path = Path(found.cluster_secret_file)
+    assert not path.is_relative_to(environment["CDC_ALLOWED_PATHS"]), "definitions may not refer to it"
+    [mount] = [mount for mount in container["volumeMounts"] if mount["mountPath"] == str(path.parent)]
+    [volume] = [each for each in pod(one(rendered["base"], "Deployment"))["volumes"] if each["name"] == mount["name"]]
+    (tmp_path / "secret").write_text(secret(volume["secret"]["secretName"], path.name))
+    assert replace(found, cluster_secret_file=str(tmp_path / "secret")).secret()
+
+
+def host_bytes(text: str) -> int:
+    return int(text.removesuffix("Gi")) << 30
 
 
 def test_selectors_find_the_nodes_alone(deployment: dict[str, Any], rendered: dict[str, list[dict[str, Any]]]) -> None:
@@ -294,6 +323,28 @@ def test_the_image_has_every_distribution_but_the_kit() -> None:
     assert sent == members - {"plugins/conformance"}
     for source in re.findall(r"^COPY (?:--chmod=\d+ )?(deploy/\S+)", CONTAINERFILE, re.MULTILINE):
         assert (ROOT / source).is_file()
+
+
+def test_containers_of_one_machine_are_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    service, store = COMPOSE["services"]["node"], COMPOSE["services"]["store"]["environment"]
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert service["image"] == f"cdc-node:{version}"
+    root = DEPLOY / "container" / service["build"]["context"]
+    assert (root / service["build"]["dockerfile"]).read_text() == CONTAINERFILE
+    environment = {
+        name: re.sub(r"\$\{(\w+):\?\}", lambda match: match[1] * 16, value)
+        for name, value in (service["environment"] | store).items()
+    }
+    found = settings(service["command"], environment, monkeypatch)
+    assert found.cores
+    assert found.secret() == environment["CDC_CLUSTER_SECRET"]
+    url = sa.make_url(found.store)
+    assert (url.host, url.username, url.password, url.database) == (
+        service["depends_on"][0],
+        store["POSTGRES_USER"],
+        environment["POSTGRES_PASSWORD"],
+        store["POSTGRES_USER"],
+    )
 
 
 # The store
