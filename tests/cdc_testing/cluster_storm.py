@@ -31,11 +31,11 @@ _SECRET = "only-the-nodes-of-the-storm-know-it"
 _ONE = ("coordinator", "worker", "leader")
 CLUSTER_EVENTS = (
     *(f"{harm} {whom}" for harm in ("kill", "crash", "freeze") for whom in (*_ONE, "two", "all")),
-    *(f"cut {whom}" for whom in _ONE),
+    *(f"{harm} {whom}" for harm in ("cut", "drain") for whom in _ONE),
     "join",
 )
 """Of the coordinator of a job, of a node without a job if there is one, of the one that leads, of two, of all: the
-process is killed, all processes are killed or stopped, or what they send to the store does not arrive.
+process is killed, all processes are killed or stopped, what they send to the store does not arrive, or it leaves.
 """
 
 
@@ -146,6 +146,8 @@ class ClusterStorm(Storm):
                     host.freeze()
                 case "cut":
                     host.cut(STORE)
+                case "drain":
+                    self._nodes[name].terminate()
         if harm == "join":
             self._begin(_JOINER)
             self._awaited.add("executors at one that joins")
@@ -154,7 +156,7 @@ class ClusterStorm(Storm):
             self._count_untouched()
             for name, host in zip(hurt, hosts, strict=True):
                 match harm:
-                    case "kill" | "crash":
+                    case "kill" | "crash" | "drain":
                         self._nodes[name].start()
                     case "freeze":
                         self._freezes.append(Freeze(name, since, time.time()))

@@ -244,7 +244,7 @@ class Storm:
             for node in blow.nodes:
                 assert node.is_running, node.log_tail()
             return
-        if blow.event == "drain":
+        if blow.event.startswith("drain"):
             for node in blow.nodes:
                 if node.is_running:
                     return
