@@ -189,6 +189,8 @@ class _Member:
         name, master, now = self._settings.name, record.leader.master, time.monotonic()
         found = {} if self._worker is None else self._worker.state() or {}
         self._lease.cores_used = int(found.get("coresused", 0))
+        if found:  # it has started
+            self._in_order_at = min(self._in_order_at, now)
         if self._worker is None or not self._worker.is_running:
             if now < self._start_at:
                 return

@@ -40,7 +40,7 @@ class Process:
 
     def state(self) -> dict[str, object]:
         type(self).asked += 1
-        return {"masterurl": self.known}
+        return {} if self.known is None else {"masterurl": self.known}
 
     def kill(self) -> None:
         self.is_running = False
