@@ -138,8 +138,8 @@ class Attempts:
         requests = ControlRequests(self._run.feed.name, self._run.store, channel)
         self._run.status.set(phase="running")
         self._events.started(self.epoch, self._run.status.now.high_water)
-        complete = False
-        while not (complete or self._pausing.is_asked() or self._run.control.stop.wait(_POLL_S)):
+        complete = has_grown = False
+        while not (complete or has_grown or self._pausing.is_asked() or self._run.control.stop.wait(_POLL_S)):
             if not query.is_active:
                 sampler.repeat_warnings()
                 raise query.failure()
@@ -148,11 +148,14 @@ class Attempts:
             probe.poll(progress.tally.value(metrics.STEPS))
             self._events.saved(progress)
             requests.poll()
-            self._run.host.maintain(executor_wait_s=self._run.feed.options.executor_wait)
+            slots, wait_s = config.feed.parallelism, self._run.feed.options.executor_wait
+            has_grown = self._run.host.maintain(executor_wait_s=wait_s, slots=slots)
             reached = self._until is not None and progress.resolved >= self._until
             complete = reached or all_delivered(self._run.feed, progress)
         if complete:
             log.info("changefeed '%s': complete, resolved %s", self._run.feed.name, progress.frontier.high_water)
+        elif has_grown:
+            log.info("changefeed '%s': there is room for more slices at a time; it begins anew", self._run.feed.name)
         return self._finish(config, query, rangefeed, sampler, "complete" if complete else "stopped")
 
     def _finish(

@@ -103,8 +103,10 @@ class QueryHost(Protocol):
     def start(self, config: AttemptConfig) -> Query:
         """Start the attempt of *config* from its start token."""
 
-    def maintain(self, *, executor_wait_s: float) -> None:
-        """Keep Spark's log short. Called a few times a second.
+    def maintain(self, *, executor_wait_s: float, slots: int) -> bool:
+        """Keep Spark's log short. Return whether more than *slots* slices could be read at a time for a minute now.
+
+        Called a few times a second.
 
         Raises: QueryHostError when a cluster has had no executor for *executor_wait_s*.
         """

@@ -134,7 +134,7 @@ class Run:
                 ending = attempts.take()
                 if ending == "complete" or self._control.stop.is_set():
                     return ending
-                continue  # it was left for a pause
+                continue  # it was left for a pause, or for more slices at a time
             except Stopped:
                 return "stopped"
             except (FencedError, WatchError):

@@ -35,6 +35,7 @@ _SETTLED_S = 1.0
 _ROUNDS = 20
 _ROUND_S = 0.5
 _POLL_INTERVAL_S = 5.0
+_GROWN_S = 60.0
 _MAX_SHOWN = 3
 _RESOURCE = re.compile(r"spark\.executor\.resource\.(.+)\.amount")
 _LOST_TASK = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor (\S+)\)")
@@ -86,10 +87,19 @@ def _awaited(session: SparkSession, wait_s: float, *, stopped: Callable[[], bool
 
 @dataclass
 class Presence:
-    """When the executors of a session were seen last, and looked for last, by a monotonic clock."""
+    """When the executors of a session were seen last, and looked for last, by a monotonic clock.
+
+    `slots` is how many tasks they could run at a time since `changed_at`.
+    """
 
     seen_at: float = 0.0
     looked_at: float = 0.0
+    slots: int = 0
+    changed_at: float = 0.0
+
+    def has_room(self, slots: int) -> bool:
+        """Return whether there has been room for more than *slots* tasks at a time for long enough to rely on it."""
+        return self.slots > slots and self.looked_at - self.changed_at >= _GROWN_S
 
 
 def require_executors(session: SparkSession, wait_s: float, presence: Presence) -> None:
@@ -108,6 +118,9 @@ def require_executors(session: SparkSession, wait_s: float, presence: Presence) 
             f"no executor has been there for {format_duration(wait_s)} (executor_wait): {_gave_none(session)}",
             outage=True,
         )
+    slots = 0 if _is_dynamic(session) else session.sparkContext.defaultParallelism
+    if slots != presence.slots:
+        presence.slots, presence.changed_at = slots, now
 
 
 def check_executors(session: SparkSession, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:

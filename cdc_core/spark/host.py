@@ -172,15 +172,17 @@ class SparkHost:
         with _spark_errors():
             return RunningQuery(start_query(self._opened(), config))
 
-    def maintain(self, *, executor_wait_s: float) -> None:
+    def maintain(self, *, executor_wait_s: float, slots: int) -> bool:
         if self._lock.acquire(blocking=False):
             try:
                 keep_newest(self._log_path)
             finally:
                 self._lock.release()
-        if not self.is_local:
-            with _spark_errors():
-                require_executors(self._opened().main, executor_wait_s, self._presence)
+        if self.is_local:
+            return False
+        with _spark_errors():
+            require_executors(self._opened().main, executor_wait_s, self._presence)
+        return self._presence.has_room(slots)
 
     @contextmanager
     def _reasons_in_errors(self) -> Iterator[None]:

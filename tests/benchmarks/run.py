@@ -44,6 +44,7 @@ _BENCHMARKS = {
     "repeats": "rows that a consumer of Kafka gets twice when the driver is killed",
     "feeds": "what 1, 5 and 20 changefeeds of one process take, idle and busy",
     "takeover": "from the SIGKILL of a node to the first step of its job on another one",
+    "nodes": "a scan into a slow endpoint on one, two and three nodes",
     "rolling": "rows that arrive twice when three nodes are restarted one after the other",
     "store": "what three nodes and jobs without changes ask of the progress store",
     "page": "the page of 100 changefeeds in Chromium, until its lines are shown",

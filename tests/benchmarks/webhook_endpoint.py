@@ -9,14 +9,17 @@ import asyncio
 import ssl
 import sys
 
+__all__ = ["Connection"]
+
 _ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 _LENGTH = b"content-length:"
 
 
-class _Connection(asyncio.Protocol):
-    """Counts the bytes of bodies instead of storing them."""
+class Connection(asyncio.Protocol):
+    """Counts the bytes of bodies instead of storing them. Answers after *delay_s*."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, delay_s: float = 0.0) -> None:
+        self._delay_s = delay_s
         self._head = b""
         self._left = 0
 
@@ -31,7 +34,7 @@ class _Connection(asyncio.Protocol):
                 self._left -= taken
                 data = data[taken:]
                 if not self._left:
-                    self._transport.write(_ANSWER)
+                    asyncio.get_running_loop().call_later(self._delay_s, self._transport.write, _ANSWER)
                 continue
             self._head += data
             head, end, data = self._head.partition(b"\r\n\r\n")
@@ -45,7 +48,7 @@ async def main(certificate: str, key: str) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     context.set_alpn_protocols(["http/1.1"])
-    server = await asyncio.get_running_loop().create_server(_Connection, "127.0.0.1", 0, ssl=context)
+    server = await asyncio.get_running_loop().create_server(Connection, "127.0.0.1", 0, ssl=context)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 

@@ -50,6 +50,7 @@ class ThreadHost:
     ) -> None:
         self._before_step = before_step
         self._open_attempt = open_attempt
+        self.slots = _SLOTS
         self._users: set[str] = set()
         self._session: threading.Event | None = None
         """Of the session that is open; set when it has ended."""
@@ -71,7 +72,7 @@ class ThreadHost:
         self._users.add(user)
         if not self.is_alive:
             self._session = threading.Event()
-        return _SLOTS
+        return self.slots
 
     def release(self, user: str) -> None:
         self._users.discard(user)
@@ -82,7 +83,7 @@ class ThreadHost:
         """There is nothing to load."""
 
     def await_executors(self, wait_s: float, *, stopped: Callable[[], bool]) -> int:
-        return _SLOTS
+        return self.slots
 
     def check_executors(self, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:
         """They are this process."""
@@ -98,8 +99,8 @@ class ThreadHost:
         session, steps = _require(self._session), Steps(self._open_attempt(config.to_option()))
         return ThreadQuery(steps, session, self._before_step, name=config.feed.name)
 
-    def maintain(self, *, executor_wait_s: float) -> None:
-        """There is no log."""
+    def maintain(self, *, executor_wait_s: float, slots: int) -> bool:
+        return slots < self.slots
 
 
 class ThreadQuery:

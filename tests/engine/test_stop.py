@@ -46,6 +46,24 @@ def test_a_stop_lets_the_running_step_end_and_be_saved(engine: ThreadEngine) -> 
     assert engine.journal.faults(total=2000) == []
 
 
+def test_a_run_uses_executors_that_come_later_and_repeats_nothing(engine: ThreadEngine) -> None:
+    engine.script.order("hold-emit")
+    phases = [""]
+
+    def watch(status: Status) -> None:
+        if engine.script.pending("hold-emit.held"):
+            engine.host.slots = 4
+        if status.phase == "stopping":
+            (engine.directory / "hold-emit").unlink(missing_ok=True)
+        if status.phase != phases[-1]:
+            phases.append(status.phase)
+
+    assert engine.run(watch=watch, **STEPS) == 0
+    assert phases.count("running") == 2
+    assert sorted(delivered(engine)) == list(range(1, 2001))
+    assert engine.journal.faults(total=2000) == []
+
+
 def test_a_run_that_is_abandoned_leaves_the_running_step_to_the_next_one(engine: ThreadEngine) -> None:
     engine.script.order("hold-emit")
 
