@@ -47,7 +47,9 @@ class BackOff:
 
 
 _SETTLED_POLLS = 30
-"""For so many polls all jobs have a node, and this one has too many, before one is moved: no move for a short stay."""
+"""For so many polls all jobs have a node, and the same job is to be moved, before it is: no move for a short stay, and
+none of a job that has only just begun.
+"""
 _STAYS_S = 3600.0
 """How long a job that was moved is not moved again by this node: the other may not have been able to run it."""
 
@@ -56,7 +58,7 @@ class Balance:
     """Remembers since when a node has had more than its share, and what it has moved."""
 
     def __init__(self) -> None:
-        self._polls = 0
+        self._next, self._polls = "", 0
         self._moved: dict[str, float] = {}
 
     def next_move(
@@ -72,7 +74,8 @@ class Balance:
         busy = any(job.state in RUNNABLE and job.node is None for job in overview.jobs)
         busy = busy or any(each.moves_to is not None for each in running.values())
         found = None if busy else surplus(overview, me, movable)
-        self._polls = 0 if found is None else self._polls + 1
+        name = "" if found is None else found[0]
+        self._next, self._polls = name, self._polls + 1 if name == self._next else 1
         if found is None or self._polls < _SETTLED_POLLS:
             return None
         self._polls = 0

@@ -6,11 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
+from types import SimpleNamespace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_core.jobs.adoption import choose, successor, surplus
+from cdc_core.jobs.running_jobs import Balance
 from cdc_core.locality import Locality
 from cdc_core.store.job_values import JobRecord, NodeRecord, Overview
 
@@ -211,3 +214,18 @@ def test_a_job_goes_only_to_a_node_that_takes_its_owner() -> None:
     assert successor(cluster.overview, cluster.jobs["j0"], leaving=cluster.nodes[0]) is None
     cluster.jobs["j0"] = replace(cluster.jobs["j0"], owner="bob")
     assert successor(cluster.overview, cluster.jobs["j0"], leaving=cluster.nodes[0]) is picky
+
+
+def test_a_job_is_moved_only_when_it_has_run_for_some_polls() -> None:
+    """Another one that runs already is not the reason to move it as soon as it has begun."""
+    me, other = node("me"), node("other")
+    jobs = [job(name, node_id="me", node="me") for name in ("a", "b", "c")]
+    overview = Overview(now=0.0, jobs=jobs, nodes=[me, other])
+    running: Any = {name: SimpleNamespace(is_movable=name == "c", moves_to=None) for name in ("a", "b", "c")}
+    balance, moved = Balance(), []
+    for poll in range(100):
+        running["a"].is_movable = poll >= 20
+        moved += [(poll, name) for name, _ in filter(None, [balance.next_move(overview, me, running)])]
+        if moved:
+            break
+    assert moved == [(20 + 29, "a")]
