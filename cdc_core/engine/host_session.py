@@ -95,12 +95,15 @@ class HostSession:
         return slots
 
     def warm_up(self, config: AttemptConfig) -> None:
-        """Have the host get ready what the first step needs, unless it is. Raises: Stopped; as `QueryHost`."""
-        if not self._warm:
+        """Have the host get ready what the first step needs, unless it is. Raises: Stopped; as `QueryHost`.
+
+        On a cluster that takes a step, which what has delivered before does not need: executors were asked already.
+        """
+        if not self._warm and (self._run.host.is_local or not any(self._run.delivered() or ())):
             self._run.status.say(phase="warming up")
             self._run.host.warm_up(replace(config, warm_up=True), stopped=self._run.control.stop.is_set)
             self._run.check_stop()
-            self._warm = True
+        self._warm = True
 
     def release(self) -> None:
         """Give the host's memory back until the next `acquire`."""
