@@ -131,11 +131,10 @@ def _log_to(node: _Node, secrets: frozenset[str]) -> None:
 
 def _run(node: _Node, feed: ResolvedChangefeed) -> Outcome:
     from cdc_core.spark.host import SparkHost
-    from cdc_core.spark.standalone import SLOT_SETTING
+    from cdc_core.spark.standalone import is_of_nodes
 
     state_dir, store = Path(node.job["state_dir"]), ProgressStore(node.job["store"])
-    of_nodes = any(key.startswith(SLOT_SETTING) for key in feed.spark)
-    master = (lambda: store.cluster.poll().url) if of_nodes else None
+    master = (lambda: store.cluster.poll().url) if is_of_nodes(feed.spark) else None
     supervisor = Supervisor(
         feed,
         store=store,

@@ -23,7 +23,7 @@ from cdc_core.errors import ConfigError, FencedError, RetryableError, from_wire
 from cdc_core.options import counted, format_duration
 from cdc_core.spark.private_api import Py4JError, Py4JJavaError, executor_ids
 from cdc_core.spark.session import is_alive
-from cdc_core.spark.standalone import SLOT_SETTING
+from cdc_core.spark.standalone import is_of_nodes
 
 __all__ = ["Presence", "await_executors", "check_executors", "require_executors"]
 
@@ -216,7 +216,7 @@ def _gave_none(session: SparkSession) -> str:
     found = f"the master {master} gave none"
     if not str(master).startswith("spark://"):
         return f"{found}; its own tools say why"
-    if any(key.startswith(SLOT_SETTING) for key, _ in settings):
+    if is_of_nodes(dict(settings)):
         return (
             f"{found}; start `cdc node --cores N` where execution_locality matches, with the job's versions and"
             " enough --memory, and see the logs of the nodes for their workers"

@@ -32,6 +32,7 @@ from cdc_core.spark.private_api import (
     jvm_process,
     silence_accumulators,
 )
+from cdc_core.spark.standalone import is_of_nodes
 
 __all__ = [
     "DEFAULT_MASTER",
@@ -142,9 +143,13 @@ def open_session(
     }
     settings["spark.python.factory.idleWorkerMaxPoolSize"] = _idle_workers(changefeeds)
     home = scratch = None
+    archive = ClassArchive.find() if "SPARK_HOME" not in os.environ else None
+    if is_of_nodes(spark) and archive is not None:
+        home = archive.home
+        settings["spark.driver.extraJavaOptions"] = f"{_JAVA_OPTIONS} {archive.java_options()}".rstrip()
     if is_local(spark) or _is_local_cluster(spark):
         own = _emptied(log_path.with_suffix(".tmp"))
-        archive = ClassArchive.find() if is_local(spark) and "SPARK_HOME" not in os.environ else None
+        archive = archive if is_local(spark) else None
         settings |= _LOOPBACK
         if is_local(spark):
             scratch = own

@@ -29,13 +29,12 @@ from cdc_core.spark.jvm import LOOPBACK
 from cdc_core.spark.log_file import keep_newest, open_log
 from cdc_core.spark.placement_settings import resource_name
 
-__all__ = ["SLOTS", "SLOT_SETTING", "MasterProcess", "WorkerProcess", "application_settings", "host_memory"]
+__all__ = ["SLOTS", "MasterProcess", "WorkerProcess", "application_settings", "host_memory", "is_of_nodes"]
 
 SLOTS = 64
 """How many jobs may run across the nodes at a time. Each has one executor of each worker: that of its slot."""
 _SLOT = "cdc_job_"
-SLOT_SETTING = f"spark.executor.resource.{_SLOT}"
-"""How a setting of an application across the nodes begins, and of no other one."""
+_SLOT_SETTING = f"spark.executor.resource.{_SLOT}"
 _TIED = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 """Runs a program that the kernel kills when the thread that started it ends (PR_SET_PDEATHSIG, SIGKILL)."""
 _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -72,7 +71,7 @@ def application_settings(
         "spark.executor.cores": str(cores),
         "spark.executor.memory": "512m",
         "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
-        f"{SLOT_SETTING}{slot}.amount": "1",
+        f"{_SLOT_SETTING}{slot}.amount": "1",
         **{f"spark.executor.resource.{name}.amount": "1" for name in _packages(versions)},
         "spark.scheduler.minRegisteredResourcesRatio": "0",
         # A host that hangs holds up a step for so long.
@@ -87,6 +86,11 @@ def _packages(versions: Mapping[str, str]) -> list[str]:
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     found = {**versions, "pyspark": pyspark.__version__, "python": python}
     return [_NOT_IN_NAMES.sub("_", f"cdc_has_{name}_{version}") for name, version in found.items()]
+
+
+def is_of_nodes(spark: Mapping[str, str]) -> bool:
+    """Return whether *spark* are the settings of an application across the nodes."""
+    return any(key.startswith(_SLOT_SETTING) for key in spark)
 
 
 class _Daemon:
@@ -115,7 +119,7 @@ class _Daemon:
         """Start the program, and return at once. Raises: OSError."""
         archive = ClassArchive.find()
         home = Path(pyspark.__file__).parent if archive is None else archive.home
-        java = _JAVA_OPTIONS if archive is None else f"{_JAVA_OPTIONS} {archive.java_options()}"
+        mapped = archive.java_options() if archive is not None and archive.file.exists() else ""
         with socket.socket() as free:
             free.bind((LOOPBACK, 0))
             self._web_port = free.getsockname()[1]
@@ -133,7 +137,9 @@ class _Daemon:
                     **os.environ,
                     "SPARK_HOME": str(home),
                     "SPARK_DAEMON_MEMORY": "256m",
-                    "SPARK_DAEMON_JAVA_OPTS": java,
+                    "SPARK_DAEMON_JAVA_OPTS": _JAVA_OPTIONS,
+                    # Executors have it too.
+                    "JDK_JAVA_OPTIONS": f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {mapped}".strip(),
                     "SPARK_NO_DAEMONIZE": "1",
                     "SPARK_LOCAL_IP": LOOPBACK,  # where the page listens
                     "_SPARK_AUTH_SECRET": self._secret,

@@ -26,6 +26,7 @@ from cdc_core.spark.evaluation import SparkEvaluation
 from cdc_core.spark.host import SparkHost
 from cdc_core.spark.jvm import forget_jvm, forked_python
 from cdc_core.spark.session import DEFAULT_MASTER, close_session, is_alive, open_session, require_java
+from cdc_core.spark.standalone import application_settings
 
 
 def java(directory: Path, shown: str, *, status: int = 0) -> None:
@@ -180,19 +181,24 @@ def test_a_session_that_cannot_be_made_leaves_no_jvm(tmp_path: Path) -> None:
     assert set(psutil.Process().children()) <= before
 
 
-def test_a_master_that_does_not_answer_is_an_outage_and_the_next_session_may_have_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Spark waits for a minute before it says so."""
-    asked: list[str] = []
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Mapping[str, str], Path | None]]:
+    """The settings and Spark homes of JVMs whose master refuses them, after a minute that this leaves out."""
+    asked: list[tuple[Mapping[str, str], Path | None]] = []
 
-    def refuse(settings: Mapping[str, str], **_: object) -> None:
-        asked.append(settings["spark.master"])
+    def refuse(settings: Mapping[str, str], *, home: Path | None, **_: object) -> None:
+        asked.append((settings, home))
         raise PySparkException("Cannot call methods on a stopped SparkContext")
 
     monkeypatch.setattr("cdc_core.spark.session.start_jvm", refuse)
     monkeypatch.setattr("cdc_core.spark.session.is_connected", lambda: False)
     monkeypatch.setattr("cdc_core.spark.session.forget_jvm", lambda **_: None)
+    return asked
+
+
+def test_a_master_that_does_not_answer_is_an_outage_and_the_next_session_may_have_another(
+    tmp_path: Path, refused: list[tuple[Mapping[str, str], Path | None]]
+) -> None:
     masters = ["spark://a:7077", "spark://b:7077"]
     settings = {"master": "spark://gone:7077", "spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
     host = SparkHost("t", settings, state_dir=tmp_path, master=iter(masters).__next__)
@@ -200,7 +206,21 @@ def test_a_master_that_does_not_answer_is_an_outage_and_the_next_session_may_hav
         with pytest.raises(QueryHostError, match=f"the master {master} does not answer, or refused the") as raised:
             host.acquire("t")
         assert raised.value.outage
-    assert asked == masters
+    assert [settings["spark.master"] for settings, _ in refused] == masters
+
+
+def test_a_driver_of_the_nodes_has_the_archive_of_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: list[tuple[Mapping[str, str], Path | None]]
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
+    archive = ClassArchive.find()
+    assert archive is not None
+    spark = application_settings("spark://a:7077", secret="s" * 16, address="a", cores=1, slot=3, versions={})
+    with pytest.raises(QueryHostError):
+        open_session("t", spark, log_path=tmp_path / "log")
+    ((settings, home),) = refused
+    assert home == archive.home
+    assert archive.java_options() in settings["spark.driver.extraJavaOptions"]
 
 
 def submit(directory: Path, script: str) -> Path:
