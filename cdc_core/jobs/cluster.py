@@ -33,7 +33,7 @@ NODES = "nodes"
 """The Spark master of a changefeed that runs on all nodes with cores."""
 _POLL_INTERVAL_S = 0.5
 _ASTRAY_S = 30.0
-"""How long a worker may know another master than the one that leads, or none."""
+"""How long a worker may know another master than the one that leads, or none, while that one listens."""
 _START_S = 90.0
 """How much longer a new one may: Java starts slowly on a busy host, and would start anew for ever."""
 _AGAIN_S = 5.0
@@ -117,7 +117,7 @@ class _Member:
         self._master: MasterProcess | None = None
         self._saved: Mapping[str, str] = {}
         self._worker: WorkerProcess | None = None
-        self._in_order_at = time.monotonic()
+        self._in_order_at = self._reached_at = time.monotonic()
         self._start_at = self._lead_at = 0.0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"cluster of node {settings.name}", daemon=True)
@@ -208,18 +208,19 @@ class _Member:
                 versions=_installed(),
             )
             self._worker.start(record.url)
-            self._in_order_at = now + _START_S
+            self._in_order_at, self._reached_at = now + _START_S, now
         elif found.get("masterurl") == f"spark://{master}":
+            self._in_order_at = self._reached_at = now
+        elif now > self._in_order_at and not _listens(master):  # a new master takes long to start on a busy host
             self._in_order_at = now
-        elif now - self._in_order_at > _ASTRAY_S:
-            self._in_order_at = now
-            if not _listens(master):
+            if now - self._reached_at > _ASTRAY_S:
+                self._reached_at = now
                 log.warning(
                     "node '%s' does not reach the cluster's master at %s, whose port must be open between all nodes",
                     name,
                     master,
                 )
-                return
+        elif now - self._in_order_at > _ASTRAY_S:
             log.warning(
                 "node '%s': its worker is not registered with the cluster's master at %s, and starts anew; if that"
                 " repeats, check that both nodes have the same secret, and see %s",

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -104,13 +105,26 @@ def test_a_worker_has_time_to_start_and_starts_anew_when_it_has_lost_the_master(
 def test_a_worker_goes_on_while_the_master_takes_long_to_start(
     store: ProgressStore, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "_ASTRAY_S", 0.0)
-    monkeypatch.setattr(cluster, "_START_S", 0.0)
+    now = 0.0
+    monkeypatch.setattr(cluster, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(Process, "known", "spark://127.0.0.9:7077")
+
+    def later(passed_s: float) -> None:
+        nonlocal now
+        now += passed_s
+        monkeypatch.setattr(Process, "asked", 0)
+        eventually("the worker is watched", lambda: Process.asked > 9)
+
     with ExitStack() as stack, socket.socket() as master:
         master.bind(("127.0.0.1", 0))
         join(stack, store, tmp_path, "one", master.getsockname()[1])
-        eventually("it says so", lambda: caplog.text.count("must be open between all nodes") > 1)
-        assert Process.started == 1
-        master.listen()
+        eventually("it is started", lambda: Process.started == 1)
+        for _ in range(8):
+            later(cluster._ASTRAY_S / 2)
+        assert "must be open between all nodes" in caplog.text
+        master.listen(100)
+        later(cluster._ASTRAY_S / 2)
+        assert Process.started == 1, "it has as long from now on"
+        later(cluster._ASTRAY_S)
         eventually("it starts anew", lambda: Process.started > 1)
         assert "check that both nodes have the same secret" in caplog.text
