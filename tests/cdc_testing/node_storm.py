@@ -222,7 +222,7 @@ class Storm:
         jobs = {job.name: job for job in overview.jobs}
         for name in self._names:
             job, mark = jobs.get(name) or self._nodes.job(name), marks[name]
-            assert job.state == "running", f"{name} is {job.state}: {job.reason}"
+            assert job.state in ("running", "waiting"), f"{name} is {job.state}: {job.reason}"
             if name in blow.moving and name not in blow.claimed:
                 if job.node is None or job.epoch == blow.moving[name]:
                     continue
