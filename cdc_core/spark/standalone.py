@@ -17,6 +17,7 @@ import sys
 import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,7 @@ class _Daemon:
 
     def state(self) -> Mapping[str, Any] | None:
         """Return what the program says of itself, None when it says nothing."""
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, HTTPException):
             url = f"http://{LOOPBACK}:{self._web_port}/json/"
             with urllib.request.urlopen(url, timeout=_PROBE_S) as answer:
                 found: Mapping[str, Any] = json.load(answer)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cdc_core.locality import Locality
+from cdc_core.spark.class_archive import VARIABLE, ClassArchive
 from cdc_core.spark.standalone import WorkerProcess, application_settings
 
 INSTALLED = {"cdc-core": "1.2.0", "cdc-sink-kafka": "1.2.0+local"}
@@ -48,6 +51,20 @@ def test_none_begins_where_a_version_differs(tmp_path: Path, other: dict[str, st
     assert asked(INSTALLED | other) - offered(tmp_path, INSTALLED)
 
 
+@pytest.mark.parametrize(
+    "answer", [b"", b"no words of HTTP\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{}"]
+)
+def test_a_worker_that_ends_in_the_middle_of_an_answer_says_nothing(tmp_path: Path, answer: bytes) -> None:
+    ending = worker(tmp_path, INSTALLED, "")
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        ending._web_port = server.getsockname()[1]
+        asking = pool.submit(ending.state)
+        with server.accept()[0] as connection:
+            connection.recv(1 << 16)
+            connection.sendall(answer)
+        assert asking.result() is None
+
+
 def test_executors_know_the_locality_of_their_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CDC_LOCALITY", raising=False)
     made: list[dict[str, Any]] = []
@@ -55,3 +72,19 @@ def test_executors_know_the_locality_of_their_node(tmp_path: Path, monkeypatch: 
     for place in ("region=eu,zone=a", ""):
         worker(tmp_path, INSTALLED, place).start("spark://a:7077")
     assert [how["env"].get("CDC_LOCALITY") for how in made] == ["region=eu,zone=a", None]
+
+
+def test_executors_map_the_archive_of_classes_of_their_own_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-Down=1")
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda _command, **how: made.append(how))
+    archive = ClassArchive.find()
+    assert archive is not None
+    worker(tmp_path, INSTALLED, "").start("spark://a:7077")
+    archive.file.touch()
+    worker(tmp_path, INSTALLED, "").start("spark://a:7077")
+    options = [how["env"]["JDK_JAVA_OPTIONS"] for how in made]
+    assert options == ["-Down=1", f"-Down=1 {archive.java_options()}"]
