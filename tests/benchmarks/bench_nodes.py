@@ -39,7 +39,7 @@ def run(bench: Bench) -> Iterator[Figure]:
                 sink.write_text(f"webhook-http://127.0.0.1:{port}/hook")
                 taken[count] = _seconds(nodes, count, source, f"${{file:{sink}}}")
     for count, seconds in taken.items():
-        yield Figure(name=f"scan on {count} nodes into a slow endpoint", value=seconds, unit="s")
+        yield Figure(name=f"scan into a slow endpoint, nodes: {count}", value=seconds, unit="s")
         if count in _SPEED_UPS:
             target = Target(at_least=_SPEED_UPS[count])
             yield Figure(name=f"speed-up by {count} nodes", value=taken[1] / seconds, unit="x", target=target)
@@ -54,7 +54,7 @@ def _seconds(nodes: Nodes, count: int, source: str, sink: str) -> float:
     nodes.eventually("all workers", lambda: len(nodes.store.cluster.poll().files) >= count)
     config = {"Flush": {"Messages": 100, "Frequency": "1s"}}
     nodes.create(
-        "feed",
+        f"feed{count}",
         source,
         [TABLE],
         sink,
@@ -63,14 +63,14 @@ def _seconds(nodes: Nodes, count: int, source: str, sink: str) -> float:
         parallel_requests=1,
         max_step_rows=_STEP_ROWS,
     )
-    nodes.eventually("the first step", lambda: _rows(nodes) > 0)
-    began, first = time.monotonic(), _rows(nodes)
-    nodes.eventually("the last step", lambda: _rows(nodes) >= _ROWS)
+    nodes.eventually("the first step", lambda: _rows(nodes, count) > 0)
+    began, first = time.monotonic(), _rows(nodes, count)
+    nodes.eventually("the last step", lambda: _rows(nodes, count) >= _ROWS)
     return (time.monotonic() - began) * _ROWS / (_ROWS - first)
 
 
-def _rows(nodes: Nodes) -> float:
-    progress = nodes.store.progress.load("feed")
+def _rows(nodes: Nodes, count: int) -> float:
+    progress = nodes.store.progress.load(f"feed{count}")
     return 0.0 if progress is None else progress.counters.get("rows", 0.0)
 
 
