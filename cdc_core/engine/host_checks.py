@@ -92,7 +92,8 @@ def _check(config: AttemptConfig) -> None:
     except FencedError:
         raise
     except CdcError as error:
-        raise ConfigError(f"{here()}, unlike the driver: {error}", repairable=error.repairable) from error
+        repairable = error.repairable or isinstance(error, RetryableError)
+        raise ConfigError(f"{here()}, unlike the driver: {error}", repairable=repairable) from error
 
 
 def _check_destination(feed: ResolvedChangefeed) -> None:

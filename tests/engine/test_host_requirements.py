@@ -157,17 +157,24 @@ def test_a_file_system_that_does_not_answer_is_asked_again(tmp_path: Path) -> No
         HostRequirements(probes=(unanswered,)).require()
 
 
-@pytest.mark.parametrize("repairable", [False, True])
-def test_what_an_executor_finds_may_be_repaired(
-    repairable: bool, feed: ResolvedChangefeed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "repairable"),
+    [
+        (ConfigError("the password is wrong"), False),
+        (ConfigError("the password is wrong", repairable=True), True),
+        (RetryableError("the password is wrong on this replica"), True),
+    ],
+)
+def test_what_an_executor_finds_may_be_repaired_or_pass(
+    error: CdcError, repairable: bool, feed: ResolvedChangefeed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: object) -> None:
-        raise ConfigError("the password is wrong", repairable=repairable)
+        raise error
 
     monkeypatch.setattr("cdc_core.engine.host_checks._check_destination", refuse)
     found = problem(feed, tmp_path)
-    assert found is not None
-    assert "unlike the driver: the password is wrong" in str(found)
+    assert isinstance(found, ConfigError)
+    assert f"unlike the driver: {error}" in str(found)
     assert found.repairable is repairable
     answers = [Answer(executor=name, host="b", problem=to_wire(found)) for name in ("1", "2")]
     with pytest.raises(ConfigError, match="the password is wrong") as refused:
