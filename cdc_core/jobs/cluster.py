@@ -38,7 +38,7 @@ _START_S = 90.0
 """How much longer a new one may: Java starts slowly on a busy host, and would start anew for ever."""
 _AGAIN_S = 5.0
 _RESIGNED_S = 10.0
-"""How long a node whose master has ended by itself leaves the lead to others."""
+"""How long a node that has failed to lead leaves that to others."""
 _CONNECT_S = 2.0
 
 
@@ -140,6 +140,10 @@ class _Member:
                     if not complained:
                         log.warning("node '%s': its part of the cluster: %s", self._settings.name, one_line(error))
                     complained = True
+                except Exception as error:
+                    log.error("node '%s': its part of the cluster failed: %s", self._settings.name, one_line(error))
+                    self._give_up_lead()
+                    self._over.wait(_AGAIN_S)
         finally:
             self._end_master()
             if self._worker is not None:
@@ -147,6 +151,9 @@ class _Member:
 
     def _keep(self, record: ClusterRecord) -> None:
         leads = record.leader is not None and record.leader.node_id == self._lease.node.node_id
+        if leads and time.monotonic() < self._lead_at:
+            self._store.cluster.resign(record.epoch)
+            return
         if self._master is not None and not (leads and self._master.epoch == record.epoch):
             log.info("node '%s' does not lead the cluster any more", self._settings.name)
             self._end_master()
@@ -174,9 +181,7 @@ class _Member:
                 self._settings.master_port,
                 self._master.log_path,
             )
-            self._end_master()
-            self._lead_at = time.monotonic() + _RESIGNED_S
-            self._store.cluster.resign(record.epoch)
+            self._give_up_lead()
         elif (files := self._master.files()) != self._saved:
             if self._store.cluster.save(files, epoch=record.epoch):
                 self._saved = files
@@ -230,6 +235,11 @@ class _Member:
             )
             self._worker.kill()
             self._worker = None
+
+    def _give_up_lead(self) -> None:
+        """End the master, if this node has one; the next poll resigns."""
+        self._end_master()
+        self._lead_at = time.monotonic() + _RESIGNED_S
 
     def _end_master(self) -> None:
         master, self._master = self._master, None

@@ -157,8 +157,8 @@ class _Daemon:
         with suppress(OSError, ValueError, HTTPException):
             url = f"http://{LOOPBACK}:{self._web_port}/json/"
             with urllib.request.urlopen(url, timeout=_PROBE_S) as answer:
-                found: Mapping[str, Any] = json.load(answer)
-                return found
+                found = json.load(answer)
+                return found if isinstance(found, dict) else None
         return None
 
     def kill(self) -> None:

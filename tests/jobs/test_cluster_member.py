@@ -86,6 +86,20 @@ def test_a_node_whose_master_ends_by_itself_lets_another_one_lead(
         eventually("the other one leads", lambda: leader(store) == "two")
 
 
+def test_a_node_that_fails_unexpectedly_resigns_and_goes_on(
+    store: ProgressStore, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_RESIGNED_S", 1.0)
+    with ExitStack() as stack, monkeypatch.context() as broken:
+        broken.setattr(Process, "state", lambda _: {}["cores"])
+        join(stack, store, tmp_path, "one", 7001)
+        eventually("it fails", lambda: "its part of the cluster failed: KeyError: 'cores'" in caplog.text)
+        eventually("it resigns", lambda: leader(store) == "")
+        broken.undo()
+        eventually("it leads again", lambda: leader(store) == "one")
+        eventually("the worker is watched", lambda: Process.asked > 0)
+
+
 def test_a_worker_has_time_to_start_and_starts_anew_when_it_has_lost_the_master(
     store: ProgressStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,9 +52,15 @@ def test_none_begins_where_a_version_differs(tmp_path: Path, other: dict[str, st
 
 
 @pytest.mark.parametrize(
-    "answer", [b"", b"no words of HTTP\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{}"]
+    "answer",
+    [
+        b"",
+        b"no words of HTTP\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\n\r\n[]",
+    ],
 )
-def test_a_worker_that_ends_in_the_middle_of_an_answer_says_nothing(tmp_path: Path, answer: bytes) -> None:
+def test_a_worker_whose_answer_is_cut_off_or_no_object_says_nothing(tmp_path: Path, answer: bytes) -> None:
     ending = worker(tmp_path, INSTALLED, "")
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
         ending._web_port = server.getsockname()[1]
