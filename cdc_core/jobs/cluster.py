@@ -10,6 +10,7 @@ import logging
 import socket
 import threading
 import time
+from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -263,13 +264,18 @@ def _listens(address: str) -> bool:
 
 
 def of_living(record: ClusterRecord) -> dict[str, str]:
-    """Return the files of the last master without those of workers whose nodes are dead: nobody has to wait for them.
+    """Return the files of the last master without those of workers and drivers on dead nodes: nobody waits for them.
 
-    Spark names them `worker_worker-<time>-<address>-<port>`.
+    Spark names those of workers `worker_worker-<time>-<address>-<port>`.
     """
-    addresses = {node.address for node in record.members}
+    living = {node.address for node in record.members}
+    workers = {
+        name: name.rpartition("-")[0].split("-", 2)[2] for name in record.files if name.startswith("worker_worker-")
+    }
+    dead = set(workers.values()) - living
+    drivers = [f"AppClient@{address}:".encode() for address in dead]
     return {
         name: content
         for name, content in record.files.items()
-        if not name.startswith("worker_") or name.rpartition("-")[0].split("-", 2)[2] in addresses
+        if workers.get(name) not in dead and not any(driver in b64decode(content) for driver in drivers)
     }

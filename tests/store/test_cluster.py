@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -91,10 +92,13 @@ def test_a_node_that_resigns_lets_another_one_lead_unless_another_one_does(store
     assert store.cluster.poll(one).leader == two
 
 
-def test_a_master_that_takes_over_waits_for_no_worker_of_a_dead_node(store: ProgressStore) -> None:
+def test_a_master_that_takes_over_waits_for_no_worker_or_driver_on_a_dead_node(store: ProgressStore) -> None:
     one = joined(store, "10.0.0.1")
     store.cluster.poll(one)
     worker = "worker_worker-20261129164329-{}-33361"
-    files = dict.fromkeys((worker.format("10.0.0.1"), worker.format("10.0.0.2"), "app_app-20261129164329-0000"), "")
+    files = {worker.format(address): "" for address in ("10.0.0.1", "10.0.0.2")}
+    drivers = {"app_app-1": "10.0.0.1", "app_app-2": "10.0.0.2", "app_app-3": "10.0.0.3"}
+    files |= {name: b64encode(f"!spark://AppClient@{at}:36043xt".encode()).decode() for name, at in drivers.items()}
     store.cluster.save(files, epoch=1)
-    assert of_living(store.cluster.poll()).keys() == files.keys() - {worker.format("10.0.0.2")}
+    found = of_living(store.cluster.poll())
+    assert found.keys() == {worker.format("10.0.0.1"), "app_app-1", "app_app-3"}, "a driver needs no worker beside it"
