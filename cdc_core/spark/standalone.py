@@ -52,6 +52,8 @@ _NOTICED = "20"
 _RECOVERY_S = "8s"
 """How long a master that takes over waits for the workers and applications of the last one."""
 _PROBE_S = 2.0
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Through no proxy that the environment names."""
 
 
 def application_settings(
@@ -156,7 +158,7 @@ class _Daemon:
         """Return what the program says of itself, None when it says nothing."""
         with suppress(OSError, ValueError, HTTPException):
             url = f"http://{LOOPBACK}:{self._web_port}/json/"
-            with urllib.request.urlopen(url, timeout=_PROBE_S) as answer:
+            with _DIRECT.open(url, timeout=_PROBE_S) as answer:
                 found = json.load(answer)
                 return found if isinstance(found, dict) else None
         return None

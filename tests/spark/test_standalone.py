@@ -52,23 +52,28 @@ def test_none_begins_where_a_version_differs(tmp_path: Path, other: dict[str, st
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "state"),
     [
-        b"",
-        b"no words of HTTP\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{}",
-        b"HTTP/1.1 200 OK\r\n\r\n[]",
+        (b"", None),
+        (b"no words of HTTP\r\n\r\n", None),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{}", None),
+        (b"HTTP/1.1 200 OK\r\n\r\n[]", None),
+        (b'HTTP/1.1 200 OK\r\n\r\n{"coresused": 1}', {"coresused": 1}),
     ],
 )
-def test_a_worker_whose_answer_is_cut_off_or_no_object_says_nothing(tmp_path: Path, answer: bytes) -> None:
-    ending = worker(tmp_path, INSTALLED, "")
+def test_a_worker_is_asked_through_no_proxy_and_says_nothing_if_its_answer_is_cut_off_or_no_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes, state: Mapping[str, Any] | None
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    one = worker(tmp_path, INSTALLED, "")
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
-        ending._web_port = server.getsockname()[1]
-        asking = pool.submit(ending.state)
+        server.settimeout(10)
+        one._web_port = server.getsockname()[1]
+        asking = pool.submit(one.state)
         with server.accept()[0] as connection:
             connection.recv(1 << 16)
             connection.sendall(answer)
-        assert asking.result() is None
+        assert asking.result() == state
 
 
 def test_executors_know_the_locality_of_their_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
