@@ -35,6 +35,8 @@ NODES = "nodes"
 _POLL_INTERVAL_S = 0.5
 _ASTRAY_S = 30.0
 """How long a worker may know another master than the one that leads, or none, while that one listens."""
+_SILENT_S = 120.0
+"""How long it may say nothing, as on a host that is busy: its executors end with it."""
 _START_S = 90.0
 """How much longer a new one may: Java starts slowly on a busy host, and would start anew for ever."""
 _AGAIN_S = 5.0
@@ -118,7 +120,7 @@ class _Member:
         self._master: MasterProcess | None = None
         self._saved: Mapping[str, str] = {}
         self._worker: WorkerProcess | None = None
-        self._in_order_at = self._reached_at = time.monotonic()
+        self._in_order_at = self._reached_at = self._heard_at = time.monotonic()
         self._start_at = self._lead_at = 0.0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"cluster of node {settings.name}", daemon=True)
@@ -147,8 +149,7 @@ class _Member:
                     self._over.wait(_AGAIN_S)
         finally:
             self._end_master()
-            if self._worker is not None:
-                self._worker.kill()
+            self._end_worker()
 
     def _keep(self, record: ClusterRecord) -> None:
         leads = record.leader is not None and record.leader.node_id == self._lease.node.node_id
@@ -196,7 +197,7 @@ class _Member:
         found = {} if self._worker is None else self._worker.state() or {}
         self._lease.cores_used = int(found.get("coresused", 0))
         if found:  # it has started
-            self._in_order_at = min(self._in_order_at, now)
+            self._in_order_at, self._heard_at = min(self._in_order_at, now), now
         if self._worker is None or not self._worker.is_running:
             if now < self._start_at:
                 return
@@ -214,7 +215,16 @@ class _Member:
                 versions=_installed(),
             )
             self._worker.start(record.url)
-            self._in_order_at, self._reached_at = now + _START_S, now
+            self._in_order_at, self._reached_at, self._heard_at = now + _START_S, now, now + _START_S
+        elif not found:
+            if now - self._heard_at > _SILENT_S:
+                log.warning(
+                    "node '%s': its worker has not answered for %g seconds, and starts anew; see %s",
+                    name,
+                    _SILENT_S,
+                    self._worker.log_path,
+                )
+                self._end_worker()
         elif found.get("masterurl") == f"spark://{master}":
             self._in_order_at = self._reached_at = now
         elif now > self._in_order_at and not _listens(master):  # a new master takes long to start on a busy host
@@ -234,8 +244,12 @@ class _Member:
                 master,
                 self._worker.log_path,
             )
-            self._worker.kill()
-            self._worker = None
+            self._end_worker()
+
+    def _end_worker(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.kill()
 
     def _give_up_lead(self) -> None:
         """End the master, if this node has one; the next poll resigns."""

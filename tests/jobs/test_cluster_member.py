@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -116,12 +116,11 @@ def test_a_worker_has_time_to_start_and_starts_anew_when_it_has_lost_the_master(
         eventually("it starts anew", lambda: Process.started > 1)
 
 
-def test_a_worker_goes_on_while_the_master_takes_long_to_start(
-    store: ProgressStore, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Let so many seconds pass, and the node look at its worker after that."""
     now = 0.0
     monkeypatch.setattr(cluster, "time", SimpleNamespace(monotonic=lambda: now))
-    monkeypatch.setattr(Process, "known", "spark://127.0.0.9:7077")
 
     def later(passed_s: float) -> None:
         nonlocal now
@@ -129,6 +128,38 @@ def test_a_worker_goes_on_while_the_master_takes_long_to_start(
         monkeypatch.setattr(Process, "asked", 0)
         eventually("the worker is watched", lambda: Process.asked > 9)
 
+    return later
+
+
+def test_a_worker_that_is_silent_for_a_while_goes_on(
+    store: ProgressStore,
+    tmp_path: Path,
+    later: Callable[[float], None],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ExitStack() as stack, socket.create_server(("127.0.0.1", 0)) as master:
+        port = master.getsockname()[1]
+        monkeypatch.setattr(Process, "known", f"spark://127.0.0.1:{port}")
+        join(stack, store, tmp_path, "one", port)
+        later(0)
+        monkeypatch.setattr(Process, "known", None)
+        for _ in range(3):
+            later(cluster._SILENT_S / 3)
+            assert Process.started == 1
+        later(cluster._SILENT_S / 3)
+        eventually("it starts anew", lambda: Process.started > 1)
+        assert "has not answered for 120 seconds" in caplog.text
+
+
+def test_a_worker_goes_on_while_the_master_takes_long_to_start(
+    store: ProgressStore,
+    tmp_path: Path,
+    later: Callable[[float], None],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Process, "known", "spark://127.0.0.9:7077")
     with ExitStack() as stack, socket.socket() as master:
         master.bind(("127.0.0.1", 0))
         join(stack, store, tmp_path, "one", master.getsockname()[1])
