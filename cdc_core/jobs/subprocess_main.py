@@ -134,7 +134,7 @@ def _run(node: _Node, feed: ResolvedChangefeed) -> Outcome:
     from cdc_core.spark.standalone import is_of_nodes
 
     state_dir, store = Path(node.job["state_dir"]), ProgressStore(node.job["store"])
-    master = (lambda: store.cluster.poll().url) if is_of_nodes(feed.spark) else None
+    master = store.cluster.url if is_of_nodes(feed.spark) else None
     supervisor = Supervisor(
         feed,
         store=store,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
+from cdc_core.errors import RetryableError
 from cdc_core.store.database import Aggregate
 from cdc_core.store.events import add_event
 from cdc_core.store.job_tables import CLUSTER, JOBS
@@ -51,6 +52,13 @@ class ClusterRecords(Aggregate):
             return found
         assert me is not None
         return self._database.once_more(lambda connection: _lead(connection, me))
+
+    def url(self) -> str:
+        """Return where drivers look for the master now. Raises: RetryableError when no node offers cores."""
+        record = self.poll()
+        if not record.members:
+            raise RetryableError("the master is 'nodes', and no living node offers cores")
+        return record.url
 
     def save(self, files: Mapping[str, str], *, epoch: int) -> bool:
         """Keep what the master of *epoch* has written; False, and nothing is kept, when another one leads since."""

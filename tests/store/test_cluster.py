@@ -11,6 +11,7 @@ import pytest
 from cdc_testing.stored import DEFINITION, die, node
 
 from cdc_core.changefeeds.service import Changefeeds
+from cdc_core.errors import RetryableError
 from cdc_core.jobs.cluster import of_living
 from cdc_core.locality import Locality
 from cdc_core.store.job_values import NodeRecord
@@ -46,6 +47,15 @@ def test_one_node_leads_until_its_session_is_over_and_the_next_one_has_its_files
     assert second.files == {"app_1": "YQ=="}
     assert not store.cluster.save({}, epoch=1), "one that lost the lead unnoticed"
     assert store.cluster.poll(one).files == {"app_1": "YQ=="}
+
+
+def test_drivers_wait_while_no_node_offers_cores(store: ProgressStore) -> None:
+    joined(store, "none", cores=0)
+    with pytest.raises(RetryableError, match="no living node offers cores") as raised:
+        store.cluster.url()
+    assert raised.value.outage
+    joined(store, "one")
+    assert store.cluster.url() == "spark://one:7077"
 
 
 def test_a_node_that_drains_or_has_no_cores_does_not_lead(store: ProgressStore) -> None:
