@@ -191,11 +191,11 @@ class _Member:
                 self._end_master()
 
     def _keep_worker(self, record: ClusterRecord) -> None:
+        found = {} if self._worker is None else self._worker.state() or {}
+        self._lease.cores_used = int(found.get("coresused", 0))
         if record.leader is None:
             return
         name, master, now = self._settings.name, record.leader.master, time.monotonic()
-        found = {} if self._worker is None else self._worker.state() or {}
-        self._lease.cores_used = int(found.get("coresused", 0))
         if found:  # it has started
             self._in_order_at, self._heard_at = min(self._in_order_at, now), now
         if self._worker is None or not self._worker.is_running:
@@ -247,6 +247,7 @@ class _Member:
             self._end_worker()
 
     def _end_worker(self) -> None:
+        self._lease.cores_used = 0
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.kill()

@@ -25,7 +25,7 @@ class Process:
 
     in_use: Collection[int] = ()
     known: str | None = None
-    asked = started = 0
+    asked = started = used = 0
     log_path = "its.log"
 
     def __init__(self, _: Path, *, port: int = 0, epoch: int = 0, **_more: Any) -> None:
@@ -41,7 +41,7 @@ class Process:
 
     def state(self) -> dict[str, object]:
         type(self).asked += 1
-        return {} if self.known is None else {"masterurl": self.known}
+        return {} if self.known is None else {"masterurl": self.known, "coresused": self.used}
 
     def kill(self) -> None:
         self.is_running = False
@@ -53,7 +53,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProgressS
     monkeypatch.setattr(cluster, "WorkerProcess", Process)
     monkeypatch.setattr(cluster, "_POLL_INTERVAL_S", 0.01)
     monkeypatch.setattr(cluster, "_AGAIN_S", 0.0)
-    for name, value in {"in_use": (), "known": None, "asked": 0, "started": 0}.items():
+    for name, value in {"in_use": (), "known": None, "asked": 0, "started": 0, "used": 0}.items():
         monkeypatch.setattr(Process, name, value)
     monkeypatch.setenv("CDC_CLUSTER_SECRET", "only-the-nodes-know-it")
     store = ProgressStore(store_url(tmp_path))
@@ -62,12 +62,13 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProgressS
     store.close()
 
 
-def join(stack: ExitStack, store: ProgressStore, home: Path, name: str, port: int) -> None:
-    """Have a node take part until *stack* is closed."""
+def join(stack: ExitStack, store: ProgressStore, home: Path, name: str, port: int) -> Lease:
+    """Have a node take part until *stack* is closed, and return its lease."""
     settings = NodeSettings(store=store.url, name=name, directory=str(home / name), cores=1, master_port=port)
     lease = Lease(ProgressStore(store.url), settings.record(), lease_s=60, heartbeat_s=1)
     stack.callback(lease.end, leave=True)
     stack.enter_context(Cluster(settings).joined(lease))
+    return lease
 
 
 def leader(store: ProgressStore) -> str:
@@ -84,6 +85,19 @@ def test_a_node_whose_master_ends_by_itself_lets_another_one_lead(
         eventually("it resigns", lambda: "is port 7001 free here?" in caplog.text)
         join(stack, store, tmp_path, "two", 7002)
         eventually("the other one leads", lambda: leader(store) == "two")
+
+
+def test_the_cores_in_use_are_told_while_nobody_leads_and_none_at_the_end(
+    store: ProgressStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Process.in_use = {7001}
+    with ExitStack() as stack:
+        lease = join(stack, store, tmp_path, "one", 7001)
+        eventually("it has a worker and has resigned", lambda: Process.started == 1 and leader(store) == "")
+        monkeypatch.setattr(Process, "used", 2)
+        monkeypatch.setattr(Process, "known", "spark://127.0.0.1:7001")
+        eventually("it is told", lambda: lease.cores_used == 2)
+    assert lease.cores_used == 0
 
 
 def test_a_node_that_fails_unexpectedly_resigns_and_goes_on(
