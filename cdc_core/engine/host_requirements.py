@@ -74,10 +74,15 @@ class HostRequirements:
         """Return when this host is as the driver's. Raises: ConfigError, which names the host and the remedy;
         RetryableError when a shared file system does not answer.
 
-        Before a process opens what it needs for slices. Cheap. An executor may join at any time.
+        Before a process opens what it needs for slices. Cheap. An executor may join at any time, and one that joins
+        badly must not fail for good what runs on others: the errors are repairable.
         """
+        if (problem := self._problem()) is not None:
+            raise ConfigError(problem, repairable=True)
+
+    def _problem(self) -> str | None:
         if self.python and self.python != _python():
-            raise ConfigError(
+            return (
                 f"{here()} has Python {_python()}, and the driver has {self.python}; let spark.pyspark.python name the"
                 " same version on every host"
             )
@@ -85,22 +90,23 @@ class HostRequirements:
             found = _version(distribution)
             if found != wanted:
                 has = f"{distribution} {found}" if found else f"no {distribution}"
-                raise ConfigError(
+                return (
                     f"{here()} has {has}, and the driver has {wanted}; install {distribution}=={wanted} there, or"
                     " run `cdc pack` again"
                 )
         for probe in self.probes:
             if not _is_seen(probe.file):
-                raise ConfigError(
+                return (
                     f"{probe.owner} uses the directory {probe.directory}, and {here()} does not see the one of the"
                     " driver's host there; mount a file system that all hosts share at this path, or use a server or an"
                     " object store instead"
                 )
         if self.store is not None and _identity(Path(self.store.path)) != self.store.identity:
-            raise ConfigError(
+            return (
                 f"the progress store is the SQLite file {self.store.path} of the driver's machine, and {here()} cannot"
                 " use that; keep the progress in a database server, whose URL --state names"
             )
+        return None
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

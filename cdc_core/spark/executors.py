@@ -246,21 +246,27 @@ def _refuse(answers: list[Answer]) -> None:
 
 
 def _problem(text: str) -> Exception:
-    """Return the error for a task that Spark could not run: mostly, the installation is not on the executor's host."""
+    """Return the error for a task that Spark could not run: mostly, the installation is not on the executor's host.
+
+    That is repairable, as in `HostRequirements.require`.
+    """
     lost = _LOST_TASK.search(text)
     where = f"executor {lost[2]} on host {lost[1]}" if lost else "an executor"
     if found := _NO_PYTHON.search(text):
         return ConfigError(
-            f"{where} has no Python at {found[1]}; install the same environment there, or set spark.pyspark.python"
+            f"{where} has no Python at {found[1]}; install the same environment there, or set spark.pyspark.python",
+            repairable=True,
         )
     if found := _OTHER_PYTHON.search(text):
         return ConfigError(
             f"{where} has Python {found[1]}, and the driver has {found[2]}; let spark.pyspark.python name the same"
-            " version on every host"
+            " version on every host",
+            repairable=True,
         )
     if found := _NO_MODULE.search(text):
         return ConfigError(
-            f"{where} has no Python module {found[1]}; install what the driver has there, or set spark.pyspark.python"
+            f"{where} has no Python module {found[1]}; install what the driver has there, or set spark.pyspark.python",
+            repairable=True,
         )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     reason = next((line for line in lines if "Job aborted" in line), lines[0] if lines else "no reason given")

@@ -105,8 +105,9 @@ def test_a_host_without_the_file_of_the_store_emits_nothing(
 ) -> None:
     elsewhere = StoreFile(path=str(tmp_path / "elsewhere" / "progress.sqlite"), identity="another machine/1/2")
     requirements = dataclasses.replace(config.requirements, store=elsewhere)
-    message = write(dataclasses.replace(config, requirements=requirements))
-    assert isinstance(from_wire(message.failure or ""), ConfigError)
+    error = from_wire(write(dataclasses.replace(config, requirements=requirements)).failure or "")
+    assert isinstance(error, ConfigError)
+    assert error.repairable, "it does not fail for good what runs on other hosts"
     assert Journal(script.directory).of("rows") == []
     assert not (tmp_path / "elsewhere").exists()
 

@@ -68,8 +68,10 @@ def test_a_run_that_has_not_begun_leaves_the_probes_of_another_one(feed: Resolve
 def test_a_host_that_does_not_see_a_probe_is_refused_with_the_remedy(feed: ResolvedChangefeed, tmp_path: Path) -> None:
     with host_requirements(feed, create=False) as requirements:
         pass
-    with pytest.raises(ConfigError, match=rf"uses the directory {tmp_path}/db, and host .* does not see .*; mount a "):
+    refused = rf"uses the directory {tmp_path}/db, and host .* does not see .*; mount a "
+    with pytest.raises(ConfigError, match=refused) as found:
         requirements.require()
+    assert found.value.repairable, "a host may join at any time"
 
 
 def test_other_versions_are_refused_with_the_remedy(feed: ResolvedChangefeed) -> None:

@@ -1,4 +1,4 @@
-"""What is said about a master that gives no executor."""
+"""What is said about a master that gives no executor, and about an executor that runs no Python."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from cdc_core.engine.query_host import QueryHostError
-from cdc_core.spark.executors import Presence, require_executors
+from cdc_core.errors import ConfigError
+from cdc_core.spark.executors import Presence, _problem, require_executors
 
 PINNED = {"spark.executor.resource.cdc_region_us-east-2.amount": "1"}
 
@@ -41,3 +42,19 @@ def test_an_error_without_executors_says_where_to_look(
     with pytest.raises(QueryHostError) as raised:
         require_executors(session, 0.0, Presence())
     assert str(raised.value).endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('IOException: Cannot run program "/opt/bin/python"', "has no Python at /opt/bin/python; install"),
+        ("Python in worker has different version: 3.12 than that in driver: 3.11", "has Python 3.12, and the driver"),
+        ("ModuleNotFoundError: No module named 'cdc_core'", "has no Python module cdc_core; install"),
+    ],
+)
+def test_an_executor_without_our_installation_is_named_and_may_be_repaired(text: str, said: str) -> None:
+    lost = "Lost task 0.3 in stage 1.0 (TID 7) (10.0.0.2 executor 5): "
+    error = _problem(lost + text)
+    assert isinstance(error, ConfigError)
+    assert str(error).startswith(f"executor 5 on host 10.0.0.2 {said}")
+    assert error.repairable
