@@ -76,23 +76,22 @@ class Cluster:
     def application(self, feed: ResolvedChangefeed) -> dict[str, str]:
         """Return the settings with which the job *feed* runs now, across the nodes that have the versions of this one.
 
-        Raises: ConfigError, as `require` does, and when there is no slot left.
+        Raises: ConfigError, as `require` does, and when there is no slot left, or its settings take one.
         """
         record = self.require()
         assert self._secret is not None
         slot = self._store.cluster.take_slot(feed.name, count=SLOTS)
         if slot is None:
             raise ConfigError(f"{SLOTS} changefeeds run across the nodes already, and no more can")
-        ours = application_settings(
-            record.url,
+        return application_settings(
+            feed.spark,
+            master=record.url,
             secret=self._secret,
             address=self._settings.reached_at,
             cores=min(node.cores for node in record.members),
             slot=slot,
             versions=required_versions(feed),
         )
-        own = {key: value for key, value in feed.spark.items() if key != "master"}
-        return {**ours, **own}
 
     @contextmanager
     def joined(self, lease: Lease) -> Iterator[None]:

@@ -24,6 +24,7 @@ from typing import Any
 import pyspark
 
 from cdc_core.engine.process_session import kill_session
+from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
 from cdc_core.spark.class_archive import ClassArchive
 from cdc_core.spark.jvm import LOOPBACK
@@ -57,30 +58,41 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def application_settings(
-    master: str, *, secret: str, address: str, cores: int, slot: int, versions: Mapping[str, str]
+    own: Mapping[str, str],
+    *,
+    master: str,
+    secret: str,
+    address: str,
+    cores: int,
+    slot: int,
+    versions: Mapping[str, str],
 ) -> dict[str, str]:
     """Return the Spark settings of a driver at *address* whose application is the one of *slot*.
 
     It gets an executor with *cores* on each worker that has these *versions*, by distribution, and Spark's and Python's
-    of this process; also on those that join later. While nodes are upgraded, others stay out.
+    of this process; also on those that join later. While nodes are upgraded, others stay out. The settings *own* of its
+    definition change all but the master, the slot and the encryption. Raises: ConfigError when they name a slot.
     """
+    if taken := [key for key in own if key.startswith(_SLOT_SETTING)]:
+        raise ConfigError(f"Spark setting '{taken[0]}': only the node that runs the changefeed sets it; remove it")
     return {
-        "master": master,
-        "spark.authenticate": "true",
-        "spark.authenticate.secret": secret,
-        "spark.network.crypto.enabled": "true",
         "spark.driver.host": address,
         "spark.driver.bindAddress": address,
         "spark.executor.cores": str(cores),
         "spark.executor.memory": "512m",
         "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
-        f"{_SLOT_SETTING}{slot}.amount": "1",
         **{f"spark.executor.resource.{name}.amount": "1" for name in _packages(versions)},
         "spark.scheduler.minRegisteredResourcesRatio": "0",
         # A host that hangs holds up a step for so long.
         "spark.executor.heartbeatInterval": "5s",
         "spark.network.timeout": "40s",
         "spark.network.timeoutInterval": "5s",
+        **own,
+        "master": master,
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": secret,
+        "spark.network.crypto.enabled": "true",
+        f"{_SLOT_SETTING}{slot}.amount": "1",
     }
 
 

@@ -215,7 +215,9 @@ def test_a_driver_of_the_nodes_has_the_archive_of_classes(
     monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
     archive = ClassArchive.find()
     assert archive is not None
-    spark = application_settings("spark://a:7077", secret="s" * 16, address="a", cores=1, slot=3, versions={})
+    spark = application_settings(
+        {}, master="spark://a:7077", secret="s" * 16, address="a", cores=1, slot=3, versions={}
+    )
     with pytest.raises(QueryHostError):
         open_session("t", spark, log_path=tmp_path / "log")
     ((settings, home),) = refused

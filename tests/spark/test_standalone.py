@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
 from cdc_core.spark.class_archive import VARIABLE, ClassArchive
 from cdc_core.spark.standalone import WorkerProcess, application_settings
@@ -34,9 +35,14 @@ def offered(directory: Path, versions: Mapping[str, str]) -> set[str]:
     return set(re.findall(r"^spark\.worker\.resource\.(\S+)\.amount [1-9]", lines, re.MULTILINE))
 
 
+def settings_of(own: Mapping[str, str], versions: Mapping[str, str] = INSTALLED) -> Mapping[str, str]:
+    where = "spark://a:7077"
+    return application_settings(own, master=where, secret=SECRET, address="a", cores=1, slot=3, versions=versions)
+
+
 def asked(versions: Mapping[str, str]) -> set[str]:
     """Return the resources that the executors of a job with these *versions* ask for."""
-    settings = application_settings("spark://a:7077", secret=SECRET, address="a", cores=1, slot=3, versions=versions)
+    settings = settings_of({}, versions)
     found = (re.fullmatch(r"spark\.executor\.resource\.(\S+)\.amount", name) for name in settings)
     return {match[1] for match in found if match}
 
@@ -49,6 +55,18 @@ def test_an_executor_begins_where_the_versions_of_its_job_are(tmp_path: Path) ->
 @pytest.mark.parametrize("other", [{"cdc-core": "1.3.0"}, {"cdc-sink-null": "1.0"}], ids=["another version", "missing"])
 def test_none_begins_where_a_version_differs(tmp_path: Path, other: dict[str, str]) -> None:
     assert asked(INSTALLED | other) - offered(tmp_path, INSTALLED)
+
+
+def test_a_definition_changes_what_it_needs_but_not_the_encryption() -> None:
+    open_ = {"spark.authenticate": "false", "spark.authenticate.secret": "", "spark.network.crypto.enabled": "false"}
+    wanted = {"spark.executor.memory": "2g", "spark.executor.cores": "3"}
+    settings = settings_of({"master": "nodes", **wanted, **open_})
+    assert settings == settings_of({}) | wanted
+
+
+def test_a_definition_takes_no_slot() -> None:
+    with pytest.raises(ConfigError, match="'spark.executor.resource.cdc_job_4.amount': only the node"):
+        settings_of({"master": "nodes", "spark.executor.resource.cdc_job_4.amount": "1"})
 
 
 @pytest.mark.parametrize(
