@@ -74,6 +74,7 @@ class ClusterStorm(Storm):
     """
 
     kept = lost = 0
+    saves = "500ms"  # so that most events happen in the middle of a step
 
     def __enter__(self) -> Self:
         self.after: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))

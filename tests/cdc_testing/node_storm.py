@@ -64,6 +64,9 @@ class Storm:
     write files.
     """
 
+    saves = "5s"
+    """How often jobs save, and emit marks."""
+
     def __init__(
         self,
         directory: Path,
@@ -153,7 +156,7 @@ class Storm:
         if self._to_kafka(number):
             sink = f"kafka://{self._kafka}"
             options = {"topic_prefix": f"{name}.", "extra_headers": {HEADER: "${NODE_NAME}"}}
-        often = {"resolved": "5s", "min_checkpoint_frequency": "5s"}
+        often = {"resolved": self.saves, "min_checkpoint_frequency": self.saves}
         self._nodes.create(
             name, self._source, TABLES, sink, locality=PINNED[number % len(PINNED)], **{**often, **options}
         )
