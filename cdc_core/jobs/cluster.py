@@ -22,6 +22,7 @@ from cdc_core.errors import ConfigError, RetryableError
 from cdc_core.jobs.lease import Lease
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.plugins.entry_points import PLUGINS, published
+from cdc_core.spark.log_file import keep_newest
 from cdc_core.spark.standalone import SLOTS, MasterProcess, WorkerProcess, application_settings, host_memory
 from cdc_core.store.cluster import ClusterRecord
 from cdc_core.store.progress import ProgressStore
@@ -151,6 +152,9 @@ class _Member:
             self._end_worker()
 
     def _keep(self, record: ClusterRecord) -> None:
+        for process in (self._master, self._worker):
+            if process is not None:
+                keep_newest(process.log_path)
         leads = record.leader is not None and record.leader.node_id == self._lease.node.node_id
         if leads and time.monotonic() < self._lead_at:
             self._store.cluster.resign(record.epoch)

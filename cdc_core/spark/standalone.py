@@ -28,7 +28,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
 from cdc_core.spark.class_archive import ClassArchive
 from cdc_core.spark.jvm import LOOPBACK
-from cdc_core.spark.log_file import keep_newest, open_log
+from cdc_core.spark.log_file import LIMIT_BYTES, keep_newest, open_log
 from cdc_core.spark.placement_settings import resource_name
 
 __all__ = ["SLOTS", "MasterProcess", "WorkerProcess", "application_settings", "host_memory", "is_of_nodes"]
@@ -83,6 +83,7 @@ def application_settings(
         "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
         **{f"spark.executor.resource.{name}.amount": "1" for name in _packages(versions)},
         "spark.scheduler.minRegisteredResourcesRatio": "0",
+        "spark.executor.syncLogLevel.enabled": "true",
         # A host that hangs holds up a step for so long.
         "spark.executor.heartbeatInterval": "5s",
         "spark.network.timeout": "40s",
@@ -260,6 +261,9 @@ class WorkerProcess(_Daemon):
             "spark.worker.timeout": _NOTICED,
             "spark.worker.cleanup.enabled": "true",
             "spark.worker.cleanup.appDataTtl": "3600",
+            "spark.executor.logs.rolling.strategy": "size",
+            "spark.executor.logs.rolling.maxSize": str(LIMIT_BYTES),
+            "spark.executor.logs.rolling.maxRetainedFiles": "2",
             **{f"spark.worker.resource.{name}.amount": str(count) for name, count in resources.items()},
         }
         super().__init__(directory, conf, address=address, secret=secret)

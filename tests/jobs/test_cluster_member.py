@@ -16,6 +16,7 @@ from cdc_core.jobs import cluster
 from cdc_core.jobs.cluster import Cluster
 from cdc_core.jobs.lease import Lease
 from cdc_core.jobs.settings import NodeSettings
+from cdc_core.spark.log_file import LIMIT_BYTES
 from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
 
@@ -26,11 +27,11 @@ class Process:
     in_use: Collection[int] = ()
     known: str | None = None
     asked = started = used = 0
-    log_path = "its.log"
 
-    def __init__(self, _: Path, *, port: int = 0, epoch: int = 0, **_more: Any) -> None:
+    def __init__(self, home: Path, *, port: int = 0, epoch: int = 0, **_more: Any) -> None:
         self.epoch, self.port = epoch, port
         self.is_running = False
+        self.log_path = home / "its.log"
 
     def start(self, *masters: str) -> None:
         type(self).started += bool(masters)
@@ -187,3 +188,14 @@ def test_a_worker_goes_on_while_the_master_takes_long_to_start(
         later(cluster._ASTRAY_S)
         eventually("it starts anew", lambda: Process.started > 1)
         assert "check that both nodes have the same secret" in caplog.text
+
+
+def test_the_log_of_master_and_worker_does_not_grow_without_limit(store: ProgressStore, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        join(stack, store, tmp_path, "one", 7001)
+        eventually("it is started", lambda: Process.started == 1)
+        log = tmp_path / "one" / "cluster" / "its.log"
+        log.parent.mkdir(parents=True)
+        with log.open("wb") as written:
+            written.truncate(LIMIT_BYTES + 1)
+        eventually("it is rotated", lambda: log.with_name("its.log.1").exists() and not log.stat().st_size)

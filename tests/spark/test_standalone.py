@@ -57,6 +57,15 @@ def test_none_begins_where_a_version_differs(tmp_path: Path, other: dict[str, st
     assert asked(INSTALLED | other) - offered(tmp_path, INSTALLED)
 
 
+def test_logs_of_executors_have_a_limit_and_the_level_of_their_driver(tmp_path: Path) -> None:
+    worker(tmp_path, INSTALLED, "")
+    rolling = re.findall(
+        r"^spark\.executor\.logs\.rolling\.(.*)", (tmp_path / "worker.properties").read_text(), re.MULTILINE
+    )
+    assert rolling == ["strategy size", "maxSize 16777216", "maxRetainedFiles 2"]
+    assert settings_of({})["spark.executor.syncLogLevel.enabled"] == "true"
+
+
 def test_a_definition_changes_what_it_needs_but_not_the_encryption() -> None:
     open_ = {"spark.authenticate": "false", "spark.authenticate.secret": "", "spark.network.crypto.enabled": "false"}
     wanted = {"spark.executor.memory": "2g", "spark.executor.cores": "3"}
@@ -65,7 +74,7 @@ def test_a_definition_changes_what_it_needs_but_not_the_encryption() -> None:
 
 
 def test_a_definition_takes_no_slot() -> None:
-    with pytest.raises(ConfigError, match="'spark.executor.resource.cdc_job_4.amount': only the node"):
+    with pytest.raises(ConfigError, match=r"cdc_job_4\.amount': only the node"):
         settings_of({"master": "nodes", "spark.executor.resource.cdc_job_4.amount": "1"})
 
 
