@@ -122,6 +122,7 @@ class Coordinator:
                 raise ContractError(f"engine: changefeed '{self._name}' runs without saved progress")
             self._machine.resume(progress, step=step - 1, now=time.monotonic())
             self._tally, self._emitted = progress.tally, Timestamp()
+            self._hosts = deque(Counter(self._channel.hosts()).elements(), _LAST_SLICES)
         self._step = step
 
     def _do(self, stages: Stages | None, action: Completing) -> None:
@@ -166,14 +167,14 @@ class Coordinator:
                 self._channel.warn(line)
         progress = action.progress
         self._channel.publish_saved(Saved(action.step, progress.frontier.high_water, progress.latest))
-        self._hosts.extend(report.host for report in action.reports if report.host)
-        if self._hosts and begun - self._hosts_told_at >= _HOSTS_TOLD_S:
-            self._channel.publish_hosts(Counter(self._hosts))
-            self._hosts_told_at = begun
         if traced := [change for report in action.reports for change in report.traced]:
             self._traced.saved(traced)
         if letters:
             self._keep_budget(refused, letters[-1])
+        self._hosts.extend(report.host for report in action.reports if report.host)
+        if self._hosts and begun - self._hosts_told_at >= _HOSTS_TOLD_S:
+            self._channel.publish_hosts(Counter(self._hosts))
+            self._hosts_told_at = begun
 
     def _count(self, step: Sequence[SliceReport]) -> None:
         tally = self._tally

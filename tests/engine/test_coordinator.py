@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -290,6 +291,21 @@ def test_where_the_last_slices_ran_is_told_at_once_and_then_every_ten_seconds(
     assert told(2, "a", at=1001) == {"a": 2}
     assert told(3, "b", at=1010) == {"a": 2}
     assert told(4, "c", at=1011, slices=98) == {"b": 2, "c": 98}
+
+
+def test_instances_in_turn_tell_where_the_last_slices_of_all_ran(store: ProgressStore, script: Script) -> None:
+    channel = AttemptChannel(script.directory)
+    for number, host in enumerate("aab", start=1):
+        reports = step(number, mark(number))
+        coordinator(store, script).step_done([replace(report, host=host) for report in reports])
+    assert channel.hosts() == {"a": 4, "b": 2}
+
+
+def test_a_step_counts_when_it_cannot_be_told_where_it_ran(store: ProgressStore, script: Script) -> None:
+    turn, channel = coordinator(store, script), AttemptChannel(script.directory)
+    (script.directory / f"hosts.{os.getpid()}").mkdir()
+    turn.step_done([replace(report, host="a") for report in step(1, mark(1))])
+    assert (saved(store).counters["steps"], channel.hosts()) == (1, {})
 
 
 def test_steps_may_be_taken_by_instances_in_turn(store: ProgressStore, script: Script) -> None:
