@@ -11,6 +11,7 @@ from cdc_testing.scripted import CounterRangefeed
 from cdc_testing.stored import DEFINITION, die, node
 
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.jobs.cluster import Cluster
 from cdc_core.jobs.definitions import Definitions
 from cdc_core.jobs.running_job import Reverting
 from cdc_core.jobs.settings import NodeSettings
@@ -31,7 +32,7 @@ class _Counting(Definitions):
 
 def _counting(store: ProgressStore, directory: Path) -> _Counting:
     settings = NodeSettings(store=store.url, name="one", directory=str(directory))
-    definitions = _Counting(store, PluginHost.load(), settings, keep_secret=lambda _: None)
+    definitions = _Counting(store, PluginHost.load(), settings, Cluster(settings), keep_secret=lambda _: None)
     definitions.feed = counter_feed(directory, plain_secrets=frozenset({"s3cr3t"}))
     return definitions
 
