@@ -57,7 +57,7 @@ class ClusterRecords(Aggregate):
         """Return where drivers look for the master now. Raises: RetryableError when no node offers cores."""
         record = self.poll()
         if not record.members:
-            raise RetryableError("the master is 'nodes', and no living node offers cores")
+            raise RetryableError("the master is 'nodes', and no node offers cores; start one with `cdc node --cores N`")
         return record.url
 
     def save(self, files: Mapping[str, str], *, epoch: int) -> bool:

@@ -51,7 +51,7 @@ def test_one_node_leads_until_its_session_is_over_and_the_next_one_has_its_files
 
 def test_drivers_wait_while_no_node_offers_cores(store: ProgressStore) -> None:
     joined(store, "none", cores=0)
-    with pytest.raises(RetryableError, match="no living node offers cores") as raised:
+    with pytest.raises(RetryableError, match="no node offers cores; start one with") as raised:
         store.cluster.url()
     assert raised.value.outage
     joined(store, "one")
