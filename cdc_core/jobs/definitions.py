@@ -74,7 +74,7 @@ class Definitions:
         if found is None or found.at + _LOOK_AGAIN_S <= time.monotonic():
             try:
                 self.resolve(job.name, to_run=job.state == "running")
-            except TerminalError as error:
+            except (ConfigError, TerminalError) as error:
                 self.note(job.name, job.state, str(error))
             else:
                 self.note(job.name, job.state, None)
@@ -105,17 +105,20 @@ class Definitions:
         """Return the changefeed of job *name*, as it runs here: in the node's Spark session unless it has settings.
 
         Unless *to_run*, where it may run does not matter. Raises: TerminalError, whatever a plugin raises, such as when
-        the job is unknown, or this node lacks a plugin, a version of one, or a secret; RetryableError from the store.
+        the job is unknown, or this node lacks a plugin, a version of one, or a secret; ConfigError when it is to run on
+        the nodes' cluster and cannot; RetryableError from the store.
         """
         known = self._store.changefeeds.find(name)
         try:
             with logged_as(name):
                 feed = self._resolved(name, known)
-            if to_run and feed.spark.get("master") == NODES:
-                self._cluster.require()
-            return pin(feed, self._settings.place) if to_run else feed
+            if to_run:
+                feed = pin(feed, self._settings.place)
         except BaseException as error:  # a plugin's may be SystemExit: it must not affect other jobs
             raise TerminalError(one_line(error), repairable=getattr(error, "repairable", False)) from error
+        if to_run and feed.spark.get("master") == NODES:
+            self._cluster.require()
+        return feed
 
     def _resolved(self, name: str, known: ChangefeedRecord | None) -> ResolvedChangefeed:
         if known is None:
