@@ -122,11 +122,13 @@ class _Daemon:
 
     def __init__(self, directory: Path, conf: Mapping[str, str], *, address: str, secret: str) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.chmod(0o700)  # what executors print and write is in it
         self.log_path = directory / f"{self.name}.log"
         self._directory = directory
         self._address = address
         self._secret = secret
         self._properties = directory / f"{self.name}.properties"
+        self._properties.touch(mode=0o600)
         self._properties.write_text("".join(f"{key} {value}\n" for key, value in {**_SECURED, **conf}.items()))
         self._web_port = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -196,10 +198,6 @@ class MasterProcess(_Daemon):
         self.epoch = epoch
         self._port = port
         self._kept = directory / "recovery"
-        shutil.rmtree(self._kept, ignore_errors=True)
-        self._kept.mkdir(mode=0o700, parents=True)
-        for name, content in files.items():
-            (self._kept / Path(name).name).write_bytes(base64.b64decode(content))
         conf = {
             "spark.deploy.recoveryMode": "FILESYSTEM",
             "spark.deploy.recoveryDirectory": str(self._kept),
@@ -208,6 +206,10 @@ class MasterProcess(_Daemon):
             "spark.port.maxRetries": "0",
         }
         super().__init__(directory, conf, address=address, secret=secret)
+        shutil.rmtree(self._kept, ignore_errors=True)
+        self._kept.mkdir()
+        for name, content in files.items():
+            (self._kept / Path(name).name).write_bytes(base64.b64decode(content))
 
     def start(self, *arguments: str) -> None:
         super().start("--port", str(self._port), *arguments)
@@ -253,9 +255,7 @@ class WorkerProcess(_Daemon):
             }
             for name, count in resources.items()
         ]
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = directory / "resources.json"
-        file.write_text(json.dumps(listed))
         conf = {
             "spark.worker.resourcesFile": str(file),
             "spark.worker.timeout": _NOTICED,
@@ -267,6 +267,7 @@ class WorkerProcess(_Daemon):
             **{f"spark.worker.resource.{name}.amount": str(count) for name, count in resources.items()},
         }
         super().__init__(directory, conf, address=address, secret=secret)
+        file.write_text(json.dumps(listed))
 
     def start(self, *masters: str) -> None:
         """Start it; it registers with one of *masters*."""

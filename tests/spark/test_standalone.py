@@ -57,6 +57,13 @@ def test_none_begins_where_a_version_differs(tmp_path: Path, other: dict[str, st
     assert asked(INSTALLED | other) - offered(tmp_path, INSTALLED)
 
 
+def test_no_other_user_reads_what_is_in_the_directory_of_a_master_or_worker(tmp_path: Path) -> None:
+    home = tmp_path / "cluster"
+    home.mkdir(mode=0o755)
+    worker(home, INSTALLED, "")
+    assert (home.stat().st_mode & 0o777, (home / "worker.properties").stat().st_mode & 0o777) == (0o700, 0o600)
+
+
 def test_logs_of_executors_have_a_limit_and_the_level_of_their_driver(tmp_path: Path) -> None:
     worker(tmp_path, INSTALLED, "")
     rolling = re.findall(
