@@ -109,7 +109,10 @@ class Continuing(Creating):
     """The verb create, of a changefeed whose progress is in the store *left* of its runs."""
 
     def check_continuing(self, feed: ResolvedChangefeed, left: ProgressStore, *, connect: bool = True) -> None:
-        """Return when `continue_run` can move the progress here, or has done so. Raises: as `check_new`."""
+        """Return when `continue_run` can move the progress here, has done so, or is to be repeated: it may refuse then.
+
+        Raises: as `check_new`.
+        """
         is_here = store_place(left.url) == store_place(self.store.url)
         if not is_here and self._continuing(feed.name, left) is not None:
             return
@@ -119,13 +122,18 @@ class Continuing(Creating):
             raise ConfigError(f"changefeed '{feed.name}' has not begun in {left.shown}; leave out --from-state")
         if all_delivered(feed, progress):
             raise ConfigError(f"changefeed '{feed.name}' is complete in {left.shown}: nothing is left to deliver")
-        try:
+        given = left.jobs.find(feed.name)
+        if is_here or given is None or not given.is_leaving:
             self.check_new(feed, connect=connect, left=None if is_here else left)
+            return
+        try:  # a job or a run that this store has by now is left to `continue_run`, which then undoes the hand-over
+            require_references(feed.stored, feed.name)
+            if connect:
+                _check(feed, self.store, left)
         except ConfigError as error:
-            given = left.jobs.find(feed.name)
-            if is_here or given is None or not given.is_leaving:
-                raise
             text = "its progress is being handed over, and nothing continues it until this command succeeds"
+            if connect:
+                text += ", perhaps with --no-check"
             raise ConfigError(f"{error}; {text}") from error
 
     def continue_run(

@@ -16,6 +16,7 @@ from cdc_core.store.job_rows import found_job, of_job, pause_run, record_event
 from cdc_core.store.job_tables import JOB_EVENTS, DatabaseNow
 from cdc_core.store.job_values import HANDED_OVER, HANDING_OVER, REVERTED, JobRecord
 from cdc_core.store.tables import CHANGEFEEDS, DEAD_LETTERS, GAPS, RESCANS, TOPICS, UNRECORDED, update
+from cdc_core.store.verbs import require_free
 
 __all__ = ["Handover", "Kept", "put"]
 
@@ -122,6 +123,7 @@ def put(connection: sa.Connection, name: str, kept: Kept) -> None:
     store has begun another attempt.
     """
     if connection.execute(sa.select(CHANGEFEEDS.c.name).where(CHANGEFEEDS.c.name == name)).first():
+        require_free(found_job(connection, name))  # the job of an attempt that has just succeeded is no leftover
         raise ConfigError(
             f"changefeed '{name}' has begun in this store too, by `cdc run`; remove it here with `cdc drop`, or leave"
             " out --from-state to continue it"

@@ -201,7 +201,15 @@ def test_of_two_that_hand_a_changefeed_over_the_older_one_does_not_take_it_back(
     assert stores.mine.jobs.find("orders") is None
 
 
-def test_a_hand_over_waits_for_an_older_one_that_is_about_to_succeed(stores: Stores, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_hand_over_waits_for_an_older_one_that_is_about_to_succeed(
+    stores: Stores, tmp_path: Path, *, ended: bool
+) -> None:
+    if ended:  # the new job takes the place of one of this name
+        create(stores.mine)
+        one = stores.mine.nodes.join(node("one"), lease_s=60)
+        assert stores.mine.claims.adopt("orders", one) is not None
+        stores.mine.claims.settle("orders", one, "succeeded")
     left = ProgressStore(store_url(tmp_path))
     left.changefeeds.register("orders", DEFINITION)
     job: dict[str, Any] = {"owner": "ann", "locality": Locality()}

@@ -14,7 +14,7 @@ import pytest
 from cdc_testing.command import Cdc
 from cdc_testing.job_commands import created, ended
 from cdc_testing.scripted import CounterRangefeed, read_journal
-from cdc_testing.stored import ask_rescan, dropped, node, progress
+from cdc_testing.stored import DEFINITION, ask_rescan, dropped, node, progress
 
 from cdc_core import RetryableError, Timestamp
 from cdc_core.cli import located
@@ -24,6 +24,7 @@ from cdc_core.config.resolve import resolve
 from cdc_core.config.toml_file import read_changefeed
 from cdc_core.engine.fencing import RunLock
 from cdc_core.errors import TerminalRangefeedError
+from cdc_core.locality import Locality
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store import deletion, handover
 from cdc_core.store.handover import Handover, Kept
@@ -332,10 +333,30 @@ def test_a_run_continues_when_its_hand_over_was_killed_and_is_then_refused(
         patch.setattr(CounterRangefeed, "check", check)
         told = cdc.sentence("create", file, "--from-state")
     assert "no such table; its progress is being handed over, and nothing continues it until this command" in told
+    assert "perhaps with --no-check" in told
     whole = file.read_text()
     file.write_text(f'{whole}execution_locality = "region=eu"\n')
     assert "no node matches execution_locality 'region=eu'" in cdc.sentence("create", file, "--from-state")
     assert left.jobs.find("orders") is None
+
+
+@pytest.mark.parametrize("meanwhile", ["a job", "a run"])
+def test_a_run_continues_when_its_hand_over_was_killed_and_the_name_is_taken_then(
+    store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture, cdc: Cdc, meanwhile: str
+) -> None:
+    with at_creation(stop_with(KeyboardInterrupt())):
+        main(["create", str(file), "--from-state"])
+    capsys.readouterr()
+    if meanwhile == "a job":
+        store.jobs.create("orders", DEFINITION, owner="ann", locality=Locality())
+    else:
+        store.changefeeds.register("orders", DEFINITION)
+        epoch = store.changefeeds.begin_attempt("orders")
+        store.statuses.save("orders", epoch, {"phase": "running", "host": "far", "pid": 7})
+    told = cdc("create", file, "--from-state", status=2).err
+    assert ("is a job already" if meanwhile == "a job" else "has begun in this store too") in told
+    assert left.jobs.find("orders") is None
+    assert left.jobs.runs() == ["orders"]
 
 
 def test_a_hand_over_that_froze_does_nothing_after_a_later_one_was_refused(
