@@ -31,6 +31,8 @@ _TOLD = ("envelope", "initial_scan", "resolved", "cursor", "end_time", "on_error
 _PAUSED_AT = sa.select(sa.func.max(JOB_EVENTS.c.at)).where(
     JOB_EVENTS.c.name == JOBS.c.name, JOB_EVENTS.c.state == JOBS.c.state
 )
+_IS_PAUSED = JOBS.c.state.in_(("pause-requested", "paused")) & JOBS.c.paused_for.is_distinct_from("restart")
+"""Of what `cdc run` runs: it is paused, or is to be. One that was resumed before it paused is not, or no longer."""
 _SELECT = sa.select(
     CHANGEFEEDS,
     JOBS.c.state.label("pause_state"),
@@ -38,7 +40,7 @@ _SELECT = sa.select(
     _PAUSED_AT.scalar_subquery().label("paused_at"),
 ).join(
     JOBS,
-    (JOBS.c.name == CHANGEFEEDS.c.name) & JOBS.c.is_run & JOBS.c.state.in_(("pause-requested", "paused")),
+    (JOBS.c.name == CHANGEFEEDS.c.name) & JOBS.c.is_run & _IS_PAUSED,
     isouter=True,
 )
 

@@ -297,7 +297,13 @@ def test_a_run_that_is_alive_pauses_when_its_step_has_ended(store: ProgressStore
 def test_a_pause_that_was_resumed_before_it_took_effect_has_none(store: ProgressStore, run: int) -> None:
     store.statuses.save("orders", run, {"phase": "running"})
     Changefeeds(store).pause("orders", "lunch")
+    known = store.changefeeds.find("orders")
+    assert known is not None
+    assert known.pause_requested is not None
     assert Changefeeds(store).resume("orders").paused_for == "restart"
+    known = store.changefeeds.find("orders")
+    assert known is not None
+    assert known.pause_requested is None
     store.claims.pause_run("orders", run)
     assert (store.jobs.paused_runs(), paused(store)) == (frozenset(), None)
 
