@@ -113,7 +113,7 @@ RULES: Mapping[Verb, Rule] = {
         requests=("PUT /connectors/{name}/config", "PATCH /connectors/{name}/config"),
         actions=("alter",),
         of_runs=True,
-        for_runs="change its file, or its tables with `cdc alter FILE {name}`",
+        for_runs="change its file, or its tables with `cdc alter {name} --store DIR|URL`",
     ),
     "cancel": Rule(
         does=_LIVE | (FINISHED - REVERTED),
@@ -122,7 +122,7 @@ RULES: Mapping[Verb, Rule] = {
         statements=("CANCEL JOB 'name'",),
         requests=("POST /v1/jobs/{name}/cancel", "DELETE /connectors/{name}"),
         actions=("cancel",),
-        for_runs="stop the run, and then use `cdc drop FILE {name}`",
+        for_runs="stop the run, and then use `cdc drop {name} --store DIR|URL`",
     ),
     "drop": Rule(
         does=REVERTED,
@@ -148,7 +148,7 @@ RULES: Mapping[Verb, Rule] = {
         instead="use `cdc replay-dead-letters`",
         requests=("POST /v1/jobs/{name}/dead-letters/replay",),
         actions=("replay", "discard"),
-        for_runs="stop the run, and then use `cdc replay-dead-letters FILE {name}`",
+        for_runs="stop the run, and then use `cdc replay-dead-letters {name} --store DIR|URL`",
     ),
     "own": Rule(
         does=frozenset(FOLLOWING),

@@ -344,7 +344,7 @@ def test_no_node_and_no_verb_of_nodes_touches_what_cdc_run_runs(store: ProgressS
     assert store.claims.prune(retention_s=-1) == []
     for verb, instead in (
         (feeds.restart, "stop the run, and start it again"),
-        (feeds.cancel, "stop the run, and then use `cdc drop FILE orders`"),
+        (feeds.cancel, "stop the run, and then use `cdc drop orders --store DIR|URL`"),
         (feeds.set_owner, "only jobs have owners"),
     ):
         with pytest.raises(UnknownError) as refused:

@@ -322,7 +322,7 @@ def test_what_needs_a_job_is_not_offered_for_other_changefeeds(browser: Browser,
     store.progress.save("old", epoch, progress(), dead_letters=refused)
     assert browser.get("/ui").page.text.count("cdc run") == 1
     asked = browser.post("/ui/changefeeds/old/cancel", reason="no use")
-    assert (asked.status, "stop the run, and then use `cdc drop FILE old`" in asked.page.text) == (409, True)
+    assert (asked.status, "stop the run, and then use `cdc drop old --store DIR|URL`" in asked.page.text) == (409, True)
     for name, is_offered in (("orders", True), ("old", False)):
         start, [letter] = f"/ui/changefeeds/{name}", store.dead_letters.of(name)
         of_letter = f"{start}/dead-letters/{letter.number}"

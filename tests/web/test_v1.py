@@ -56,8 +56,8 @@ def test_a_job_is_reported_as_the_command_does(rest: Rest, one: NodeRecord) -> N
     rest.store.changefeeds.register("run", DEFINITION)
     for method, path, instead in (
         ("GET", "", "`cdc show run` shows it"),
-        ("POST", "/cancel", "then use `cdc drop FILE run`"),
-        ("POST", "/dead-letters/replay", "then use `cdc replay-dead-letters FILE run`"),
+        ("POST", "/cancel", "then use `cdc drop run --store DIR|URL`"),
+        ("POST", "/dead-letters/replay", "then use `cdc replay-dead-letters run --store DIR|URL`"),
     ):
         assert instead in rest.message(method, f"/v1/jobs/run{path}", status=404)
 
