@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 
-from cdc_core.store.job_values import RUNNABLE, JobRecord, NodeRecord, Overview, unable
+from cdc_core.store.job_values import RUNNABLE, JobRecord, NodeRecord, Overview, fair_share, matching, unable
 
 __all__ = ["Choices", "choose", "successor", "surplus"]
 
@@ -40,11 +39,11 @@ def choose(
     what it holds at its source when no living node matches it, also one that has as many jobs as it may. When no living
     node at all is able to, that stays there.
     """
-    share = _share(overview, me)
+    share = fair_share(me, overview.jobs, overview.nodes)
     load = sum(job.node_id == me.node_id for job in overview.jobs)
     adopt: list[str] = []
     unmatched: list[str] = []
-    matched = [job.name for job in overview.jobs if job.state == "waiting" and _matching(overview, job)]
+    matched = [job.name for job in overview.jobs if job.state == "waiting" and matching(job, overview.nodes)]
     unreverted: list[str] = []
     for job in overview.jobs:
         if job.state not in RUNNABLE or job.node is not None:
@@ -56,7 +55,7 @@ def choose(
         if job.state == "pause-requested":
             adopt.append(job.name)
         elif job.state == "running" and not matches:
-            if not _matching(overview, job):
+            if not matching(job, overview.nodes):
                 unmatched.append(job.name)
         elif job.state != "running" and not (able := _able(overview, me, job)):
             unreverted.append(job.name)
@@ -91,7 +90,7 @@ def surplus(overview: Overview, me: NodeRecord, movable: Sequence[str]) -> tuple
     That node then still has fewer jobs than *me*, so that jobs do not go back and forth.
     """
     load = _loads(overview)
-    if load[me.node_id] <= _share(overview, me):
+    if load[me.node_id] <= fair_share(me, overview.jobs, overview.nodes):
         return None
     for job in overview.jobs:
         if job.name in movable and job.node_id == me.node_id and job.state == "running":
@@ -104,20 +103,6 @@ def surplus(overview: Overview, me: NodeRecord, movable: Sequence[str]) -> tuple
 def _loads(overview: Overview, *, but: str = "") -> Counter[str | None]:
     """Return how many jobs each node has, or is to adopt, *but* the one of that name."""
     return Counter((job.node and job.node_id) or _offered_to(job, overview) for job in overview.jobs if job.name != but)
-
-
-def _share(overview: Overview, me: NodeRecord) -> int:
-    """Return the fair share of *me*: its part of every job that needs a node and that it matches."""
-    parts = (
-        sum(node.takes(job.owner) for node in _matching(overview, job))
-        for job in overview.jobs
-        if job.state in RUNNABLE and me.locality.matches(job.locality) and me.takes(job.owner)
-    )
-    return ceil(sum(1 / count for count in parts if count) - 1e-9)
-
-
-def _matching(overview: Overview, job: JobRecord) -> list[NodeRecord]:
-    return [node for node in overview.nodes if node.locality.matches(job.locality) and not node.draining]
 
 
 def _able(overview: Overview, me: NodeRecord, job: JobRecord) -> list[NodeRecord]:

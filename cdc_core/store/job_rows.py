@@ -16,9 +16,11 @@ from cdc_core.store.job_values import (
     FOLLOWING,
     OFFER_S,
     RESTING,
+    RUNNABLE,
     JobRecord,
     JobState,
     NodeRecord,
+    fair_share,
     job_record,
     unable,
 )
@@ -127,12 +129,13 @@ def run_again(connection: sa.Connection, job: JobRecord, reason: str, *, offer_t
 def offer_job(connection: sa.Connection, name: str, to: str | None) -> None:
     """Reserve the job, which has no node, for the living node named *to*, if it is to run now.
 
-    Not if that node cannot have it, does not match it, or has as many jobs as it may. What `cdc run` runs is never
-    offered.
+    Not if that node cannot have it, does not match it, has as many jobs as it may, or more than its fair share. What
+    `cdc run` runs is never offered.
     """
     if to is None:
         return
-    node = next((each for each in alive_sessions(connection) if each.name == to), None)
+    nodes = alive_sessions(connection)
+    node = next((each for each in nodes if each.name == to), None)
     job = known_job(connection, name, of_runs=True)
     if node is None or job.is_run or job.state != "running":
         return
@@ -140,7 +143,8 @@ def offer_job(connection: sa.Connection, name: str, to: str | None) -> None:
     offered = (JOBS.c.offered_to == node.node_id) & (JOBS.c.offered_until > now)
     its = (JOBS.c.node_id == node.node_id) | offered
     count = sa.select(sa.func.count()).where(its, JOBS.c.state.not_in(FINISHED), JOBS.c.name != name)
-    has_room = connection.execute(count).scalar_one() < node.max_jobs
+    share = fair_share(node, all_jobs(connection, nodes, JOBS.c.state.in_(RUNNABLE)), nodes)
+    has_room = connection.execute(count).scalar_one() < min(node.max_jobs, share + 1)
     if has_room and node.locality.matches(job.locality) and unable(node, job) is None:
         connection.execute(of_job(name).values(offered_to=node.node_id, offered_until=now + OFFER_S))
 

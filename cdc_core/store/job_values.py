@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import ceil
 from typing import Any, Literal, get_args
 
 from cdc_core.locality import Locality
@@ -28,8 +29,10 @@ __all__ = [
     "Overview",
     "PausedFor",
     "Pending",
+    "fair_share",
     "job_event",
     "job_record",
+    "matching",
     "moment",
     "next_state",
     "node_record",
@@ -258,6 +261,21 @@ def unable(node: NodeRecord, job: JobRecord) -> str | None:
     if not node.takes(job.owner):
         return f"it runs no jobs of '{job.owner}'"
     return node.problems.get(job.name)
+
+
+def matching(job: JobRecord, nodes: Iterable[NodeRecord]) -> list[NodeRecord]:
+    """Return those of the living *nodes* that match the job and do not drain."""
+    return [node for node in nodes if node.locality.matches(job.locality) and not node.draining]
+
+
+def fair_share(me: NodeRecord, jobs: Iterable[JobRecord], nodes: Sequence[NodeRecord]) -> int:
+    """Return how many of the *jobs* are for *me*: its part of every one that needs a node and that it matches."""
+    parts = (
+        sum(node.takes(job.owner) for node in matching(job, nodes))
+        for job in jobs
+        if job.state in RUNNABLE and me.locality.matches(job.locality) and me.takes(job.owner)
+    )
+    return ceil(sum(1 / count for count in parts if count) - 1e-9)
 
 
 def job_record(row: Any, *, alive: Mapping[str, str]) -> JobRecord:

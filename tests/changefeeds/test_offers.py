@@ -118,6 +118,13 @@ def test_a_node_that_cannot_have_a_job_is_offered_none(store: ProgressStore, why
     assert store.claims.adopt("orders", two) is not None
 
 
+def test_a_node_with_more_than_its_share_is_offered_no_job(store: ProgressStore) -> None:
+    one, _, _ = joined(store, "one"), joined(store, "two"), joined(store, "three")
+    for number in range(9):
+        create(through(store, "one"), f"orders-{number}")
+    assert [job.offered_to for job in store.jobs.all()].count(one.node_id) == 9 / 3 + 1
+
+
 def test_an_offer_ends_when_the_node_finds_that_it_lacks_something(store: ProgressStore) -> None:
     one, two = joined(store, "one"), joined(store, "two")
     create(through(store, "one"))
