@@ -65,12 +65,13 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """One job as of `now`. Holds no secret. `nodes` are those that are alive."""
+    """One job as of `now`. Holds no secret. `nodes` are those that are alive at `clock`, the time of the database."""
 
     job: JobRecord
     known: ChangefeedRecord
     status: SavedStatus | None
-    nodes: Sequence[NodeRecord]
+    nodes: Sequence[NodeRecord] = ()
+    clock: float = 0.0
     now: datetime
 
     @property
@@ -127,7 +128,7 @@ class JobReport:
     @property
     def _waiting(self) -> str:
         job = self.job
-        if (node := job.reserved_for(self.nodes, now=self.now.timestamp())) is not None:
+        if (node := job.reserved_for(self.nodes, now=self.clock)) is not None:
             return f"waiting for node {node.name} to adopt it"
         matching = f" that matches {job.locality}" if job.locality.tiers else ""
         problems = [f"{node.name}: {node.problems[job.name]}" for node in self.nodes if job.name in node.problems]
@@ -162,6 +163,8 @@ class JobReport:
 def node_reports(store: ProgressStore, *, only: NodeRecord | None = None) -> list[NodeReport]:
     """Return a report of every node, by name, those that died within a day too; or of one, which may have ended."""
     now, nodes = store.nodes.all()
+    if only is not None:
+        nodes = [next((each for each in nodes if each.node_id == only.node_id), only)]
     jobs, statuses, moment_now = store.jobs.all(), store.statuses.load_all(), datetime.now(UTC)
     slices = {
         name: status.values.get("slices", ()) for name, status in statuses.items() if is_alive(status, now=moment_now)
@@ -173,17 +176,17 @@ def node_reports(store: ProgressStore, *, only: NodeRecord | None = None) -> lis
             aggregates=[job.name for job in jobs if node.address in slices.get(job.name, ())],
             now=now,
         )
-        for node in (nodes if only is None else [only])
+        for node in nodes
     ]
 
 
 def job_reports(store: ProgressStore) -> list[JobReport]:
     """Return a report of every job, by name. Four transactions, however many they are; changes nothing."""
-    living = store.nodes.living()
+    clock, nodes = _living(store)
     statuses, known = store.statuses.load_all(), {feed.name: feed for feed in store.changefeeds.all()}
     now = datetime.now(UTC)
     return [
-        JobReport(job=job, known=known[job.name], status=statuses.get(job.name), nodes=living, now=now)
+        JobReport(job=job, known=known[job.name], status=statuses.get(job.name), nodes=nodes, clock=clock, now=now)
         for job in store.jobs.all()
         if job.name in known
     ]
@@ -191,7 +194,14 @@ def job_reports(store: ProgressStore) -> list[JobReport]:
 
 def job_report(store: ProgressStore, job: JobRecord, known: ChangefeedRecord, *, now: datetime) -> JobReport:
     """Return a report of one job."""
-    return JobReport(job=job, known=known, status=store.statuses.load(job.name), nodes=store.nodes.living(), now=now)
+    clock, nodes = _living(store)
+    return JobReport(job=job, known=known, status=store.statuses.load(job.name), nodes=nodes, clock=clock, now=now)
+
+
+def _living(store: ProgressStore) -> tuple[float, list[NodeRecord]]:
+    """Return the database's clock, and the nodes that are alive then."""
+    clock, nodes = store.nodes.all()
+    return clock, [node for node in nodes if node.expires > clock]
 
 
 def _text(seconds: float | None) -> str | None:

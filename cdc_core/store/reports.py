@@ -204,7 +204,7 @@ def reports(store: ProgressStore) -> list[Report]:
                 progress=progress.get(name),
                 status=status,
                 dead_letters=waiting.get(name, 0),
-                job=None if job is None else JobReport(job=job, known=known, status=status, nodes=(), now=now),
+                job=None if job is None else JobReport(job=job, known=known, status=status, now=now),
                 now=now,
             )
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from cdc_testing.stored import DEFINITION, die, node
 
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.config.definition import changefeed_of
+from cdc_core.store.job_reports import job_report
 from cdc_core.store.job_values import NodeRecord
 from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
@@ -123,6 +125,14 @@ def test_a_node_with_more_than_its_share_is_offered_no_job(store: ProgressStore)
     for number in range(9):
         create(through(store, "one"), f"orders-{number}")
     assert [job.offered_to for job in store.jobs.all()].count(one.node_id) == 9 / 3 + 1
+
+
+def test_an_offer_lasts_by_the_clock_of_the_database(store: ProgressStore) -> None:
+    joined(store, "one")
+    feeds = through(store, "one")
+    create(feeds)
+    job, late = feeds.require_job("orders"), datetime.now(UTC) + timedelta(hours=1)
+    assert job_report(store, job, feeds.known("orders"), now=late).running_status == "waiting for node one to adopt it"
 
 
 def test_an_offer_ends_when_the_node_finds_that_it_lacks_something(store: ProgressStore) -> None:

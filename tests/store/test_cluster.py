@@ -65,6 +65,15 @@ def test_a_node_that_drains_or_has_no_cores_does_not_lead(store: ProgressStore) 
     assert store.cluster.poll(none).leader is None
 
 
+def test_a_node_that_leads_is_reported_as_such_while_it_drains(store: ProgressStore) -> None:
+    one, feeds = joined(store, "one"), Changefeeds(store)
+    store.cluster.poll(one)
+    drained = feeds.drain("one")
+    assert feeds.node(drained).to_json()["leads"]
+    store.nodes.leave(one.node_id)
+    assert not feeds.node(drained).to_json()["leads"]
+
+
 def test_of_nodes_that_ask_at_the_same_time_one_leads(store: ProgressStore) -> None:
     nodes = [joined(store, f"n{number}") for number in range(6)]
     with ThreadPoolExecutor(len(nodes)) as pool:
