@@ -56,6 +56,7 @@ class Cluster:
         self._settings = settings
         self._store = ProgressStore(settings.store)
         self._secret = settings.secret()
+        self._member: _Member | None = None
         if settings.cores and self._secret is None:
             raise ConfigError(
                 "a node with --cores needs the secret that all of them share: put it into the variable"
@@ -100,11 +101,17 @@ class Cluster:
         if not self._settings.cores:
             yield
             return
-        member = _Member(self._settings, self._store, self._secret or "", lease)
+        member = self._member = _Member(self._settings, self._store, self._secret or "", lease)
         try:
             yield
         finally:
+            self._member = None
             member.end()
+
+    def abandon(self) -> None:
+        """End the master here: another node may lead. Returns at once; for any thread, while the store may hang."""
+        if self._member is not None:
+            self._member.abandon()
 
 
 class _Member:
@@ -125,6 +132,11 @@ class _Member:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"cluster of node {settings.name}", daemon=True)
         self._thread.start()
+
+    def abandon(self) -> None:
+        """End the master; return at once."""
+        if (master := self._master) is not None:
+            master.abandon()
 
     def end(self) -> None:
         """End master and worker; return then."""

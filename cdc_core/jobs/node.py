@@ -164,6 +164,7 @@ class Node:
 
         def lose() -> None:
             lost.begin()
+            self._cluster.abandon()
             self._running.abandon_all()
             self._wake()
 

@@ -178,6 +178,11 @@ class _Daemon:
                 return found if isinstance(found, dict) else None
         return None
 
+    def abandon(self) -> None:
+        """End the program, and return at once. From any thread; the one that started it calls `kill` too."""
+        if (process := self._process) is not None:
+            process.kill()
+
     def kill(self) -> None:
         """End it with all that it has started, and return then. Does nothing after that."""
         process, self._process = self._process, None

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from cdc_testing.runs import eventually
 
+from cdc_core.errors import RetryableError
 from cdc_core.jobs import cluster
 from cdc_core.jobs.cluster import Cluster
 from cdc_core.jobs.lease import Lease
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.spark.log_file import LIMIT_BYTES
+from cdc_core.store.cluster import ClusterRecords
 from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
 
@@ -27,6 +30,8 @@ class Process:
     in_use: Collection[int] = ()
     known: str | None = None
     asked = started = used = 0
+    running: ClassVar[set[int]] = set()
+    """The ports of masters that run."""
 
     def __init__(self, home: Path, *, port: int = 0, epoch: int = 0, **_more: Any) -> None:
         self.epoch, self.port = epoch, port
@@ -36,6 +41,8 @@ class Process:
     def start(self, *masters: str) -> None:
         type(self).started += bool(masters)
         self.is_running = self.port not in self.in_use
+        if self.is_running and self.port:
+            self.running.add(self.port)
 
     def files(self) -> dict[str, str]:
         return {}
@@ -46,6 +53,9 @@ class Process:
 
     def kill(self) -> None:
         self.is_running = False
+        self.running.discard(self.port)
+
+    abandon = kill
 
 
 @pytest.fixture
@@ -63,13 +73,14 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProgressS
     store.close()
 
 
-def join(stack: ExitStack, store: ProgressStore, home: Path, name: str, port: int) -> Lease:
-    """Have a node take part until *stack* is closed, and return its lease."""
+def join(stack: ExitStack, store: ProgressStore, home: Path, name: str, port: int) -> tuple[Cluster, Lease]:
+    """Have a node take part until *stack* is closed, and return its part and its lease."""
     settings = NodeSettings(store=store.url, name=name, directory=str(home / name), cores=1, master_port=port)
     lease = Lease(ProgressStore(store.url), settings.record(), lease_s=60, heartbeat_s=1)
     stack.callback(lease.end, leave=True)
-    stack.enter_context(Cluster(settings).joined(lease))
-    return lease
+    joined = Cluster(settings)
+    stack.enter_context(joined.joined(lease))
+    return joined, lease
 
 
 def leader(store: ProgressStore) -> str:
@@ -88,12 +99,31 @@ def test_a_node_whose_master_ends_by_itself_lets_another_one_lead(
         eventually("the other one leads", lambda: leader(store) == "two")
 
 
+def test_a_master_ends_with_the_lease_of_its_node_although_the_store_hangs(
+    store: ProgressStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would take the executors of others for lost, as their workers know the next master."""
+    mended = threading.Event()
+
+    def hang(*_: object) -> None:
+        mended.wait()
+        raise RetryableError("the connection is gone")
+
+    with ExitStack() as stack:
+        part, _ = join(stack, store, tmp_path, "one", 7001)
+        stack.callback(mended.set)
+        eventually("its master runs", lambda: Process.running == {7001})
+        monkeypatch.setattr(ClusterRecords, "poll", hang)
+        part.abandon()
+        assert Process.running == set()
+
+
 def test_the_cores_in_use_are_told_while_nobody_leads_and_none_at_the_end(
     store: ProgressStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Process.in_use = {7001}
     with ExitStack() as stack:
-        lease = join(stack, store, tmp_path, "one", 7001)
+        _, lease = join(stack, store, tmp_path, "one", 7001)
         eventually("it has a worker and has resigned", lambda: Process.started == 1 and leader(store) == "")
         monkeypatch.setattr(Process, "used", 2)
         monkeypatch.setattr(Process, "known", "spark://127.0.0.1:7001")
@@ -106,7 +136,7 @@ def test_a_node_that_fails_unexpectedly_resigns_and_goes_on(
 ) -> None:
     monkeypatch.setattr(cluster, "_RESIGNED_S", 1.0)
     with ExitStack() as stack, monkeypatch.context() as broken:
-        broken.setattr(Process, "state", lambda _: {}["cores"])
+        broken.setattr(Process, "state", lambda _: dict[str, int]()["cores"])
         join(stack, store, tmp_path, "one", 7001)
         eventually("it fails", lambda: "its part of the cluster failed: KeyError: 'cores'" in caplog.text)
         eventually("it resigns", lambda: leader(store) == "")
