@@ -22,10 +22,11 @@ from cdc_core.errors import ConfigError, RetryableError
 from cdc_core.jobs.lease import Lease
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.plugins.entry_points import PLUGINS, published
+from cdc_core.spark.jvm import LOOPBACK
 from cdc_core.spark.log_file import keep_newest
 from cdc_core.spark.standalone import SLOTS, MasterProcess, WorkerProcess, application_settings, host_memory
 from cdc_core.store.cluster import ClusterRecord
-from cdc_core.store.progress import ProgressStore
+from cdc_core.store.progress import ProgressStore, sqlite_file
 
 __all__ = ["NODES", "Cluster", "of_living"]
 
@@ -61,6 +62,19 @@ class Cluster:
             raise ConfigError(
                 "a node with --cores needs the secret that all of them share: put it into the variable"
                 " CDC_CLUSTER_SECRET, or into a file for --cluster-secret-file; `openssl rand -hex 32` makes one"
+            )
+        address = settings.reached_at
+        if (
+            self._secret is not None
+            and not settings.address
+            and address == LOOPBACK
+            and not sqlite_file(settings.store)
+        ):
+            log.warning(
+                "node '%s' reaches the store at %s, where no other host reaches the node; give it --address if the"
+                " cluster has other hosts",
+                settings.name,
+                address,
             )
 
     def require(self) -> ClusterRecord:

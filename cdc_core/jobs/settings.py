@@ -90,6 +90,8 @@ class NodeSettings:
             raise ValueError(f"'max_jobs' is {self.max_jobs}; it must be at least 1")
         if self.cores < 0:
             raise ValueError(f"'cores' is {self.cores}; it must be at least 0")
+        if ":" in self.address:
+            raise ValueError(f"'address' is '{self.address}'; use an IPv4 address, or a name for one, without a port")
         if not 0 < self.master_port < 1 << 16:
             raise ValueError(f"'master_port' is {self.master_port}; it must be a port, from 1 to 65535")
 
@@ -108,8 +110,10 @@ class NodeSettings:
         """The option `address`, or the address from which this host reaches the store's."""
         if self.address:
             return self.address
-        host = sa.make_url(self.store).host
-        if host is None or sqlite_file(self.store) is not None:
+        url = sa.make_url(self.store)
+        named = url.normalized_query.get("host", ("",))[0]  # the first of several; a directory for a socket
+        host = url.host or named.partition(",")[0].partition(":")[0]
+        if not host or host.startswith("/") or sqlite_file(self.store) is not None:
             return "127.0.0.1"
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:  # sends nothing
             try:

@@ -220,6 +220,18 @@ def test_a_worker_goes_on_while_the_master_takes_long_to_start(
         assert "check that both nodes have the same secret" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("where", "address", "is_told"),
+    [("postgresql:///app", "", True), ("postgresql:///app", "10.0.0.1", False), ("sqlite:////app.db", "", False)],
+)
+def test_a_node_that_no_other_host_reaches_says_so(
+    where: str, address: str, is_told: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CDC_CLUSTER_SECRET", "only-the-nodes-know-it")
+    Cluster(NodeSettings(store=where, name="one", directory="", cores=1, address=address))
+    assert ("where no other host reaches the node; give it --address" in caplog.text) is is_told
+
+
 def test_the_log_of_master_and_worker_does_not_grow_without_limit(store: ProgressStore, tmp_path: Path) -> None:
     with ExitStack() as stack:
         join(stack, store, tmp_path, "one", 7001)

@@ -1,0 +1,55 @@
+"""What a node makes of its options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cdc_core.errors import ConfigError
+from cdc_core.jobs.settings import NodeSettings
+from cdc_core.options import parse_options
+
+
+def settings(**options: Any) -> NodeSettings:
+    return parse_options(NodeSettings, {"name": "one", "directory": "", **options}, owner="cdc node")
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        "postgresql://127.0.0.2/app",
+        "postgresql:///app?host=127.0.0.2",
+        "postgresql:///app?host=127.0.0.2,127.0.0.3",
+        "postgresql:///app?host=127.0.0.2:5432&host=127.0.0.3:5432",
+    ],
+)
+def test_a_node_is_reached_where_it_reaches_the_store(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Socket:
+        def __enter__(self) -> Socket:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def connect(self, place: tuple[str, int]) -> None:
+            asked.append(place[0])
+
+        def getsockname(self) -> tuple[str, int]:
+            return ("10.0.0.1", 9)
+
+    monkeypatch.setattr("cdc_core.jobs.settings.socket.socket", lambda *_: Socket())
+    assert (settings(store=store).reached_at, asked) == ("10.0.0.1", ["127.0.0.2"])
+
+
+@pytest.mark.parametrize("store", ["postgresql:///app", "postgresql:///app?host=/run/postgresql", "sqlite:////a.db"])
+def test_a_node_with_a_store_of_its_own_host_is_reached_there(store: str) -> None:
+    assert settings(store=store).reached_at == "127.0.0.1"
+
+
+@pytest.mark.parametrize("address", ["::1", "10.0.0.1:7077"])
+def test_an_address_is_one_of_ipv4_without_a_port(address: str) -> None:
+    with pytest.raises(ConfigError, match="use an IPv4 address"):
+        settings(store="sqlite:////a.db", address=address)
