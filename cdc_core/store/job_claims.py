@@ -74,6 +74,7 @@ class JobClaims(Aggregate):
             connection.execute(
                 of_job(name).values(
                     node_id=node.node_id,
+                    slot=None,  # a run across the nodes takes one, and this may be none any more
                     is_clean=False,
                     offered_to=None,
                     offered_until=None,

@@ -101,6 +101,19 @@ def test_jobs_that_run_have_different_slots_and_a_job_another_one_than_before(st
     assert store.cluster.take_slot("b", count=1) == 0
 
 
+def test_a_job_that_runs_across_the_nodes_no_more_has_no_slot(store: ProgressStore) -> None:
+    one = joined(store, "one")
+    store.cluster.poll(one)
+    for name in ("a", "b"):
+        store.jobs.create(name, DEFINITION, owner="ann", locality=Locality())
+        store.claims.adopt(name, one)
+    assert store.cluster.take_slot("a", count=1) == 0
+    assert store.cluster.take_slot("b", count=1) is None
+    store.claims.settle("a", one, "stopped")
+    store.claims.adopt("a", one)
+    assert store.cluster.take_slot("b", count=1) == 0
+
+
 def test_a_node_that_resigns_lets_another_one_lead_unless_another_one_does(store: ProgressStore) -> None:
     one, two = joined(store, "one"), joined(store, "two")
     assert store.cluster.poll(one).epoch == 1
