@@ -14,6 +14,7 @@ from cdc_core.cli.store_to_read import store_to_read
 from cdc_core.cli.stored import state_option, store_option
 from cdc_core.cli.tables import coloured
 from cdc_core.queries.selection import Selection
+from cdc_core.store.job_reports import by_address
 from cdc_core.store.liveness import ENDINGS
 from cdc_core.store.reports import Report
 from cdc_core.telemetry.status import Status, behind_text, delivered_text, shown_moment, size_text
@@ -175,8 +176,9 @@ def _delivered(shown: dict[str, Any]) -> str:
 
 def _slices(report: Report, shown: dict[str, Any]) -> str:
     """Return where the last slices ran, by the names of nodes where it is one of theirs."""
-    nodes = {} if report.job is None else {node.address: node.name for node in report.job.nodes}
-    return ", ".join(f"{count} on {nodes.get(host, host)}" for host, count in (shown["slices"] or {}).items())
+    nodes = {} if report.job is None else by_address(report.job.nodes)
+    slices = (shown["slices"] or {}).items()
+    return ", ".join(f"{count} on {nodes[host].name if host in nodes else host}" for host, count in slices)
 
 
 def _history(report: Report, shown: dict[str, Any]) -> str:

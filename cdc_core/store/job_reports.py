@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,14 +14,15 @@ from cdc_core.store.progress import ChangefeedRecord, ProgressStore, SavedStatus
 from cdc_core.telemetry.status import Retrying, shown_moment
 from cdc_core.telemetry.tally import RETAINED
 
-__all__ = ["JobReport", "NodeReport", "job_report", "job_reports", "node_reports"]
+__all__ = ["JobReport", "NodeReport", "by_address", "job_report", "job_reports", "node_reports"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
     """One node as of `now`, in the database's clock.
 
-    It coordinates `jobs`: it has claimed them. It `aggregates` those of which some of the last slices ran there.
+    It coordinates `jobs`: it has claimed them. It `aggregates` those of which some of the last slices ran there, as far
+    as its address is the host of no other living node.
     """
 
     node: NodeRecord
@@ -169,15 +171,27 @@ def node_reports(store: ProgressStore, *, only: NodeRecord | None = None) -> lis
     slices = {
         name: status.values.get("slices", ()) for name, status in statuses.items() if is_alive(status, now=moment_now)
     }
+    at = by_address([node for node in nodes if node.expires > now])
     return [
         NodeReport(
             node=node,
             jobs=[job.name for job in jobs if job.node_id == node.node_id],
-            aggregates=[job.name for job in jobs if node.address in slices.get(job.name, ())],
+            aggregates=[
+                job.name
+                for job in jobs
+                for host in slices.get(job.name, ())
+                if host in at and at[host].node_id == node.node_id
+            ],
             now=now,
         )
         for node in nodes
     ]
+
+
+def by_address(nodes: Sequence[NodeRecord]) -> dict[str, NodeRecord]:
+    """Return the node at each address; none where there are several, as slices tell only the host they ran on."""
+    counts = Counter(node.address for node in nodes)
+    return {node.address: node for node in nodes if counts[node.address] == 1}
 
 
 def job_reports(store: ProgressStore) -> list[JobReport]:

@@ -245,6 +245,22 @@ def test_nodes_are_listed_with_their_part_in_the_cluster(store: ProgressStore, c
     assert [json.loads(line)["leads"] for line in cdc("nodes", "--json").out.splitlines()] == [False] * 3
 
 
+def test_slices_are_told_of_no_dead_node_and_of_no_two_at_one_address(store: ProgressStore, cdc: Cdc) -> None:
+    created(store)
+    save(store, "orders", slices={"10.0.0.1": 60})
+
+    def aggregates() -> list[list[str]]:
+        return [json.loads(line)["aggregates"] for line in cdc("nodes", "--json").out.splitlines()]
+
+    store.nodes.join(replace(node("eu"), cores=1, master="10.0.0.1:7077"), lease_s=600)
+    second = store.nodes.join(replace(node("us"), cores=1, master="10.0.0.1:7078"), lease_s=600)
+    assert aggregates() == [[], [], []]
+    assert "\n  slices            60 on 10.0.0.1\n" in cdc("show", "orders").out
+    die(store, second)
+    assert aggregates() == [["orders"], [], []]
+    assert "\n  slices            60 on eu\n" in cdc("show", "orders").out
+
+
 def test_nodes_are_listed_with_their_jobs(store: ProgressStore, cdc: Cdc) -> None:
     store.open()
     assert "no node has joined the store" in cdc("nodes").out
