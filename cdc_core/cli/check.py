@@ -180,12 +180,12 @@ def _check(
 
 def _nodes_found(progress: ProgressStore | None) -> tuple[str | CdcError, bool]:
     """Return what the progress store knows of the nodes' cluster, and whether that is all there is to check."""
-    members = [] if progress is None else progress.cluster.poll().members
-    if not members:
+    found = None if progress is None else progress.cluster.poll()
+    names = [] if found is None else [node.name for node in found.members if not node.draining]
+    if found is None or not names:
         told = "not checked; it runs as a job, made by `cdc create`, on nodes started with `cdc node --cores N`"
         return told, False
-    cores = counted(sum(node.cores for node in members), "core")
-    return f"\n           {cores} on {', '.join(node.name for node in members)}", True
+    return f"\n           {counted(found.cores, 'core')} offered to each job on {', '.join(names)}", True
 
 
 def _check_registration(feed: ResolvedChangefeed, progress: ProgressStore) -> None:

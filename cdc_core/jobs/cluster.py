@@ -104,7 +104,7 @@ class Cluster:
             master=record.url,
             secret=self._secret,
             address=self._settings.reached_at,
-            cores=min(node.cores for node in record.members),
+            cores=record.cores,
             slot=slot,
             versions=required_versions(feed),
         )

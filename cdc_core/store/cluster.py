@@ -39,6 +39,11 @@ class ClusterRecord:
         """Where workers and drivers look for the master: at all nodes that may lead."""
         return "spark://" + ",".join(dict.fromkeys(node.master for node in self.members))
 
+    @property
+    def cores(self) -> int:
+        """How many a job gets on each member: as many as the smallest offers. There must be a member."""
+        return min(node.cores for node in self.members)
+
 
 class ClusterRecords(Aggregate):
     """The cluster of a store. All of its members lead it in turn: the next one when the session of one is over."""

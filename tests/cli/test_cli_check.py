@@ -12,6 +12,7 @@ from cdc_testing.scripted import CounterRangefeed, Script
 from cdc_testing.stored import node, progress
 
 from cdc_core import RangefeedContext
+from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.main import main
 from cdc_core.config.resolve import resolve
 from cdc_core.config.toml_file import read_changefeed
@@ -44,10 +45,11 @@ def test_check_says_which_nodes_offer_cores_or_how_they_come_about(file: Path, c
     made = "made by `cdc create`, on nodes started with `cdc node --cores N`"
     assert last == f"  cluster  nodes … not checked; it runs as a job, {made}"
     with closing(ProgressStore(store_url(file.parent / ".cdc"))) as store:
-        for name, cores in (("eu", 2), ("none", 0), ("us", 1)):
+        for name, cores in (("eu", 3), ("leaving", 2), ("none", 0), ("us", 2)):
             store.nodes.join(replace(node(name), cores=cores, master=f"{name}:7077"), lease_s=600)
+        Changefeeds(store).drain("leaving")
         *_, told, which = cdc("check", file).out.splitlines()
-        assert (told, which) == ("  cluster  nodes … ok", "           3 cores on eu, us")
+        assert (told, which) == ("  cluster  nodes … ok", "           2 cores offered to each job on eu, us")
 
 
 def test_check_notes_marks_that_come_more_rarely_than_asked(file: Path, cdc: Cdc) -> None:
