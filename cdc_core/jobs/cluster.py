@@ -194,7 +194,7 @@ class _Member:
 
     def _keep_master(self, record: ClusterRecord) -> None:
         if self._master is None:
-            self._saved = of_living(record)
+            self._saved = of_living(record, self._store.cluster.files())
             self._master = MasterProcess(
                 self._home,
                 address=self._address,
@@ -307,19 +307,17 @@ def _listens(address: str) -> bool:
     return True
 
 
-def of_living(record: ClusterRecord) -> dict[str, str]:
-    """Return the files of the last master without those of workers and drivers on dead nodes: nobody waits for them.
+def of_living(record: ClusterRecord, files: Mapping[str, str]) -> dict[str, str]:
+    """Return the *files* of the last master without those of workers and drivers on dead nodes: nobody waits for them.
 
     Spark names those of workers `worker_worker-<time>-<address>-<port>`.
     """
     living = {node.address for node in record.members}
-    workers = {
-        name: name.rpartition("-")[0].split("-", 2)[2] for name in record.files if name.startswith("worker_worker-")
-    }
+    workers = {name: name.rpartition("-")[0].split("-", 2)[2] for name in files if name.startswith("worker_worker-")}
     dead = set(workers.values()) - living
     drivers = [f"AppClient@{address}:".encode() for address in dead]
     return {
         name: content
-        for name, content in record.files.items()
+        for name, content in files.items()
         if workers.get(name) not in dead and not any(driver in b64decode(content) for driver in drivers)
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
@@ -26,13 +26,12 @@ _ID = 1
 class ClusterRecord:
     """The cluster as of a poll. `members` are the living nodes that offer cores, the one that leads first.
 
-    `epoch` counts the changes of who leads. `files`, by name in base64, are what the last master has written.
+    `epoch` counts the changes of who leads.
     """
 
     leader: NodeRecord | None
     epoch: int
     members: Sequence[NodeRecord]
-    files: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def url(self) -> str:
@@ -64,6 +63,11 @@ class ClusterRecords(Aggregate):
         if not record.members:
             raise RetryableError("the master is 'nodes', and no node offers cores; start one with `cdc node --cores N`")
         return record.url
+
+    def files(self) -> dict[str, str]:
+        """Return what the last master has written, by name in base64. May be large: ask once a master."""
+        with self._database.transaction(reading=True) as connection:
+            return dict(json.loads(connection.execute(sa.select(CLUSTER.c.files)).scalar_one()))
 
     def save(self, files: Mapping[str, str], *, epoch: int) -> bool:
         """Keep what the master of *epoch* has written; False, and nothing is kept, when another one leads since."""
@@ -97,7 +101,7 @@ class ClusterRecords(Aggregate):
 
 
 def _record(connection: sa.Connection, *, locked: bool = False) -> ClusterRecord:
-    selected = sa.select(CLUSTER).where(CLUSTER.c.id == _ID)
+    selected = sa.select(CLUSTER.c.node_id, CLUSTER.c.epoch).where(CLUSTER.c.id == _ID)
     row = connection.execute(selected.with_for_update() if locked else selected).one_or_none()
     members = [node for node in alive_sessions(connection) if node.cores]
     leader = None if row is None else next((node for node in members if node.node_id == row.node_id), None)
@@ -105,7 +109,6 @@ def _record(connection: sa.Connection, *, locked: bool = False) -> ClusterRecord
         leader=leader,
         epoch=0 if row is None else row.epoch,
         members=sorted(members, key=lambda node: node is not leader),
-        files={} if row is None else json.loads(row.files),
     )
 
 

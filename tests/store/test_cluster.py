@@ -44,9 +44,9 @@ def test_one_node_leads_until_its_session_is_over_and_the_next_one_has_its_files
     die(store, one)
     second = store.cluster.poll(two)
     assert (second.leader, second.epoch, second.url) == (two, 2, "spark://two:7077")
-    assert second.files == {"app_1": "YQ=="}
+    assert store.cluster.files() == {"app_1": "YQ=="}
     assert not store.cluster.save({}, epoch=1), "one that lost the lead unnoticed"
-    assert store.cluster.poll(one).files == {"app_1": "YQ=="}
+    assert store.cluster.files() == {"app_1": "YQ=="}
 
 
 def test_drivers_wait_while_no_node_offers_cores(store: ProgressStore) -> None:
@@ -132,5 +132,5 @@ def test_a_master_that_takes_over_waits_for_no_worker_or_driver_on_a_dead_node(s
     drivers = {"app_app-1": "10.0.0.1", "app_app-2": "10.0.0.2", "app_app-3": "10.0.0.3"}
     files |= {name: b64encode(f"!spark://AppClient@{at}:36043xt".encode()).decode() for name, at in drivers.items()}
     store.cluster.save(files, epoch=1)
-    found = of_living(store.cluster.poll())
+    found = of_living(store.cluster.poll(), store.cluster.files())
     assert found.keys() == {worker.format("10.0.0.1"), "app_app-1", "app_app-3"}, "a driver needs no worker beside it"
