@@ -21,7 +21,7 @@ from cdc_core.engine.host_checks import required_of_hosts
 from cdc_core.engine.host_session import HostSession
 from cdc_core.engine.places import compare_places, keep_places
 from cdc_core.engine.planned_queries import PlannedQueries
-from cdc_core.engine.query_host import Query
+from cdc_core.engine.query_host import Query, QueryHostError
 from cdc_core.engine.resolved_marks import emit_last_resolved_mark
 from cdc_core.engine.run_control import Pausing, RunContext
 from cdc_core.engine.run_events import RunEvents
@@ -30,7 +30,7 @@ from cdc_core.engine.source_probe import SourceProbe
 from cdc_core.engine.start_position import start_token
 from cdc_core.engine.status_sampler import StatusSampler
 from cdc_core.engine.takeover import PreviousAttempts
-from cdc_core.errors import DestinationLostError
+from cdc_core.errors import CdcError, DestinationLostError
 from cdc_core.rangefeed import Rangefeed
 from cdc_core.telemetry import metrics
 from cdc_core.timestamp import Timestamp
@@ -78,7 +78,13 @@ class Attempts:
         self.before = None
         with self._begun() as (config, query, rangefeed):
             self.has_begun = True
-            return self._watch(config, query, rangefeed)
+            try:
+                return self._watch(config, query, rangefeed)
+            except Exception as error:
+                told = isinstance(error, CdcError) and not isinstance(error, QueryHostError)
+                if not (told or self._run.host.is_local):
+                    self._previous.lost()
+                raise
 
     @contextmanager
     def _begun(self) -> Iterator[tuple[AttemptConfig, Query, Rangefeed]]:

@@ -143,6 +143,10 @@ class EpochCheck:
     """Whether attempt *epoch* of changefeed *name* may emit. It lives in one process of the attempt.
 
     It reads *store* at most every 200 ms, so a newer attempt is noticed within this time of its begin.
+
+    Of two tasks of one attempt at the same slice, both may emit. Spark begins the second one when the executor of the
+    first is frozen or out of reach: a slice is read again as it was (see `SliceReader.read`), so what the first one
+    emits late are repeats.
     """
 
     def __init__(self, store: ProgressStore, *, name: str, epoch: int) -> None:

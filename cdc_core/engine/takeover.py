@@ -38,6 +38,10 @@ class PreviousAttempts:
         if self._fenced_since is None:
             self._fenced_since = time.monotonic()
 
+    def lost(self) -> None:
+        """Note that Spark gave up the last attempt, whose tasks on other hosts may be in a call of the sink."""
+        self._unclean, self._fenced_since = True, None
+
     def await_tasks(self) -> None:
         """Return when no task of theirs is alive on this host. Raises: Stopped; RetryableError after a minute."""
 
@@ -47,7 +51,8 @@ class PreviousAttempts:
         await_idle(self._lock, owner=self._owner, pause=pause)
 
     def await_calls(self, feed: ResolvedChangefeed, *, scans: bool, moved: bool) -> None:
-        """Return when calls of the sink that another node began have had their time to end. Once a run.
+        """Return when calls of the sink that another node, or an attempt that was `lost`, began have had their time to
+        end. Once for each.
 
         Only when the attempt *scans*, or is the first one since the changefeed was *moved*. Otherwise rows that such a
         call delivers late are repeats, but rows of a scan, and those that a move leaves out, can be old versions that

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cdc_testing.engine import counter_feed, stop_runs
 from cdc_testing.scripted import TABLE, CounterRangefeed, JournalDestination
-from cdc_testing.thread_host import ThreadEngine
+from cdc_testing.thread_host import ThreadEngine, ThreadHost
 
 from cdc_core import Move, ScanProgress, Span
 from cdc_core.engine import fencing
@@ -64,6 +64,31 @@ def test_the_time_counts_from_the_first_attempt_that_began(
     rig.previous.fenced()
     rig.previous.await_calls(rig.feed, scans=scans, moved=moved)
     assert rig.phases == []
+
+
+@pytest.mark.parametrize(
+    ("is_local", "order", "waits"), [(False, "", True), (True, "", False), (False, "flush", False)]
+)
+def test_a_scan_waits_after_an_attempt_whose_tasks_may_be_alive_on_other_hosts(
+    engine: ThreadEngine, monkeypatch: pytest.MonkeyPatch, *, is_local: bool, order: str, waits: bool
+) -> None:
+    monkeypatch.setattr(ThreadHost, "is_local", is_local)
+    monkeypatch.setattr(CounterRangefeed, "scan_progress", lambda *_: ScanProgress(done=0, total=1, unit="chunks"))
+    monkeypatch.setattr(JournalDestination, "longest_call_s", lambda _: 0.3)
+    failed: list[bool] = []
+
+    def fail_once() -> None:
+        if not failed:
+            failed.append(True)
+            if order:  # a task tells of it when all have ended
+                engine.script.order(order, "RetryableSinkError busy")
+            else:
+                engine.host.die()
+
+    assert engine.run(total=100, before_step=fail_once) == 0
+    assert "waiting to retry" in engine.phases
+    assert (CALLS in engine.phases) is waits
+    assert engine.journal.numbers() == set(range(1, 101))
 
 
 def test_a_stop_ends_the_wait(tmp_path: Path) -> None:
