@@ -83,7 +83,6 @@ def application_settings(
         "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
         **{f"spark.executor.resource.{name}.amount": "1" for name in _packages(versions)},
         "spark.scheduler.minRegisteredResourcesRatio": "0",
-        "spark.executor.syncLogLevel.enabled": "true",
         # A host that hangs holds up a step for so long.
         "spark.executor.heartbeatInterval": "5s",
         "spark.network.timeout": "40s",

@@ -64,13 +64,12 @@ def test_no_other_user_reads_what_is_in_the_directory_of_a_master_or_worker(tmp_
     assert (home.stat().st_mode & 0o777, (home / "worker.properties").stat().st_mode & 0o777) == (0o700, 0o600)
 
 
-def test_logs_of_executors_have_a_limit_and_the_level_of_their_driver(tmp_path: Path) -> None:
+def test_logs_of_executors_have_a_limit(tmp_path: Path) -> None:
     worker(tmp_path, INSTALLED, "")
     rolling = re.findall(
         r"^spark\.executor\.logs\.rolling\.(.*)", (tmp_path / "worker.properties").read_text(), re.MULTILINE
     )
     assert rolling == ["strategy size", "maxSize 16777216", "maxRetainedFiles 2"]
-    assert settings_of({})["spark.executor.syncLogLevel.enabled"] == "true"
 
 
 def test_a_definition_changes_what_it_needs_but_not_the_encryption() -> None:
