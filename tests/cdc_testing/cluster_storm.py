@@ -131,7 +131,7 @@ class ClusterStorm(Storm):
         print(f"{time.strftime('%H:%M:%S')} {event}: {hurt}; {at}; {leader and leader.name} leads", flush=True)
         blow = Blow(event=event, nodes=[], began=time.monotonic(), lasts_s=self._lease_s + 1, moving=moving)
         self._awaited = {"executors everywhere"} | ({"another leads"} if leader and leader.name in hurt else set())
-        self._leader = leader
+        self._led_by = leader and leader.node_id
         self._epochs = {job.name: job.epoch for job in overview.jobs if job.node not in hurt}
         living = [name for name in PLACES if name not in hurt]
         self._untouched = {pid for name in living for pid, driver in self._executors_at(name) if driver in living}
@@ -195,7 +195,7 @@ class ClusterStorm(Storm):
         since, overview = time.monotonic() - blow.began, self._nodes.store.claims.overview()
         if "another leads" in self._awaited:
             leader = self._nodes.store.cluster.poll().leader
-            self._note("another leads", blow, since, leader is not None and leader != self._leader)
+            self._note("another leads", blow, since, leader is not None and leader.node_id != self._led_by)
         if "executors at one that joins" in self._awaited:
             joined = any(node.name == _JOINER for node in overview.nodes) and not self._amiss(overview)
             self._note("executors at one that joins", blow, since, joined)
