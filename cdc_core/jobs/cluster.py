@@ -41,6 +41,8 @@ _SILENT_S = 120.0
 """How long it may say nothing, as on a host that is busy: its executors end with it."""
 _START_S = 90.0
 """How much longer a new one may: Java starts slowly on a busy host, and would start anew for ever."""
+_MASTER_SILENT_S = 60.0
+"""How long a master may say nothing: executors go on without it."""
 _AGAIN_S = 5.0
 _RESIGNED_S = 10.0
 """How long a node that has failed to lead leaves that to others."""
@@ -141,7 +143,7 @@ class _Member:
         self._master: MasterProcess | None = None
         self._saved: Mapping[str, str] = {}
         self._worker: WorkerProcess | None = None
-        self._in_order_at = self._reached_at = self._heard_at = time.monotonic()
+        self._in_order_at = self._reached_at = self._heard_at = self._master_heard_at = time.monotonic()
         self._start_at = self._lead_at = 0.0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"cluster of node {settings.name}", daemon=True)
@@ -193,6 +195,9 @@ class _Member:
         self._keep_worker(record)
 
     def _keep_master(self, record: ClusterRecord) -> None:
+        now = time.monotonic()
+        if self._master is not None and self._master.state() is not None:
+            self._master_heard_at = now
         if self._master is None:
             self._saved = of_living(record, self._store.cluster.files())
             self._master = MasterProcess(
@@ -204,12 +209,21 @@ class _Member:
                 epoch=record.epoch,
             )
             self._master.start()
+            self._master_heard_at = now + _START_S
             log.info("node '%s' leads the cluster: spark://%s", self._settings.name, self._lease.node.master)
         elif not self._master.is_running:
             log.warning(
                 "node '%s': the cluster's master has ended, and another node may lead; is port %d free here? see %s",
                 self._settings.name,
                 self._settings.master_port,
+                self._master.log_path,
+            )
+            self._give_up_lead()
+        elif now - self._master_heard_at > _MASTER_SILENT_S:
+            log.warning(
+                "node '%s': the cluster's master has not answered for %g seconds, and another node may lead; see %s",
+                self._settings.name,
+                _MASTER_SILENT_S,
                 self._master.log_path,
             )
             self._give_up_lead()

@@ -154,7 +154,7 @@ class _Daemon:
                     **os.environ,
                     "SPARK_HOME": str(home),
                     "SPARK_DAEMON_MEMORY": "256m",
-                    "SPARK_DAEMON_JAVA_OPTS": _JAVA_OPTIONS,
+                    "SPARK_DAEMON_JAVA_OPTS": f"{_JAVA_OPTIONS} -XX:+ExitOnOutOfMemoryError",
                     # Executors have it too.
                     "JDK_JAVA_OPTIONS": f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {mapped}".strip(),
                     "SPARK_NO_DAEMONIZE": "1",

@@ -25,9 +25,13 @@ from cdc_core.store.progress import ProgressStore
 
 
 class Process:
-    """What stands for a master or a worker. Masters of the ports `in_use` end at once; workers know `known`."""
+    """What stands for a master or a worker.
+
+    Masters of the ports `in_use` end at once, and those `hanging` say nothing; workers know `known`.
+    """
 
     in_use: Collection[int] = ()
+    hanging: Collection[int] = ()
     known: str | None = None
     asked = started = used = 0
     running: ClassVar[set[int]] = set()
@@ -47,7 +51,9 @@ class Process:
     def files(self) -> dict[str, str]:
         return {}
 
-    def state(self) -> dict[str, object]:
+    def state(self) -> dict[str, object] | None:
+        if self.port:
+            return None if self.port in self.hanging else {}
         type(self).asked += 1
         return {} if self.known is None else {"masterurl": self.known, "coresused": self.used}
 
@@ -64,7 +70,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProgressS
     monkeypatch.setattr(cluster, "WorkerProcess", Process)
     monkeypatch.setattr(cluster, "_POLL_INTERVAL_S", 0.01)
     monkeypatch.setattr(cluster, "_AGAIN_S", 0.0)
-    for name, value in {"in_use": (), "known": None, "asked": 0, "started": 0, "used": 0}.items():
+    for name, value in {"in_use": (), "hanging": (), "known": None, "asked": 0, "started": 0, "used": 0}.items():
         monkeypatch.setattr(Process, name, value)
     monkeypatch.setenv("CDC_CLUSTER_SECRET", "only-the-nodes-know-it")
     store = ProgressStore(store_url(tmp_path))
@@ -218,6 +224,27 @@ def test_a_worker_goes_on_while_the_master_takes_long_to_start(
         later(cluster._ASTRAY_S)
         eventually("it starts anew", lambda: Process.started > 1)
         assert "check that both nodes have the same secret" in caplog.text
+
+
+def test_a_master_that_hangs_is_replaced(
+    store: ProgressStore,
+    tmp_path: Path,
+    later: Callable[[float], None],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Process, "known", "spark://127.0.0.1:7001")
+    with ExitStack() as stack:
+        join(stack, store, tmp_path, "one", 7001)
+        eventually("it leads", lambda: leader(store) == "one" and 7001 in Process.running)
+        later(cluster._MASTER_SILENT_S * 2)
+        monkeypatch.setattr(Process, "hanging", {7001})
+        later(cluster._MASTER_SILENT_S / 2)
+        assert 7001 in Process.running
+        later(cluster._MASTER_SILENT_S)
+        eventually("it resigns", lambda: "master has not answered for 60 seconds" in caplog.text)
+        join(stack, store, tmp_path, "two", 7002)
+        eventually("the other one leads", lambda: leader(store) == "two")
 
 
 @pytest.mark.parametrize(
