@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,11 +20,12 @@ from cdc_core.store.job_reports import node_reports
 
 pytestmark = pytest.mark.slow
 NAMES = ("one", "two", "three")
+SECRET = "only-the-nodes-know-it"
 
 
 @pytest.fixture
 def nodes(postgres_server: EmbeddedPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
-    monkeypatch.setenv("CDC_CLUSTER_SECRET", "only-the-nodes-know-it")
+    monkeypatch.setenv("CDC_CLUSTER_SECRET", SECRET)
     with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store) as nodes:
         for number, name in enumerate(NAMES, start=1):
             begin(nodes, name, number)
@@ -79,3 +81,8 @@ def test_a_job_runs_on_all_nodes_and_goes_on_when_the_leader_the_coordinator_or_
     now = clock(database)
     nodes.eventually("all is resolved", lambda: last_resolved(files) >= now and nodes.high_water("bank") >= now)
     assert_faithful(files, database)
+    written = {str(path): path.read_bytes() for path in (tmp_path / "nodes").rglob("*") if path.is_file()}
+    kept_for_masters = nodes.store.cluster.poll().files
+    assert kept_for_masters
+    written |= {name: b64decode(content) for name, content in kept_for_masters.items()}
+    assert not [name for name, content in written.items() if SECRET.encode() in content]
