@@ -82,7 +82,7 @@ def test_a_job_runs_on_all_nodes_and_goes_on_when_the_leader_the_coordinator_or_
     nodes.eventually("all is resolved", lambda: last_resolved(files) >= now and nodes.high_water("bank") >= now)
     assert_faithful(files, database)
     written = {str(path): path.read_bytes() for path in (tmp_path / "nodes").rglob("*") if path.is_file()}
-    kept_for_masters = nodes.store.cluster.poll().files
+    kept_for_masters = nodes.store.cluster.files()
     assert kept_for_masters
     written |= {name: b64decode(content) for name, content in kept_for_masters.items()}
     assert not [name for name, content in written.items() if SECRET.encode() in content]
