@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -28,6 +28,7 @@ __all__ = [
     "host_requirements",
     "required_versions",
     "this_executor",
+    "versions_here",
 ]
 
 _PREFIX = ".cdc-probe-"
@@ -151,8 +152,12 @@ def host_requirements(feed: ResolvedChangefeed, *, create: bool) -> Iterator[Hos
 
 def required_versions(feed: ResolvedChangefeed) -> Mapping[str, str]:
     """Return the versions here, by distribution, of what every host that runs tasks of *feed* must have."""
-    names = {"cdc-core", *(plugin["distribution"] for plugin in feed.stored.get("plugins", ()))}
-    return {name: found for name in sorted(names) if (found := _version(name))}
+    return versions_here(plugin["distribution"] for plugin in feed.stored.get("plugins", ()))
+
+
+def versions_here(plugins: Iterable[str]) -> Mapping[str, str]:
+    """Return the versions here of cdc-core and of the distributions *plugins*, without what is not installed."""
+    return {name: found for name in sorted({"cdc-core", *plugins}) if (found := _version(name))}
 
 
 def _local_directories(feed: ResolvedChangefeed) -> Iterator[tuple[str, Path]]:

@@ -13,11 +13,11 @@ import time
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import version
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.error_text import one_line
-from cdc_core.engine.host_requirements import required_versions
+from cdc_core.engine.host_requirements import required_versions, versions_here
+from cdc_core.engine.version_watch import VersionWatch
 from cdc_core.errors import ConfigError, RetryableError
 from cdc_core.jobs.lease import Lease
 from cdc_core.jobs.settings import NodeSettings
@@ -143,6 +143,7 @@ class _Member:
         self._master: MasterProcess | None = None
         self._saved: Mapping[str, str] = {}
         self._worker: WorkerProcess | None = None
+        self._versions = VersionWatch(_installed)
         self._in_order_at = self._reached_at = self._heard_at = self._master_heard_at = time.monotonic()
         self._start_at = self._lead_at = 0.0
         self._over = threading.Event()
@@ -248,6 +249,7 @@ class _Member:
             if self._worker is not None:
                 log.warning("node '%s': the worker of its cluster has ended; see %s", name, self._worker.log_path)
                 self._worker.kill()
+            self._versions = VersionWatch(_installed)
             self._worker = WorkerProcess(
                 self._home,
                 address=self._address,
@@ -255,10 +257,13 @@ class _Member:
                 cores=self._settings.cores,
                 memory=self._settings.memory or host_memory() // 2,
                 locality=self._settings.place,
-                versions=_installed(),
+                versions=self._versions.first,
             )
             self._worker.start(record.url)
             self._in_order_at, self._reached_at, self._heard_at = now + _START_S, now, now + _START_S
+        elif self._versions.has_changed():
+            log.warning("node '%s': its worker starts anew, as other versions are installed now", name)
+            self._end_worker()
         elif not found:
             if now - self._heard_at > _SILENT_S:
                 log.warning(
@@ -306,10 +311,9 @@ class _Member:
             master.kill()
 
 
-def _installed() -> dict[str, str]:
+def _installed() -> Mapping[str, str]:
     """Return the versions of what tasks may need, by distribution."""
-    plugins = [each for named in published(PLUGINS).values() for each in named]
-    return {each.distribution: each.version for each in plugins} | {"cdc-core": version("cdc-core")}
+    return versions_here(each.distribution for named in published(PLUGINS).values() for each in named)
 
 
 def _listens(address: str) -> bool:

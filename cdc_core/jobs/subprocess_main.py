@@ -11,18 +11,23 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.host_requirements import required_versions
 from cdc_core.engine.ipc import POLL_INTERVAL_S, lease_clock, line, outcome_values, packed, read_lines, unpacked
 from cdc_core.engine.process_session import kill_session
 from cdc_core.engine.supervisor import Outcome, Supervisor
+from cdc_core.engine.version_watch import VersionWatch
 from cdc_core.masking import MaskingFilter, secret_forms, uri_secrets
 from cdc_core.store.progress import ProgressStore
 from cdc_core.telemetry.logs import details_of, event_of
 
 __all__ = ["main"]
+
+log = logging.getLogger("cdc_core.jobs.subprocess_main")  # it runs as __main__
 
 _STATUS_S = 1.0
 
@@ -143,9 +148,13 @@ def _run(node: _Node, feed: ResolvedChangefeed) -> Outcome:
         **node.job["run"],
     )
     supervisor.start()
+    versions = VersionWatch(partial(required_versions, feed)) if master is not None else None
     said, due = None, float("-inf")
     while True:
         outcome = supervisor.wait(POLL_INTERVAL_S)
+        if versions is not None and versions.has_changed():  # no worker will offer the ones that it asked for
+            log.warning("changefeed '%s' starts anew, as other versions are installed now", feed.name)
+            supervisor.stop()
         if node.stop.is_set():
             supervisor.stop()
         if node.abandon.is_set():

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+from cdc_testing.local_engine import resolved_feed
 from cdc_testing.runs import eventually
 
+from cdc_core.engine import version_watch
+from cdc_core.engine.host_requirements import required_versions
 from cdc_core.errors import RetryableError
 from cdc_core.jobs import cluster
 from cdc_core.jobs.cluster import Cluster
@@ -36,9 +39,12 @@ class Process:
     asked = started = used = 0
     running: ClassVar[set[int]] = set()
     """The ports of masters that run."""
+    versions: ClassVar[list[Mapping[str, str]]] = []
+    """What the workers offered, one after another."""
 
-    def __init__(self, home: Path, *, port: int = 0, epoch: int = 0, **_more: Any) -> None:
+    def __init__(self, home: Path, *, port: int = 0, epoch: int = 0, **more: Any) -> None:
         self.epoch, self.port = epoch, port
+        self.versions += [more["versions"]] if "versions" in more else []
         self.is_running = False
         self.log_path = home / "its.log"
 
@@ -72,6 +78,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProgressS
     monkeypatch.setattr(cluster, "_AGAIN_S", 0.0)
     for name, value in {"in_use": (), "hanging": (), "known": None, "asked": 0, "started": 0, "used": 0}.items():
         monkeypatch.setattr(Process, name, value)
+    monkeypatch.setattr(Process, "versions", [])
     monkeypatch.setenv("CDC_CLUSTER_SECRET", "only-the-nodes-know-it")
     store = ProgressStore(store_url(tmp_path))
     store.open()
@@ -165,6 +172,28 @@ def test_a_worker_has_time_to_start_and_starts_anew_when_it_has_lost_the_master(
             assert Process.started == 1
         monkeypatch.setattr(Process, "known", "spark://127.0.0.9:7077")
         eventually("it starts anew", lambda: Process.started > 1)
+
+
+def test_a_worker_starts_anew_when_other_versions_are_installed(
+    store: ProgressStore, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(version_watch, "_POLL_INTERVAL_S", 0.0)
+    installed = {"cdc-core": "1.0"}
+    monkeypatch.setattr(cluster, "_installed", installed.copy)
+    with ExitStack() as stack:
+        join(stack, store, tmp_path, "one", 7001)
+        eventually("the worker is watched", lambda: Process.asked > 9)
+        assert Process.versions == [{"cdc-core": "1.0"}]
+        installed["cdc-core"] = "1.1"
+        eventually("another one is started", lambda: Process.versions[1:] == [{"cdc-core": "1.1"}])
+        assert "its worker starts anew, as other versions are installed now" in caplog.text
+
+
+def test_workers_offer_what_jobs_ask_for(tmp_path: Path) -> None:
+    feed = resolved_feed(f"simulated://{tmp_path}", "null://", "t")
+    asked = required_versions(feed)
+    assert {"cdc-core", "cdc-sink-null"} <= asked.keys()
+    assert asked.items() <= cluster._installed().items()
 
 
 @pytest.fixture
