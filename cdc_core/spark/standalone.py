@@ -37,8 +37,14 @@ SLOTS = 64
 """How many jobs may run across the nodes at a time. Each has one executor of each worker: that of its slot."""
 _SLOT = "cdc_job_"
 _SLOT_SETTING = f"spark.executor.resource.{_SLOT}"
-_TIED = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
-"""Runs a program that the kernel kills when the thread that started it ends (PR_SET_PDEATHSIG, SIGKILL)."""
+_TIED = (
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9);"
+    " os.getppid() == int(sys.argv[1]) and os.execv(sys.argv[2], sys.argv[2:])"
+)
+"""Runs a program that the kernel kills when the thread that started it ends (PR_SET_PDEATHSIG, SIGKILL).
+
+Its first argument is the process of that thread: when that has ended before, nothing is run.
+"""
 _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SECURED = {
     "spark.authenticate": "true",
@@ -145,7 +151,7 @@ class _Daemon:
         keep_newest(self.log_path)
         with open_log(self.log_path) as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _TIED, *program, *arguments],
+                [sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), *program, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import subprocess
+import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
+from cdc_core.spark import standalone
 from cdc_core.spark.class_archive import VARIABLE, ClassArchive
 from cdc_core.spark.standalone import WorkerProcess, application_settings
 
@@ -70,6 +73,12 @@ def test_logs_of_executors_have_a_limit(tmp_path: Path) -> None:
         r"^spark\.executor\.logs\.rolling\.(.*)", (tmp_path / "worker.properties").read_text(), re.MULTILINE
     )
     assert rolling == ["strategy size", "maxSize 16777216", "maxRetainedFiles 2"]
+
+
+@pytest.mark.parametrize(("parent", "printed"), [(os.getpid(), "run\n"), (1, "")], ids=["lives", "has ended"])
+def test_a_program_runs_only_while_the_process_that_started_it_lives(parent: int, printed: str) -> None:
+    tied = [sys.executable, "-I", "-S", "-c", standalone._TIED, str(parent), "/bin/echo", "run"]
+    assert subprocess.check_output(tied, text=True) == printed
 
 
 def test_a_definition_changes_what_it_needs_but_not_the_encryption() -> None:
