@@ -87,8 +87,8 @@ _SETTINGS = {
 _LOOPBACK = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
 
 
-def _local_settings(scratch: Path, archive: ClassArchive | None) -> dict[str, str]:
-    """Return the settings of a run in one JVM, whose temporary files are in *scratch*."""
+def _driver_settings(scratch: Path, archive: ClassArchive | None) -> dict[str, str]:
+    """Return the settings of a driver whose temporary files are in *scratch*."""
     java_options = [_JAVA_OPTIONS, f'"-Djava.io.tmpdir={scratch}"', "" if archive is None else archive.java_options()]
     return {
         "spark.local.dir": str(scratch),
@@ -144,16 +144,16 @@ def open_session(
     settings["spark.python.factory.idleWorkerMaxPoolSize"] = _idle_workers(changefeeds)
     home = scratch = None
     archive = ClassArchive.find() if "SPARK_HOME" not in os.environ else None
-    if is_of_nodes(spark) and archive is not None:
-        home = archive.home
-        settings["spark.driver.extraJavaOptions"] = f"{_JAVA_OPTIONS} {archive.java_options()}".rstrip()
+    if is_of_nodes(spark):
+        home = None if archive is None else archive.home
+        settings |= _driver_settings(_emptied(log_path.with_suffix(".tmp")), archive)
     if is_local(spark) or _is_local_cluster(spark):
         own = _emptied(log_path.with_suffix(".tmp"))
         archive = archive if is_local(spark) else None
         settings |= _LOOPBACK
         if is_local(spark):
             scratch = own
-            settings |= _local_settings(scratch, archive)
+            settings |= _driver_settings(scratch, archive)
         if archive is not None:
             home = archive.home
         elif "SPARK_HOME" not in os.environ:

@@ -254,8 +254,10 @@ class WorkerProcess(_Daemon):
     ) -> None:
         self._cores = cores
         self._memory = memory
-        self._variables = {"CDC_LOCALITY": str(locality)} if locality.tiers else {}  # executors inherit it
-        self._work = directory / "work"
+        self._work, self._scratch = directory / "work", directory / "tmp"
+        self._variables = {"SPARK_LOCAL_DIRS": str(self._scratch)}
+        if locality.tiers:
+            self._variables["CDC_LOCALITY"] = str(locality)  # executors inherit it
         shared = [*(resource_name(*tier) for tier in locality.tiers), *_packages(versions)]
         resources = dict.fromkeys(shared, SLOTS) | {f"{_SLOT}{number}": 1 for number in range(SLOTS)}
         listed = [
@@ -281,7 +283,8 @@ class WorkerProcess(_Daemon):
 
     def start(self, *masters: str) -> None:
         """Start it; it registers with one of *masters*."""
-        shutil.rmtree(self._work, ignore_errors=True)
+        for written in (self._work, self._scratch):
+            shutil.rmtree(written, ignore_errors=True)
         # Executors of several jobs share the cores, as the changefeeds of one host do.
         size = ["--cores", str(self._cores * SLOTS), "--memory", f"{self._memory >> 20}m"]
         super().start(*size, "--work-dir", str(self._work), *masters)

@@ -223,6 +223,7 @@ def test_a_driver_of_the_nodes_has_the_archive_of_classes(
     ((settings, home),) = refused
     assert home == archive.home
     assert archive.java_options() in settings["spark.driver.extraJavaOptions"]
+    assert settings["spark.local.dir"] == str(tmp_path / "log.tmp")
 
 
 def submit(directory: Path, script: str) -> Path:

@@ -118,6 +118,18 @@ def test_a_worker_is_asked_through_no_proxy_and_says_nothing_if_its_answer_is_cu
         assert asking.result() == state
 
 
+def test_executors_leave_no_temporary_files_after_a_restart_of_their_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda _command, **how: made.append(how))
+    one = worker(tmp_path, INSTALLED, "")
+    left = tmp_path / "tmp" / "spark-1"
+    left.mkdir(parents=True)
+    one.start("spark://a:7077")
+    assert ([how["env"]["SPARK_LOCAL_DIRS"] for how in made], left.exists()) == ([str(tmp_path / "tmp")], False)
+
+
 def test_executors_know_the_locality_of_their_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CDC_LOCALITY", raising=False)
     made: list[dict[str, Any]] = []
