@@ -170,7 +170,7 @@ def _check(
         report.add("locality", feed.options.execution_locality, found)
     master = feed.spark.get("master", "")
     if master == "nodes":
-        found, is_checked = _nodes_found(progress)
+        found, is_checked = _nodes_found(progress, feed.options.execution_locality)
         report.add("cluster", master, found, is_checked=is_checked)
     elif master and not master.startswith("local"):
         told = "not asked; cdc run asks each executor before it creates anything"
@@ -178,14 +178,14 @@ def _check(
     return report
 
 
-def _nodes_found(progress: ProgressStore | None) -> tuple[str | CdcError, bool]:
-    """Return what the progress store knows of the nodes' cluster, and whether that is all there is to check."""
+def _nodes_found(progress: ProgressStore | None, locality: str | None) -> tuple[str | CdcError, bool]:
+    """Return what the progress store knows of its nodes in *locality*, and whether that is all to check."""
     found = None if progress is None else progress.cluster.poll()
-    names = [] if found is None else [node.name for node in found.members if not node.draining]
+    names = [] if found is None else [node.name for node in found.within(locality)]
     if found is None or not names:
         told = "not checked; it runs as a job, made by `cdc create`, on nodes started with `cdc node --cores N`"
         return told, False
-    return f"\n           {counted(found.cores, 'core')} offered to each job on {', '.join(names)}", True
+    return f"\n           {counted(found.cores(locality), 'core')} offered to each job on {', '.join(names)}", True
 
 
 def _check_registration(feed: ResolvedChangefeed, progress: ProgressStore) -> None:

@@ -106,7 +106,7 @@ class Cluster:
             master=record.url,
             secret=self._secret,
             address=self._settings.reached_at,
-            cores=record.cores,
+            cores=record.cores(feed.options.execution_locality),
             slot=slot,
             versions=required_versions(feed),
         )

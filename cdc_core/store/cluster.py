@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from cdc_core.errors import RetryableError
+from cdc_core.locality import Locality
 from cdc_core.store.database import Aggregate
 from cdc_core.store.events import add_event
 from cdc_core.store.job_tables import CLUSTER, JOBS
@@ -38,10 +39,17 @@ class ClusterRecord:
         """Where workers and drivers look for the master: at all nodes that may lead."""
         return "spark://" + ",".join(dict.fromkeys(node.master for node in self.members))
 
-    @property
-    def cores(self) -> int:
-        """How many a job gets on each member: as many as the smallest offers. There must be a member."""
-        return min(node.cores for node in self.members)
+    def within(self, locality: str | None) -> list[NodeRecord]:
+        """Return the members on which a job with this execution_locality begins: they match it, and do not drain."""
+        wanted = Locality.parse(locality or "")
+        return [node for node in self.members if node.locality.matches(wanted) and not node.draining]
+
+    def cores(self, locality: str | None) -> int:
+        """Return how many a job gets on each member within *locality*: as many as the smallest offers.
+
+        If there is none, it may join later: the smallest of all members counts, of which there must be one.
+        """
+        return min(node.cores for node in self.within(locality) or self.members)
 
 
 class ClusterRecords(Aggregate):

@@ -74,6 +74,16 @@ def test_a_node_that_leads_is_reported_as_such_while_it_drains(store: ProgressSt
     assert not feeds.node(drained).to_json()["leads"]
 
 
+def test_a_job_gets_the_cores_of_the_smallest_node_that_it_may_begin_on(store: ProgressStore) -> None:
+    for name, cores, place in (("eu", 4, "region=eu"), ("small", 1, "region=eu"), ("us", 2, "region=us")):
+        store.nodes.join(replace(node(name, place), cores=cores, master=f"{name}:7077"), lease_s=60)
+    found = store.cluster.poll()
+    assert [found.cores(place) for place in (None, "region=eu", "region=us", "region=asia")] == [1, 1, 2, 1]
+    Changefeeds(store).drain("small")
+    found = store.cluster.poll()
+    assert [found.cores(place) for place in (None, "region=eu")] == [2, 4]
+
+
 def test_of_nodes_that_ask_at_the_same_time_one_leads(store: ProgressStore) -> None:
     nodes = [joined(store, f"n{number}") for number in range(6)]
     with ThreadPoolExecutor(len(nodes)) as pool:
