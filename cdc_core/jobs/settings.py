@@ -20,6 +20,8 @@ from cdc_core.store.progress import sqlite_file
 __all__ = ["NodeSettings"]
 
 _SECRET_LENGTH = 16
+_REMEDY = "`openssl rand -hex 32` makes one"
+_MIN_MEMORY = 512 << 20
 _CHARACTERS = "A-Z a-z 0-9 . _ -"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")
 """Of a host or a pod, and of a directory."""
@@ -90,6 +92,8 @@ class NodeSettings:
             raise ValueError(f"'max_jobs' is {self.max_jobs}; it must be at least 1")
         if self.cores < 0:
             raise ValueError(f"'cores' is {self.cores}; it must be at least 0")
+        if self.memory is not None and self.memory < _MIN_MEMORY:
+            raise ValueError("'memory' is too small; one executor needs 512mb")
         if ":" in self.address:
             raise ValueError(f"'address' is '{self.address}'; use an IPv4 address, or a name for one, without a port")
         if not 0 < self.master_port < 1 << 16:
@@ -131,12 +135,11 @@ class NodeSettings:
                 text = Path(self.cluster_secret_file).read_text()
             except OSError as error:
                 raise ConfigError(f"{where} with the secret of the cluster cannot be read: {error.strerror}") from error
+            except UnicodeDecodeError:
+                raise ConfigError(f"{where}: the secret of the cluster is not text; {_REMEDY}") from None
         text = text.strip()
         if text and len(text) < _SECRET_LENGTH:
-            raise ConfigError(
-                f"{where}: the secret of the cluster needs {_SECRET_LENGTH} characters, such as those of"
-                " `openssl rand -hex 32`"
-            )
+            raise ConfigError(f"{where}: the secret of the cluster needs {_SECRET_LENGTH} characters; {_REMEDY}")
         return text or None
 
     def record(self) -> NodeRecord:

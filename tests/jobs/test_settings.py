@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,3 +54,17 @@ def test_a_node_with_a_store_of_its_own_host_is_reached_there(store: str) -> Non
 def test_an_address_is_one_of_ipv4_without_a_port(address: str) -> None:
     with pytest.raises(ConfigError, match="use an IPv4 address"):
         settings(store="sqlite:////a.db", address=address)
+
+
+def test_the_memory_of_a_node_holds_an_executor() -> None:
+    assert settings(store="sqlite:////a.db", memory="512mb").memory == 512 << 20
+    with pytest.raises(ConfigError, match="one executor needs 512mb"):
+        settings(store="sqlite:////a.db", memory="511mb")
+
+
+@pytest.mark.parametrize(("content", "reason"), [(b"\xff" * 32, "is not text"), (b"short", "needs 16 characters")])
+def test_a_secret_is_text_of_some_length(content: bytes, reason: str, tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match=rf"{file}: the secret of the cluster {reason}; `openssl rand"):
+        settings(store="sqlite:////a.db", cluster_secret_file=str(file)).secret()

@@ -18,7 +18,7 @@ from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
 from cdc_core.spark import standalone
 from cdc_core.spark.class_archive import VARIABLE, ClassArchive
-from cdc_core.spark.standalone import WorkerProcess, application_settings
+from cdc_core.spark.standalone import WorkerProcess, application_settings, host_memory
 
 INSTALLED = {"cdc-core": "1.2.0", "cdc-sink-kafka": "1.2.0+local"}
 SECRET = "only-the-nodes-know-it"
@@ -153,3 +153,28 @@ def test_executors_map_the_archive_of_classes_of_their_own_host(
     worker(tmp_path, INSTALLED, "").start("spark://a:7077")
     options = [how["env"]["JDK_JAVA_OPTIONS"] for how in made]
     assert options == ["-Down=1", f"-Down=1 {archive.java_options()}"]
+
+
+@pytest.mark.parametrize(
+    ("groups", "limit"),
+    [
+        ("0::/system.slice/cdc-node.service\n", "system.slice/cdc-node.service/memory.max"),
+        ("0::/system.slice/cdc-node.service\n", "system.slice/memory.max"),
+        ("0::/of/the/host\n", "memory.max"),
+        ("5:cpu,cpuacct:/a\n3:memory:/docker/1\n", "memory/docker/1/memory.limit_in_bytes"),
+    ],
+    ids=["of a unit", "of what it is in", "of a container", "of the first version"],
+)
+def test_the_memory_of_a_host_is_what_its_control_groups_leave(
+    groups: str, limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standalone, "_GROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(standalone, "_LIMITS", tmp_path / "limits")
+    whole = host_memory()
+    (tmp_path / "cgroup").write_text(groups)
+    file = tmp_path / "limits" / limit
+    file.parent.mkdir(parents=True)
+    file.write_text("max\n")
+    assert host_memory() == whole
+    file.write_text("1073741824\n")
+    assert host_memory() == 1 << 30
