@@ -92,6 +92,8 @@ class NodeSettings:
             raise ValueError(f"'max_jobs' is {self.max_jobs}; it must be at least 1")
         if self.cores < 0:
             raise ValueError(f"'cores' is {self.cores}; it must be at least 0")
+        if self.cores and self.owners:
+            raise ValueError("'owners' and 'cores' exclude each other: jobs of all owners use the cores of a cluster")
         if self.memory is not None and self.memory < _MIN_MEMORY:
             raise ValueError("'memory' is too small; one executor needs 512mb")
         if ":" in self.address:

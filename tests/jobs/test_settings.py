@@ -62,6 +62,12 @@ def test_the_memory_of_a_node_holds_an_executor() -> None:
         settings(store="sqlite:////a.db", memory="511mb")
 
 
+def test_a_node_that_runs_jobs_of_some_owners_offers_no_cores_to_all() -> None:
+    assert settings(store="sqlite:////a.db", owners="ann").owners == ("ann",)
+    with pytest.raises(ConfigError, match="jobs of all owners use the cores"):
+        settings(store="sqlite:////a.db", owners="ann", cores=1)
+
+
 @pytest.mark.parametrize(("content", "reason"), [(b"\xff" * 32, "is not text"), (b"short", "needs 16 characters")])
 def test_a_secret_is_text_of_some_length(content: bytes, reason: str, tmp_path: Path) -> None:
     file = tmp_path / "secret"
