@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import stat
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -133,12 +134,15 @@ class NodeSettings:
         text, where = os.environ.get("CDC_CLUSTER_SECRET", ""), "the variable CDC_CLUSTER_SECRET"
         if self.cluster_secret_file:
             where = f"the file {self.cluster_secret_file}"
+            file = Path(self.cluster_secret_file)
             try:
-                text = Path(self.cluster_secret_file).read_text()
+                text, mode = file.read_text(), file.stat().st_mode
             except OSError as error:
                 raise ConfigError(f"{where} with the secret of the cluster cannot be read: {error.strerror}") from error
             except UnicodeDecodeError:
                 raise ConfigError(f"{where}: the secret of the cluster is not text; {_REMEDY}") from None
+            if mode & (stat.S_IWGRP | stat.S_IWOTH):
+                raise ConfigError(f"{where}: other users may write to it; run `chmod go-w {file}`")
         text = text.strip()
         if text and len(text) < _SECRET_LENGTH:
             raise ConfigError(f"{where}: the secret of the cluster needs {_SECRET_LENGTH} characters; {_REMEDY}")

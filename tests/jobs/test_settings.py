@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +75,12 @@ def test_a_secret_is_text_of_some_length(content: bytes, reason: str, tmp_path: 
     file.write_bytes(content)
     with pytest.raises(ConfigError, match=rf"{file}: the secret of the cluster {reason}; `openssl rand"):
         settings(store="sqlite:////a.db", cluster_secret_file=str(file)).secret()
+
+
+def test_a_secret_that_others_may_replace_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("only-the-nodes-know-it\n")
+    for mode, found in ((0o640, "only-the-nodes-know-it"), (0o660, None)):
+        file.chmod(mode)
+        with nullcontext() if found else pytest.raises(ConfigError, match=f"run `chmod go-w {file}`"):
+            assert settings(store="sqlite:////a.db", cluster_secret_file=str(file)).secret() == found
