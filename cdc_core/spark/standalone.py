@@ -130,7 +130,6 @@ class _Daemon:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.chmod(0o700)  # what executors print and write is in it
         self.log_path = directory / f"{self.name}.log"
-        self._directory = directory
         self._address = address
         self._secret = secret
         self._properties = directory / f"{self.name}.properties"
