@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
+from cdc_sink_kafka.demo.java_process import free_port
 from cdc_testing.bank import TABLES, Bank, assert_faithful, open_bank
 from cdc_testing.files import last_resolved
 from cdc_testing.fixtures import fresh_database
@@ -27,16 +28,13 @@ SECRET = "only-the-nodes-know-it"
 def nodes(postgres_server: EmbeddedPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
     monkeypatch.setenv("CDC_CLUSTER_SECRET", SECRET)
     with fresh_database(postgres_server) as store, Nodes(tmp_path / "nodes", store) as nodes:
+        port = str(free_port())
         for number, name in enumerate(NAMES, start=1):
-            begin(nodes, name, number)
+            where = ("--address", f"127.0.0.{number}", "--master-port", port)
+            nodes.begin(name, options=(*FAST, *where, "--cores", "1", "--memory", "2gb"))
         for name in NAMES:
             nodes.await_join(name)
         yield nodes
-
-
-def begin(nodes: Nodes, name: str, number: int) -> None:
-    where = ("--address", f"127.0.0.{number}", "--cores", "1", "--memory", "2gb")
-    nodes.begin(name, options=(*FAST, *where))
 
 
 def executors(node: NodeProcess) -> set[int]:
