@@ -287,7 +287,7 @@ class TestARun:
     def test_has_other_tables_in_the_store(self, store: ProgressStore, feeds: Changefeeds, tmp_path: Path) -> None:
         before = definition(store)
         wanted = change(add=["public.a", "${b"])
-        with pytest.raises(ConfigError, match=r"and is not a job; .* with `cdc alter FILE orders`"):
+        with pytest.raises(ConfigError, match=r"and is not a job; .* with `cdc alter orders --store DIR\|URL`"):
             feeds.alter("orders", wanted, by="ann")
         altered = feeds.alter_run(changefeed(tmp_path), wanted, state_dir=tmp_path, by="ann", scans=False)
         assert altered.job.is_run
