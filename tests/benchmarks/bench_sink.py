@@ -27,6 +27,7 @@ class _Ready(Encoder, FileBody):
     file_extension = ".ndjson"
 
     def __init__(self, body: pa.Buffer) -> None:
+        super().__init__(encoder().context)
         self._body = body
 
     def check(self, tables: Sequence[tuple[TableSchema, str]]) -> None:
