@@ -161,7 +161,7 @@ class Attempts:
         if complete:
             log.info("changefeed '%s': complete, resolved %s", self._run.feed.name, progress.frontier.high_water)
         elif has_grown:
-            log.info("changefeed '%s': there is room for more slices at a time; it begins anew", self._run.feed.name)
+            log.info("changefeed '%s' restarts after a step, to read more slices in parallel", self._run.feed.name)
         return self._finish(config, query, rangefeed, sampler, "complete" if complete else "stopped")
 
     def _finish(

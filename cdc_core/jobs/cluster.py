@@ -1,7 +1,7 @@
 """The cluster that the nodes of a store form: Spark's own master on the one that leads, a worker on each with cores.
 
 Who leads is in the store, for as long as its session lives. What the master writes goes there too: with it the next
-master takes over the workers and applications of the last one, whose executors go on meanwhile.
+master takes over the workers and applications of the last one, and their executors keep running.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _ASTRAY_S = 30.0
 _SILENT_S = 120.0
 """How long it may say nothing, as on a host that is busy: its executors end with it."""
 _START_S = 90.0
-"""How much longer a new one may: Java starts slowly on a busy host, and would start anew for ever."""
+"""How much longer a new one may: Java starts slowly on a busy host, and would be restarted for ever."""
 _MASTER_SILENT_S = 60.0
-"""How long a master may say nothing: executors go on without it."""
+"""How long a master may be silent. Executors do not need it meanwhile."""
 _AGAIN_S = 5.0
 _RESIGNED_S = 10.0
 """How long a node that has failed to lead leaves that to others."""
@@ -168,11 +168,11 @@ class _Member:
                     may_lead = time.monotonic() >= self._lead_at
                     self._keep(self._store.cluster.poll(self._lease.node if may_lead else None))
                     complained = False
-                except (RetryableError, OSError) as error:
+                except RetryableError as error:
                     if not complained:
                         log.warning("node '%s': its part of the cluster: %s", self._settings.name, one_line(error))
                     complained = True
-                except Exception as error:
+                except Exception as error:  # such as a full disk: another node may have room
                     log.error("node '%s': its part of the cluster failed: %s", self._settings.name, one_line(error))
                     self._give_up_lead()
                     self._over.wait(_AGAIN_S)
@@ -189,7 +189,7 @@ class _Member:
             self._store.cluster.resign(record.epoch)
             return
         if self._master is not None and not (leads and self._master.epoch == record.epoch):
-            log.info("node '%s' does not lead the cluster any more", self._settings.name)
+            log.info("node '%s' no longer leads the cluster", self._settings.name)
             self._end_master()
         if leads:
             self._keep_master(record)
@@ -262,12 +262,12 @@ class _Member:
             self._worker.start(record.url)
             self._in_order_at, self._reached_at, self._heard_at = now + _START_S, now, now + _START_S
         elif self._versions.has_changed():
-            log.warning("node '%s': its worker starts anew, as other versions are installed now", name)
+            log.warning("node '%s': its worker restarts, because other versions are installed now", name)
             self._end_worker()
         elif not found:
             if now - self._heard_at > _SILENT_S:
                 log.warning(
-                    "node '%s': its worker has not answered for %g seconds, and starts anew; see %s",
+                    "node '%s': its worker has not answered for %g seconds, and is restarted; see %s",
                     name,
                     _SILENT_S,
                     self._worker.log_path,
@@ -286,7 +286,7 @@ class _Member:
                 )
         elif now - self._in_order_at > _ASTRAY_S:
             log.warning(
-                "node '%s': its worker is not registered with the cluster's master at %s, and starts anew; if that"
+                "node '%s': its worker is not registered with the cluster's master at %s, and is restarted; if that"
                 " repeats, check that both nodes have the same secret, and see %s",
                 name,
                 master,
@@ -326,9 +326,9 @@ def _listens(address: str) -> bool:
 
 
 def of_living(record: ClusterRecord, files: Mapping[str, str]) -> dict[str, str]:
-    """Return the *files* of the last master without those of workers and drivers on dead nodes: nobody waits for them.
+    """Return the *files* of the last master without those of workers and drivers on dead nodes.
 
-    Spark names those of workers `worker_worker-<time>-<address>-<port>`.
+    The next master would wait for them. Spark names those of workers `worker_worker-<time>-<address>-<port>`.
     """
     living = {node.address for node in record.members}
     workers = {name: name.rpartition("-")[0].split("-", 2)[2] for name in files if name.startswith("worker_worker-")}

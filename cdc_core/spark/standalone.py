@@ -225,7 +225,7 @@ class MasterProcess(_Daemon):
         super().start("--port", str(self._port), *arguments)
 
     def files(self) -> dict[str, str]:
-        """Return what it has written to go on from, by name, in base64."""
+        """Return the files from which a later master can continue, by name, in base64."""
         found = {}
         for path in sorted(self._kept.iterdir()):
             with suppress(OSError):  # removed meanwhile

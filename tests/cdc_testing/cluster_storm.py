@@ -27,6 +27,7 @@ from cdc_core.store.job_values import NodeRecord, Overview
 __all__ = ["CLUSTER_EVENTS", "ClusterStorm", "HostsBroker", "reachable"]
 
 _JOINER = "four"
+_TELL_S = 30.0
 _SECRET = "only-the-nodes-of-the-storm-know-it"
 _ONE = ("coordinator", "worker", "leader")
 CLUSTER_EVENTS = (
@@ -130,6 +131,7 @@ class ClusterStorm(Storm):
         at = ", ".join(f"{job.name} at {job.node}" for job in overview.jobs)
         print(f"{time.strftime('%H:%M:%S')} {event}: {hurt}; {at}; {leader and leader.name} leads", flush=True)
         blow = Blow(event=event, nodes=[], began=time.monotonic(), lasts_s=self._lease_s + 1, moving=moving)
+        self._tell_after = _TELL_S
         self._awaited = {"executors everywhere"} | ({"another leads"} if leader and leader.name in hurt else set())
         self._led_by = leader and leader.node_id
         self._epochs = {job.name: job.epoch for job in overview.jobs if job.node not in hurt}
@@ -204,9 +206,9 @@ class ClusterStorm(Storm):
             return False
         amiss = self._amiss(overview)
         self._note("executors everywhere", blow, since, not amiss)
-        if amiss and int(since) % 30 == 0:
+        if amiss and since >= self._tell_after:
+            self._tell_after = since + _TELL_S
             print(f"{time.strftime('%H:%M:%S')} after {since:.0f} s: {amiss}", flush=True)
-            time.sleep(1)
         return not self._awaited
 
     def _count_untouched(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -15,18 +14,7 @@ from cdc_core.errors import RetryableError
 from cdc_core.jobs.cluster import of_living
 from cdc_core.locality import Locality
 from cdc_core.store.job_values import NodeRecord
-from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProgressStore]:
-    postgresql = request.param == "postgresql"
-    store = ProgressStore(
-        str(request.getfixturevalue("database")) if postgresql else store_url(tmp_path_factory.mktemp("store"))
-    )
-    yield store
-    store.close()
 
 
 def joined(store: ProgressStore, name: str, *, cores: int = 1) -> NodeRecord:
