@@ -24,8 +24,6 @@ from cdc_core.options import counted
 from cdc_core.schema import TableName, TableSchema
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Audit"]
-
 _MARGIN_NS = 1_000_000_000
 """A mark this much later than the moment of the source covers it: two runs read the clock and the log one after the
 other."""

@@ -18,8 +18,6 @@ from cdc_core.rows import shown_value
 from cdc_core.schema import TableName
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Comparison", "Difference", "Figures", "Finding"]
-
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 _SEED = 13

@@ -23,8 +23,6 @@ from cdc_core.sink_reader import Endpoint, SinkReader, StoredMessage
 from cdc_core.stored_history import StoredHistory
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Delivered", "DeliveredFiles", "DeliveredMessages"]
-
 
 class Delivered(ABC):
     """The marks and rows at a destination. Used by one thread.

@@ -17,8 +17,6 @@ from cdc_core.rows import Op, RowBatch
 from cdc_core.schema import Column, ColumnType, TableSchema
 from cdc_core.unavailable import unavailable_by_column
 
-__all__ = ["KEY_HASHES", "Hashes", "Layout", "hashed", "key_of", "unknown_of", "value_of"]
-
 KEY_HASHES = ("hash1", "hash2")
 """128 bits that stand for the key."""
 _SEEDS = (11, 12)

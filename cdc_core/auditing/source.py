@@ -20,8 +20,6 @@ from cdc_core.schema import TableName, TableSchema
 from cdc_core.timestamp import Timestamp
 from cdc_core.watching.evaluation import evaluation_of
 
-__all__ = ["SourceRows", "read_source", "require_auditable", "require_auditable_tables"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRows:

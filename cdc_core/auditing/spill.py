@@ -10,8 +10,6 @@ import pyarrow as pa
 
 from cdc_core.auditing.layout import KEY_HASHES
 
-__all__ = ["PARTITIONS", "Spill"]
-
 _BITS = 6
 PARTITIONS = 1 << _BITS
 _MAX_BITS = 24

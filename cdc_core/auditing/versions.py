@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 from cdc_core.auditing.layout import KEY_HASHES, Layout, unknown_of, value_of
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["known", "later", "reduced", "same"]
-
 Bools = npt.NDArray[np.bool_]
 _AT_ONCE_BYTES = 64 << 20
 

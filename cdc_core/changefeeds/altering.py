@@ -30,8 +30,6 @@ from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.values import dump, timestamp_of
 from cdc_core.store.verbs import RefusedError, require_run
 
-__all__ = ["Altered", "Altering", "configure"]
-
 _FIXED = ("cursor", "end_time", "initial_scan")
 """Options by which earlier steps have left out rows."""
 _AGAIN = "look at it, and repeat the request"

@@ -17,8 +17,6 @@ from cdc_core.timestamp import Timestamp
 if TYPE_CHECKING:
     from cdc_core.auditing.audit import Audit
 
-__all__ = ["audit"]
-
 _WAIT_S = 60.0
 
 

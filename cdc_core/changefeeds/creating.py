@@ -29,8 +29,6 @@ from cdc_core.store.progress import ProgressStore
 from cdc_core.store.verbs import require_free
 from cdc_core.telemetry.logs import logged_as
 
-__all__ = ["Continuing", "Creating", "check_job", "locality_of"]
-
 
 class Creating(Finder):
     """The verb create."""

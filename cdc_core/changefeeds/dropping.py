@@ -23,8 +23,6 @@ from cdc_core.store.job_values import JobRecord
 from cdc_core.store.progress import ChangefeedRecord
 from cdc_core.store.verbs import Verb, require
 
-__all__ = ["Dropping", "Orphans", "PlannedDrop", "orphans_at"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedDrop:

@@ -26,8 +26,6 @@ from cdc_core.store.liveness import is_alive
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 from cdc_core.store.verbs import UnknownError, Verb, require
 
-__all__ = ["Finder", "require_no_run", "resolved", "stopped"]
-
 
 def _keep_none(_secrets: frozenset[str]) -> None:
     """Keep no secret: of a caller that prints nothing."""

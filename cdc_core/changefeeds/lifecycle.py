@@ -40,8 +40,6 @@ from cdc_core.store.statuses import is_running
 from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.verbs import RULES, UnknownError, Verb
 
-__all__ = ["Lifecycle"]
-
 _POLL_INTERVAL_S = 0.2
 _DONE: Mapping[Verb, tuple[Callable[[JobRecord], bool], str]] = {
     "pause": (lambda job: job.state == "paused", "it was not paused"),

@@ -20,8 +20,6 @@ from cdc_core.store.saved_progress import save_move
 from cdc_core.store.verbs import require
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Moving", "PlannedMove", "Position", "target_of", "written_target"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedMove:

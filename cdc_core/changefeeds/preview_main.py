@@ -22,8 +22,6 @@ from cdc_core.engine.supervisor import Outcome
 from cdc_core.masking import MaskingFilter
 from cdc_core.watching.preview import preview
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Make the preview that the first line of standard input describes, and write its messages, a line each.

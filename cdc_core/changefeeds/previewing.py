@@ -26,8 +26,6 @@ from cdc_core.errors import TerminalError
 from cdc_core.store.verbs import BusyError
 from cdc_core.watching.preview import Previewed, preview
 
-__all__ = ["MAX_BYTES", "Previewing"]
-
 log = logging.getLogger(__name__)
 
 MAX_BYTES = 16 * 2**20

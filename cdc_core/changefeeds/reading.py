@@ -18,8 +18,6 @@ from cdc_core.store.progress import ChangefeedRecord, Progress
 from cdc_core.store.reports import Report, report, reports
 from cdc_core.store.verbs import RULES, Verb
 
-__all__ = ["Reading", "recent"]
-
 _RECENT = timedelta(hours=12)
 
 

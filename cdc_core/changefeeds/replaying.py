@@ -15,8 +15,6 @@ from cdc_core.engine.replay import replay
 from cdc_core.private_files import make_state_directory
 from cdc_core.store.progress import DeadLetter
 
-__all__ = ["Replayed", "Replaying"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:

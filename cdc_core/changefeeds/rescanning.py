@@ -19,8 +19,6 @@ from cdc_core.store.job_rows import found_job
 from cdc_core.store.rescans import ask_rescan
 from cdc_core.store.verbs import Verb, require
 
-__all__ = ["Rescanning"]
-
 
 class Rescanning(Finder):
     """The verb rescan. Of a job, *feed* is its definition in the store."""

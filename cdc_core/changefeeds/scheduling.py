@@ -17,8 +17,6 @@ from cdc_core.store.schedule_values import ScheduleRecord
 from cdc_core.store.schedules import SCHEDULE_RUNS, SCHEDULES, known_schedule
 from cdc_core.store.values import dump
 
-__all__ = ["Scheduling", "next_time"]
-
 _NAMED = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",

@@ -20,18 +20,6 @@ from cdc_core.store.traces import TraceRecord
 from cdc_core.store.verbs import UnknownError
 from cdc_core.telemetry.status import behind_text, shown_moment
 
-__all__ = [
-    "MAX_CHANGES",
-    "MAX_TRACE_S",
-    "ROWS",
-    "TIMEOUT",
-    "Trace",
-    "Tracing",
-    "shown_change",
-    "standing_text",
-    "trace_seconds",
-]
-
 MAX_CHANGES = 100
 MAX_TRACE_S = 3600.0
 ROWS = 10

@@ -9,15 +9,19 @@ import click
 from cdc_core.changefeeds.altering import Altered
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.completion import complete_name
-from cdc_core.cli.job_commands import adoption_text, by_user, changefeeds_at, echo_job, json_option, opened
+from cdc_core.cli.job_commands import (
+    adoption_text,
+    by_user,
+    changefeeds_at,
+    echo_job,
+    opened,
+)
 from cdc_core.cli.located import located
-from cdc_core.cli.session import FILE, CliSession, debug_option
+from cdc_core.cli.session import FILE, CliSession, debug_option, json_option
 from cdc_core.cli.stored import require_one_name, state_option, store_option, store_or_environment
 from cdc_core.config.alteration import Alteration
 from cdc_core.errors import ConfigError
 from cdc_core.store.job_values import RESTING
-
-__all__ = ["alter", "altered_text"]
 
 
 @click.command

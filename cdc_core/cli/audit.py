@@ -22,8 +22,6 @@ from cdc_core.timestamp import Timestamp
 if TYPE_CHECKING:
     from cdc_core.auditing.comparison import Difference, Figures
 
-__all__ = ["audit"]
-
 
 @click.command
 @click.argument("file", metavar="FILE", type=FILE)

@@ -36,8 +36,6 @@ from cdc_core.schema import TableSchema
 from cdc_core.spark.placement_settings import pin
 from cdc_core.store.progress import ProgressStore
 
-__all__ = ["check"]
-
 
 @click.command
 @click.argument("file", metavar="FILE", type=FILE)

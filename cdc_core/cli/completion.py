@@ -13,8 +13,6 @@ from click.shell_completion import CompletionItem
 
 from cdc_core.errors import CdcError
 
-__all__ = ["FileOrName", "complete_name"]
-
 _OF_FILES = ("create", "run", "watch")
 """Commands that do not look names up in the store that the environment names."""
 _MAX_WAIT_S = 2.0

@@ -8,8 +8,6 @@ import click
 
 from cdc_core.errors import ConfigError
 
-__all__ = ["agreed"]
-
 
 def agreed(question: str, *, yes: bool, declined: str = "nothing was removed") -> bool:
     """Return whether the user agrees; say *declined* if not. Raises: ConfigError without a terminal to ask on."""

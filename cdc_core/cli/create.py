@@ -14,19 +14,16 @@ from cdc_core.cli.job_commands import (
     changefeeds_at,
     echo_job,
     job_store_option,
-    json_option,
     require_owner,
     user_name,
 )
 from cdc_core.cli.located import find_changefeed, names_in, progress_at, resolved, state_of
-from cdc_core.cli.session import FILE, CliSession, debug_option
+from cdc_core.cli.session import FILE, CliSession, debug_option, json_option
 from cdc_core.config.definition import require_references
 from cdc_core.errors import ConfigError
 from cdc_core.masking import masked_uri, secret_forms, uri_secrets
 from cdc_core.store.job_values import JobRecord
 from cdc_core.store.progress import ProgressStore
-
-__all__ = ["create", "created_text"]
 
 
 @click.command

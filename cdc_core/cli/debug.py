@@ -28,8 +28,6 @@ from cdc_core.store.progress import ProgressStore
 from cdc_core.store.values import ChangefeedRecord
 from cdc_core.web.otlp_settings import otlp_secrets
 
-__all__ = ["debug"]
-
 
 @click.command
 @click.argument("file", metavar="FILE", type=FILE)

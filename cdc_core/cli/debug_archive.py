@@ -15,8 +15,6 @@ from typing import Any, Self
 
 from cdc_core.errors import ConfigError
 
-__all__ = ["DebugArchive"]
-
 Text = Callable[[], str]
 
 

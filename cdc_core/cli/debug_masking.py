@@ -10,8 +10,6 @@ from typing import Any
 from cdc_core.config.interpolation import reference_values
 from cdc_core.masking import MASK, is_secret_name, mask, secret_forms, uri_secrets
 
-__all__ = ["environment_secrets", "masked_text", "referred_secrets"]
-
 _MIN_LENGTH = 4
 """A shorter value of a variable is no secret that could be told from other text."""
 _REFERENCE = re.compile(r"\$\{[^{}]*\}")

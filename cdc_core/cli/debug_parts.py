@@ -27,16 +27,6 @@ from cdc_core.plugins.host import PluginHost
 from cdc_core.shards.shard import shard_feed_id
 from cdc_core.store.values import ChangefeedRecord
 
-__all__ = [
-    "configuration",
-    "explanation",
-    "last_lines",
-    "machine",
-    "sink",
-    "source",
-    "versions",
-]
-
 _MAX_LOG_BYTES = 1_000_000
 _VARIABLES = re.compile(r"(CDC|HADOOP|JAVA|KUBERNETES|LANG|LC|PG|PYSPARK|PYTHON|SPARK|TZ|VIRTUAL_ENV)(_|$)")
 

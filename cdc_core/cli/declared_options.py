@@ -10,8 +10,6 @@ import click
 
 from cdc_core.options import describe
 
-__all__ = ["declared_options", "given_options", "option_flag"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

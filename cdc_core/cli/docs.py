@@ -10,8 +10,6 @@ from cdc_core.cli.session import debug_option
 from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
 
-__all__ = ["docs"]
-
 _PACKAGE = Path(__file__).parents[1]
 _PLACES = (_PACKAGE / "docs", _PACKAGE.parent / "docs")
 """Where the pages are: in the package as it is installed, or next to it in the repository."""

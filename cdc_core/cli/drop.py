@@ -24,8 +24,6 @@ from cdc_core.store.job_values import REVERTED
 from cdc_core.store.verbs import Verb
 from cdc_core.telemetry.status import size_text
 
-__all__ = ["drop"]
-
 
 @click.command
 @click.argument("file", metavar="FILE|URI", type=FILE)

@@ -18,8 +18,6 @@ from cdc_core.options import read_duration
 from cdc_core.store.event_values import KINDS, Event
 from cdc_core.telemetry.status import shown_moment
 
-__all__ = ["event_text", "events", "since_of"]
-
 _LATEST = 100
 _POLL_S = 1.0
 

@@ -23,8 +23,6 @@ from cdc_core.queries.query import Query
 from cdc_core.queries.restricting import parts_of_condition, restriction_of
 from cdc_core.schema import Kind, TableName, TableSchema
 
-__all__ = ["explain", "explained"]
-
 _Sections = Sequence[tuple[str, Sequence[str]]]
 """Titles, each with lines."""
 

@@ -12,27 +12,13 @@ import click
 
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.located import state_of
-from cdc_core.cli.session import CliSession, json_option
+from cdc_core.cli.session import CliSession
 from cdc_core.cli.stored import STORE_VARIABLE, require_known, require_store
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.store.job_values import JobRecord
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.verbs import Verb
-
-__all__ = [
-    "adoption_text",
-    "await_job",
-    "by_user",
-    "changefeeds_at",
-    "echo_job",
-    "job_store_option",
-    "json_option",
-    "opened",
-    "require_owner",
-    "user_name",
-    "wait_option",
-]
 
 _MAX_OWNER_LENGTH = 64
 

@@ -12,8 +12,6 @@ from cdc_core.store.job_reports import JobReport
 from cdc_core.store.job_values import moment
 from cdc_core.telemetry.status import behind_text, shown_moment, size_text
 
-__all__ = ["jobs"]
-
 _HEADING = ("name", "state", "node", "owner", "behind", "retained", "status")
 
 

@@ -7,8 +7,6 @@ from importlib import import_module
 
 import click
 
-__all__ = ["LazyCommands"]
-
 
 class LazyCommands(MutableMapping[str, click.Command]):
     """Commands by name. *places* says where each is: `module:function` in `cdc_core.cli`."""

@@ -16,18 +16,15 @@ from cdc_core.cli.job_commands import (
     changefeeds_at,
     echo_job,
     job_store_option,
-    json_option,
     opened,
     require_owner,
     wait_option,
 )
 from cdc_core.cli.located import name_in, state_of
-from cdc_core.cli.session import FILE, CliSession, debug_option
+from cdc_core.cli.session import FILE, CliSession, debug_option, json_option
 from cdc_core.cli.stored import require_one_name, state_option, store_option, store_or_environment
 from cdc_core.errors import ConfigError
 from cdc_core.store.job_values import RESTING, JobRecord
-
-__all__ = ["cancel", "cancel_text", "drain", "owner", "pause", "pause_text", "resume", "resume_text"]
 
 _reason_option = click.option("--reason", metavar="TEXT", help="Why, for `cdc show` and the history of the job.")
 

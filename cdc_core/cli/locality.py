@@ -11,8 +11,6 @@ from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
 from cdc_core.spark.placement_settings import worker_resources
 
-__all__ = ["locality_option", "worker_resources_command"]
-
 
 def _parsed(_context: click.Context, _parameter: click.Parameter, text: str) -> Locality:
     try:

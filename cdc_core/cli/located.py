@@ -20,18 +20,6 @@ from cdc_core.plugins.host import PluginHost
 from cdc_core.store.opening import store_exists
 from cdc_core.store.progress import ProgressStore, store_url
 
-__all__ = [
-    "STATE_DIRECTORY",
-    "find_changefeed",
-    "located",
-    "name_in",
-    "names_in",
-    "progress_at",
-    "resolved",
-    "state_of",
-    "words_of",
-]
-
 STATE_DIRECTORY = ".cdc"
 
 

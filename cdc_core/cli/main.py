@@ -12,8 +12,6 @@ from cdc_core.cli.session import CliSession
 from cdc_core.errors import CdcError
 from cdc_core.open_files import with_open_files_limit
 
-__all__ = ["main"]
-
 _SECTIONS = {
     "Set up and try": {
         "demo": ("plugins:demo", "Show a changefeed at work, without any setup."),

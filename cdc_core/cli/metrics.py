@@ -13,8 +13,6 @@ from cdc_core.errors import ConfigError
 from cdc_core.web.address import Address
 from cdc_core.web.watched import NodeView, Watched
 
-__all__ = ["metrics_option", "serving_metrics"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 log = logging.getLogger(__name__)

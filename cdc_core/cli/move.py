@@ -16,8 +16,6 @@ from cdc_core.cli.stored import state_option, store_option, store_or_environment
 from cdc_core.errors import ConfigError
 from cdc_core.rangefeed_values import Token
 
-__all__ = ["move"]
-
 
 @click.command
 @click.argument("file", metavar="FILE", type=FILE)

@@ -24,8 +24,6 @@ from cdc_core.plugins.host import PluginHost
 from cdc_core.private_files import make_state_directory
 from cdc_core.web.watched import NodeView
 
-__all__ = ["node"]
-
 _FROM_ENVIRONMENT = {"store": "CDC_STORE", "locality": "CDC_LOCALITY"}
 
 

@@ -11,8 +11,6 @@ from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.tables import echo_table, marked
 from cdc_core.options import counted
 
-__all__ = ["nodes"]
-
 _HEADING = ("name", "state", "locality", "host", "process", "jobs", "version", "started", "expires")
 _IN_CLUSTER = ("leads", "cores", "aggregates")
 

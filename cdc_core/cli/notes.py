@@ -8,8 +8,6 @@ from contextlib import contextmanager
 
 from cdc_core.registrations import Registration
 
-__all__ = ["notes_of"]
-
 
 class _Notes(logging.Handler):
     def __init__(self) -> None:

@@ -16,8 +16,6 @@ from cdc_core.masking import secret_forms
 from cdc_core.web.otlp_settings import OtlpSettings, otlp_secrets
 from cdc_core.web.watched import NodeView, Watched
 
-__all__ = ["exporting_metrics", "otlp_option"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 log = logging.getLogger(__name__)

@@ -12,8 +12,6 @@ from cdc_core.cli.session import debug_option
 from cdc_core.errors import ConfigError
 from cdc_core.options import counted
 
-__all__ = ["pack"]
-
 _ENVIRONMENT = "cdc-environment"
 
 

@@ -12,8 +12,6 @@ from cdc_core.cli.lazy_commands import LazyCommands
 from cdc_core.errors import CdcError, PluginConflictError, PluginLoadError
 from cdc_core.plugins.entry_points import COMMANDS, Listing, Published, published
 
-__all__ = ["Commands"]
-
 
 class Commands(click.Group):
     """The built-in commands, and those that installed packages publish.

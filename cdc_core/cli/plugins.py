@@ -19,8 +19,6 @@ from cdc_core.plugins.classes import load_class
 from cdc_core.plugins.entry_points import DEMOS, Published, published
 from cdc_core.plugins.host import PluginHost
 
-__all__ = ["demo", "options", "plugins"]
-
 
 @click.command
 @json_option

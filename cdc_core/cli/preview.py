@@ -16,8 +16,6 @@ from cdc_core.options import counted
 from cdc_core.watching.preview import Previewed
 from cdc_core.watching.preview import preview as previewed
 
-__all__ = ["preview"]
-
 
 @click.command
 @click.argument("file", metavar="FILE", type=FILE)

@@ -16,8 +16,6 @@ from cdc_core.schema import TableName, TableSchema
 if TYPE_CHECKING:
     from cdc_core.spark.host import SparkHost
 
-__all__ = ["plans_of", "selected"]
-
 _USER = "check"
 
 

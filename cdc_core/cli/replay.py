@@ -17,8 +17,6 @@ from cdc_core.errors import ConfigError
 from cdc_core.options import counted
 from cdc_core.store.values import DeadLetter
 
-__all__ = ["replay_dead_letters"]
-
 _MAX_SHOWN = 20
 
 

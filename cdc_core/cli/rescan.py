@@ -12,8 +12,6 @@ from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import state_option, store_option, store_or_environment
 from cdc_core.errors import ConfigError
 
-__all__ = ["rescan"]
-
 
 @click.command
 @click.argument("file", metavar="FILE", type=FILE)

@@ -22,8 +22,6 @@ from cdc_core.private_files import make_state_directory
 from cdc_core.spark.placement_settings import pin
 from cdc_core.store.verbs import require_run
 
-__all__ = ["run"]
-
 
 @click.command
 @click.argument("file", metavar="FILE", type=FILE)

@@ -11,12 +11,11 @@ import click
 from cdc_core.cli.job_commands import (
     changefeeds_at,
     job_store_option,
-    json_option,
     require_owner,
     user_name,
 )
 from cdc_core.cli.located import find_changefeed, resolved
-from cdc_core.cli.session import FILE, CliSession, debug_option
+from cdc_core.cli.session import FILE, CliSession, debug_option, json_option
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.scheduled import require_schedule_name, scheduled, scheduled_definition
 from cdc_core.errors import ConfigError
@@ -25,8 +24,6 @@ from cdc_core.store.job_values import moment
 from cdc_core.store.schedule_values import OnExecutionFailure, OnPreviousRunning, ScheduleRecord
 from cdc_core.telemetry.status import shown_moment
 from cdc_core.timestamp import Timestamp
-
-__all__ = ["new_schedule", "schedule"]
 
 
 @click.group

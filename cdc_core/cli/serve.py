@@ -14,8 +14,6 @@ from cdc_core.cli.session import CliSession, debug_option, log_format_option
 from cdc_core.cli.stop_signals import stop_signals, take_back_interrupts
 from cdc_core.plugins.host import PluginHost
 
-__all__ = ["serve"]
-
 _POLL_INTERVAL_S = 0.5
 
 

@@ -21,8 +21,6 @@ from cdc_core.web.access.settings import AccessSettings
 from cdc_core.web.address import Address
 from cdc_core.web.watched import NodeView, Watched
 
-__all__ = ["DEFAULT_ADDRESS", "listen_options", "serving"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 log = logging.getLogger(__name__)

@@ -20,8 +20,6 @@ from cdc_core.remedies import as_typed
 from cdc_core.telemetry.logs import JsonFormatter, NamingFormatter, details_of
 from cdc_core.telemetry.status import StatusLog, StatusView
 
-__all__ = ["FILE", "CliSession", "debug_option", "json_option", "log_format_option"]
-
 log = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])

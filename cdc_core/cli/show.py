@@ -19,8 +19,6 @@ from cdc_core.store.liveness import ENDINGS
 from cdc_core.store.reports import Report
 from cdc_core.telemetry.status import Status, behind_text, delivered_text, shown_moment, size_text
 
-__all__ = ["show"]
-
 _EVENTS = 20
 """How many of the latest changes of a job's state are listed; with --json, all."""
 

@@ -16,8 +16,6 @@ from cdc_core.errors import CdcError, ConfigError
 from cdc_core.statements.parsing import Parsed, parse
 from cdc_core.statements.values import CreateChangefeed
 
-__all__ = ["sql"]
-
 
 @click.command
 @click.argument("statements", metavar="STATEMENTS", required=False)

@@ -36,8 +36,6 @@ from cdc_core.statements.values import (
 from cdc_core.store.job_values import JobRecord
 from cdc_core.store.verbs import Verb as JobVerb
 
-__all__ = ["SqlTarget", "changefeed_to_watch", "execute"]
-
 _MAX_LABEL_LENGTH = 22
 """Of a derived label of a schedule, which leaves space for a number."""
 _VERBS: dict[Verb, JobVerb] = {"PAUSE": "pause", "RESUME": "resume", "CANCEL": "cancel"}

@@ -13,8 +13,6 @@ from cdc_core.statements.values import ShowJobs
 from cdc_core.store.job_reports import JobReport
 from cdc_core.store.values import ChangefeedRecord
 
-__all__ = ["show_jobs"]
-
 _COMMON = ("status", "running_status", "created", "started", "finished", "modified")
 _JOBS = ("job_id", "job_type", "description", "user_name", *_COMMON, "error", "coordinator_id")
 _CHANGEFEEDS = (

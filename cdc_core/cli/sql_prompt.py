@@ -14,8 +14,6 @@ from cdc_core.errors import CdcError
 from cdc_core.statements.reading import is_complete
 from cdc_core.statements.secrets import holds_secret
 
-__all__ = ["prompt"]
-
 _FIRST, _NEXT = "cdc> ", "  -> "
 _ENDS = ("\\q", "exit", "quit")
 _MAX_KEPT = 1000

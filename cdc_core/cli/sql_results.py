@@ -12,8 +12,6 @@ from typing import Literal
 from cdc_core.options import counted
 from cdc_core.store.job_values import moment
 
-__all__ = ["Format", "Result", "shown", "shown_time"]
-
 Format = Literal["table", "csv", "json"]
 
 

@@ -11,8 +11,6 @@ from cdc_core.statements.definitions import statement_text
 from cdc_core.statements.values import ControlSchedules, ScheduleVerb, ShowSchedules
 from cdc_core.store.schedule_values import ScheduleRecord
 
-__all__ = ["control_schedules", "created_schedule", "show_schedules"]
-
 _CREATED = ("schedule_id", "label", "status", "first_run", "schedule")
 _SHOWN = (
     "id",

@@ -24,8 +24,6 @@ from cdc_core.telemetry.status import (
     waiting_text,
 )
 
-__all__ = ["StatusBlock", "status_block"]
-
 
 class StatusBlock:
     """One live block for each changefeed at the bottom of a terminal; everything that is logged scrolls above them.

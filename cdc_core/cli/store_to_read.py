@@ -12,8 +12,6 @@ from cdc_core.cli.located import name_in, state_of
 from cdc_core.cli.session import CliSession
 from cdc_core.cli.stored import require_one_name, require_store, store_or_environment
 
-__all__ = ["store_to_read"]
-
 
 @contextmanager
 def store_to_read(

@@ -22,20 +22,6 @@ from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.store.opening import store_exists
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 
-__all__ = [
-    "STORE_VARIABLE",
-    "definition_store",
-    "is_file",
-    "require_known",
-    "require_one_name",
-    "require_store",
-    "state_option",
-    "store_option",
-    "store_or_environment",
-    "stored_changefeed",
-    "warn_of_other_plugins",
-]
-
 _LOG = logging.getLogger(__name__)
 STORE_VARIABLE = "CDC_STORE"
 _BOTH = "--store says where progress is stored, and --state too; remove --state"

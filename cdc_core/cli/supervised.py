@@ -11,8 +11,6 @@ from cdc_core.engine.supervisor import Outcome, Supervisor
 from cdc_core.errors import CdcError
 from cdc_core.telemetry.status import StatusView, shown_moment
 
-__all__ = ["supervise"]
-
 log = logging.getLogger(__name__)
 
 _POLL_INTERVAL_S = 0.1

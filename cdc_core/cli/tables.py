@@ -13,8 +13,6 @@ from rich.text import Text
 
 from cdc_core.cli.session import CliSession
 
-__all__ = ["coloured", "echo_table", "marked"]
-
 _COLOURS = {
     **dict.fromkeys(("ok", "running", "alive", "complete", "succeeded"), "green"),
     **dict.fromkeys(("retrying", "waiting", "paused", "draining"), "yellow"),

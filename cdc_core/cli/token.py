@@ -11,8 +11,6 @@ import click
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.errors import ConfigError
 
-__all__ = ["token"]
-
 _BYTES = 32
 _HEADING = "# Who may ask a server of cdc: NAME ROLE PROOF. `cdc docs security` explains it.\n"
 

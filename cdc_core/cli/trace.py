@@ -29,8 +29,6 @@ from cdc_core.store.traced_change import TracedChange
 from cdc_core.telemetry.status import shown_moment
 from cdc_core.watching.trace_keys import checked_key
 
-__all__ = ["change_lines", "trace"]
-
 _POLL_S = 0.2
 _STANDING_S = 5.0
 """How often it is said where the changefeed stands, while nothing arrives."""

@@ -29,8 +29,6 @@ from cdc_core.plugins.host import PluginHost
 from cdc_core.watching.texts import text_or_hex
 from cdc_core.watching.watch import Watch, WatchedRow
 
-__all__ = ["print_messages", "resolved_to_watch", "watch"]
-
 _NULL = "NULL"
 _POLL_INTERVAL_S = 0.5
 

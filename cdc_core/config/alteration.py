@@ -12,8 +12,6 @@ from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
 from cdc_core.queries.selection import Selection
 
-__all__ = ["Alteration", "assigned", "changed_tables", "remaining_sections"]
-
 _MASK_KEY = "mask_key"
 _REMEDIES = {
     "source": "create another job",

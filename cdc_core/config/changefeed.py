@@ -16,8 +16,6 @@ from cdc_core.schema import TableName
 from cdc_core.shards.shard import MAX_SHARDS
 from cdc_core.uris import place_of, same_database
 
-__all__ = ["Changefeed", "dead_letter_changefeed", "dead_letter_table", "require_name"]
-
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 

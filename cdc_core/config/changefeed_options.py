@@ -10,8 +10,6 @@ from cdc_core.messages import topic_placeholders
 from cdc_core.options import MB, ByteSize, Duration, Moment, Position, Tiers, format_bytes, format_duration, option
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["NOT_OF_SCANS", "ChangefeedOptions"]
-
 _MAX_ROW_BYTES = 1024 * MB
 """Twice as much, which hexadecimal digits take, is more than some columns of Arrow hold."""
 _MIN_PROTECTION_S = 60.0

@@ -10,8 +10,6 @@ from cdc_core.options import parse_options
 from cdc_core.plugins.classes import load_class
 from cdc_core.registrations import Registration
 
-__all__ = ["Component"]
-
 R = TypeVar("R", bound=Registration)
 
 

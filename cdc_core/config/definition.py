@@ -26,17 +26,6 @@ from cdc_core.masking import MASK, NO_SECRETS, has_unencoded_password, is_secret
 from cdc_core.plugins.host import PluginHost
 from cdc_core.registrations import Registration
 
-__all__ = [
-    "changed_plugins",
-    "changefeed_from",
-    "changefeed_of",
-    "masked_option",
-    "require_references",
-    "stored_definition",
-    "without_literals",
-    "written_of",
-]
-
 _LABEL = re.compile(r"\A(?i:(Api-?Key|Api-?Token|Basic|Bearer|Splunk|Token) +|[\w.-]+=)(?=\S)")
 """What may precede a secret: a scheme as in `Bearer …`, or a name as in `code=…`."""
 _ASSIGNED = re.compile(r"""(?<![\w.-])([\w.-]+)["']?\s*[:=]\s*""")

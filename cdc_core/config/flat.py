@@ -21,8 +21,6 @@ from typing import Any
 
 from cdc_core.config.interpolation import file_references
 
-__all__ = ["Unflattened", "flat", "flat_options", "option_of", "unflattened"]
-
 _TEXTS = ("source", "sink", "format", "query")
 _PARTS = (*_TEXTS, "tables", "table", "functions", "master", "options")
 _OURS = ("name", "connector.class", "tasks.max")

@@ -17,18 +17,6 @@ from cdc_core.queries.selection import Selection
 from cdc_core.timestamp import Timestamp
 from cdc_core.uris import place_of, same_server
 
-__all__ = [
-    "changed_sections",
-    "digest",
-    "hidden_place",
-    "kept_place",
-    "kept_places",
-    "require_same_range",
-    "require_same_source",
-    "same_destination",
-    "same_sources",
-]
-
 _REMEDY = "give the new changefeed another name, and remove the old one with `cdc drop FILE NAME` unless you need it"
 
 

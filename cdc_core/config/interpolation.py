@@ -12,18 +12,6 @@ from typing import Any
 
 from cdc_core.errors import ConfigError
 
-__all__ = [
-    "by_reference",
-    "cut_references",
-    "escaped",
-    "file_references",
-    "fill_references",
-    "has_references",
-    "interpolate",
-    "reference_values",
-    "with_absolute_files",
-]
-
 _REFERENCE = re.compile(r"\$(?P<escape>\$(?=\{))|\$\{(?P<inner>[^}]*)(?P<end>\}?)")
 
 _FILE = re.compile(r"(?P<escape>\$\$(?=\{))|\$\{file:(?P<path>[^}]*)\}")

@@ -20,8 +20,6 @@ from cdc_core.schema import TableName
 from cdc_core.sql_names import fold, listed, name_parts
 from cdc_core.uris import place_of, split_parameters
 
-__all__ = ["database_of", "matched", "named_tables", "namesakes", "own_name", "same_entry", "topics_of", "watches"]
-
 _WILD = {"*": ".*", "?": "."}
 
 

@@ -30,8 +30,6 @@ from cdc_core.step_planner import StepPlanner
 from cdc_core.telemetry.measuring import TimedEncoder
 from cdc_core.uris import place_of
 
-__all__ = ["Parts"]
-
 
 class Parts:
     """Opens the parts of *feed*, in any process. Each call imports the plugin's code there and connects to nothing.

@@ -13,8 +13,6 @@ from cdc_core.errors import CdcError, ConfigError, PluginLoadError
 from cdc_core.options import did_you_mean
 from cdc_core.plugins.entry_points import PIPELINES, published
 
-__all__ = ["pipeline", "pipeline_names"]
-
 
 def pipeline_names() -> list[str]:
     """Return the names of all published pipelines, loadable or not."""

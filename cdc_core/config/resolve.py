@@ -27,8 +27,6 @@ from cdc_core.queries.table_queries import TableQueries
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration, SinkRegistration
 from cdc_core.uris import place_of, split_parameters
 
-__all__ = ["canonical_names", "resolve", "resolve_without_sink"]
-
 R = TypeVar("R", bound=Registration)
 
 

@@ -22,8 +22,6 @@ from cdc_core.queries.table_queries import TableQueries
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
 from cdc_core.schema import TableName
 
-__all__ = ["ResolvedChangefeed"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ResolvedChangefeed:

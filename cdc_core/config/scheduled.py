@@ -14,8 +14,6 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError, OptionError
 from cdc_core.options import option_names, parse_options
 
-__all__ = ["require_schedule_name", "scheduled", "scheduled_definition"]
-
 _REFUSED = ("cursor", "diff", "end_time", "mvcc_timestamp", "resolved", "updated")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,25}")
 

@@ -9,8 +9,6 @@ from cdc_core.envelope import ENVELOPES
 from cdc_core.errors import OptionError
 from cdc_core.registrations import SinkRegistration
 
-__all__ = ["SINKLESS", "SinklessOptions", "refuse_unused"]
-
 _UNUSED = (
     *("on_error", "dead_letter", "metrics_label", "gc_protect_expires_after"),
     *("execution_locality", "executor_wait", "give_up_after", "master"),

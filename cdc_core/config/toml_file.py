@@ -17,8 +17,6 @@ from cdc_core.config.interpolation import with_absolute_files
 from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
 
-__all__ = ["changefeed_names", "definition_in", "find_name", "read_changefeed", "toml_text"]
-
 _KEYS = ("source", "tables", "table", "query", "functions", "sink", "format", "options", "spark")
 _TYPES = {
     "table": dict,

@@ -18,8 +18,6 @@ from cdc_core.sink import Sink, SliceInfo
 from cdc_core.store.values import DeadLetter
 from cdc_core.telemetry.stages import ENCODE, QUERY, SINK, SOURCE
 
-__all__ = ["DeadLetterRows", "SliceBadRows", "StopAtBadRow", "bad_rows_of", "too_many"]
-
 _BATCH_BYTES = 4 * 1024 * 1024
 """Dead letters are passed to their sink whenever their rows take this much memory, and at the end."""
 

@@ -11,8 +11,6 @@ from cdc_core.errors import CdcError, ContractError
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.plugins.classes import load_function
 
-__all__ = ["CalledFunction"]
-
 
 class CalledFunction:
     """The function of a registration, loaded. Raises: PluginLoadError."""

@@ -26,8 +26,6 @@ from cdc_core.schema import Column, ColumnType, Kind, TableSchema
 from cdc_core.timestamp import Timestamp
 from cdc_core.unavailable import unavailable_by_column
 
-__all__ = ["BLOCKED", "BadRow", "BlockedKeys", "dead_letter_batch", "dead_letter_schema", "row_of"]
-
 BLOCKED = "blocked"
 """Stage of a row that waits for an earlier row of its key. Other rows have ENCODE or SINK, whichever refused them."""
 

@@ -19,8 +19,6 @@ from cdc_core.telemetry.metrics import FLUSH_SECONDS
 from cdc_core.telemetry.stages import ENCODE, SINK
 from cdc_core.telemetry.tally import Tally
 
-__all__ = ["FLUSH_BYTES", "BadRows", "Delivery"]
-
 FLUSH_BYTES = 32 * 1024 * 1024
 """A sink that may refuse rows is flushed whenever the rows since the last flush take this much memory."""
 

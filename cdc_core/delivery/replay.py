@@ -26,8 +26,6 @@ from cdc_core.store.progress import DeadLetter
 from cdc_core.telemetry.stages import QUERY, SOURCE
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["DeadLetterReader", "Replay", "WaitingRow", "send_again", "waiting_rows"]
-
 Identity = tuple[str, str, Timestamp]
 
 _BATCH_ROWS = 1000

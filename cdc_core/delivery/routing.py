@@ -22,8 +22,6 @@ from cdc_core.telemetry.stages import QUERY, SINK
 if TYPE_CHECKING:
     from cdc_core.store.progress import ProgressStore
 
-__all__ = ["MAX_TOPIC_BYTES", "Routing", "TopicAdmission"]
-
 MAX_TOPIC_BYTES = 1000
 """Longer topics are refused for every sink; the store keeps each of them."""
 _NULL = (QUERY, f"its {TOPIC_COLUMN} is null; of a deleted row, only the key and cdc_prev have values")

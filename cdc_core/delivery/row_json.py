@@ -12,8 +12,6 @@ import pyarrow as pa
 from cdc_core.rows import shown_value
 from cdc_core.schema import ColumnType, Kind, TableSchema
 
-__all__ = ["key_column", "key_json", "row_json"]
-
 _JSON_TEXT = frozenset({Kind.JSON, Kind.ARRAY, Kind.COMPOSITE})
 """Kinds whose values are JSON text already."""
 _BYTES = "\\x"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Generic, Protocol, Self, TypeVar
 
-__all__ = ["BadRowSearch", "Rows", "divided"]
-
 
 class Rows(Protocol):
     """A run of rows that can be cut without a copy."""

@@ -33,16 +33,6 @@ from cdc_core.timestamp import Timestamp
 if TYPE_CHECKING:
     from cdc_core.store.progress import ProgressStore
 
-__all__ = [
-    "FollowedChanges",
-    "StepTrace",
-    "TraceRequest",
-    "TraceWriter",
-    "WantedChanges",
-    "key_text",
-    "suppress_and_log",
-]
-
 log = logging.getLogger(__name__)
 
 _ONLY_TEXTS = ("infinity", "-infinity", "24:00:00")

@@ -42,8 +42,6 @@ from cdc_core.telemetry.measuring import CommitLatency
 from cdc_core.telemetry.stages import SOURCE, Stages, waited_for
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["ReaderDiedError", "read_slice", "write_slice"]
-
 
 class ReaderDiedError(MaskedError):
     """The rows of a slice ended without its end. Another attempt of the same task repairs it."""

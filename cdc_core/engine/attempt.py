@@ -39,8 +39,6 @@ from cdc_core.timestamp import Timestamp
 if TYPE_CHECKING:
     from cdc_core.store.progress import ProgressStore
 
-__all__ = ["Attempt", "Task", "WarmUp", "open_attempt"]
-
 _readers: WorkerCache[SliceReader] = WorkerCache()
 _stores: WorkerCache[ProgressStore] = WorkerCache()
 _sinks: WorkerCache[Sink] = WorkerCache()

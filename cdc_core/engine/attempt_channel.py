@@ -18,8 +18,6 @@ from cdc_core.delivery.tracing import TraceRequest
 from cdc_core.telemetry.stages import STAGES, Repeat, Stages
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["COORDINATOR", "PLANNER", "SLICE", "Activity", "AttemptChannel", "Saved"]
-
 PLANNER, SLICE, COORDINATOR = "planner", "slice", "coordinator"
 
 _POLL_S = 0.05

@@ -32,8 +32,6 @@ from cdc_core.telemetry.logs import NamingFormatter, logged_as
 if TYPE_CHECKING:
     from cdc_core.store.progress import ProgressStore
 
-__all__ = ["AttemptConfig", "MaskedError"]
-
 _FILTER = MaskingFilter()
 """One for all attempts of a process: what one of them leaves open may log while another one works."""
 

@@ -35,8 +35,6 @@ from cdc_core.rangefeed import Rangefeed
 from cdc_core.telemetry import metrics
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Attempts", "Ending"]
-
 log = logging.getLogger(__name__)
 
 Ending = Literal["complete", "stopped", "abandoned", "given up"]

@@ -18,23 +18,6 @@ from cdc_core.store.progress import ProgressStore
 from cdc_core.timestamp import Timestamp
 from cdc_core.uris import place_of
 
-__all__ = [
-    "as_stored",
-    "check_and_prepare",
-    "check_and_prepare_sink",
-    "check_dead_letters",
-    "check_delivery",
-    "check_encoder",
-    "check_sink",
-    "check_source",
-    "check_time_range",
-    "encoded_tables",
-    "end_of_once",
-    "prepare_sink",
-    "source_clock",
-    "with_saved",
-]
-
 _NO_TOPIC = "cdc-check"
 """Stands for the topics that a query gives to rows. A registry has no subject of it."""
 

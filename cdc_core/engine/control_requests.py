@@ -15,8 +15,6 @@ from cdc_core.errors import RetryableError
 if TYPE_CHECKING:
     from cdc_core.store.progress import ProgressStore
 
-__all__ = ["Answers", "ControlRequests"]
-
 _POLL_S = 1.0
 
 

@@ -37,8 +37,6 @@ from cdc_core.timestamp import Timestamp
 if TYPE_CHECKING:
     from cdc_core.store.progress import ProgressStore
 
-__all__ = ["Coordinator"]
-
 log = logging.getLogger(__name__)
 
 _BUDGET_PERIOD = timedelta(hours=1)

@@ -21,8 +21,6 @@ from cdc_core.telemetry.stages import STAGES
 if TYPE_CHECKING:
     from cdc_core.store.progress import ProgressStore
 
-__all__ = ["AttemptLog", "DeadLetterLog", "SlowCalls", "slow_slices"]
-
 log = logging.getLogger(__name__)
 
 

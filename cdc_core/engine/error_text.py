@@ -13,8 +13,6 @@ from cdc_core.errors import (
 )
 from cdc_core.open_files import with_open_files_limit
 
-__all__ = ["cause_of", "one_line", "owner_of"]
-
 _OF_SOURCE = (RetryableRangefeedError, TerminalRangefeedError)
 _OF_SINK = (RetryableSinkError, TerminalSinkError)
 

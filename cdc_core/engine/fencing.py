@@ -25,8 +25,6 @@ from cdc_core.telemetry.stages import SINK, Stages
 if TYPE_CHECKING:
     from cdc_core.store.progress import ProgressStore
 
-__all__ = ["CHECK_VALID_S", "EpochCheck", "FencedSink", "RunLock", "at_work", "await_idle", "is_idle"]
-
 _IDLE_LIMIT_S = 60.0
 _POLL_S = 0.05
 

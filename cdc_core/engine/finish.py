@@ -13,8 +13,6 @@ from cdc_core.masking import mask
 from cdc_core.rangefeed import Rangefeed
 from cdc_core.store.progress import Progress, ProgressStore
 
-__all__ = ["all_delivered", "drop_history", "finish_earlier_run"]
-
 log = logging.getLogger(__name__)
 
 

@@ -19,8 +19,6 @@ from cdc_core.store.progress import ProgressStore
 from cdc_core.store.reports import Report, reports
 from cdc_core.telemetry.logs import logged_as
 
-__all__ = ["HistoryMeter"]
-
 log = logging.getLogger(__name__)
 
 EVERY_S = 60.0

@@ -20,8 +20,6 @@ from cdc_core.errors import CdcError, ConfigError, FencedError, RetryableError, 
 from cdc_core.placement import executor_locality
 from cdc_core.schema import TableSchema
 
-__all__ = ["Answer", "answer", "check_executors", "required_of_hosts"]
-
 
 def required_of_hosts(
     feed: ResolvedChangefeed, host: QueryHost, *, create: bool

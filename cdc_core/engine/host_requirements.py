@@ -19,18 +19,6 @@ from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError, RetryableError
 
-__all__ = [
-    "ExecutorIdentity",
-    "HostRequirements",
-    "Probe",
-    "StoreFile",
-    "here",
-    "host_requirements",
-    "required_versions",
-    "this_executor",
-    "versions_here",
-]
-
 _PREFIX = ".cdc-probe-"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 """Containers of one machine have the same."""

@@ -15,8 +15,6 @@ from cdc_core.engine.run_control import RunContext
 from cdc_core.errors import RetryableError, TerminalError, is_outage
 from cdc_core.masking import mask
 
-__all__ = ["HostSession"]
-
 
 class HostSession:
     """What one run has of the host. Used by its thread."""

@@ -19,17 +19,6 @@ from cdc_core.engine.supervisor import Outcome
 from cdc_core.errors import CdcError, from_wire, to_wire
 from cdc_core.masking import mask
 
-__all__ = [
-    "POLL_INTERVAL_S",
-    "lease_clock",
-    "line",
-    "outcome_of",
-    "outcome_values",
-    "packed",
-    "read_lines",
-    "unpacked",
-]
-
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 POLL_INTERVAL_S = 0.5

@@ -23,28 +23,6 @@ import pyarrow as pa
 from cdc_core.errors import ContractError
 from cdc_core.rows import RowBatch
 
-__all__ = [
-    "BEGIN",
-    "BESIDE",
-    "END",
-    "FAILED",
-    "IDLE",
-    "PIECES",
-    "PIECE_BYTES",
-    "REFUSED",
-    "ROWS",
-    "SPARK_SCHEMA",
-    "TARGET_BYTES",
-    "TRACED",
-    "Arriving",
-    "divided",
-    "note",
-    "notes",
-    "pack",
-    "pack_whole",
-    "unpack",
-]
-
 BEGIN, ROWS, END, FAILED, IDLE, REFUSED, TRACED = "begin", "rows", "end", "failed", "idle", "refused", "traced"
 BESIDE = "beside"
 PIECES, _PIECE = "pieces", "piece"

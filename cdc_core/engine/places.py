@@ -19,8 +19,6 @@ from cdc_core.remedies import ALL_AGAIN, RUN_AGAIN
 from cdc_core.schema import TableSchema
 from cdc_core.store.progress import ProgressStore
 
-__all__ = ["compare_places", "keep_places"]
-
 _SURE_AFTER_S = 4.0
 _ASK_S = 0.5
 

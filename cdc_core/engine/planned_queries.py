@@ -12,8 +12,6 @@ from cdc_core.queries.bound_query import BoundQuery, QueryPlan, output_schema
 from cdc_core.queries.refusals import refusal
 from cdc_core.schema import TableSchema
 
-__all__ = ["PlannedQueries", "check_query"]
-
 
 def check_query(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> None:
     """Return when the query or the sections, if there are any, fit their tables, as far as one can tell without Spark.

@@ -30,8 +30,6 @@ from cdc_core.timestamp import Timestamp
 if TYPE_CHECKING:
     from cdc_core.store.progress import ProgressStore
 
-__all__ = ["Offset", "Planner", "Rescans"]
-
 Offset = dict[str, Any]
 """Where a step ends: `{"step": n, "token": …}`."""
 

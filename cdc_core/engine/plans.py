@@ -36,8 +36,6 @@ from cdc_core.timestamp import Timestamp
 if TYPE_CHECKING:
     from cdc_core.store.progress import ProgressStore
 
-__all__ = ["Plan", "Plans"]
-
 log = logging.getLogger(__name__)
 
 _MAX_REPEATS = 10

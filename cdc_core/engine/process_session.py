@@ -9,8 +9,6 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["kill_descendants", "kill_session"]
-
 _PROC = Path("/proc")
 _LIMIT_S = 5.0
 _PAUSE_S = 0.005

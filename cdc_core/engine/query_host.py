@@ -9,8 +9,6 @@ from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.errors import RetryableError
 from cdc_core.queries.bound_query import BoundQuery, QueryPlan
 
-__all__ = ["Query", "QueryHost", "QueryHostError"]
-
 
 class QueryHostError(RetryableError):
     """Spark failed, and none of our processes said why. The first line of the text is for the status.

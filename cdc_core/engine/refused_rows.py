@@ -14,8 +14,6 @@ from cdc_core.rows import RowBatch
 from cdc_core.telemetry.stages import SOURCE
 from cdc_core.unavailable import unavailable_by_column, unavailable_column
 
-__all__ = ["invalid_texts", "refusal_for", "refusal_of", "refused_row"]
-
 _KEPT_BYTES = 8192
 """Values of at most this size stay in a row that is too large."""
 

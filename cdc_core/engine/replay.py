@@ -19,8 +19,6 @@ from cdc_core.errors import ConfigError
 from cdc_core.sink import Flushed, SliceInfo
 from cdc_core.store.progress import DeadLetter, ProgressStore
 
-__all__ = ["replay"]
-
 
 def replay(
     feed: ResolvedChangefeed,

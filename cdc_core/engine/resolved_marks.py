@@ -15,8 +15,6 @@ from cdc_core.timestamp import Timestamp
 if TYPE_CHECKING:
     from cdc_core.store.progress import ProgressStore
 
-__all__ = ["ResolvedMarks", "emit_last_resolved_mark", "open_resolved_marks"]
-
 
 class ResolvedMarks:
     """Emits the resolved marks of one attempt through *sink*. *records* is what the sink's registration says.

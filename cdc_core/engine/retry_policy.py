@@ -19,8 +19,6 @@ from cdc_core.errors import (
 )
 from cdc_core.telemetry.status import behind_text
 
-__all__ = ["FINAL", "RetryPolicy"]
-
 FINAL = (TerminalError, RowError, ContractError, ConfigError)
 """Errors that no retry can cure."""
 

@@ -26,8 +26,6 @@ from cdc_core.private_files import make_state_directory
 from cdc_core.schema import TableSchema
 from cdc_core.telemetry.status import Status
 
-__all__ = ["Run"]
-
 log = logging.getLogger(__name__)
 
 _POLL_S = 0.25

@@ -23,8 +23,6 @@ from cdc_core.store.progress import Pause, ProgressStore
 from cdc_core.telemetry.status import shown_moment
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Pausing", "RunContext", "RunControl", "Stopped"]
-
 log = logging.getLogger(__name__)
 
 

@@ -14,8 +14,6 @@ from cdc_core.store.progress import Progress, ProgressStore
 from cdc_core.telemetry import metrics
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["RunEvents"]
-
 _EMITTED_EVERY_S = 3600.0
 _EMITTED = {"rows": metrics.ROWS, "messages": metrics.MESSAGES, "bytes": metrics.BYTES}
 _KINDS = {"complete": "changefeed_succeeded", "failed": "changefeed_failed"}

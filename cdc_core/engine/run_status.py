@@ -18,8 +18,6 @@ from cdc_core.store.progress import ProgressStore
 from cdc_core.telemetry.status import Retrying, Status
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["RunStatus", "WatchError"]
-
 _HEARTBEAT_S = 10.0
 """A status that does not change is written this often: whoever reads an older one knows that its process is gone."""
 _MIN_S = 1.0

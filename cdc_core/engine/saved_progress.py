@@ -12,8 +12,6 @@ from cdc_core.timestamp import Timestamp
 if TYPE_CHECKING:
     from cdc_core.store.progress import Progress, ProgressStore
 
-__all__ = ["AttemptProgress", "delivered", "saved_steps"]
-
 _LOAD_S = 1.0
 """Progress is loaded this often at most, however often it is saved."""
 

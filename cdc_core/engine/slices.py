@@ -20,8 +20,6 @@ from cdc_core.store.values import DeadLetter
 if TYPE_CHECKING:
     from cdc_core.store.progress import ProgressStore
 
-__all__ = ["PlannedSlice", "SliceReport", "TaskMessage", "claim", "complete_step", "joined_failures", "offers"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSlice:

@@ -10,8 +10,6 @@ from cdc_core.engine.error_text import one_line
 from cdc_core.errors import RetryableRangefeedError, is_outage
 from cdc_core.telemetry.status import behind_text
 
-__all__ = ["SourceProbe"]
-
 _SILENT_S = 60.0
 """A step takes longer than this for good reasons, such as a large transaction. Then the source is asked."""
 _EVERY_S = 15.0

@@ -17,8 +17,6 @@ from cdc_core.store.progress import Progress, ProgressStore
 from cdc_core.store.values import ChangefeedRecord
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["register", "start_token"]
-
 log = logging.getLogger(__name__)
 
 

@@ -20,8 +20,6 @@ from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE, STORE
 from cdc_core.telemetry.status import Retrying
 from cdc_core.telemetry.tally import Tally
 
-__all__ = ["StatusSampler"]
-
 _WINDOW_S = 10.0
 """Rates and shares cover about this long, or two steps if these are further apart."""
 _STUCK_S = 3.0

@@ -13,23 +13,6 @@ from cdc_core.step_planner import Slice, StepLimit
 from cdc_core.store.values import Progress
 from cdc_core.timestamp import Timestamp
 
-__all__ = [
-    "AddRescans",
-    "Advance",
-    "Completing",
-    "Cut",
-    "CutStep",
-    "EmitResolved",
-    "Planned",
-    "Planning",
-    "ReadClock",
-    "Release",
-    "Repeat",
-    "RepeatedStep",
-    "Save",
-    "SavePlan",
-]
-
 # What `plan` yields, and what it wants to be sent.
 
 

@@ -44,8 +44,6 @@ from cdc_core.step_planner import Slice, StepLimit
 from cdc_core.store.values import Progress
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Reached", "StepMachine", "StepRules", "folded", "perform"]
-
 _MAX_APART_S = 10.0
 """After so long a mark is emitted although less of the source's time has passed than marks are to be apart."""
 

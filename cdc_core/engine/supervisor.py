@@ -17,8 +17,6 @@ from cdc_core.store.progress import ProgressStore
 from cdc_core.telemetry.logs import logged_as
 from cdc_core.telemetry.status import Status
 
-__all__ = ["Outcome", "Supervisor"]
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

@@ -11,8 +11,6 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.fencing import CHECK_VALID_S, await_idle
 from cdc_core.engine.run_control import RunControl, Stopped
 
-__all__ = ["PreviousAttempts"]
-
 _POLL_S = 0.25
 
 

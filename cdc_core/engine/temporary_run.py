@@ -56,8 +56,6 @@ from cdc_core.step_planner import StepPlanner
 from cdc_core.store.values import Progress
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Evaluation", "Item", "TemporaryRun", "WholeRows", "temporary"]
-
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")

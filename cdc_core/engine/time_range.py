@@ -14,8 +14,6 @@ from cdc_core.rows import Op, RowBatch
 from cdc_core.slice_reader import SpanMark
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["EVERYTHING", "TimeRange"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeRange:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-__all__ = ["VersionWatch"]
-
 _POLL_INTERVAL_S = 60.0
 
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["WorkerCache"]
-
 log = logging.getLogger(__name__)
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from cdc_core.store.job_values import RUNNABLE, JobRecord, NodeRecord, Overview, fair_share, matching, unable
 
-__all__ = ["Choices", "choose", "successor", "surplus"]
-
 _PASSED_POLLS = 2
 """So many polls a node leaves a job to others when it has its share."""
 

@@ -28,8 +28,6 @@ from cdc_core.spark.standalone import SLOTS, MasterProcess, WorkerProcess, appli
 from cdc_core.store.cluster import ClusterRecord
 from cdc_core.store.progress import ProgressStore, sqlite_file
 
-__all__ = ["NODES", "Cluster", "of_living"]
-
 log = logging.getLogger(__name__)
 
 NODES = "nodes"

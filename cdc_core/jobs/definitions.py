@@ -26,8 +26,6 @@ from cdc_core.store.job_values import JobRecord, JobState
 from cdc_core.store.progress import ChangefeedRecord, ProgressStore
 from cdc_core.telemetry.logs import logged_as
 
-__all__ = ["Definitions"]
-
 log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S = 30.0

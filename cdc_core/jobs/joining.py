@@ -15,8 +15,6 @@ from cdc_core.jobs.settings import NodeSettings
 from cdc_core.store.job_values import NodeRecord
 from cdc_core.store.progress import ProgressStore
 
-__all__ = ["LastSessionFile", "join"]
-
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 

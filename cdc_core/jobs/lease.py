@@ -12,8 +12,6 @@ from cdc_core.errors import CdcError, RetryableError
 from cdc_core.store.job_values import NodeRecord
 from cdc_core.store.progress import ProgressStore
 
-__all__ = ["Lease"]
-
 log = logging.getLogger(__name__)
 
 _POLL_INTERVAL_S = 0.1

@@ -37,8 +37,6 @@ from cdc_core.store.reports import Report
 from cdc_core.telemetry import metrics
 from cdc_core.telemetry.metrics import Sample
 
-__all__ = ["Node", "NodeCounts"]
-
 
 @dataclass(slots=True)
 class NodeCounts:

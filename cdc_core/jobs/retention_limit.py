@@ -18,8 +18,6 @@ from cdc_core.store.progress import ProgressStore
 from cdc_core.store.reports import protected_since
 from cdc_core.telemetry.status import behind_text
 
-__all__ = ["POLL_INTERVAL_S", "WARN_AFTER_S", "WARN_EVERY_S", "RetentionLimit", "expires_after"]
-
 POLL_INTERVAL_S = 60.0
 """How often the store is read."""
 WARN_AFTER_S = 86_400.0

@@ -20,8 +20,6 @@ from cdc_core.store.job_values import Ended, NodeRecord
 from cdc_core.store.progress import ProgressStore
 from cdc_core.telemetry.logs import logged_as
 
-__all__ = ["JobEnding", "Reverting", "RunningJob"]
-
 log = logging.getLogger(__name__)
 
 _FIRST_WAIT_S = 1.0

@@ -21,8 +21,6 @@ from cdc_core.jobs.subprocess_run import SubprocessRun
 from cdc_core.store.job_values import RUNNABLE, Adoption, Ended, JobRecord, NodeRecord, Overview
 from cdc_core.store.progress import ProgressStore
 
-__all__ = ["BackOff", "Balance", "RunningJobs"]
-
 _FIRST_WAIT_S = 1.0
 _MAX_WAIT_S = 60.0
 

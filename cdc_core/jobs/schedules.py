@@ -12,8 +12,6 @@ from cdc_core.store.job_values import FINISHED, JobState
 from cdc_core.store.progress import ProgressStore
 from cdc_core.store.schedule_values import ScheduleChange, ScheduleRecord
 
-__all__ = ["RETRY_S", "Schedules", "after_failure", "decide", "run_name"]
-
 RETRY_S = 60.0
 """How long after a failure the next run begins, with on_execution_failure = retry."""
 _FAILED: frozenset[JobState | None] = frozenset({"failed", "revert-failed"})

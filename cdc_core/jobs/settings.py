@@ -18,8 +18,6 @@ from cdc_core.options import ByteSize, Duration, Tiers, option
 from cdc_core.store.job_values import NodeRecord
 from cdc_core.store.progress import sqlite_file
 
-__all__ = ["NodeSettings"]
-
 _SECRET_LENGTH = 16
 _REMEDY = "`openssl rand -hex 32` makes one"
 _MIN_MEMORY = 512 << 20

@@ -25,8 +25,6 @@ from cdc_core.masking import MaskingFilter, secret_forms, uri_secrets
 from cdc_core.store.progress import ProgressStore
 from cdc_core.telemetry.logs import details_of, event_of
 
-__all__ = ["main"]
-
 log = logging.getLogger("cdc_core.jobs.subprocess_main")  # it runs as __main__
 
 _STATUS_S = 1.0

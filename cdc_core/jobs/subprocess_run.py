@@ -22,8 +22,6 @@ from cdc_core.spark.log_file import open_log
 from cdc_core.telemetry.logs import logged_as
 from cdc_core.telemetry.status import Status
 
-__all__ = ["SubprocessLostError", "SubprocessRun"]
-
 _ABANDON_LIMIT_S = 60.0
 
 

@@ -10,8 +10,6 @@ from typing import NoReturn
 
 from cdc_core.engine.process_session import kill_descendants
 
-__all__ = ["TimeLimit", "end_process"]
-
 
 class TimeLimit:
     """Calls *expire*, in a thread of its own, when `met` is not called within *limit_s* after `begin`."""

@@ -8,8 +8,6 @@ from typing import Any
 
 from cdc_core.errors import ContractError, PluginLoadError
 
-__all__ = ["load_class", "load_function"]
-
 
 def load_class(target: str, *, owner: str, base: type | None = None, install_hint: str = "") -> type[Any]:
     """Return the class called *target*, "module:Class".

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["registering"]
-
 _FILES = ("file", "s3", "gs", "azure", "azure-blob", "azure-storage", "memory")
 # The kind, then each name and scheme. A test compares it with what they register.
 DISTRIBUTIONS = {

@@ -15,8 +15,6 @@ from typing import Any
 
 from cdc_core.errors import PluginConflictError
 
-__all__ = ["COMMANDS", "DEMOS", "PIPELINES", "PLUGINS", "Listing", "Published", "published"]
-
 PLUGINS = "cdc_core.plugins"
 """Name of the import package -> module with hook implementations (`cdc_core.hookspecs`)."""
 PIPELINES = "cdc_core.pipelines"

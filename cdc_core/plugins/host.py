@@ -17,8 +17,6 @@ from cdc_core.plugins.entry_points import PLUGINS, Listing, Published, published
 from cdc_core.plugins.loading import Loaded, load_plugin
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration, SinkRegistration
 
-__all__ = ["PluginHost"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Entry:

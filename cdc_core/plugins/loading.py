@@ -20,8 +20,6 @@ from cdc_core.function_registration import FunctionRegistration
 from cdc_core.plugins.entry_points import Published
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration, SinkRegistration
 
-__all__ = ["KINDS", "Loaded", "load_plugin"]
-
 KINDS: dict[str, type[Registration]] = {
     kind.KIND: kind for kind in (RangefeedRegistration, EncoderRegistration, SinkRegistration, FunctionRegistration)
 }

@@ -15,8 +15,6 @@ from packaging.utils import canonicalize_name
 from cdc_core.errors import ConfigError
 from cdc_core.plugins.entry_points import PLUGINS
 
-__all__ = ["Pack"]
-
 _CORE = "cdc-core"
 _ON_EVERY_EXECUTOR = frozenset({"pyspark", "py4j"})
 """Spark brings its own Python part along."""

@@ -22,8 +22,6 @@ from cdc_core.queries.query import (
 from cdc_core.queries.refusals import refusal
 from cdc_core.schema import ColumnType, Kind, TableSchema
 
-__all__ = ["bind"]
-
 _MVCC = (
     "CAST(concat(coalesce(`mvcc_wall`, `wall`), '.', lpad(coalesce(`mvcc_logical`, `logical`), 10, '0'))"
     " AS DECIMAL(30, 10))"

@@ -18,8 +18,6 @@ from cdc_core.rows import Op, RowBatch
 from cdc_core.schema import Column, ColumnType, TableSchema
 from cdc_core.unavailable import unavailable_by_column, unavailable_column
 
-__all__ = ["BoundQuery", "Output", "PythonCall", "QueryPlan", "delivered_rows", "output_schema"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:

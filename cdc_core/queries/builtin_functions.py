@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["BUILTIN_FUNCTIONS"]
-
 _NAMES = """
 abs acos acosh add_months aes_decrypt aes_encrypt aggregate and any any_value approx_count_distinct
 approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine approx_top_k_estimate array array_agg

@@ -16,17 +16,6 @@ from cdc_core.queries.refusals import refusal
 from cdc_core.schema import Kind, TableSchema
 from cdc_core.sql_names import fold
 
-__all__ = [
-    "called_names",
-    "folded",
-    "is_word_of_sql",
-    "knows_function",
-    "parsed",
-    "place_of",
-    "possible_causes",
-    "tokens_of",
-]
-
 _BEFORE = "SELECT "
 _NO_EXPRESSION = "this is not an expression of Spark SQL"
 

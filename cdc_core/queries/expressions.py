@@ -25,8 +25,6 @@ from cdc_core.queries.query import EVENT_FUNCTIONS, PREVIOUS, Fragment, Referenc
 from cdc_core.queries.refusals import refusal
 from cdc_core.sql_names import fold
 
-__all__ = ["Expressions", "is_name", "is_quoted"]
-
 _TIMES = (TokenType.DATE, TokenType.TIMESTAMP, TokenType.TIMESTAMPLTZ, TokenType.TIMESTAMPNTZ, TokenType.TIMESTAMPTZ)
 _ZONED = (TokenType.TIMESTAMP, TokenType.TIMESTAMPLTZ, TokenType.TIMESTAMPTZ)
 _TIME_TYPES = frozenset(type_.name for type_ in _TIMES)

@@ -9,17 +9,6 @@ from cdc_core.queries.builtin_functions import BUILTIN_FUNCTIONS
 from cdc_core.queries.dialect import is_word_of_sql, knows_function
 from cdc_core.queries.query import EVENT_FUNCTIONS, PREVIOUS
 
-__all__ = [
-    "CLOCK_WORDS",
-    "NO_PARENTHESES",
-    "RANDOM",
-    "TIME_OF_DAY",
-    "clock_word",
-    "no_date",
-    "refused_function",
-    "refused_name",
-]
-
 NO_PARENTHESES = frozenset(
     {"current_date", "current_time", "current_timestamp", "current_user", "localtimestamp", "session_user"}
 )

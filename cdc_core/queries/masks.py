@@ -20,8 +20,6 @@ import pyarrow.compute as pc
 from cdc_core.options import did_you_mean
 from cdc_core.schema import Column, ColumnType, Kind
 
-__all__ = ["REDACTED", "Mask"]
-
 REDACTED = "***"
 _TEXT = ColumnType(kind=Kind.STRING, source="text")
 _NAMES = ("hash", "redact", "truncate")

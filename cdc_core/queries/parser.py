@@ -10,8 +10,6 @@ from cdc_core.queries.query import Query
 from cdc_core.restriction import Restriction
 from cdc_core.schema import TableSchema
 
-__all__ = ["parse_query", "restriction_of"]
-
 
 def parse_query(
     text: str, functions: tuple[tuple[str, str], ...] = (), installed: tuple[FunctionRegistration, ...] = ()

@@ -9,18 +9,6 @@ from typing import Literal
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.rows import Op
 
-__all__ = [
-    "EVENT_FUNCTIONS",
-    "MVCC_COLUMN",
-    "PREVIOUS",
-    "TOPIC_COLUMN",
-    "Fragment",
-    "Item",
-    "Query",
-    "Reference",
-    "SqlFunction",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from cdc_core.errors import OptionError
 
-__all__ = ["refusal"]
-
 _MAX_BEFORE, _MAX_AFTER = 60, 60
 """Characters of a long line that are shown before and after the place."""
 

@@ -22,8 +22,6 @@ from cdc_core.restriction import Comparison, Restriction
 from cdc_core.schema import Column, Kind, TableSchema
 from cdc_core.sql_names import fold
 
-__all__ = ["parts_of_condition", "restriction_of"]
-
 _OPERATORS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _TEXTS = (Kind.STRING, Kind.ENUM, Kind.UUID)

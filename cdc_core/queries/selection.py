@@ -25,8 +25,6 @@ from cdc_core.queries.parser import parse_query
 from cdc_core.queries.query import Query
 from cdc_core.schema import TableName, TableSchema
 
-__all__ = ["Selection"]
-
 _KEYS = ("columns", "where", "mask")
 _LISTS = ("include", "exclude")
 

@@ -21,8 +21,6 @@ from cdc_core.queries.functions import refused_name
 from cdc_core.queries.query import PREVIOUS, Fragment, Reference, SqlFunction
 from cdc_core.queries.refusals import refusal
 
-__all__ = ["parse_functions"]
-
 _SHAPE = "write it as (parameter, …) -> expression"
 
 

@@ -22,8 +22,6 @@ from cdc_core.queries.refusals import refusal
 from cdc_core.queries.sql_functions import parse_functions
 from cdc_core.sql_names import fold, listed
 
-__all__ = ["parse_query"]
-
 _SHAPE = "write SELECT … FROM table WHERE condition"
 _MORE = "there is more after the end of the query; write one SELECT"
 _SETS = ("UNION", "INTERSECT", "EXCEPT")

@@ -18,8 +18,6 @@ from cdc_core.queries.selection import Selection
 from cdc_core.restriction import Restriction
 from cdc_core.schema import TableName, TableSchema
 
-__all__ = ["TableQueries"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableQueries:

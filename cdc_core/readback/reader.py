@@ -38,8 +38,6 @@ from cdc_core.stored_history import FileShape, StoredFile, StoredHistory
 from cdc_core.timestamp import Timestamp
 from cdc_core.uris import split_parameters
 
-__all__ = ["ChangeReader"]
-
 _FIRST_REACH = 64
 """Marks that the first search for a table without new rows looks back. Each next search looks four times as far."""
 

@@ -11,8 +11,6 @@ from cdc_core.shards.shard import Shard, on_all, on_each, shards_of
 from cdc_core.shards.token import ShardedToken
 from cdc_core.source_history import SourceHistory
 
-__all__ = ["ShardedHistory"]
-
 _AGAIN_S = 10.0
 """A source that did not answer is asked again after this long: each question may take as long as a connection does."""
 

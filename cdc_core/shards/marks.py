@@ -11,8 +11,6 @@ from cdc_core.shards.token import ShardedToken, ShardState
 from cdc_core.slice_reader import SpanMark
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["last_moved", "resolved_by_shard", "token_with_marks"]
-
 
 def token_with_marks(token: Token, marks: Sequence[SpanMark], *, frontier: Frontier, before: Timestamp) -> Token:
     """Return *token*, at which a step with *marks* ended, as it is to be saved: *token* itself for a single source.

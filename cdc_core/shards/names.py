@@ -10,8 +10,6 @@ from cdc_core.schema import Column, TableName, TableSchema
 from cdc_core.shards.shard import Shard
 from cdc_core.step_planner import Rescan
 
-__all__ = ["Names", "common_databases", "differences"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:

@@ -15,8 +15,6 @@ from cdc_core.shards.token import ShardedToken, ShardState
 from cdc_core.step_planner import Rescan, Slice, StepLimit, StepPlanner
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["ShardedPlanner"]
-
 
 class ShardedPlanner(StepPlanner):
     """See `StepPlanner`. Has one of the class *part* for each of *sources*; each gets an equal share of the limit.

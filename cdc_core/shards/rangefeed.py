@@ -15,8 +15,6 @@ from cdc_core.shards.names import Names, common_databases, differences
 from cdc_core.shards.shard import Shard, is_outage_of, on_all, on_each, shards_of
 from cdc_core.shards.token import ShardedToken, ShardState
 
-__all__ = ["ShardedRangefeed"]
-
 log = logging.getLogger(__name__)
 
 

@@ -17,8 +17,6 @@ from cdc_core.slice_reader import SliceReader, SpanMark
 from cdc_core.step_planner import Slice
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["ShardSlice", "ShardedReader"]
-
 _MAX_OPEN = 64
 """A worker reads slices of any source. It keeps the connections to those that it read last: a new one takes 40 ms."""
 

@@ -19,18 +19,6 @@ from cdc_core.shards.token import ShardedToken
 from cdc_core.span import Span
 from cdc_core.uris import place_of
 
-__all__ = [
-    "MAX_SHARDS",
-    "Outages",
-    "Shard",
-    "is_outage_of",
-    "on_all",
-    "on_each",
-    "shard_feed_id",
-    "shard_span",
-    "shards_of",
-]
-
 _PREFIX_BYTES = 2
 MAX_SHARDS = 1024
 

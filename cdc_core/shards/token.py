@@ -10,8 +10,6 @@ from cdc_core.errors import ConfigError
 from cdc_core.rangefeed_values import Token
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["ShardState", "ShardedToken"]
-
 _SHARDS = "cdc_shards"
 
 

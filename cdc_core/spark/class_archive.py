@@ -24,8 +24,6 @@ from pyspark import SparkContext
 from cdc_core.private_files import others_may_write
 from cdc_core.spark.private_api import Py4JError, count_jobs, dump_classes
 
-__all__ = ["VARIABLE", "ClassArchive", "find_java", "link_spark"]
-
 log = logging.getLogger(__name__)
 
 VARIABLE = "CDC_CACHE"

@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 
 from cdc_core.schema import ColumnType, Kind, TableSchema
 
-__all__ = ["cast", "common_type", "row_texts", "short_times", "type_of"]
-
 _MAX_DIGITS = 38
 _EXACT_BITS = {32: 24, 64: 53}
 """By the bits of a float: integers with up to this many bits are exact in it."""

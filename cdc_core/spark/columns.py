@@ -43,19 +43,6 @@ from cdc_core.spark.column_types import cast, row_texts, short_times
 from cdc_core.telemetry.stages import QUERY
 from cdc_core.unavailable import unavailable_by_column
 
-__all__ = [
-    "BATCH_ROWS",
-    "FILLER",
-    "NO_PLAN",
-    "ROW_BYTES",
-    "columns_schema",
-    "images",
-    "noted",
-    "packed_columns",
-    "query_for",
-    "spark_schema",
-]
-
 _NOTE = [("kind", pa.string()), ("table", pa.string()), ("version", pa.int32()), ("payload", pa.binary())]
 _CHANGE = [
     ("plan", pa.int32()),

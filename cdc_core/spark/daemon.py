@@ -9,8 +9,6 @@ import cdc_core.spark.query_layout
 import cdc_core.store.progress  # noqa: F401
 from cdc_core.spark.private_api import run_daemon
 
-__all__ = ["leave_out_jars"]
-
 
 def leave_out_jars() -> None:
     """Let this process and its children not look for modules in jars.

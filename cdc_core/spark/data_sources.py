@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from cdc_core.engine.planner import Offset
     from cdc_core.engine.slices import TaskMessage
 
-__all__ = ["OPTION", "SINK", "SOURCE", "AttemptReader", "AttemptWriter", "ChangefeedSink", "RangefeedSource"]
-
 SOURCE = "cdc_rangefeed"
 SINK = "cdc_sink"
 OPTION = "cdc.secret.run"

@@ -9,8 +9,6 @@ from secrets import token_hex
 
 from cdc_core.errors import ConfigError
 
-__all__ = ["encryption_settings", "require_encryption", "warn_of_open_masters"]
-
 log = logging.getLogger(__name__)
 
 _AUTHENTICATE = "spark.authenticate"

@@ -21,8 +21,6 @@ from cdc_core.spark.columns import FILLER, NO_PLAN, images
 from cdc_core.telemetry.stages import QUERY
 from cdc_core.unavailable import unavailable_by_column, unavailable_column
 
-__all__ = ["opened"]
-
 _CHANGES = "changes"
 
 

@@ -23,8 +23,6 @@ from cdc_core.spark.evaluated_rows import opened
 from cdc_core.spark.host import SparkHost
 from cdc_core.spark.private_api import active_context
 
-__all__ = ["SparkEvaluation"]
-
 _NAME = "watch"
 
 

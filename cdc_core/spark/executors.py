@@ -25,8 +25,6 @@ from cdc_core.spark.private_api import Py4JError, Py4JJavaError, executor_ids
 from cdc_core.spark.session import is_alive
 from cdc_core.spark.standalone import is_of_nodes
 
-__all__ = ["Presence", "await_executors", "check_executors", "require_executors"]
-
 log = logging.getLogger(__name__)
 
 _POLL_S = 0.1

@@ -32,8 +32,6 @@ from cdc_core.spark.session import (
     require_java,
 )
 
-__all__ = ["SparkHost"]
-
 
 class SparkHost:
     """The Spark session that changefeeds of this process share, with the settings *spark*. See `QueryHost`.

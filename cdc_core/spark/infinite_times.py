@@ -27,8 +27,6 @@ from cdc_core.spark.private_api import (
     written_out,
 )
 
-__all__ = ["as_json", "with_infinities"]
-
 _LIMITS = {"date": 2**31 - 1, "timestamp": 2**63 - 1, "timestamp_ntz": 2**63 - 1}
 """By type: infinity. The number before minus this one is -infinity."""
 _TEXTS = ("infinity", "-infinity")

@@ -23,8 +23,6 @@ from cdc_core.spark import python_launcher
 from cdc_core.spark.log_file import open_log
 from cdc_core.spark.private_api import connect, disconnect, jvm_process, spark_home
 
-__all__ = ["LOOPBACK", "ForkedPython", "forget_jvm", "forked_python", "start_jvm"]
-
 LOOPBACK = "127.0.0.1"
 _POLL_S = 0.02
 _NO_PYTHON = "none-of-cdc"

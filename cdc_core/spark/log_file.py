@@ -8,8 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["LIMIT_BYTES", "keep_newest", "last_words", "open_log"]
-
 LIMIT_BYTES = 16 * 1024 * 1024
 _LAST_BYTES = 2000
 _LAST_LINES = 5

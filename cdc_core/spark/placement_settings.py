@@ -21,8 +21,6 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
 
-__all__ = ["pin", "pinned", "resource_name", "worker_resources"]
-
 _WELL_KNOWN = {"region": "topology.kubernetes.io/region", "zone": "topology.kubernetes.io/zone"}
 _YARN_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 

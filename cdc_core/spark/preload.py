@@ -21,8 +21,6 @@ from pyspark.sql.types import StructType
 
 from cdc_core.engine.packing import IDLE, SPARK_SCHEMA, note
 
-__all__ = ["preload"]
-
 _LIMIT_S = 60.0
 _WAIT_S = 0.2
 

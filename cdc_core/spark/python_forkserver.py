@@ -31,8 +31,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["NAMES", "Asked", "End", "run", "serve", "too_late"]
-
 log = logging.getLogger(__name__)
 
 NAMES = {

@@ -23,8 +23,6 @@ from cdc_core.errors import CdcError, to_wire
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.queries.bound_query import BoundQuery, PythonCall
 
-__all__ = ["call_fields", "called"]
-
 _ARGUMENT = (
     "an argument cannot be computed: a division by zero, a cast that failed, a number out of range, or an infinite date"
     " or time"

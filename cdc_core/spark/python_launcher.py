@@ -15,8 +15,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-__all__ = ["launch", "reached"]
-
 _FAILED = 1
 
 

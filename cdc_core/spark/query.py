@@ -21,8 +21,6 @@ from cdc_core.spark.private_api import make_active
 from cdc_core.spark.query_planning import evaluated, query_session
 from cdc_core.spark.session import is_local
 
-__all__ = ["RunningQuery", "StartSessions", "start_query", "warm_up"]
-
 
 def start_query(sessions: StartSessions, config: AttemptConfig) -> StreamingQuery:
     """Start the changefeed of *config* from its start token. Spark's checkpoint lives in the run's directory.

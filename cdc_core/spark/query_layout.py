@@ -15,8 +15,6 @@ from cdc_core.rows import RowBatch
 from cdc_core.spark.columns import columns_schema, noted, packed_columns, query_for
 from cdc_core.spark.evaluated_rows import opened
 
-__all__ = ["arriving", "read"]
-
 
 def read(attempt: Attempt, number: int, task: Task) -> Iterator[pa.RecordBatch]:
     """Yield the slice of *task* in the layout that the attempt's query needs."""

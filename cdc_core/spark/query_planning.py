@@ -47,8 +47,6 @@ from cdc_core.spark.private_api import JavaObject, analyzed, can_up_cast, items,
 from cdc_core.spark.python_functions import call_fields, called
 from cdc_core.spark.query_refusals import clock_reading, named, reason_of
 
-__all__ = ["evaluated", "explain_query", "plan_query", "query_session"]
-
 for _name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
     logging.getLogger(_name).disabled = True
 """Pyspark would print what the analyzer refuses, as JSON; the user gets a sentence."""

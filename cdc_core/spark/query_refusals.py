@@ -15,8 +15,6 @@ from cdc_core.queries.functions import TIME_OF_DAY, no_date
 from cdc_core.schema import Kind
 from cdc_core.spark.private_api import JavaObject, Py4JError, items
 
-__all__ = ["clock_reading", "named", "reason_of", "typed_columns"]
-
 _PATH = re.compile(r"`?v\d+`?\.`?(?:typed|previous)`?\.`?(\w+)`?")
 _COLUMN = re.compile(r"`?v\d+`?\.`?(?:typed|previous)`?\.(?:`((?:[^`]|``)+)`|(\w+))")
 _NO_FUNCTION = re.compile(r"Cannot resolve routine `(\w+)`")

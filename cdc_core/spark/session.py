@@ -34,17 +34,6 @@ from cdc_core.spark.private_api import (
 )
 from cdc_core.spark.standalone import is_of_nodes
 
-__all__ = [
-    "DEFAULT_MASTER",
-    "close_session",
-    "end_jvm",
-    "is_alive",
-    "is_local",
-    "memory_settings",
-    "open_session",
-    "require_java",
-]
-
 DEFAULT_MASTER = "local[*,4]"
 """All cores, and four attempts for each task: with `local[*]` a task whose worker died gets no second one."""
 

@@ -31,8 +31,6 @@ from cdc_core.spark.jvm import LOOPBACK
 from cdc_core.spark.log_file import LIMIT_BYTES, keep_newest, open_log
 from cdc_core.spark.placement_settings import resource_name
 
-__all__ = ["SLOTS", "MasterProcess", "WorkerProcess", "application_settings", "host_memory", "is_of_nodes"]
-
 SLOTS = 64
 """How many jobs may run across the nodes at a time. Each has one executor of each worker: that of its slot."""
 _SLOT = "cdc_job_"

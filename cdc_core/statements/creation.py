@@ -12,8 +12,6 @@ from cdc_core.statements.options import our_name, translated, translated_sink
 from cdc_core.statements.reading import Reading
 from cdc_core.statements.values import AlterChangefeed, CreateChangefeed
 
-__all__ = ["alter_changefeed", "assignments", "create_changefeed", "delivery", "names", "pairs", "targets"]
-
 _CREATE = "CREATE CHANGEFEED FOR table, … INTO 'uri' WITH option = 'value', …"
 
 

@@ -16,8 +16,6 @@ from cdc_core.errors import ConfigError
 from cdc_core.sql_names import name_parts
 from cdc_core.statements.values import CreateChangefeed
 
-__all__ = ["changefeed_of_statement", "derived_name", "statement_text"]
-
 _MAX_LENGTH = 36
 """Of a derived name, which leaves space for a number."""
 _OTHERS = re.compile(r"[^A-Za-z0-9_-]+")

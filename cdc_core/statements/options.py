@@ -11,8 +11,6 @@ from typing import Literal
 from cdc_core.options import read_duration
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["OPTIONS", "CockroachOption", "moment", "our_name", "translated", "translated_sink"]
-
 Kind = Literal["flag", "flag or duration", "duration", "choice", "text", "timestamp", "JSON", "list", "URI"]
 _WITHOUT_VALUE: tuple[Kind, ...] = ("flag", "flag or duration")
 

@@ -27,8 +27,6 @@ from cdc_core.statements.values import (
 from cdc_core.store.schedule_values import OnExecutionFailure, OnPreviousRunning
 from cdc_core.store.verbs import RULES
 
-__all__ = ["Parsed", "parse"]
-
 _KNOWN = "CREATE, ALTER, PAUSE, RESUME, CANCEL, SHOW or DROP; see `cdc docs sql`"
 
 

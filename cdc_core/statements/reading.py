@@ -12,8 +12,6 @@ from cdc_core.queries.refusals import refusal
 from cdc_core.sql_names import listed
 from cdc_core.statements.secrets import all_hidden, without_secrets
 
-__all__ = ["Reading", "is_complete"]
-
 _WHAT = "statement"
 _RESERVED = frozenset({"AS", "DROP", "FAMILY", "INTO", "RECURRING", "SELECT", "SET", "UNSET", "WITH"})
 """Words that end a list of tables: as a table's name, they must be in quotation marks."""

@@ -14,8 +14,6 @@ from cdc_core.options import option_names
 from cdc_core.queries.dialect import tokens_of
 from cdc_core.statements.options import OPTIONS
 
-__all__ = ["all_hidden", "holds_secret", "without_secrets"]
-
 _SECRET_KINDS = ("text", "JSON", "URI")
 _OF_SCHEDULES = ("first_run", "on_execution_failure", "on_previous_running", "time_zone")
 _HARMLESS = (

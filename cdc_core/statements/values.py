@@ -8,20 +8,6 @@ from typing import Literal
 
 from cdc_core.store.schedule_values import OnExecutionFailure, OnPreviousRunning
 
-__all__ = [
-    "AlterChangefeed",
-    "ControlJobs",
-    "ControlSchedules",
-    "CreateChangefeed",
-    "CreateSchedule",
-    "OwnJob",
-    "ScheduleVerb",
-    "ShowJobs",
-    "ShowSchedules",
-    "Statement",
-    "Verb",
-]
-
 Verb = Literal["PAUSE", "RESUME", "CANCEL"]
 ScheduleVerb = Literal["PAUSE", "RESUME", "DROP"]
 

@@ -24,8 +24,6 @@ from cdc_core.store.values import ChangefeedRecord, Pause, changefeed_record, du
 from cdc_core.store.verbs import require_run
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["ChangefeedRecords", "register_changefeed"]
-
 _TOLD = ("envelope", "initial_scan", "resolved", "cursor", "end_time", "on_error")
 """Options of which the event of a new changefeed tells the value."""
 _PAUSED_AT = sa.select(sa.func.max(JOB_EVENTS.c.at)).where(

@@ -18,8 +18,6 @@ from cdc_core.store.nodes import alive_sessions
 from cdc_core.store.tables import CHANGEFEEDS
 from cdc_core.store.values import dump
 
-__all__ = ["ClusterRecord", "ClusterRecords"]
-
 _ID = 1
 
 

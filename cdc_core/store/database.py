@@ -17,8 +17,6 @@ from cdc_core.store.event_values import Event, log_event
 from cdc_core.store.opening import CONNECTIONS, WAIT_S, open_engine, prepare, sqlite_file
 from cdc_core.store.tables import CHANGEFEEDS, update
 
-__all__ = ["Aggregate", "Connections", "Database", "overtaken"]
-
 
 class _Pool:
     """An engine of this process, and how many use it."""

@@ -13,8 +13,6 @@ from cdc_core.store.marks import keep_delivered
 from cdc_core.store.tables import DEAD_LETTERS
 from cdc_core.store.values import DeadLetter, Delivered, dead_letter, dead_letter_values, moment_text, now_text
 
-__all__ = ["DeadLetters", "count_refused", "keep_refused"]
-
 _SENT_KEPT = timedelta(days=1)
 """How long a dead letter is counted at least, even after it was replayed. The budget needs an hour."""
 

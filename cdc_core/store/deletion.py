@@ -19,8 +19,6 @@ from cdc_core.store.tables import (
     UNRECORDED,
 )
 
-__all__ = ["drop", "forget"]
-
 _TABLES = (
     *(JOBS, CHANGEFEEDS, UNRECORDED, GAPS, DEAD_LETTERS, STATUSES, MOMENTS, RESCANS, CLAIMS, TOPICS, TRACES),
     JOB_EVENTS,

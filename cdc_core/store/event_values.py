@@ -11,8 +11,6 @@ from typing import Any
 
 from cdc_core.store.values import moment_of
 
-__all__ = ["KINDS", "Event", "event_of", "log_event"]
-
 log = logging.getLogger(__name__)
 
 KINDS: Mapping[str, str] = {

@@ -13,8 +13,6 @@ from cdc_core.store.event_values import Event, event_of
 from cdc_core.store.tables import EVENTS
 from cdc_core.store.values import dump, moment_text
 
-__all__ = ["KEPT_FOR", "MAX_EVENTS_OF_ONE", "EventTail", "Events", "add_event"]
-
 KEPT_FOR = timedelta(days=30)
 MAX_EVENTS_OF_ONE = 1000
 """How many events of one changefeed are kept, and how many of nodes."""

@@ -18,8 +18,6 @@ from cdc_core.store.job_values import HANDED_OVER, HANDING_OVER, REVERTED, JobRe
 from cdc_core.store.tables import CHANGEFEEDS, DEAD_LETTERS, GAPS, RESCANS, TOPICS, UNRECORDED, update
 from cdc_core.store.verbs import require_free
 
-__all__ = ["Handover", "Kept", "put"]
-
 _Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 _TABLES = (CHANGEFEEDS, UNRECORDED, GAPS, DEAD_LETTERS, RESCANS, TOPICS)
 """What the next run needs. Statuses, claims and traces are of the last one."""

@@ -42,8 +42,6 @@ from cdc_core.store.jobs import define_job
 from cdc_core.store.nodes import alive_sessions
 from cdc_core.store.tables import CHANGEFEEDS, update
 
-__all__ = ["JobClaims"]
-
 
 class JobClaims(Aggregate):
     """The claims of nodes on jobs. A claim that is given up, or whose session has expired, is free for any node."""

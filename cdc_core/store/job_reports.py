@@ -14,8 +14,6 @@ from cdc_core.store.progress import ChangefeedRecord, ProgressStore, SavedStatus
 from cdc_core.telemetry.status import Retrying, shown_moment
 from cdc_core.telemetry.tally import RETAINED
 
-__all__ = ["JobReport", "NodeReport", "by_address", "job_report", "job_reports", "node_reports"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:

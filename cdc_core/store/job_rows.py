@@ -28,21 +28,6 @@ from cdc_core.store.nodes import alive_sessions
 from cdc_core.store.tables import CHANGEFEEDS
 from cdc_core.store.verbs import RULES, UnknownError, Verb, not_a_job, require
 
-__all__ = [
-    "all_jobs",
-    "asked_job",
-    "change_job",
-    "found_job",
-    "known_job",
-    "now_of",
-    "of_job",
-    "offer_job",
-    "pause_run",
-    "record_event",
-    "resume_job",
-    "run_again",
-]
-
 _EVENTS: Mapping[JobState, str] = {
     "running": "changefeed_resumed",
     "waiting": "changefeed_unmatched",

@@ -11,8 +11,6 @@ from sqlalchemy.sql.expression import ColumnElement
 from cdc_core.errors import ConfigError
 from cdc_core.store.tables import METADATA, NUMBER
 
-__all__ = ["CLUSTER", "JOBS", "JOB_EVENTS", "NODES", "DatabaseNow"]
-
 JOBS = sa.Table(
     "cdc_jobs",
     METADATA,

@@ -11,34 +11,6 @@ from typing import Any, Literal, get_args
 
 from cdc_core.locality import Locality
 
-__all__ = [
-    "FINISHED",
-    "FOLLOWING",
-    "HANDED_OVER",
-    "HANDING_OVER",
-    "OFFER_S",
-    "RESTING",
-    "REVERTED",
-    "RUNNABLE",
-    "Adoption",
-    "Ended",
-    "JobEvent",
-    "JobRecord",
-    "JobState",
-    "NodeRecord",
-    "Overview",
-    "PausedFor",
-    "Pending",
-    "fair_share",
-    "job_event",
-    "job_record",
-    "matching",
-    "moment",
-    "next_state",
-    "node_record",
-    "unable",
-]
-
 JobState = Literal[
     "running",
     "waiting",

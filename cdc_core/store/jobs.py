@@ -34,8 +34,6 @@ from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.values import dump
 from cdc_core.store.verbs import RefusedError, require_free
 
-__all__ = ["Jobs", "create_job", "define_job"]
-
 
 class Jobs(Aggregate):
     """Every job, from its creation until it has been finished for as long as the nodes keep it.

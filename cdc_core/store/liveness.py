@@ -8,8 +8,6 @@ from datetime import datetime, timedelta
 from cdc_core.store.values import ChangefeedRecord, SavedStatus
 from cdc_core.telemetry.status import Retrying
 
-__all__ = ["DONE", "ENDINGS", "is_alive", "lag_s", "retried_by"]
-
 _SILENCE = timedelta(seconds=30)
 """A run saves its status every ten seconds at least. One that did not for this long is dead or cut off."""
 ENDINGS = {

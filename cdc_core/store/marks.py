@@ -15,8 +15,6 @@ from cdc_core.telemetry import metrics
 from cdc_core.telemetry.tally import Tally
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Marks", "keep_delivered", "turn_away"]
-
 
 class Marks(Aggregate):
     """The marks of each changefeed, and what is to be recorded with each of them."""

@@ -18,8 +18,6 @@ from cdc_core.telemetry import metrics
 from cdc_core.telemetry.stages import STAGES
 from cdc_core.telemetry.tally import RETAINED, Tally
 
-__all__ = ["MINUTE_S", "Moment", "Moments", "keep_moment"]
-
 MINUTE_S = 60
 _MINUTES = 24 * 60
 

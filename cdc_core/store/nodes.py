@@ -17,8 +17,6 @@ from cdc_core.store.job_values import JobState, NodeRecord, node_record
 from cdc_core.store.values import dump
 from cdc_core.store.verbs import RefusedError
 
-__all__ = ["Nodes", "alive_sessions", "require_match"]
-
 _DEAD_FOR_S = 86_400.0
 """How long a session is listed after it has expired."""
 _LEADS = sa.and_(NODES.c.expires > DatabaseNow(), NODES.c.node_id.in_(sa.select(CLUSTER.c.node_id))).label("leads")

@@ -15,18 +15,6 @@ import sqlalchemy as sa
 from cdc_core.errors import ConfigError
 from cdc_core.store.tables import CHANGEFEEDS, METADATA, SCHEMA_VERSION, STORE
 
-__all__ = [
-    "CONNECTIONS",
-    "WAIT_S",
-    "open_engine",
-    "prepare",
-    "sqlite_file",
-    "store_exists",
-    "store_place",
-    "store_url",
-    "stored_names",
-]
-
 CONNECTIONS = 8
 """How many connections an engine has at most. Not for SQLite."""
 _KEPT = 2

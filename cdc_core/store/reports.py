@@ -16,8 +16,6 @@ from cdc_core.telemetry.status import Retrying
 from cdc_core.telemetry.tally import Tally
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Report", "protected_since", "report", "reports"]
-
 _TOTALS = (metrics.STEPS, metrics.ROWS, metrics.ROWS_REPEATED, metrics.MESSAGES, metrics.BYTES, metrics.FILES)
 _SELECTED = ("query", "selections")
 _OF_A_RUN = ("notice", "rows_per_s", "waiting_on", "waiting_for", "next_attempt_at", "slices")

@@ -13,8 +13,6 @@ from cdc_core.store.tables import CHANGEFEEDS, RESCANS
 from cdc_core.store.values import RescanRecord, dump, frontier_of, now_text, rescan_record
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Rescans", "ask_rescan"]
-
 
 class Rescans(Aggregate):
     """The rescans of each changefeed: those that were asked for, and those that have begun.

@@ -12,8 +12,6 @@ from cdc_core.telemetry import metrics
 from cdc_core.telemetry.metrics import Sample
 from cdc_core.telemetry.tally import gauge_samples
 
-__all__ = ["STATES", "changefeed_samples", "job_samples"]
-
 STATES: Sequence[str] = tuple(
     dict.fromkeys((*get_args(JobState), "retrying", "new", "unknown", "silent", *ENDINGS.values()))
 )

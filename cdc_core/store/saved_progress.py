@@ -30,8 +30,6 @@ from cdc_core.store.values import (
 )
 from cdc_core.telemetry.tally import Tally, keep_gauges, measure_once
 
-__all__ = ["SavedProgress", "save_move"]
-
 
 class SavedProgress(Aggregate):
     """The progress that each changefeed saved last."""

@@ -10,15 +10,6 @@ from typing import Any, Literal
 from cdc_core.locality import Locality
 from cdc_core.store.job_values import JobState
 
-__all__ = [
-    "OnExecutionFailure",
-    "OnPreviousRunning",
-    "ScheduleChange",
-    "ScheduleRecord",
-    "ScheduledRun",
-    "schedule_record",
-]
-
 OnPreviousRunning = Literal["start", "skip", "wait"]
 OnExecutionFailure = Literal["retry", "reschedule", "pause"]
 

@@ -18,8 +18,6 @@ from cdc_core.store.schedule_values import ScheduleChange, ScheduledRun, Schedul
 from cdc_core.store.tables import METADATA
 from cdc_core.store.verbs import UnknownError
 
-__all__ = ["SCHEDULES", "SCHEDULE_RUNS", "Schedules", "known_schedule"]
-
 SCHEDULES = sa.Table(
     "cdc_schedules",
     METADATA,

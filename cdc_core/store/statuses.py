@@ -15,8 +15,6 @@ from cdc_core.store.moments import keep_moment
 from cdc_core.store.tables import STATUSES
 from cdc_core.store.values import SavedStatus, dump, now_text
 
-__all__ = ["Statuses", "is_running"]
-
 
 class Statuses(Aggregate):
     """The status that each changefeed saved last."""

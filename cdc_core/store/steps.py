@@ -13,8 +13,6 @@ from cdc_core.store.database import Aggregate
 from cdc_core.store.tables import CHANGEFEEDS, CLAIMS
 from cdc_core.store.values import dump
 
-__all__ = ["MOVED", "Steps"]
-
 MOVED: Mapping[str, Any] = {"moved": True}
 """In place of a plan: the changefeed was moved at its source, and no run has begun to deliver since."""
 

@@ -4,25 +4,6 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-__all__ = [
-    "CHANGEFEEDS",
-    "CLAIMS",
-    "DEAD_LETTERS",
-    "EVENTS",
-    "GAPS",
-    "METADATA",
-    "MOMENTS",
-    "NUMBER",
-    "RESCANS",
-    "SCHEMA_VERSION",
-    "STATUSES",
-    "STORE",
-    "TOPICS",
-    "TRACES",
-    "UNRECORDED",
-    "update",
-]
-
 SCHEMA_VERSION = 15
 """Version of the tables below: the newest of those in migrations/versions."""
 

@@ -10,8 +10,6 @@ from cdc_core.errors import TerminalError
 from cdc_core.store.database import Aggregate
 from cdc_core.store.tables import TOPICS
 
-__all__ = ["Topics", "topics_of"]
-
 
 class Topics(Aggregate):
     """The topics of each changefeed, in the order in which they were met."""

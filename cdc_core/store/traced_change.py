@@ -8,8 +8,6 @@ from typing import Any, Self
 
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["STAGES", "TracedChange"]
-
 STAGES = ("planned", "read", "encoded", "emitted", "acknowledged", "saved", "resolved")
 """What a change passes, in this order."""
 

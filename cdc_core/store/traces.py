@@ -17,8 +17,6 @@ from cdc_core.store.traced_change import TracedChange
 from cdc_core.store.values import dump
 from cdc_core.store.verbs import BusyError
 
-__all__ = ["MAX_TRACES", "TraceRecord", "Traces"]
-
 MAX_TRACES = 10
 """How many traces of one changefeed may be active at the same time."""
 

@@ -13,8 +13,6 @@ from alembic.script import ScriptDirectory
 
 from cdc_core.store.tables import SCHEMA_VERSION, STORE
 
-__all__ = ["MIGRATIONS", "upgrade"]
-
 MIGRATIONS = Path(__file__).parent / "migrations"
 """Alembic's scripts. The revisions are the versions: 1, 2, …"""
 

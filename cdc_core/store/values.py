@@ -15,27 +15,6 @@ from cdc_core.shards.token import ShardedToken
 from cdc_core.telemetry.tally import Tally, gauges_of, measured_at
 from cdc_core.timestamp import Timestamp
 
-__all__ = [
-    "ChangefeedRecord",
-    "DeadLetter",
-    "Delivered",
-    "Pause",
-    "PendingRecord",
-    "Progress",
-    "RescanRecord",
-    "SavedStatus",
-    "changefeed_record",
-    "dead_letter",
-    "dead_letter_values",
-    "dump",
-    "frontier_of",
-    "moment_of",
-    "moment_text",
-    "now_text",
-    "rescan_record",
-    "timestamp_of",
-]
-
 _STALE_S = 150.0
 """What is measured once a minute is older when it cannot be measured."""
 Delivered = Mapping[str, Any]

@@ -9,20 +9,6 @@ from typing import Literal
 from cdc_core.errors import ConfigError
 from cdc_core.store.job_values import FINISHED, FOLLOWING, RESTING, REVERTED, JobRecord, JobState
 
-__all__ = [
-    "GRANTED",
-    "RULES",
-    "BusyError",
-    "RefusedError",
-    "Rule",
-    "UnknownError",
-    "Verb",
-    "not_a_job",
-    "require",
-    "require_free",
-    "require_run",
-]
-
 Verb = Literal[
     "pause", "stop", "resume", "restart", "alter", "cancel", "drop", "forget", "rescan", "move", "replay", "own"
 ]

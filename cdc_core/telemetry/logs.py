@@ -10,8 +10,6 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 
-__all__ = ["JsonFormatter", "NamingFormatter", "changefeed_of", "details_of", "event_of", "logged_as"]
-
 _WORKED_ON: ContextVar[str | None] = ContextVar("changefeed", default=None)
 
 

@@ -17,8 +17,6 @@ from cdc_core.telemetry.tally import Tally
 from cdc_core.timestamp import Timestamp
 from cdc_core.wrapped_encoder import WrappedBody, WrappedEncoder
 
-__all__ = ["CommitLatency", "TimedEncoder", "note_sizes"]
-
 _SCAN = np.uint8(Op.SCAN)
 
 

@@ -17,21 +17,6 @@ from cdc_core.rows import RowBatch
 from cdc_core.sink_calls import TracedRow
 from cdc_core.telemetry.tally import Tally
 
-__all__ = [
-    "ENCODE",
-    "QUERY",
-    "SINK",
-    "SOURCE",
-    "STAGES",
-    "STORE",
-    "Repeat",
-    "SliceTrace",
-    "Stages",
-    "measured_stages",
-    "stage",
-    "waited_for",
-]
-
 SOURCE, ENCODE, SINK, STORE = "source", "encode", "sink", "store"
 QUERY = "query"
 """Where a row is refused for what a query asks of it. No stage of a task's time: Spark evaluates queries."""

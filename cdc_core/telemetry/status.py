@@ -14,24 +14,6 @@ from cdc_core.options import counted
 from cdc_core.rangefeed_values import ScanProgress
 from cdc_core.timestamp import Timestamp
 
-__all__ = [
-    "Retrying",
-    "Status",
-    "StatusLog",
-    "StatusView",
-    "behind_text",
-    "dead_letters_text",
-    "delivered_text",
-    "high_water_text",
-    "history_text",
-    "is_idle",
-    "shares_text",
-    "shown_moment",
-    "size_text",
-    "status_line",
-    "waiting_text",
-]
-
 log = logging.getLogger(__name__)
 
 _PAUSED_TIMES = 60

@@ -13,8 +13,6 @@ import numpy as np
 
 from cdc_core.telemetry.metrics import SOURCE_BYTES, SOURCE_SECONDS, SOURCE_VALUE, Metric, Sample
 
-__all__ = ["RETAINED", "Tally", "gauge_samples", "gauges_of", "keep_gauges", "measure_once", "measured_at"]
-
 _NOTHING: Mapping[str, float] = MappingProxyType({})
 _DIGITS = 6
 """Seconds are kept to the microsecond: the saved text stays short."""

@@ -9,8 +9,6 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.temporary_run import Evaluation, WholeRows
 from cdc_core.errors import ConfigError
 
-__all__ = ["evaluation_of"]
-
 
 @contextmanager
 def evaluation_of(feed: ResolvedChangefeed) -> Iterator[Evaluation]:

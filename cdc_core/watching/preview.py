@@ -27,8 +27,6 @@ from cdc_core.timestamp import Timestamp
 from cdc_core.watching.evaluation import evaluation_of
 from cdc_core.watching.texts import is_text, text_or_hex
 
-__all__ = ["Previewed", "preview"]
-
 _FILES = "files"
 
 

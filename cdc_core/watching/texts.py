@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["is_text", "text_or_hex"]
-
 
 def text_or_hex(value: bytes | None) -> str | None:
     r"""Return *value* as text; bytes that are none as hexadecimal digits after \x, as PostgreSQL and CockroachDB do."""

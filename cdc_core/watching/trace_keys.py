@@ -9,8 +9,6 @@ from typing import Any
 
 from cdc_core.errors import ConfigError
 
-__all__ = ["checked_key", "key_number", "written_key"]
-
 
 def checked_key(text: str) -> str:
     """Return the key of a row that *text*, a JSON array of its values, stands for, as a `Trace` takes it.

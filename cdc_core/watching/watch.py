@@ -25,8 +25,6 @@ from cdc_core.schema import TableSchema
 from cdc_core.timestamp import Timestamp
 from cdc_core.watching.evaluation import evaluation_of
 
-__all__ = ["Watch", "WatchedRow", "watch"]
-
 _BATCH_ROWS = 1000
 
 

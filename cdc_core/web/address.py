@@ -8,8 +8,6 @@ from typing import Self
 
 from cdc_core.errors import ConfigError
 
-__all__ = ["Address"]
-
 _EVERYWHERE = ("0.0.0.0", "::")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 

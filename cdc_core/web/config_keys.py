@@ -13,8 +13,6 @@ from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.config.flat import flat_options
 from cdc_core.options import ByteSize, Duration, Moment, Position, Tiers, describe
 
-__all__ = ["CLASS", "COMMON", "CORE", "ConfigKey", "is_our_class", "keys_of"]
-
 CLASS = "cdc.Changefeed"
 """The one connector: a changefeed."""
 

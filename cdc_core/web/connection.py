@@ -16,8 +16,6 @@ from uvicorn.server import ServerState
 from cdc_core.web.access.access import Access
 from cdc_core.web.connections import Connections
 
-__all__ = ["GuardedConnection", "watched"]
-
 log = logging.getLogger(__name__)
 
 _FULL = (

@@ -10,8 +10,6 @@ from typing import Any
 from cdc_core.open_files import REMEDY, open_files_limit, with_open_files_limit
 from cdc_core.web.access.access import Access
 
-__all__ = ["Connections"]
-
 log = logging.getLogger(__name__)
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)

@@ -14,8 +14,6 @@ from cdc_core.masking import mask, secret_forms, uri_secrets
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.opening import sqlite_file
 
-__all__ = ["Deployment", "deployment_of"]
-
 
 class Deployment:
     """The changefeeds of one store, for all requests of a server. Safe with several threads.

@@ -10,8 +10,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-__all__ = ["Answer", "Body", "Endpoint", "Endpoints", "Handler", "Parameter", "Refusal", "Role", "Schema"]
-
 Schema = Mapping[str, Any]
 """A JSON Schema (2020-12), as OpenAPI 3.1 has it. `{"$ref": "#/components/schemas/Name"}` refers to a named shape."""
 

@@ -17,8 +17,6 @@ from cdc_core.web.page import actions, altering, creating, letters, signing_in, 
 from cdc_core.web.shapes import TEXT, record
 from cdc_core.web.v1 import dead_letters, jobs, traces
 
-__all__ = ["CONNECT_ENDPOINTS", "PAGE_ENDPOINTS", "all_endpoints", "metrics_endpoint", "ready_endpoint"]
-
 CONNECT_ENDPOINTS: tuple[Endpoint, ...] = (
     *worker.ENDPOINTS,
     *connectors.ENDPOINTS,

@@ -10,8 +10,6 @@ from prometheus_client.registry import Collector
 
 from cdc_core.telemetry.metrics import Metric, Sample, labels_of
 
-__all__ = ["registry_of"]
-
 Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
 

@@ -17,8 +17,6 @@ from cdc_core.telemetry.metrics import Sample
 from cdc_core.web.address import Address
 from cdc_core.web.exposition import registry_of
 
-__all__ = ["MetricsServer"]
-
 log = logging.getLogger(__name__)
 
 _Start = Callable[..., Any]

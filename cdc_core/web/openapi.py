@@ -18,8 +18,6 @@ from cdc_core.web.endpoint import Answer, Endpoint, Role
 from cdc_core.web.shapes import ERROR, TEXT, any_object, ref
 from cdc_core.web.v1.shapes import SHAPES as V1_SHAPES
 
-__all__ = ["openapi_document", "openapi_endpoint"]
-
 _EVERYWHERE = frozenset({400, 401, 403, 408, 413, 421, 429, 503})
 """Errors of any request: those of access, and of a store that is out of reach for the moment."""
 _OF_ROLES = frozenset({401, 403})

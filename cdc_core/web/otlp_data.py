@@ -23,8 +23,6 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from cdc_core.telemetry.metrics import Metric, Sample, labels_of
 
-__all__ = ["metrics_data"]
-
 _CUMULATIVE = AggregationTemporality.CUMULATIVE
 _UNITS = {"seconds": "s", "bytes": "By", "": ""}
 """Codes of UCUM. What is counted is an annotation there, such as {rows}."""

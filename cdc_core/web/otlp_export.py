@@ -18,8 +18,6 @@ from cdc_core.telemetry.metrics import Sample
 from cdc_core.web.otlp_data import metrics_data
 from cdc_core.web.otlp_settings import OtlpSettings, otlp_secrets
 
-__all__ = ["OtlpExport"]
-
 log = logging.getLogger(__name__)
 
 _EXPORTERS = {

@@ -11,8 +11,6 @@ from urllib.parse import unquote
 from cdc_core.errors import ConfigError
 from cdc_core.masking import is_secret_name, masked_uri, uri_secrets
 
-__all__ = ["OtlpSettings", "otlp_secrets"]
-
 _PROTOCOLS = ("http/protobuf", "grpc")
 _DEFAULT_ENDPOINTS = {"http/protobuf": "http://localhost:4318", "grpc": "http://localhost:4317"}
 _INTERVAL = "OTEL_METRIC_EXPORT_INTERVAL"

@@ -13,8 +13,6 @@ from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Refusal
 from cdc_core.web.requests import job_of, watch_client
 
-__all__ = ["MAX_ROWS", "messages"]
-
 MAX_ROWS = 100
 _WAIT_S = 5
 

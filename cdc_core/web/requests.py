@@ -13,8 +13,6 @@ from cdc_core.store.verbs import Verb
 from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Refusal
 
-__all__ = ["asked_by", "flag", "job_of", "json_object", "name_of", "number", "user_of", "watch_client"]
-
 
 def json_object(request: Request, *, empty: bool = False) -> dict[str, Any]:
     """Return the JSON object that the request holds; of one that may be *empty*, {} for nothing. Raises: Refusal."""

@@ -17,8 +17,6 @@ from cdc_core.store.verbs import BusyError, RefusedError, UnknownError
 from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Endpoint, Refusal
 
-__all__ = ["Allow", "error_answer", "http_error", "routes", "status_of"]
-
 log = logging.getLogger(__name__)
 
 _SMALL = 65_536

@@ -28,8 +28,6 @@ from cdc_core.web.deployment import Deployment
 from cdc_core.web.endpoint import Endpoint
 from cdc_core.web.routes import http_error, routes
 
-__all__ = ["WebServer", "application"]
-
 log = logging.getLogger(__name__)
 
 _KEEP_ALIVE_S = 30

@@ -8,20 +8,6 @@ from typing import Any
 
 from cdc_core.web.endpoint import Parameter, Schema
 
-__all__ = [
-    "ERROR",
-    "TEXT",
-    "any_object",
-    "array",
-    "by_name",
-    "choice",
-    "flag_parameter",
-    "nullable",
-    "number_parameter",
-    "record",
-    "ref",
-]
-
 _FIELD = re.compile(r"(?P<name>\w+)(?::(?P<list>\[?)(?P<type>\w+)]?)?(?P<may_be_null>\??)")
 TEXT: Schema = {"type": "string"}
 ERROR: Schema = {

@@ -25,8 +25,6 @@ from cdc_core.web.config_keys import CLASS, COMMON, CORE, ConfigKey, is_our_clas
 from cdc_core.web.deployment import Deployment
 from cdc_core.web.endpoint import Refusal
 
-__all__ = ["Validated", "config_of_json", "key_of", "validate"]
-
 T = TypeVar("T")
 _PLACE = "the request"
 _QUOTED = re.compile(r"option '([^']+)'|'([^']+)' (?:needs|cannot|and|must)")

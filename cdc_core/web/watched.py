@@ -17,8 +17,6 @@ from cdc_core.store.samples import changefeed_samples, job_samples
 from cdc_core.telemetry import metrics
 from cdc_core.telemetry.metrics import Sample
 
-__all__ = ["NodeView", "Seen", "Watched"]
-
 _FRESH_S = 1.0
 """What was read so recently is not read again: several scrapers cost the store no more than one."""
 _WITHOUT_NODE = RUNNABLE | RESTING | {"waiting"}

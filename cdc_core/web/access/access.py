@@ -16,8 +16,6 @@ from cdc_core.web.access.tls import TlsFiles
 from cdc_core.web.address import Address
 from cdc_core.web.endpoint import Endpoint, Refusal, Role
 
-__all__ = ["Access"]
-
 _V6_NETWORK = 64
 """Bits of an IPv6 address that one client cannot choose."""
 

@@ -16,8 +16,6 @@ from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
 from cdc_core.web.endpoint import Role
 
-__all__ = ["Caller", "Callers", "is_caller_name", "read_callers", "token_hash"]
-
 _NAME = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
 ROLES = {role.name.lower(): role for role in Role if role}

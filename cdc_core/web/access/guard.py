@@ -18,8 +18,6 @@ from cdc_core.web.access.tls import subject_of
 from cdc_core.web.endpoint import Refusal, Role
 from cdc_core.web.routes import error_answer
 
-__all__ = ["COOKIE", "MAX_HEAD", "Guard"]
-
 log = logging.getLogger(__name__)
 
 COOKIE = "cdc_token"

@@ -8,8 +8,6 @@ from urllib.parse import urlsplit
 
 from cdc_core.web.address import Address
 
-__all__ = ["Origins"]
-
 _PORTS = {"http": 80, "https": 443}
 
 

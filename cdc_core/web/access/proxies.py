@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-__all__ = ["TrustedProxies"]
-
 
 class TrustedProxies:
     """Passes requests to *app* with the client and scheme that one of *trusted* says, if it is the peer.

@@ -8,8 +8,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-__all__ = ["RateLimit"]
-
 _MAX_CLIENTS = 10_000
 
 

@@ -9,8 +9,6 @@ from urllib.parse import urlsplit
 
 from cdc_core.options import ByteSize, Duration, option
 
-__all__ = ["AccessSettings"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessSettings:

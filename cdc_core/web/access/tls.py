@@ -11,8 +11,6 @@ from typing import Any
 from cdc_core.errors import ConfigError
 from cdc_core.web.access.settings import AccessSettings
 
-__all__ = ["TlsFiles", "subject_of"]
-
 log = logging.getLogger(__name__)
 
 _SHORT = {

@@ -19,19 +19,6 @@ from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Refusal
 from cdc_core.web.requests import name_of
 
-__all__ = [
-    "DELETED",
-    "TYPE",
-    "VERSION",
-    "Connector",
-    "all_connectors",
-    "connector_of",
-    "find_connector",
-    "is_deleted",
-    "unknown_class",
-    "with_kept_secrets",
-]
-
 TYPE = "source"
 VERSION = version("cdc-core")
 

@@ -27,8 +27,6 @@ from cdc_core.web.requests import asked_by, flag, json_object, name_of, user_of
 from cdc_core.web.shapes import TEXT, array, choice, flag_parameter, ref
 from cdc_core.web.validation import config_of_json, validate
 
-__all__ = ["ENDPOINTS"]
-
 ENDPOINTS = Endpoints()
 _CHECK = flag_parameter(
     "check", "With `false`, source and sink are not asked whether the definition fits them. Not in Kafka Connect."

@@ -14,8 +14,6 @@ from cdc_core.web.endpoint import Answer, Endpoints, Handler, Refusal, Role
 from cdc_core.web.requests import asked_by, flag, name_of
 from cdc_core.web.shapes import array, flag_parameter, ref
 
-__all__ = ["ENDPOINTS"]
-
 ENDPOINTS = Endpoints()
 
 

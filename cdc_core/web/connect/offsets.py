@@ -18,8 +18,6 @@ from cdc_core.web.endpoint import Answer, Body, Endpoints, Refusal, Role
 from cdc_core.web.requests import asked_by, json_object, name_of
 from cdc_core.web.shapes import record, ref
 
-__all__ = ["ENDPOINTS"]
-
 ENDPOINTS = Endpoints()
 
 

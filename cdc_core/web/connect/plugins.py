@@ -21,8 +21,6 @@ from cdc_core.web.requests import flag, json_object
 from cdc_core.web.shapes import array, flag_parameter, ref
 from cdc_core.web.validation import Validated, config_of_json, validate
 
-__all__ = ["ENDPOINTS", "PARTS"]
-
 ENDPOINTS = Endpoints()
 
 PARTS = ("rangefeed", "encoder", "sink")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from cdc_core.web.endpoint import Body, Schema
 from cdc_core.web.shapes import TEXT, array, by_name, choice, record, ref
 
-__all__ = ["CONFIG_VALUES", "SHAPES", "WHOLE_CONFIG"]
-
 CONFIG_VALUES: Schema = {
     **by_name({"type": ["string", "number", "boolean", "null"]}),
     "description": "Names and values. Numbers and booleans are taken as texts.",

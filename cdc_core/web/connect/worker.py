@@ -17,8 +17,6 @@ from cdc_core.web.endpoint import Answer, Body, Endpoints, Parameter, Refusal, R
 from cdc_core.web.requests import json_object
 from cdc_core.web.shapes import TEXT, array, record, ref
 
-__all__ = ["DIALECT", "ENDPOINTS", "LEVELS"]
-
 ENDPOINTS = Endpoints()
 
 DIALECT = "4.3.0"

@@ -19,8 +19,6 @@ from cdc_core.web.page.requests import feed_path, form_values, known_name
 from cdc_core.web.page.states import FOR_ADMINS
 from cdc_core.web.requests import name_of
 
-__all__ = ["ENDPOINTS"]
-
 ENDPOINTS = Endpoints(refused=error_page)
 _TEXTS = {
     "pause": (

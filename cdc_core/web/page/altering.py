@@ -23,8 +23,6 @@ from cdc_core.web.requests import name_of, user_of
 from cdc_core.web.routes import status_of
 from cdc_core.web.validation import Validated, key_of
 
-__all__ = ["ENDPOINTS"]
-
 ENDPOINTS = Endpoints(refused=error_page)
 
 _FIXED = ("name", "source", "query", "functions", "table", "options")

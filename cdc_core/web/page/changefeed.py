@@ -28,8 +28,6 @@ from cdc_core.web.page.texts import (
     share_text,
 )
 
-__all__ = ["EVENTS", "LETTERS", "ChangefeedView", "shown_value"]
-
 EVENTS = 50
 """How many events are shown."""
 LETTERS = 50

@@ -13,8 +13,6 @@ from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Endpoints, Role
 from cdc_core.web.page.rendering import page, redirect
 
-__all__ = ["Confirmation", "add_confirmed"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:

@@ -16,8 +16,6 @@ from cdc_core.web.page.requests import feed_path, form_values
 from cdc_core.web.requests import user_of
 from cdc_core.web.validation import Validated
 
-__all__ = ["ENDPOINTS"]
-
 ENDPOINTS = Endpoints(refused=error_page)
 
 

@@ -15,19 +15,6 @@ from cdc_core.web.deployment import Deployment
 from cdc_core.web.page.requests import MAX_ENTRIES
 from cdc_core.web.validation import Validated, validate
 
-__all__ = [
-    "Field",
-    "Finding",
-    "Form",
-    "Section",
-    "config_in",
-    "form_of",
-    "text_of",
-    "validated",
-    "values_in",
-    "values_of",
-]
-
 _MAIN = ("name", "source", "tables", "query", "sink", "format")
 _BOXES = ("tables", "query")
 _COMMON = ("envelope", "updated", "diff", "resolved", "initial_scan", "on_error", "dead_letter")

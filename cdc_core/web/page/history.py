@@ -17,8 +17,6 @@ from cdc_core.store.reports import Report
 from cdc_core.web.deployment import deployment_of
 from cdc_core.web.page.measurements import Measurement, measure, moment_of
 
-__all__ = ["History", "Snapshot", "history_of"]
-
 INTERVAL_S = 1.0
 _lock = threading.Lock()
 _POINTS = 900

@@ -23,8 +23,6 @@ from cdc_core.web.previews import MAX_ROWS, messages
 from cdc_core.web.requests import number
 from cdc_core.web.routes import status_of
 
-__all__ = ["ENDPOINTS"]
-
 ENDPOINTS = Endpoints(refused=error_page)
 
 _SHOWN = 20

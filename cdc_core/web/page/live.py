@@ -16,8 +16,6 @@ from cdc_core.web.endpoint import Refusal
 from cdc_core.web.page.history import INTERVAL_S
 from cdc_core.web.page.rendering import part
 
-__all__ = ["Frame", "frames_answer"]
-
 _MAX_S = 240.0
 """The browser connects again after that, so that one that may not look any more is turned away."""
 

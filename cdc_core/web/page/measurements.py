@@ -11,8 +11,6 @@ from cdc_core.telemetry import metrics
 from cdc_core.telemetry.stages import STAGES
 from cdc_core.telemetry.tally import RETAINED
 
-__all__ = ["Measurement", "measure", "moment_of", "quantile"]
-
 _PERCENTILES = (0.5, 0.95, 0.99)
 
 

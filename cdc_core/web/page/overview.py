@@ -16,8 +16,6 @@ from cdc_core.web.page.history import Snapshot
 from cdc_core.web.page.measurements import Measurement
 from cdc_core.web.page.states import Tone, tone_of
 
-__all__ = ["Column", "FeedRow", "Filter", "Overview", "overview"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:

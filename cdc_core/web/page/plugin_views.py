@@ -11,8 +11,6 @@ from cdc_core.plugins.classes import load_class
 from cdc_core.plugins.entry_points import Listing
 from cdc_core.plugins.host import PluginHost
 
-__all__ = ["PluginRow", "plugin_groups"]
-
 _TITLES = {"rangefeed": "Sources", "encoder": "Encoders", "sink": "Sinks", "function": "Functions", "": "Unusable"}
 _WITH_OPTIONS = ("rangefeed", "encoder", "sink")
 

@@ -18,8 +18,6 @@ from cdc_core.web.endpoint import Role
 from cdc_core.web.page import texts
 from cdc_core.web.page.states import note_of, tone_of
 
-__all__ = ["LOGIN", "error_page", "page", "part", "redirect"]
-
 LOGIN = "/ui/login"
 _TITLES = {400: "This cannot be done", 403: "This is not allowed", 404: "There is nothing here", 503: "Try again later"}
 

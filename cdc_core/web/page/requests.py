@@ -12,8 +12,6 @@ from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Refusal
 from cdc_core.web.requests import name_of
 
-__all__ = ["MAX_ENTRIES", "feed_path", "form_values", "known", "known_name"]
-
 MAX_ENTRIES = 1000
 """How many values a form may have; the fields that are empty come on top."""
 _MAX_FIELDS = 2 * MAX_ENTRIES

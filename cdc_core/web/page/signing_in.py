@@ -11,8 +11,6 @@ from cdc_core.web.endpoint import Endpoints, Role
 from cdc_core.web.page.rendering import LOGIN, error_page, page, redirect
 from cdc_core.web.page.requests import form_values
 
-__all__ = ["ENDPOINTS"]
-
 ENDPOINTS = Endpoints(refused=error_page)
 
 _HOME = "/ui"

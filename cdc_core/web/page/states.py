@@ -7,8 +7,6 @@ from typing import Literal
 from cdc_core.store.reports import Report
 from cdc_core.store.verbs import RULES, Verb
 
-__all__ = ["ACTIONS", "FOR_ADMINS", "Tone", "actions_of", "note_of", "tone_of"]
-
 Tone = Literal["good", "busy", "rest", "warn", "bad"]
 
 _TONES: dict[str, Tone] = {

@@ -12,8 +12,6 @@ from starlette.responses import Response
 from cdc_core.web.endpoint import Endpoints, Refusal, Role
 from cdc_core.web.page.rendering import error_page
 
-__all__ = ["ENDPOINTS"]
-
 ENDPOINTS = Endpoints(refused=error_page)
 
 _TYPES = {

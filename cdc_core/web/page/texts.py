@@ -7,18 +7,6 @@ from datetime import UTC, datetime
 from cdc_core.store.traced_change import TracedChange
 from cdc_core.timestamp import Timestamp
 
-__all__ = [
-    "UNKNOWN",
-    "age_text",
-    "bytes_text",
-    "clock_text",
-    "moment_text",
-    "number_text",
-    "outcome_text",
-    "rate_text",
-    "share_text",
-]
-
 UNKNOWN = "–"
 """Shown for what is not known."""
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")

@@ -20,8 +20,6 @@ from cdc_core.web.page.rendering import error_page, page, part
 from cdc_core.web.page.requests import known
 from cdc_core.web.requests import name_of
 
-__all__ = ["ENDPOINTS"]
-
 ENDPOINTS = Endpoints(refused=error_page)
 
 _DONE = {

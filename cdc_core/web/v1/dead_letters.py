@@ -14,8 +14,6 @@ from cdc_core.web.endpoint import Answer, Body, Endpoints, Refusal, Role
 from cdc_core.web.requests import job_of, json_object, number
 from cdc_core.web.shapes import array, number_parameter, ref
 
-__all__ = ["ENDPOINTS"]
-
 ENDPOINTS = Endpoints()
 
 _MAX_ROWS = 1000

@@ -17,8 +17,6 @@ from cdc_core.web.previews import MAX_ROWS, messages
 from cdc_core.web.requests import asked_by, job_of, json_object, name_of, number
 from cdc_core.web.shapes import TEXT, array, number_parameter, ref
 
-__all__ = ["ENDPOINTS"]
-
 ENDPOINTS = Endpoints()
 
 _MAX_EVENTS = 1000

@@ -7,8 +7,6 @@ from cdc_core.store.job_values import FOLLOWING
 from cdc_core.web.endpoint import Schema
 from cdc_core.web.shapes import array, choice, record
 
-__all__ = ["SHAPES"]
-
 SHAPES: dict[str, Schema] = {
     "Event": record(
         "number:integer at event changefeed? node? message? details:object times:integer last_at",

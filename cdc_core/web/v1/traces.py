@@ -19,8 +19,6 @@ from cdc_core.web.endpoint import Answer, Body, Endpoints, Refusal, Role
 from cdc_core.web.requests import job_of, json_object
 from cdc_core.web.shapes import array, ref
 
-__all__ = ["ENDPOINTS"]
-
 ENDPOINTS = Endpoints()
 
 _MEMBERS = ("table", "key", "rows", "timeout")
