@@ -19,8 +19,6 @@ from benchmarks.file_feed import FileFeed
 from benchmarks.report import Figure, Target
 from benchmarks.workload import TABLE, TRANSACTION_ROWS, changing, connect, create_table
 
-__all__ = ["run"]
-
 _CHANGES_PER_S = 100
 _PLANTED = {"missing": 1, "extra": 1, "different": 1}
 _LOST = (

@@ -18,8 +18,6 @@ from cdc_encoder_avro.schemas import envelope_schema, key_schema, schema_text
 
 from cdc_core import EncoderContext, Envelope, RowBatch
 
-__all__ = ["run"]
-
 _BATCH_ROWS = 16_384
 _OPTIONS = AvroOptions(confluent_schema_registry="http://nowhere.invalid")
 _ENVELOPE = Envelope(updated=True)

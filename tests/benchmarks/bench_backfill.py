@@ -17,8 +17,6 @@ from benchmarks.processes import Usage
 from benchmarks.report import Figure, Target
 from benchmarks.workload import TABLE, TRANSACTION_ROWS, changing, connect, create_table
 
-__all__ = ["run"]
-
 _CHANGES_PER_S = 20_000
 _KEYS = 100_000
 _FIELDS = pa.schema(

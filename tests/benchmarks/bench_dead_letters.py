@@ -50,8 +50,6 @@ from cdc_core.engine.slices import PlannedSlice
 from cdc_core.file_body import joined_values
 from cdc_core.plugins.host import PluginHost
 
-__all__ = ["run"]
-
 Rounds = dict[str, list[float]]
 
 _BATCH_ROWS = 16_384

@@ -16,8 +16,6 @@ from cdc_rangefeed_postgres.types import TableVersion, TypeCatalog, column_type
 
 from cdc_core import Column, TableName, TableSchema, Timestamp
 
-__all__ = ["run"]
-
 _BEYOND_EVERY_LSN = 2**63 - 1
 
 

@@ -31,8 +31,6 @@ from pyarrow import csv
 
 from cdc_core import ColumnType, Decoder, Encoder, EncoderContext, Envelope, RowBatch
 
-__all__ = ["encoder", "run"]
-
 _BATCH_ROWS = 16_384
 
 

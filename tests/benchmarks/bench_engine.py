@@ -11,8 +11,6 @@ from benchmarks.engine_alone import BATCH_ROWS
 from benchmarks.feed import Command
 from benchmarks.report import Figure
 
-__all__ = ["run"]
-
 _STEPS = 8
 
 

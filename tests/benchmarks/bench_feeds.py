@@ -17,8 +17,6 @@ from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 
 from cdc_core.store.progress import ProgressStore, store_url
 
-__all__ = ["run"]
-
 _MIB = 1024**2
 _MAX_FEEDS = 20
 _SETTINGS = {"max_replication_slots": "60", "max_wal_senders": "60"}

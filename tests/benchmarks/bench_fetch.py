@@ -9,8 +9,6 @@ from benchmarks.report import Figure
 from benchmarks.slot import backlog
 from benchmarks.timing import fastest_s
 
-__all__ = ["run"]
-
 
 def run(bench: Bench) -> Iterator[Figure]:
     changes = bench.sizes.part_rows

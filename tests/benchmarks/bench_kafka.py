@@ -13,8 +13,6 @@ from benchmarks.processes import Usage, watched
 from benchmarks.report import Figure, Target
 from benchmarks.workload import TABLE, create_table, update_rows
 
-__all__ = ["run"]
-
 _KEYS = 100_000
 
 

@@ -16,8 +16,6 @@ from benchmarks.kafka_topic import KafkaTopic
 from benchmarks.report import Figure, Target, percentile
 from benchmarks.workload import commit_evenly, create_table
 
-__all__ = ["run"]
-
 _KEYS = 10_000
 _WARM_UP_S = 4.0
 _AFTER_S = 3.0

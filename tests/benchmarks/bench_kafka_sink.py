@@ -33,8 +33,6 @@ from confluent_kafka import KafkaError, Producer
 
 from cdc_core import RowBatch, SinkContext, SliceInfo
 
-__all__ = ["run"]
-
 _BATCH_ROWS = 16_384
 _CHUNK = 10_000
 _ROUNDS = 5

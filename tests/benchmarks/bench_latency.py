@@ -13,8 +13,6 @@ from benchmarks.file_feed import FileFeed
 from benchmarks.report import Figure, Target, percentile
 from benchmarks.workload import commit_evenly, create_table
 
-__all__ = ["run"]
-
 _KEYS = 10_000
 _WARM_UP_S = 4.0
 

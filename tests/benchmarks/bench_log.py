@@ -12,8 +12,6 @@ from benchmarks.peer import Debezium
 from benchmarks.report import Figure, Target
 from benchmarks.workload import TABLE, create_table, update_rows
 
-__all__ = ["run"]
-
 _KEYS = 100_000
 
 

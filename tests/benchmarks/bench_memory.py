@@ -10,8 +10,6 @@ from benchmarks.processes import watched
 from benchmarks.report import GIB, Figure, Target
 from benchmarks.workload import create_table, insert_at_once, update_rows
 
-__all__ = ["run"]
-
 _KEYS = 100_000
 _SAMPLE_S = 0.1
 

@@ -15,8 +15,6 @@ from benchmarks.file_feed import FileFeed
 from benchmarks.report import Figure, Target
 from benchmarks.workload import create_table, update_rows
 
-__all__ = ["run"]
-
 _KEYS = 100_000
 _ROUNDS = 4
 _EVERY_S = 1.0

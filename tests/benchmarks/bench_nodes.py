@@ -17,8 +17,6 @@ from benchmarks.webhook_endpoint import Connection
 from benchmarks.workload import TABLE, create_table
 from cdc_testing.nodes import Nodes
 
-__all__ = ["run"]
-
 _NODES = (1, 2, 3)
 _SPEED_UPS = {2: 1.8, 3: 2.5}
 _ROWS = 120_000

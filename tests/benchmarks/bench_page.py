@@ -14,8 +14,6 @@ from benchmarks.report import Figure, Target
 from cdc_testing.chromium import Watched, chromium, find_chromium
 from playwright.sync_api import Browser
 
-__all__ = ["run"]
-
 _CHANGEFEEDS = 100
 _LOADS = 10
 _WINDOW_MS = 10_000

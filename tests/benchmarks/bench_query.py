@@ -10,8 +10,6 @@ from benchmarks.file_feed import FileFeed
 from benchmarks.report import Figure, Target
 from benchmarks.workload import TABLE, create_table, update_rows
 
-__all__ = ["run"]
-
 _KEYS = 100_000
 _QUERY = f"SELECT *, upper(status) AS label FROM {TABLE} WHERE amount * 2 >= 0"
 """Every row, every column and a computed one: nothing is saved by what is left out."""

@@ -14,8 +14,6 @@ from cdc_testing.kafka_feeds import followed_feed
 
 from cdc_core.store.progress import ProgressStore, store_url
 
-__all__ = ["run"]
-
 _KEYS = 10_000
 _CHANGES_PER_S = 5_000
 _WITHIN_S = 5.0

@@ -19,8 +19,6 @@ from cdc_testing.postgres import clock
 
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["run"]
-
 _NODES = {"one": "SIGTERM", "two": "cdc drain", "three": "SIGTERM"}
 """The nodes, and how each is told to leave."""
 _JOBS = 6

@@ -32,8 +32,6 @@ from fsspec.asyn import sync
 
 from cdc_core import RowBatch, SinkContext, SliceInfo
 
-__all__ = ["run"]
-
 _BATCH_ROWS = 16_384
 _ROUNDS = 5
 _AT_ONCE = 4

@@ -11,8 +11,6 @@ from benchmarks.peer import Debezium
 from benchmarks.report import Figure, Target
 from benchmarks.workload import TABLE, create_table
 
-__all__ = ["run"]
-
 
 def run(bench: Bench) -> Iterator[Figure]:
     rows = bench.sizes.scan_rows

@@ -16,8 +16,6 @@ from cdc_sink_cloudstorage.sink import CloudStorageSink
 
 from cdc_core import Encoder, FileBody, MessageBatch, RowBatch, SinkContext, SliceInfo, TableSchema, Timestamp
 
-__all__ = ["run"]
-
 _BATCH_ROWS = 16_384
 
 

@@ -15,8 +15,6 @@ from benchmarks.context import Bench
 from benchmarks.report import Figure, Target
 from benchmarks.workload import TABLE, create_table
 
-__all__ = ["run"]
-
 _BEFORE = "CDC_BENCH_BEFORE"
 """Environment variable: the Python of another checkout, whose start is measured in turns with ours."""
 _ROWS = 1000

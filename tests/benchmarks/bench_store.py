@@ -11,8 +11,6 @@ from benchmarks.node_rig import nodes_of, options
 from benchmarks.report import Figure
 from benchmarks.workload import TABLE, connect, create_table
 
-__all__ = ["run"]
-
 _NODES = ("one", "two", "three")
 _FULL_JOBS = 20
 _WINDOW_S = 30.0

@@ -12,8 +12,6 @@ from benchmarks.report import Figure
 from benchmarks.workload import TABLE, create_table
 from cdc_testing.nodes import Nodes
 
-__all__ = ["run"]
-
 _LEASES = (3.0, 15.0)
 _JOIN_S = 12.0
 """A node joins within this time, so that during a longer lease it takes nothing from the takeover that follows."""

@@ -41,8 +41,6 @@ from cdc_sink_webhook.sink import WebhookSink
 
 from cdc_core import EncoderContext, Envelope, RowBatch, SinkContext, SliceInfo
 
-__all__ = ["run"]
-
 _BATCH_ROWS = 16_384
 _PARALLEL = 16
 _ROUNDS = 5

@@ -9,8 +9,6 @@ from benchmarks.feed import FeedRun
 from benchmarks.peer import PeerRun
 from benchmarks.report import Figure, Target
 
-__all__ = ["compared"]
-
 
 def compared(
     what: str, ours: FeedRun, theirs: PeerRun, *, rows: int, target: Target, details: Mapping[str, Any] | None = None

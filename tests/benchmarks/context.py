@@ -15,8 +15,6 @@ from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_sink_kafka.demo.broker import KafkaBroker
 from cdc_sink_kafka.demo.client import admin_client
 
-__all__ = ["Bench", "Sizes"]
-
 _SETTINGS = {"max_wal_size": "16GB", "checkpoint_timeout": "1h", "shared_buffers": "256MB", "autovacuum": "off"}
 _SETTINGS |= {"max_connections": "600", "max_replication_slots": "100", "max_wal_senders": "100"}
 """A server that is busy with changefeeds only, and as durable as one comes. The same for the peer."""

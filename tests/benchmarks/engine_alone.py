@@ -45,8 +45,6 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import ProgressStore, store_url
 
-__all__ = ["BATCH_ROWS", "DiscardingSink", "NoOptions", "ReadyOptions", "ReadyRangefeed"]
-
 BATCH_ROWS = 16_384
 
 

@@ -17,8 +17,6 @@ from benchmarks.workload import TABLE
 
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 
-__all__ = ["NAME", "Arrival", "Command", "Feed", "FeedRun"]
-
 NAME = "bench"
 _POLL_S = 0.1
 _START_LIMIT_S = 180.0

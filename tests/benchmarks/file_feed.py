@@ -9,8 +9,6 @@ from typing import Any
 
 from benchmarks.feed import Arrival, Feed
 
-__all__ = ["FileFeed"]
-
 
 class FileFeed(Feed):
     """Writes JSON files under *directory*/out."""

@@ -17,8 +17,6 @@ from benchmarks.processes import Usage, watched
 from cdc_sink_kafka.demo.jars import KAFKA_VERSION, jars_of
 from cdc_sink_kafka.demo.java_process import free_port, java
 
-__all__ = ["ConnectRun", "KafkaConnect"]
-
 _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>cdc</groupId><artifactId>kafka-connect</artifactId><version>1</version><packaging>pom</packaging>

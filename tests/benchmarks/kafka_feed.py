@@ -10,8 +10,6 @@ from benchmarks.feed import Arrival, Feed
 from benchmarks.kafka_topic import KafkaTopic
 from benchmarks.workload import TABLE
 
-__all__ = ["KafkaFeed"]
-
 
 class KafkaFeed(Feed):
     """Writes JSON messages to its own topic. The topic is named after *name* and the table."""

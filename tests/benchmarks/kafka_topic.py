@@ -8,8 +8,6 @@ from contextlib import closing
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-__all__ = ["KafkaTopic"]
-
 _LIMIT_S = 10.0
 
 

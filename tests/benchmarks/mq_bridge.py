@@ -11,8 +11,6 @@ from typing import Any, Self
 from benchmarks.peer import PeerRun, peer_run
 from benchmarks.workload import connect
 
-__all__ = ["MqBridge"]
-
 _PACKAGE = "mq-bridge==1.2.0"
 _PROGRAM = Path(__file__).with_name("mq_bridge_route.py")
 _BATCH = 32768

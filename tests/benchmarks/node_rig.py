@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from benchmarks.context import Bench
 from cdc_testing.nodes import Nodes
 
-__all__ = ["nodes_of", "options"]
-
 
 def options(lease_s: float, *, max_jobs: int = 20) -> tuple[str, ...]:
     """Return the options of a node with this lease; the others follow from it as by default."""

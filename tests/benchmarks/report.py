@@ -15,8 +15,6 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["Figure", "Target", "percentile", "print_table", "write_json"]
-
 GIB = 1024**3
 
 

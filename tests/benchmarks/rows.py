@@ -7,8 +7,6 @@ import pyarrow as pa
 
 from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema
 
-__all__ = ["SCHEMA", "row_batch"]
-
 _BIGINT = ColumnType(kind=Kind.INT, source="bigint", bits=64)
 _TEXT = ColumnType(kind=Kind.STRING, source="text")
 _TYPES = {

@@ -11,8 +11,6 @@ import pyarrow as pa
 from benchmarks.context import Bench
 from benchmarks.workload import TABLE, connect, create_table, update_rows
 
-__all__ = ["Slot", "backlog"]
-
 _KEYS = 100_000
 _NAME = "bench"
 _PEEK = (

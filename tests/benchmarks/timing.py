@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["fastest_s"]
-
 
 def fastest_s(work: Callable[[], object], *, times: int = 3) -> float:
     """Return the seconds of the fastest of *times* runs, after one that does not count."""

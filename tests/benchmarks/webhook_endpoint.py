@@ -9,8 +9,6 @@ import asyncio
 import ssl
 import sys
 
-__all__ = ["Connection"]
-
 _ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 _LENGTH = b"content-length:"
 

@@ -15,17 +15,6 @@ from typing import Any
 
 import psycopg
 
-__all__ = [
-    "TABLE",
-    "TRANSACTION_ROWS",
-    "changing",
-    "commit_evenly",
-    "connect",
-    "create_table",
-    "insert_at_once",
-    "update_rows",
-]
-
 TABLE = "public.orders"
 TRANSACTION_ROWS = 1000
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 
 from cdc_testing.postgres import Sql
 
-__all__ = ["KEYS", "AlteredTable", "Statement", "TypeNames", "create", "statements_of"]
-
 KEYS = 400
 """Ids are in 0..KEYS. Each partition has 100 of them."""
 WIDTH = 100

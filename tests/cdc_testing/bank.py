@@ -25,16 +25,6 @@ from psycopg import errors, sql
 
 from cdc_core import Endpoint, StoredMessage
 
-__all__ = [
-    "TABLES",
-    "Bank",
-    "Faithful",
-    "assert_faithful",
-    "assert_faithful_kafka",
-    "assert_faithful_messages",
-    "open_bank",
-]
-
 TABLES = ("public.accounts", "public.closed")
 ACCOUNTS = 200
 TOTAL = ACCOUNTS * 1000

@@ -31,8 +31,6 @@ from cdc_core.options import parse_options
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import ProgressStore
 
-__all__ = ["StuckHost", "bare_node", "bare_settings", "create", "main", "plugins"]
-
 _SCRIPTED = "cdc_testing.scripted:"
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from urllib.parse import urlencode
 
-__all__ = ["Answer", "Browser", "Form", "Page"]
-
 
 @dataclass(frozen=True, slots=True)
 class Form:

@@ -14,8 +14,6 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-__all__ = ["SECTIONS", "budgets", "costs_file", "dearest", "main"]
-
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "tests" / "budgets.toml"
 SECTIONS = {"not slow": "fast", "slow": "slow"}

@@ -13,8 +13,6 @@ from cdc_core.engine.ipc import lease_clock, unpacked
 from cdc_core.jobs.subprocess_run import SubprocessRun
 from cdc_core.store.progress import store_url
 
-__all__ = ["main"]
-
 
 def main(directory: Path, lease_s: float) -> None:
     feed = unpacked((directory / "job").read_text())

@@ -11,8 +11,6 @@ from typing import Any, Literal
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
-__all__ = ["Watched", "chromium", "find_chromium"]
-
 _NOTE_TOUCHED = """
 window.touched = { lines: {}, replaced: 0 };
 document.addEventListener("DOMContentLoaded", () => {

@@ -11,8 +11,6 @@ from cdc_testing.pages import Page
 if TYPE_CHECKING:
     from cloudevents.core.base import BaseCloudEvent
 
-__all__ = ["PAGE", "of_kafka", "of_request"]
-
 PAGE = Page("cloudevents.md")
 _EVENT_OF, _EVENTS_OF = PAGE.function("event_of"), PAGE.function("events_of")
 

@@ -15,8 +15,6 @@ from cdc_testing.spark_cluster import SparkCluster, Worker
 
 from cdc_core.store.progress import ProgressStore
 
-__all__ = ["ClusterKills", "Part", "Phase"]
-
 Part = Literal["python", "executor", "worker", "driver", "master"]
 Phase = Literal["scan", "log"]
 

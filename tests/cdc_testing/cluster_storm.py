@@ -24,8 +24,6 @@ from cdc_testing.storm_emitters import Freeze
 
 from cdc_core.store.job_values import NodeRecord, Overview
 
-__all__ = ["CLUSTER_EVENTS", "ClusterStorm", "HostsBroker", "reachable"]
-
 _JOINER = "four"
 _TELL_S = 30.0
 _SECRET = "only-the-nodes-of-the-storm-know-it"

@@ -10,8 +10,6 @@ from _pytest.capture import CaptureResult
 
 from cdc_core.cli.main import main
 
-__all__ = ["Cdc"]
-
 
 class Cdc(NamedTuple):
     """Runs the command as a user does, and returns what it has printed."""

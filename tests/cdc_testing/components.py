@@ -20,8 +20,6 @@ from cdc_core.plugins.entry_points import Published
 from cdc_core.plugins.host import PluginHost
 from cdc_core.registrations import Registration
 
-__all__ = ["HookOptions", "SilentDestination", "encoder", "host", "plugin", "rangefeed", "sink", "source_of"]
-
 HERE = "cdc_testing.components"
 
 

@@ -12,8 +12,6 @@ from cdc_sink_kafka.demo.jars import KAFKA_VERSION, jars_of
 from cdc_sink_kafka.demo.java_process import java
 from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaGateway, launch_gateway
 
-__all__ = ["ConnectConverter", "connect_converter", "java_gateway"]
-
 _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>cdc</groupId><artifactId>connect-json</artifactId><version>1</version><packaging>pom</packaging>

@@ -9,8 +9,6 @@ from typing import Any, Protocol
 import httpx2
 from cdc_testing.connect_shapes import seen
 
-__all__ = ["Server", "conversation"]
-
 _BODY = {"Content-Type": "application/json"}
 _TEXT = {"Content-Type": "text/plain"}
 _LATER = ("conflicting operation", "stale configuration", "rebalance is expected")

@@ -7,8 +7,6 @@ from typing import Any
 
 import httpx2
 
-__all__ = ["differences", "seen"]
-
 _OPAQUE = (".partition", ".offset")
 """Objects in which a connector may write what it likes."""
 _BY_NAME = (".config", "/config", "/admin/loggers", "/topics", "?expand")

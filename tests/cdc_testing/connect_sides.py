@@ -17,8 +17,6 @@ from cdc_testing.stored import node, progress
 
 from cdc_core.store.job_values import NodeRecord
 
-__all__ = ["ConnectWorker", "Original", "Ours", "ours"]
-
 _LIMIT_S = 120.0
 
 

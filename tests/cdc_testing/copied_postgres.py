@@ -11,8 +11,6 @@ from cdc_rangefeed_postgres.demo import account
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.documented_role import OWNER, create_roles, superusers
 
-__all__ = ["CopiedPostgres"]
-
 _initialised: dict[Path, Path] = {}
 """By binaries, a directory with a server that this process has made, with the roles of tests."""
 

@@ -19,8 +19,6 @@ import psutil
 import pytest
 from cdc_testing.budgets import costs_file, dearest
 
-__all__ = ["ProcessorTime", "start_of"]
-
 _OUTPUT = "costs"
 _recorders: list[_Recorder] = []
 

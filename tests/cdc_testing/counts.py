@@ -7,8 +7,6 @@ from typing import Protocol
 
 import pytest
 
-__all__ = ["Counts"]
-
 _PROPERTY = "counts"
 
 

@@ -19,9 +19,6 @@ from cdc_encoder_parquet.options import ParquetOptions
 
 from cdc_core import Decoder, Encoder, EncoderContext, Envelope, RowPlace
 
-__all__ = ["FORMS", "Form"]
-
-
 _WRAPPED = Envelope(updated=True, key_in_value=True)
 
 

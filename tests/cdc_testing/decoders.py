@@ -26,8 +26,6 @@ from cdc_core import (
     Timestamp,
 )
 
-__all__ = ["KEYED", "avro_decoder", "json_decoder"]
-
 _ID = Column(name="id", type=ColumnType(kind=Kind.INT, source="bigint", bits=64))
 KEYED = TableSchema(name=TableName("d", "public", "keyed"), version=1, columns=(_ID,), primary_key=("id",))
 """A table whose only column is its key, an integer."""

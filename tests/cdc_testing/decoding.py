@@ -12,24 +12,6 @@ from cdc_testing.pgmessages import begin, commit, log, relation
 
 from cdc_core import Column, Op, RowBatch, TableName, TableSchema, Timestamp
 
-__all__ = [
-    "ID",
-    "OTHER",
-    "PLAIN",
-    "RELATION",
-    "US",
-    "WALL",
-    "T",
-    "U",
-    "V",
-    "decoder_of",
-    "read",
-    "rows_of",
-    "transaction",
-    "updated_of",
-    "version_of",
-]
-
 US = 1_700_000_000_000_000
 WALL = US * 1000
 T, U = 16_001, 16_002

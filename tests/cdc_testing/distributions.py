@@ -5,8 +5,6 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-__all__ = ["install"]
-
 
 def install(
     site: Path,

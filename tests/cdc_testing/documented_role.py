@@ -8,8 +8,6 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-__all__ = ["OWNER", "ROLE", "create_roles", "documented", "grant_database", "superusers"]
-
 OWNER = "shop_owner"
 """A superuser that prepares tests and owns their tables. A member inherits what it owns, but no attribute such as this.
 

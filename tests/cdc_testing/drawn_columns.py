@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema
 
-__all__ = ["COLUMNS", "ITEMS", "SPECIAL_DECIMALS", "column", "drawn_batch", "json_texts"]
-
 SPECIAL_DECIMALS = ("NaN", "Infinity", "-Infinity")
 I64 = st.integers(-(2**63), 2**63 - 1)
 EDGES = st.sampled_from([sign * (1 << bits) + add for bits in range(63) for sign in (1, -1) for add in (-1, 0, 1)])

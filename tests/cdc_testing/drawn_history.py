@@ -23,8 +23,6 @@ from cdc_testing.postgres import clock
 from cdc_core import CdcError, Timestamp
 from cdc_core.errors import RetryableError
 
-__all__ = ["DifferenceError", "DrawnHistory"]
-
 Row = dict[str, Any]
 ROOT = "WITH (publish_via_partition_root = true)"
 _LEFT = (

@@ -9,8 +9,6 @@ from typing import Any
 
 from cdc_testing.postgres import Sql
 
-__all__ = ["Catalog", "Statement", "Table", "create_table", "create_types", "ddl", "dml"]
-
 VALUES: dict[str, tuple[str, ...]] = {
     "smallint": ("1", "2", "-3"),
     "integer": tuple(map(str, range(12))),

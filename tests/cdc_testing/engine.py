@@ -26,19 +26,6 @@ from cdc_core.options import Duration
 from cdc_core.store.progress import ProgressStore, store_url
 from cdc_core.telemetry.status import Status, StatusLog
 
-__all__ = [
-    "Engine",
-    "Journal",
-    "abandon_runs",
-    "counter_feed",
-    "eventually",
-    "main",
-    "resume_runs",
-    "run_feed",
-    "stop_runs",
-]
-
-
 _running: list[Supervisor] = []
 
 

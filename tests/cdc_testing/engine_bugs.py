@@ -44,8 +44,6 @@ from cdc_core.step_planner import StepPlanner
 from cdc_core.store.progress import ProgressStore
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["BUGS", "Bug", "installed"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bug:

@@ -17,8 +17,6 @@ from cdc_core.spark.columns import columns_schema, noted, packed_columns, spark_
 from cdc_core.spark.evaluated_rows import opened
 from cdc_core.spark.query_planning import evaluated, plan_query
 
-__all__ = ["answers", "planned"]
-
 
 def planned(
     session: SparkSession,

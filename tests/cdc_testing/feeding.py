@@ -25,8 +25,6 @@ from cdc_testing.documented_role import documented
 from cdc_core import Op, RangefeedContext, Rescan, RowBatch, Slice, StepLimit, Timestamp, Token
 from cdc_core.store.values import Progress
 
-__all__ = ["Change", "Feed", "again", "caught_up", "feed_of", "started"]
-
 Key = tuple[Any, ...]
 
 

@@ -17,8 +17,6 @@ from cdc_testing.decoders import KEYED, json_decoder
 
 from cdc_core import SinkContext, Timestamp
 
-__all__ = ["Row", "delivered", "last_resolved", "later", "paths_in_order", "validate_files"]
-
 
 def paths_in_order(directory: Path) -> list[Path]:
     """Return the files below *directory* in the order in which consumers must read them."""

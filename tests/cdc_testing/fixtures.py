@@ -21,8 +21,6 @@ from cdc_testing.versions import UnavailableError, binaries_of
 if TYPE_CHECKING:
     from cdc_testing.thread_host import KeptThreads
 
-__all__ = ["fresh_database"]
-
 TESTS = Path(__file__).parents[1]
 _STRATEGIES_SINCE = 150000
 _numbers = itertools.count(1)

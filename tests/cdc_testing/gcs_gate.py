@@ -17,8 +17,6 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from google.auth import exceptions, jwt
 
-__all__ = ["GcsGate"]
-
 _ACCOUNT = "changefeeds@cdc-test.iam.gserviceaccount.com"
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "host"}
 

@@ -15,8 +15,6 @@ from cdc_conformance.validators import Commit, Key, Row, SeenMark, SeenRow
 
 from cdc_core import Endpoint, Timestamp
 
-__all__ = ["TOTAL", "Event", "History", "Step", "invariant"]
-
 Event = SeenRow | SeenMark
 Id = tuple[str, Key]
 TOTAL = 1000

@@ -20,8 +20,6 @@ from psycopg import sql
 
 from cdc_core import Timestamp
 
-__all__ = ["arrivals", "commits", "record", "recorded"]
-
 _SETTINGS = "SET timezone = 'UTC' SET datestyle = 'ISO' SET extra_float_digits = 1 SET bytea_output = 'hex'"
 _RECORD = f"""
 CREATE TABLE history (seq bigserial PRIMARY KEY, tx xid8, key jsonb, version text);

@@ -12,8 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-__all__ = ["OUTSIDE", "STORE", "Bridge", "Host"]
-
 OUTSIDE, STORE = "10.77.0.254", "10.77.0.253"
 """Addresses of this process for the hosts, for what is not the store and what is."""
 _BRIDGE = "cdc-hosts"

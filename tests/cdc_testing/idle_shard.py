@@ -19,8 +19,6 @@ from cdc_core.shards.planner import ShardedPlanner
 from cdc_core.shards.rangefeed import ShardedRangefeed
 from cdc_core.shards.reader import ShardedReader
 
-__all__ = ["TwoPostgresWriters", "TwoSimulatedWriters", "other_shard", "two_shards"]
-
 _ONE = {"simulated": SIMULATED, **{one.name: one for one in cdc_register_rangefeeds()}}
 
 

@@ -10,8 +10,6 @@ from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-__all__ = ["LAYERS", "ROOT", "core_violations", "cycles", "imported_by", "loaded_by", "plugin_violations"]
-
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("remedies",),

@@ -15,8 +15,6 @@ from cdc_testing.runs import Feed
 
 from cdc_core import Decoder, Timestamp
 
-__all__ = ["FollowedFeed", "followed_feed"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowedFeed:

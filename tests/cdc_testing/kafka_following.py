@@ -13,8 +13,6 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 
 from cdc_core import Decoder, Timestamp
 
-__all__ = ["Follower"]
-
 Place = tuple[str, int]
 
 

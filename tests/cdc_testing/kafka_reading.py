@@ -17,19 +17,6 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from cdc_core import StoredMessage
 
-__all__ = [
-    "Message",
-    "add_partitions",
-    "by_partition",
-    "consumer",
-    "copied",
-    "create_topic",
-    "delete_topic",
-    "delete_topics",
-    "partitions_of",
-    "read_topics",
-]
-
 _LIMIT_S = 300.0
 
 

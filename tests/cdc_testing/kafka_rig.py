@@ -16,8 +16,6 @@ from cdc_testing.kafka_rows import SmallEncoder, table_name
 
 from cdc_core import Destination, EncoderContext, Envelope, ResolvedSink, Sink, SinkContext, parse_options
 
-__all__ = ["KafkaRig"]
-
 Part = TypeVar("Part", bound=Sink | ResolvedSink | Destination)
 Options = Mapping[str, Any] | None
 

@@ -22,8 +22,6 @@ from cdc_core import (
     Timestamp,
 )
 
-__all__ = ["JSON", "TEXT", "SmallEncoder", "rows", "table_name", "version"]
-
 TEXT = ColumnType(kind=Kind.STRING, source="text")
 JSON = ColumnType(kind=Kind.JSON, source="jsonb")
 

@@ -14,9 +14,6 @@ from cdc_testing.costs import start_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["KeptSpark"]
-
-
 _holding: list[KeptSpark] = []
 """Whose session this process has: it can have one."""
 

@@ -35,8 +35,6 @@ from cdc_core.options import parse_options
 from cdc_core.readback.reader import ChangeReader
 from cdc_core.store.progress import ProgressStore, store_url
 
-__all__ = ["KillRun", "Report", "Store"]
-
 TABLES = ("public.filler", "public.ledger")
 FILLER = 1_000
 KEYS = 300

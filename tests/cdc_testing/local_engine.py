@@ -35,8 +35,6 @@ from cdc_core.errors import from_wire
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 
-__all__ = ["LocalEngine", "Steps", "installed_plugins", "resolved_feed", "task_attempt", "wrapped"]
-
 _MAX_TASK_ATTEMPTS = 4
 
 task_attempt: ContextVar[int] = ContextVar("task_attempt", default=0)

@@ -19,8 +19,6 @@ from cdc_testing.pgvalues import TYPES, Maker
 
 from cdc_core import Column, Op, RowBatch, TableName, TableSchema, Timestamp
 
-__all__ = ["LogProbe"]
-
 _SETTINGS = {
     "DateStyle": "ISO",
     "IntervalStyle": "postgres",

@@ -13,8 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 from cdc_sink_kafka.demo.java_server import Server
 
-__all__ = ["NativeServer"]
-
 _START_LIMIT_S = 300.0
 _STOP_LIMIT_S = 120.0
 _POLL_S = 0.02

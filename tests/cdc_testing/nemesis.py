@@ -50,8 +50,6 @@ from cdc_core.config.changefeed import Changefeed
 from cdc_core.plugins.host import PluginHost
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Outcome", "run_script"]
-
 log = logging.getLogger(__name__)
 
 

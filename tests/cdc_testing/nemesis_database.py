@@ -17,8 +17,6 @@ from cdc_testing.nemesis_events import Disturb, Write
 
 from cdc_core import Frontier, SourceTransaction, SourceWriterContext, Timestamp
 
-__all__ = ["NemesisDatabase", "PostgresNemesis", "SimulatedNemesis"]
-
 
 class NemesisDatabase(ABC):
     """A fresh database. One transaction may be open, besides those that begin and end in one call."""

@@ -36,8 +36,6 @@ from cdc_core.engine.slices import TaskMessage
 from cdc_core.spark.data_sources import OPTION, AttemptReader, AttemptWriter, ChangefeedSink, RangefeedSource
 from cdc_core.store.progress import ProgressStore
 
-__all__ = ["BUG", "control_of", "faulty_attempt", "nemesis_spark"]
-
 BUG = "bug"
 """Name of the file in the control directory that holds a bug's name."""
 

@@ -6,32 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = [
-    "FIRST_N",
-    "AddColumn",
-    "AwaitFault",
-    "ChangeKey",
-    "ChangeType",
-    "Commit",
-    "CreateTable",
-    "Disturb",
-    "DropColumn",
-    "DropTable",
-    "Event",
-    "Fault",
-    "FillColumn",
-    "Look",
-    "Open",
-    "Pause",
-    "Read",
-    "RenameColumn",
-    "Rescan",
-    "Resume",
-    "RollBack",
-    "Transact",
-    "Write",
-]
-
 FIRST_N = 1000
 """Every `n` that is written is at least this, and every `id` is less: so the values of a key tell its columns."""
 

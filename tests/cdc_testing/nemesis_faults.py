@@ -32,19 +32,6 @@ from cdc_core.store.database import Database
 from cdc_core.store.progress import Progress, ProgressStore
 from cdc_core.store.saved_progress import SavedProgress
 
-__all__ = [
-    "POINTS",
-    "FaultyHistory",
-    "FaultyPlanner",
-    "FaultyReader",
-    "FaultyResolvedSink",
-    "FaultySink",
-    "FaultyStore",
-    "order",
-    "pending",
-    "withdraw",
-]
-
 POINTS = {
     "advance": "planner, before a step is planned",
     "planned": "planner, after a step was planned",

@@ -28,8 +28,6 @@ from cdc_core.step_planner import Rescan, StepPlanner
 from cdc_core.store.progress import ProgressStore, store_url
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["NemesisFeed", "TroubleError"]
-
 _LIMIT_S = 400.0
 _POLL_S = 0.02
 

@@ -13,8 +13,6 @@ from cdc_testing.nemesis_events import FIRST_N
 
 from cdc_core import Endpoint, Timestamp
 
-__all__ = ["ById", "Held", "PresentKeyValidator", "RescanValidator", "Rescanned", "columns_of", "id_of"]
-
 Key = tuple[Any, ...]
 
 

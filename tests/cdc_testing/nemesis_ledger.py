@@ -13,8 +13,6 @@ from cdc_testing.nemesis_events import Write
 
 from cdc_core import Timestamp
 
-__all__ = ["FirstNames", "Ledger", "Projected", "RowValidator", "Without"]
-
 COLUMNS = ("id", "n", "note")
 """What every row has. `n` is another for each write."""
 

@@ -21,8 +21,6 @@ from cdc_testing.nemesis_database import NemesisDatabase, PostgresNemesis, Simul
 from cdc_testing.nemesis_events import Fault
 from cdc_testing.nemesis_script import Script, script_of
 
-__all__ = ["PLACES", "NemesisRig", "Place", "command", "scripts_for"]
-
 Place = tuple[str, str]
 """A source and a sink."""
 

@@ -34,8 +34,6 @@ from cdc_testing.nemesis_events import (
 )
 from cdc_testing.nemesis_faults import POINTS
 
-__all__ = ["Script", "script_of"]
-
 KEYS = 4
 """Few on purpose: many versions of each."""
 COLUMNS = 4

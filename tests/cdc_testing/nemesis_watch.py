@@ -36,8 +36,6 @@ from cdc_core.plugins.classes import load_class
 from cdc_core.plugins.host import PluginHost
 from cdc_core.registrations import EncoderRegistration, SinkRegistration
 
-__all__ = ["NemesisConsumer", "Watch"]
-
 
 class Watch:
     """Looks at the sink of *feed*. With *exact* the ledger knows when each transaction was committed."""

@@ -27,8 +27,6 @@ from cdc_core.errors import RetryableError
 from cdc_core.store.job_values import JobRecord, NodeRecord
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["EVENTS", "PLACES", "Blow", "JobFigures", "Storm", "StormFigures", "has_another", "median_and_worst"]
-
 EVENTS = ("kill", "freeze", "short freeze", "drain", "cut", "short cut", "refuse", "restart the store")
 """What may happen. A short freeze or cut is over after 0.1 to 1.5 times the lease: the node may survive it. The others
 last until all jobs that another node can run have been claimed by one.

@@ -24,8 +24,6 @@ from cdc_core.store.job_values import JobRecord
 from cdc_core.store.progress import ProgressStore
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["NodeProcess", "Nodes"]
-
 FAST = ("--lease", "5s", "--heartbeat", "1s", "--poll", "250ms")
 
 

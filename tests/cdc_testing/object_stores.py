@@ -26,20 +26,6 @@ from azure.storage.blob import BlobServiceClient
 from cdc_sink_kafka.demo.java_process import free_port
 from cdc_testing.native_server import NativeServer
 
-__all__ = [
-    "AZURE_ACCOUNT",
-    "AZURE_KEY",
-    "BUCKET",
-    "S3_KEY",
-    "S3_READER_KEY",
-    "S3_READER_SECRET",
-    "S3_SECRET",
-    "Azurite",
-    "FakeGcs",
-    "SeaweedFS",
-    "uri_query",
-]
-
 ROOT = Path(__file__).resolve().parents[2]
 S3_KEY = "cdcwriter"
 S3_SECRET = "Wonder/land+&=%40secret"

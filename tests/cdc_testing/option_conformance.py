@@ -8,8 +8,6 @@ from cdc_conformance.encoders.keys import Keys
 from cdc_conformance.encoders.suite import EncoderFixtures
 from cdc_conformance.encoders.values import Schemas, Values
 
-__all__ = ["EncoderOptionConformance"]
-
 
 class EncoderOptionConformance(Values, Envelopes, Keys, Schemas, Files, EncoderFixtures):
     """What keys, values and files contain. All else is the same with any option."""

@@ -15,8 +15,6 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
-__all__ = ["Receiver", "attributes_of", "metrics_of"]
-
 
 class Receiver:
     """Listens at `url` and puts each request, with its headers, into `got`. Answers with `status`."""

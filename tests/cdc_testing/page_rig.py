@@ -34,8 +34,6 @@ from cdc_core.web.endpoint import Endpoint
 from cdc_core.web.endpoints import PAGE_ENDPOINTS
 from cdc_core.web.server import WebServer, application
 
-__all__ = ["HOSTILE", "Shown", "deployment", "served"]
-
 HOSTILE = "<script>document.title='taken'</script>\"'&"
 """A text that would be a script on a page that does not escape it."""
 _TABLES = (

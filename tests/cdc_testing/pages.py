@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Page"]
-
 _ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -13,8 +13,6 @@ from cdc_testing.files import last_resolved
 from cdc_testing.postgres import clock
 from cdc_testing.runs import Feed
 
-__all__ = ["peaks", "peaks_of_scan_and_log"]
-
 MB = 1_000_000
 
 

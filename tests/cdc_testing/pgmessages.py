@@ -9,20 +9,6 @@ import pyarrow as pa
 from cdc_rangefeed_postgres.fields import Fields, Messages, walk
 from cdc_rangefeed_postgres.types import PgColumn
 
-__all__ = [
-    "UNCHANGED",
-    "begin",
-    "commit",
-    "delete",
-    "field_column",
-    "insert",
-    "log",
-    "relation",
-    "truncate",
-    "tuple_",
-    "update",
-]
-
 _EPOCH_US = 946_684_800_000_000
 
 

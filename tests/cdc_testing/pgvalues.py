@@ -8,8 +8,6 @@ import string
 import uuid
 from collections.abc import Callable
 
-__all__ = ["BINARY_MAKERS", "TEXT_MAKERS", "TYPES", "Maker"]
-
 Maker = Callable[[random.Random], str]
 
 _AWKWARD_TEXTS = [

@@ -12,8 +12,6 @@ from cdc_testing.runs import eventually
 
 from cdc_core import Timestamp
 
-__all__ = ["Sql", "another_tablespace", "clock", "losing", "no_free_slot", "table_of", "writing"]
-
 Sql = psycopg.Connection[tuple[Any, ...]]
 
 

@@ -8,8 +8,6 @@ import psutil
 
 from cdc_core.spark.python_forkserver import NAMES
 
-__all__ = ["command", "kill", "name", "runs_tasks", "senders", "unread"]
-
 
 def kill(process: psutil.Process) -> None:
     try:

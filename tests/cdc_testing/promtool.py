@@ -9,8 +9,6 @@ from pathlib import Path
 import yaml
 from cdc_testing.imports import ROOT
 
-__all__ = ["check_expressions", "promtool"]
-
 
 @functools.cache
 def _program() -> str:

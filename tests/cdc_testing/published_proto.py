@@ -13,8 +13,6 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-__all__ = ["PROTO", "compiled", "delimited_messages", "message"]
-
 _PACKAGE = importlib.util.find_spec("cdc_encoder_protobuf")
 assert _PACKAGE is not None
 assert _PACKAGE.origin is not None

@@ -12,8 +12,6 @@ from pyspark.sql import SparkSession
 from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema
 from cdc_core.queries.bound_query import QueryPlan
 
-__all__ = ["COLUMNS", "EVERYTHING", "LOCAL", "NO_DAY", "SCHEMA", "one", "plan", "rows", "table"]
-
 COLUMNS = {
     "id": ColumnType(kind=Kind.INT, source="integer", bits=32),
     "price": ColumnType(kind=Kind.DECIMAL, source="numeric(8,2)", precision=8, scale=2),

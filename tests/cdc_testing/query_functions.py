@@ -9,8 +9,6 @@ import pyarrow.compute as pc
 
 from cdc_core import FunctionRegistration, hookimpl
 
-__all__ = ["FUNCTIONS", "cdc_register_functions", "registered"]
-
 
 def whole_number(texts: pa.Array) -> pa.Array:
     """Return the numbers in *texts*. Raises: ValueError for a row that is none."""

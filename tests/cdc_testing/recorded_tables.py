@@ -15,8 +15,6 @@ from typing import Any
 
 from cdc_testing.postgres import Sql
 
-__all__ = ["Recorder", "Table", "canonical"]
-
 _OBJECTS = r"""
 CREATE SCHEMA recorder;
 CREATE FUNCTION recorder.note() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -13,8 +13,6 @@ from urllib.parse import urlsplit
 
 from cdc_sink_kafka.demo.servers import Certificates
 
-__all__ = ["RegistryProxy"]
-
 
 class RegistryProxy:
     """Passes requests on to the registry at *url*, from entering to leaving.

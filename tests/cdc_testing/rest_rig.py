@@ -25,8 +25,6 @@ from cdc_core.web.endpoint import Endpoint
 from cdc_core.web.endpoints import all_endpoints
 from cdc_core.web.server import WebServer, application
 
-__all__ = ["ENVIRON", "Rest", "config", "rest_plugins", "serving_rest", "serving_rest_at"]
-
 ENVIRON = {"PW": "hunter2-of-the-source", "PIN": "pin-of-the-shelf", "NOWHERE": "plain-setting"}
 
 

@@ -23,8 +23,6 @@ from cdc_testing.processes import kill, name, runs_tasks
 from cdc_core.cli.located import STATE_DIRECTORY
 from cdc_core.cli.main import main
 
-__all__ = ["Feed", "eventually"]
-
 LIMIT_S = 600.0
 
 

@@ -26,8 +26,6 @@ from cdc_testing.recorded_tables import Recorder, canonical
 
 from cdc_core import RetryableRangefeedError, RowBatch, SchemaChangeRules, SpanMark
 
-__all__ = ["Report", "SchemaLoad", "play"]
-
 _TIMEOUT_S = 150.0
 _MAX_FAULTS = 5
 

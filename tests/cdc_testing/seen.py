@@ -9,8 +9,6 @@ from cdc_conformance.validators import SeenMark, SeenRow, Validator
 
 from cdc_core import Timestamp
 
-__all__ = ["feed", "mark", "row"]
-
 
 def row(
     key: str,

@@ -25,8 +25,6 @@ from cdc_sink_kafka.demo.servers import (
     make_certificates,
 )
 
-__all__ = ["KAFKA_PASSWORD", "KAFKA_USER", "SERVERS", "SecuredKafka", "Servers"]
-
 KAFKA_USER = "alice"
 KAFKA_PASSWORD = "Wonder/land+&%40 secret"
 """The password of KAFKA_USER at `secured_broker`. A URI must percent-encode it."""

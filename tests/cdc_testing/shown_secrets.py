@@ -9,8 +9,6 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from urllib.parse import quote
 
-__all__ = ["shown_secrets"]
-
 _BASE64 = re.compile(rb"[A-Za-z0-9+/]{24,}")
 
 

@@ -19,8 +19,6 @@ from cdc_core.engine.supervisor import Supervisor
 from cdc_core.spark.runner import Runner
 from cdc_core.store.progress import ProgressStore, store_url
 
-__all__ = ["SideBySide", "main"]
-
 _TOTAL = 10**9
 _LEFT_ALONE = "z"
 _ERRORS = (

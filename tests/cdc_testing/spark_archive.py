@@ -12,8 +12,6 @@ from pathlib import Path
 
 from cdc_core.spark.class_archive import VARIABLE, ClassArchive
 
-__all__ = ["use"]
-
 ROOT = Path(__file__).parents[2]
 _CACHE = ROOT / "build" / "cache"
 

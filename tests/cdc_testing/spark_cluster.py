@@ -28,8 +28,6 @@ from cdc_testing.runs import eventually
 
 from cdc_core.spark.class_archive import ClassArchive
 
-__all__ = ["JAVA_OPTIONS", "LOCALITIES", "SECRET", "Master", "SparkCluster", "Worker", "require_namespaces"]
-
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """What costs a JVM the least that lives for a minute."""
 LOCALITIES = ("region=eu", "region=us")

@@ -15,8 +15,6 @@ from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.runs import eventually
 
-__all__ = ["both_hosts", "slot_is_synchronised", "standby_of"]
-
 _SLOT = "standby"
 _SLOTS_ARE_SYNCHRONISED = 170000
 """Since this version a standby can have the failover slots of its primary."""

@@ -16,8 +16,6 @@ from cdc_conformance.sinks.values import Resolved
 
 from cdc_core import MB
 
-__all__ = ["ObjectStoreConformance", "ReadStoreConformance"]
-
 
 class _Fixtures(SinkFixtures):
     """What the suites of S3, Google Cloud Storage and Azure share."""

@@ -16,8 +16,6 @@ from cdc_testing.kafka_reading import Message
 from cdc_core import Timestamp
 from cdc_core.store.job_values import JobEvent
 
-__all__ = ["HEADER", "Freeze", "Late", "late_files", "late_messages"]
-
 HEADER = "node"
 """The header that names the node which produced a message."""
 _LAST_CALL_S = 5.0

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 
 import psutil
 
-__all__ = ["NOBODY", "as_stranger", "listening"]
-
 NOBODY = 65534
 _BECOME = f"import os, socket, struct, sys\nos.geteuid() or os.setuid({NOBODY})\n"
 """That user may have no Python: this one loads what is needed."""

@@ -18,17 +18,6 @@ from cdc_core.rows import Op, RowBatch
 from cdc_core.slice_reader import SliceReader, SpanMark
 from cdc_core.step_planner import Slice
 
-__all__ = [
-    "Items",
-    "Patch",
-    "Reading",
-    "change_reading",
-    "joins_without_rows",
-    "keeps_the_first_key",
-    "rescan_begun_before_saved",
-    "scans_once",
-]
-
 _KNOWN = [("known", "")]
 """Stands in a slice's `blocked` when something is resolved."""
 

@@ -12,8 +12,6 @@ import pytest
 
 from cdc_core import Column, ColumnType, Op, RowBatch, TableName, TableSchema, Timestamp, unavailable_column
 
-__all__ = ["MakeRows", "Row", "make_rows", "row"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Row:

@@ -9,8 +9,6 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
-__all__ = ["TcpProxy"]
-
 _BYTES = 1 << 16
 
 

@@ -24,8 +24,6 @@ from cdc_core.engine.query_host import QueryHostError
 from cdc_core.errors import from_wire
 from cdc_core.queries.bound_query import BoundQuery, QueryPlan
 
-__all__ = ["KeptThreads", "ThreadEngine", "ThreadHost"]
-
 _SLOTS = 2
 """So many slices make a step, as in Spark on two cores. They are read one after the other."""
 

@@ -12,8 +12,6 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-__all__ = ["MAJORS", "UnavailableError", "binaries_of"]
-
 MAJORS = (14, 15, 16, 17)
 """Those that are supported besides the embedded one."""
 

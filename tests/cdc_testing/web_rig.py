@@ -26,8 +26,6 @@ from cdc_core.web.deployment import Deployment
 from cdc_core.web.endpoint import Endpoint, Role
 from cdc_core.web.server import WebServer, application
 
-__all__ = ["LOOPBACK", "SECRET", "TOKENS", "Reply", "Web", "plain_endpoints", "serving", "write_tokens"]
-
 LOOPBACK = Address("127.0.0.1", 0)
 SECRET = "S3cret-of-the-store"
 TOKENS = {"viewer": "token-view", "operator": "token-operate", "boss": "token-admin"}

@@ -6,8 +6,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["messages_of"]
-
 _HEAD = '{"payload":['
 _EVENTS = '[{"data"'
 _DECODER = json.JSONDecoder()

@@ -26,8 +26,6 @@ from cdc_testing.webhook_bodies import messages_of
 
 from cdc_core import Endpoint, SinkContext, SinkReader, StoredMessage
 
-__all__ = ["WebhookReader", "WebhookServer"]
-
 _LIMIT_S = 120.0
 _POLL_S = 0.01
 

@@ -12,8 +12,6 @@ from cdc_core.engine.packing import Arriving
 from cdc_core.engine.slices import SliceReport
 from cdc_core.telemetry.stages import ENCODE, QUERY, SINK, SOURCE
 
-__all__ = ["written"]
-
 
 def written(
     sink: Sink, batches: Iterable[Arriving], *, bad_rows: SliceBadRows | None = None, task_attempt: int = 0
