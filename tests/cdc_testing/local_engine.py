@@ -20,7 +20,7 @@ import pyarrow as pa
 from cdc_testing.documented_role import documented
 from cdc_testing.scripted import ThreadDied
 
-from cdc_core import Changefeed, ResolvedSink, Sink, SliceReader, Timestamp
+from cdc_core import Changefeed, Sink, SliceReader, Timestamp
 from cdc_core.config.component import Component
 from cdc_core.config.parts import Parts
 from cdc_core.config.resolve import resolve
@@ -116,12 +116,11 @@ class LocalEngine:
         *,
         wrap_reader: Callable[[SliceReader], SliceReader] = lambda reader: reader,
         wrap_sink: Callable[[Sink], Sink] = lambda sink: sink,
-        wrap_resolved_sink: Callable[[ResolvedSink], ResolvedSink] = lambda sink: sink,
     ) -> None:
         self._feed = dataclasses.replace(
             feed,
             rangefeed=wrapped(feed.rangefeed, reader=wrap_reader),
-            sink=wrapped(feed.sink, sink=wrap_sink, resolved_sink=wrap_resolved_sink),
+            sink=wrapped(feed.sink, sink=wrap_sink),
         )
         self._directory = directory
         self.store = ProgressStore(store_url(directory))

@@ -29,9 +29,9 @@ def out(tmp_path: Path) -> Path:
 def engine(db: SimulatedDatabase, out: Path, tmp_path: Path) -> Callable[..., LocalEngine]:
     """Return a function that returns an engine for tables of `db` into files in `out`."""
 
-    def engine_of(*tables: str, options: dict[str, Any] | None = None, **wraps: Any) -> LocalEngine:
+    def engine_of(*tables: str, options: dict[str, Any] | None = None) -> LocalEngine:
         feed = resolved_feed(db.uri, f"file://{out}", *tables, options={"idle_interval": 0, **(options or {})})
-        return LocalEngine(feed, tmp_path, **wraps)
+        return LocalEngine(feed, tmp_path)
 
     return engine_of
 

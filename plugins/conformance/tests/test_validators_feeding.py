@@ -74,21 +74,9 @@ def test_files_yield_all_their_rows_and_marks_cover_all_topics() -> None:
     assert order.failures() == []
 
 
-def test_a_row_below_a_mark_of_its_partition_is_found() -> None:
-    assert failures(mark(1, 1), row(1, 1, 1, 10)) == [
-        "topic t partition 1 key [1]: saw new row timestamp 1.0000000000 after 1.0000000000 was resolved"
-    ]
-
-
 def test_equal_keys_with_other_spellings_are_one_key() -> None:
     same = StoredMessage(topic="x_t", partition=1, key=b"[ 1 ]", value=row(1, 1, 2, 1).value)
     assert failures(row(0, 1, 1, 10), same) == ["topic t key [1]: received on two partitions: 0 and 1"]
-
-
-def test_half_a_transaction_below_all_marks_is_found() -> None:
-    assert failures(row(0, 1, 1, 10), mark(0, 1), mark(1, 1), row(0, 1, 2, 7), mark(1, 2), mark(0, 2)) == [
-        "at resolved 2.0000000000: total is 7"
-    ]
 
 
 def test_all_fields_of_a_message_arrive() -> None:

@@ -13,8 +13,6 @@ import click
 
 from cdc_core.cli.session import CliSession, debug_option
 
-__all__ = ["verify"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 _LABELS = {"PASS": "green", "FAIL": "red", "ERROR": "red", "SKIP": "yellow", "XFAIL": "yellow"}
 

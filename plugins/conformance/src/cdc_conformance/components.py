@@ -18,11 +18,6 @@ from cdc_core.plugins.host import PluginHost
 from cdc_core.plugins.loading import KINDS
 from cdc_core.registrations import Registration
 
-__all__ = [
-    *("SOURCE", "SUITES", "UNOPENED_ENCODER", "UNOPENED_SOURCE", "NoOptions", "installed_and", "listed", "plugin_of"),
-    *("registration_of", "suite_for", "unopened_sink"),
-]
-
 SUITES = {
     "sink": "cdc_conformance.sinks:SinkConformance",
     "encoder": "cdc_conformance.encoders:EncoderConformance",

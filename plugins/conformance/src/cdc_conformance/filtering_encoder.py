@@ -9,8 +9,6 @@ import pyarrow as pa
 from cdc_core import FileBody, MessageBatch, RowBatch
 from cdc_core.wrapped_encoder import WrappedBody, WrappedEncoder
 
-__all__ = ["FilteringEncoder"]
-
 
 class FilteringEncoder(WrappedEncoder):
     """Encodes what `filtered` returns, as the other encoder does."""

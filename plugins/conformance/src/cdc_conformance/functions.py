@@ -14,8 +14,6 @@ from cdc_conformance.promises import Conformance
 from cdc_core import FunctionRegistration
 from cdc_core.delivery.called_function import CalledFunction
 
-__all__ = ["FunctionConformance"]
-
 _SAMPLES: Mapping[str, Sequence[Any]] = {
     "bool": (True, False, None, True),
     "string": ("", "a", None, "Zoë 1\n"),

@@ -15,8 +15,6 @@ from cdc_core.plugins.classes import load_class
 from cdc_core.plugins.host import PluginHost
 from cdc_core.registrations import RangefeedRegistration, Registration, SinkRegistration
 
-__all__ = ["UNIQUE", "Given", "Place", "one_given"]
-
 UNIQUE = "{unique}"
 """A place holder in a URI or option. Each promise replaces it by a new word."""
 

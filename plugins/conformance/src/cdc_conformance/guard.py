@@ -16,8 +16,6 @@ from cdc_conformance.components import registration_of
 from cdc_conformance.promises import Conformance, promises_of, suite_of
 from cdc_core import ConfigError, did_you_mean
 
-__all__ = ["complaint", "waiver"]
-
 _WAIVERS = ("xfail", "skip", "skipif")
 
 

@@ -12,8 +12,6 @@ import pytest
 from cdc_conformance.components import suite_for
 from cdc_conformance.given import Given, Place
 
-__all__ = ["FILE", "GIVEN", "SuiteModule", "module_of", "suite_class"]
-
 FILE = Path(__file__)
 """pytest collects this file and gets suites that are made at run time."""
 

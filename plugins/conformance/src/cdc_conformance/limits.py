@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["TookTooLong", "time_limit"]
-
 
 class TookTooLong(BaseException):
     """Raised in the main thread, at the place where it hangs."""

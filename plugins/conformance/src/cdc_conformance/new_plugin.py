@@ -13,8 +13,6 @@ import click
 
 from cdc_core.errors import ConfigError
 
-__all__ = ["Names", "create", "new_plugin", "template_files"]
-
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LONGEST = 24
 _WORD = re.compile("cdc_(?:sink|encoder|rangefeed)_template|TEMPLATE|Template|template")

@@ -18,8 +18,6 @@ from cdc_core.plugins.host import PluginHost
 from cdc_core.registrations import RangefeedRegistration, Registration, SinkRegistration
 from cdc_core.source_writer import SourceWriter, SourceWriterContext
 
-__all__ = ["try_out"]
-
 
 def try_out(given: Given, host: PluginHost) -> None:
     """Return when the component accepts its URI and options. Leaves nothing behind.

@@ -18,8 +18,6 @@ from cdc_core.plugins.entry_points import PLUGINS
 from cdc_core.plugins.host import PluginHost
 from cdc_core.registrations import Registration
 
-__all__ = ["Peer", "assert_light", "assert_works_alone", "serve"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

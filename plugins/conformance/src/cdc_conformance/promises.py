@@ -10,24 +10,6 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 
 import pytest
 
-__all__ = [
-    "APPLIES",
-    "REQUIRES",
-    "Condition",
-    "Conformance",
-    "DoesNotApply",
-    "applies_if",
-    "conditions_of",
-    "constant",
-    "does_not_apply",
-    "missing",
-    "promises_of",
-    "requires",
-    "suite_of",
-    "why_not_declared",
-    "words",
-]
-
 REQUIRES = "cdc_requires"
 """Name of the marker that `requires` puts on a test."""
 APPLIES = "cdc_applies"

@@ -41,11 +41,6 @@ import pytest
 
 from cdc_conformance.promises import DoesNotApply, suite_of, words
 
-__all__ = [
-    *("Outcome", "Proof", "Report", "alike", "failure_lines", "outcome_line", "outcome_of", "summary_lines"),
-    *("topic_of", "versions"),
-]
-
 _INTERNALS = (
     *(str(Path(module.__file__ or "").parent) for module in (_pytest, pluggy, pytest)),
     *(str(Path(__file__).with_name(name)) for name in ("verification.py", "limits.py", "sabotage")),

@@ -23,8 +23,6 @@ from cdc_core.plugins.classes import load_class
 from cdc_core.plugins.host import PluginHost
 from cdc_core.registrations import Registration
 
-__all__ = ["ATTRIBUTE", "NAME", "NOT_DECLARED", "Reporting"]
-
 NAME = "cdc-reporting"
 """The name under which a run's `Reporting` is registered with pytest."""
 ATTRIBUTE = "cdc_outcome"

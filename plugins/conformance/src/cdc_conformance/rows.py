@@ -19,8 +19,6 @@ import pyarrow as pa
 from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema, Timestamp
 from cdc_core.rows import UNAVAILABLE_TYPE
 
-__all__ = ["EVERY_KIND", "INT8", "START", "TEXT", "Change", "rows", "sample", "table"]
-
 START = Timestamp(1_700_000_000_000_000_000)
 """The default of `updated` for the first change."""
 

@@ -16,11 +16,6 @@ from typing import Any, Generic, TypeVar
 
 import psutil
 
-__all__ = [
-    *("Background", "Effects", "Resources", "descriptors", "failure_of", "resident_bytes", "threads", "until"),
-    "watched",
-]
-
 T = TypeVar("T")
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC

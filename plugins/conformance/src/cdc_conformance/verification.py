@@ -21,8 +21,6 @@ from cdc_core.errors import ConfigError
 from cdc_core.masking import mask, masked_uri
 from cdc_core.plugins.host import PluginHost
 
-__all__ = ["Verification"]
-
 _UNSET = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_THEME")
 """Environment variables that are meant for the user's own tests."""
 

@@ -14,8 +14,6 @@ from typing import Any
 
 from cdc_core import SourceTransaction, SourceWriter
 
-__all__ = ["History", "Row", "RowKey", "Transaction", "Workload", "Write", "same_row"]
-
 Row = Mapping[str, Any]
 _MOST_OPEN = 3
 RowKey = tuple[str, int]

@@ -15,8 +15,6 @@ from cdc_conformance.encoders.form import Form
 from cdc_conformance.filtering_encoder import FilteringEncoder
 from cdc_core import ColumnType, DecodedRow, DeleteForm, Kind, Op, RowBatch, TableSchema, Timestamp, plain_value
 
-__all__ = ["ScannedRowsEncoder", "differences", "expected_rows", "key_difference", "same", "scanned"]
-
 _JSON_KINDS = frozenset({Kind.JSON, Kind.ARRAY, Kind.COMPOSITE})
 
 

@@ -14,8 +14,6 @@ from cdc_conformance.promises import applies_if
 from cdc_conformance.rows import INT8, TEXT, Change, rows, table
 from cdc_core import ColumnType, DeleteForm, EncodeError, Kind, Op, RowBatch, TerminalError, Timestamp
 
-__all__ = ["Envelopes", "Resolved", "Scans"]
-
 _ORDERS = table("orders", {"id": INT8, "note": TEXT})
 _NUMERIC = ColumnType(kind=Kind.DECIMAL, source="numeric")
 _TIMES = [

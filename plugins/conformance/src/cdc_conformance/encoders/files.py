@@ -21,8 +21,6 @@ from cdc_conformance.side_effects import failure_of
 from cdc_core import ConfigError, DecodedRow, DeleteForm, EncodeError, Encoder, Op, RetryableError, RowBatch
 from cdc_core.decoder import rows_of
 
-__all__ = ["BadRows", "Files", "Services"]
-
 _ORDERS = table("orders", {"id": INT8, "note": TEXT})
 _COLUMN = "peculiar"
 _BAD = (3, 8)

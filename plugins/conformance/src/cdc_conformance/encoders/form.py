@@ -15,11 +15,6 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.envelope import ENVELOPE_OPTIONS, ENVELOPES
 from cdc_core.plugins.host import PluginHost
 
-__all__ = [
-    *("CHANGES", "COMPRESSES", "DECODER", "FILES", "MESSAGES", "REKEYS", "SCANS_ONLY", "Form", "encoder_context"),
-    *("open_encoder", "plugin_host", "registered", "resolved_changefeed"),
-]
-
 
 def registered(cls: type[Any]) -> EncoderRegistration:
     """Return the registration of the encoder that a test class names."""

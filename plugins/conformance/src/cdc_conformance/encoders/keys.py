@@ -13,8 +13,6 @@ from cdc_conformance.promises import applies_if
 from cdc_conformance.rows import INT8, TEXT, Change, rows, table
 from cdc_core import ColumnType, EncodeError, Kind, Op, RowBatch, TableSchema, plain_value
 
-__all__ = ["Keys"]
-
 _INT4 = ColumnType(kind=Kind.INT, source="integer", bits=32)
 _CONFUSABLE = [
     "",

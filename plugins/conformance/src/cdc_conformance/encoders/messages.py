@@ -16,8 +16,6 @@ from cdc_conformance.rows import INT8, TEXT, Change, rows, sample, table
 from cdc_core import Encoder, Op, RowBatch, TableSchema, Timestamp
 from cdc_core.config.resolved import ResolvedChangefeed
 
-__all__ = ["PEER", "Messages", "history", "pairs_of_other_process", "set_clock_ahead", "written"]
-
 PEER = Peer(
     f"import {__name__} as here; here.set_clock_ahead()",
     PYTHONHASHSEED="4711",

@@ -27,8 +27,6 @@ from cdc_core import CdcError, Decoder, Encoder, EncoderContext, OptionError, Ro
 from cdc_core.options import describe
 from cdc_core.plugins.classes import load_class
 
-__all__ = ["Packaging", "Resources"]
-
 _ORDERS = table("orders", {"id": INT8, "note": TEXT})
 _SECRET = "sesame"
 _MULTIPLE, _SLACK_BYTES = 16, 48 * 1024 * 1024

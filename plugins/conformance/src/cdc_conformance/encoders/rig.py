@@ -28,8 +28,6 @@ from cdc_core.envelope import ENVELOPE_OPTIONS, ENVELOPES
 from cdc_core.envelope_shapes import SHAPES
 from cdc_core.plugins.classes import load_class
 
-__all__ = ["EncoderRig", "body_of", "pairs_of"]
-
 _FILE_ENVELOPES = frozenset(
     name for name, shape in SHAPES.items() if shape.delete is not DeleteForm.TOMBSTONE and not shape.events
 )

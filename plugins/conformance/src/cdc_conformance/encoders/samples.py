@@ -9,8 +9,6 @@ from typing import Any
 
 from cdc_core import ColumnType, Kind
 
-__all__ = ["SAMPLES", "Sample"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:

@@ -20,8 +20,6 @@ from cdc_conformance.encoders.values import Schemas, Values
 from cdc_conformance.promises import Conformance, constant
 from cdc_core import EncoderRegistration
 
-__all__ = ["EncoderConformance", "EncoderFixtures"]
-
 
 class EncoderFixtures(Conformance):
     """Fixtures. All have a default."""

@@ -16,8 +16,6 @@ from cdc_conformance.promises import applies_if, does_not_apply, requires
 from cdc_conformance.rows import INT8, TEXT, Change, rows, table
 from cdc_core import ColumnType, EncodeError, Kind, Op, RowBatch
 
-__all__ = ["Schemas", "Values"]
-
 _COLUMN, _KEY = "peculiar", 47_110_815
 _INT4 = ColumnType(kind=Kind.INT, source="integer", bits=32)
 _FIRST: dict[str, ColumnType] = {"id": INT8, "a": _INT4, "gone": TEXT, "old": TEXT}

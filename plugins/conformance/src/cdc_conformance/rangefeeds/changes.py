@@ -9,8 +9,6 @@ from typing import Any
 from cdc_conformance.workload import Row, RowKey
 from cdc_core import Op, RowBatch, Timestamp
 
-__all__ = ["Change", "assert_all_there", "changes_of", "newest", "versions"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:

@@ -37,8 +37,6 @@ from cdc_core import (
 from cdc_core.engine.step_machine import folded
 from cdc_core.store.values import Progress
 
-__all__ = ["Feed", "Part", "Plan", "RangefeedParts", "Reading", "Step"]
-
 Part = Rangefeed | StepPlanner | SliceReader | SourceHistory
 
 _PAUSE_S = 0.005

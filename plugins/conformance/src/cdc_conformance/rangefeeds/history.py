@@ -14,8 +14,6 @@ from cdc_conformance.rangefeeds.suite import MakeChangefeed, OpenFeed, Rangefeed
 from cdc_conformance.workload import Workload
 from cdc_core import CdcError, ConfigError, HistoryLostError, Timestamp
 
-__all__ = ["History"]
-
 Cursor = Callable[[], Mapping[str, Any]]
 Forget = Callable[[], None]
 

@@ -21,8 +21,6 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.options import describe
 from cdc_core.plugins.classes import load_class
 
-__all__ = ["Closing", "Startup"]
-
 
 class Startup(RangefeedSuite):
     """What happens before the first step: constructors, `check`, schemas, options and secrets."""

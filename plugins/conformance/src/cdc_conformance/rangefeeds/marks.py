@@ -12,8 +12,6 @@ from cdc_conformance.rangefeeds.suite import OpenFeed, RangefeedSuite
 from cdc_conformance.workload import History, RowKey, Workload
 from cdc_core import Frontier, Op, RowBatch, Span, Timestamp
 
-__all__ = ["Marks", "torn"]
-
 _CALLS, _SLOW_S = 50, 0.1
 """How often an idle planner is called, and how long a step must take not to keep the engine busy."""
 

@@ -11,8 +11,6 @@ from cdc_conformance.rangefeeds.suite import OpenFeed, RangefeedSuite
 from cdc_conformance.workload import Workload
 from cdc_core import ConfigError, Op, Rescan, Timestamp
 
-__all__ = ["Moves", "Rescans"]
-
 _HOUR_NS = 3_600_000_000_000
 _STOPPED = "the changefeed is moved while it is stopped"
 _NEEDED = "the table is read again while the feed runs"

@@ -15,8 +15,6 @@ from cdc_conformance.side_effects import failure_of
 from cdc_conformance.workload import Workload
 from cdc_core import RetryableError, Token
 
-__all__ = ["Outages", "Restarts"]
-
 
 class CrashError(Exception):
     """Simulates the death of the process."""

@@ -11,8 +11,6 @@ from cdc_conformance.workload import Row, RowKey, Workload, same_row
 from cdc_core import Op, RowBatch
 from cdc_core.rows import TIMESTAMP_TYPE
 
-__all__ = ["RowContents"]
-
 _TEXTS = ("", " ", "null", "NULL", "ünï😀", 'a "quoted" \\ text', "{}", "line\nbreak\ttab", "\x01", "'; --", "x" * 1000)
 
 

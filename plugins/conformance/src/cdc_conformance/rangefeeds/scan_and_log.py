@@ -14,8 +14,6 @@ from cdc_conformance.rangefeeds.suite import OpenFeed, RangefeedSuite
 from cdc_conformance.workload import Workload
 from cdc_core import Op, TerminalError, Timestamp
 
-__all__ = ["InitialScan", "Transactions"]
-
 
 class InitialScan(RangefeedSuite):
     """The initial scan, and the transition from it to the log."""

@@ -13,8 +13,6 @@ from cdc_conformance.rangefeeds.suite import OpenFeed, RangefeedSuite
 from cdc_conformance.workload import Row, RowKey, Workload
 from cdc_core import Op, TerminalError, Timestamp
 
-__all__ = ["SchemaBoundaries"]
-
 State = dict[RowKey, Row]
 _NEEDED = "the table changes while the feed runs"
 _MOST_KILLS = 6

@@ -15,8 +15,6 @@ from cdc_core import RowBatch, Slice, SpanMark
 from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 
-__all__ = ["Limits", "Slices"]
-
 _SLACK = 3
 """A limit is an estimate: a step may exceed it by this factor, and by one transaction."""
 _SLICE_BYTES = 100_000

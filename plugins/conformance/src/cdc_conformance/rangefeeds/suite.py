@@ -19,11 +19,6 @@ from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.plugins.host import PluginHost
 
-__all__ = [
-    *("CAPABILITIES", "FIXTURES", "Created", "Disturbance", "MakeChangefeed", "OpenFeed", "RangefeedSuite"),
-    "resolved_changefeed",
-]
-
 _SINK = unopened_sink("cdc-none", output="messages")
 CAPABILITIES: Mapping[str, str] = {
     "before_images": "It yields the row before each change if the option `diff` is set.",

@@ -41,8 +41,6 @@ from cdc_core import (
     option,
 )
 
-__all__ = ["ARCHIVE", "ArchiveDestination", "ArchiveHistory", "ArchiveOptions", "ArchiveResolvedSink", "ArchiveSink"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveOptions:

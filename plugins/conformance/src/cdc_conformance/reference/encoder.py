@@ -38,8 +38,6 @@ from cdc_core import (
     plain_value,
 )
 
-__all__ = ["REFERENCE_ENCODER", "ReferenceDecoder", "ReferenceEncoder", "ReferenceEncoderOptions", "as_bytes"]
-
 _DECIMAL = re.compile(r"-?\d+(\.\d+)?|NaN|-?Infinity")
 
 

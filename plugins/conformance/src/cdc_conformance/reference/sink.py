@@ -47,11 +47,6 @@ from cdc_core import (
     option,
 )
 
-__all__ = [
-    *("REFERENCE_SINK", "Closable", "DirectoryDisturbance", "Line", "Partitions", "ReferenceDestination"),
-    *("ReferenceOptions", "ReferenceReader", "ReferenceResolvedSink", "ReferenceSink"),
-]
-
 _POLL_S = 0.005
 _SAFE = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 REFERENCE_SINK = SinkRegistration(

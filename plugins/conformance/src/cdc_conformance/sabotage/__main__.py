@@ -11,8 +11,6 @@ import click
 from cdc_conformance.sabotage.cases import HOMES, chosen, kinds, lines, verdict
 from cdc_conformance.sabotage.running import run
 
-__all__ = ["main"]
-
 
 @click.command()
 @click.option("--kind", "only", type=click.Choice(list(HOMES)), multiple=True, help="Only saboteurs of this kind.")

@@ -33,8 +33,6 @@ from cdc_core import (
 )
 from cdc_core.registrations import Registration
 
-__all__ = ["breaks", "broken", "mistakes"]
-
 C = TypeVar("C")
 H = TypeVar("H", bound=type)
 R = TypeVar("R", bound=Registration)

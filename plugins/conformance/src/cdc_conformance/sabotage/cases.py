@@ -11,8 +11,6 @@ from cdc_conformance.components import registration_of
 from cdc_conformance.promises import conditions_of, promises_of, suite_of
 from cdc_core.registrations import Registration
 
-__all__ = ["HOMES", "Case", "Kind", "Result", "chosen", "kinds", "lines", "verdict"]
-
 HOMES = {
     "sink": "cdc_conformance.sabotage.sinks",
     "history": "cdc_conformance.sabotage.histories",

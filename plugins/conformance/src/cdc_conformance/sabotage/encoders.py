@@ -11,8 +11,6 @@ from cdc_conformance.reference.encoder import REFERENCE_ENCODER
 from cdc_conformance.sabotage.breaking import broken
 from cdc_conformance.sabotage.broken_encoders import imports, messages, packaging, values
 
-__all__ = ["SABOTEURS", "SUITE", "ReferenceEncoderSuite"]
-
 
 class ReferenceEncoderSuite(EncoderConformance):
     """The suite with the reference encoder and all capabilities."""

@@ -12,8 +12,6 @@ from cdc_conformance.functions import FunctionConformance
 from cdc_conformance.sabotage.breaking import breaks, broken
 from cdc_core import FunctionRegistration
 
-__all__ = ["SABOTEURS", "SUITE", "ReferenceFunctionSuite"]
-
 _MANY = 12
 _last: list[pa.Array] = []
 

@@ -12,8 +12,6 @@ from cdc_conformance.sabotage.broken_sinks import histories
 from cdc_conformance.sinks.exactly_once import ExactlyOnce
 from cdc_conformance.sinks.fixtures import SinkFixtures
 
-__all__ = ["SABOTEURS", "SUITE"]
-
 
 class HistoryConformance(ExactlyOnce, SinkFixtures):
     """The promises that only sinks with a history make."""

@@ -16,8 +16,6 @@ from cdc_conformance.sabotage.breaking import broken
 from cdc_conformance.sabotage.broken_rangefeeds import lifecycle, planning, rows
 from cdc_conformance.simulated import SimulatedDatabase
 
-__all__ = ["SABOTEURS", "SUITE", "SimulatedSuite"]
-
 
 class RenamedDirectory:
     """Renames the database's directory for a while."""

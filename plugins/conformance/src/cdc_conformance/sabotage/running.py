@@ -21,8 +21,6 @@ from cdc_conformance.limits import time_limit
 from cdc_conformance.reporting import ATTRIBUTE
 from cdc_conformance.sabotage.cases import Case, Result, kinds
 
-__all__ = ["run"]
-
 _GRACE_S = 1.0
 """What a process may add to the limits of a test's three phases."""
 _FAST_DISK = Path("/dev/shm")

@@ -14,8 +14,6 @@ from cdc_conformance.sinks import SINK_CAPABILITIES, SinkConformance
 from cdc_conformance.sinks.exactly_once import ExactlyOnce
 from cdc_core import MB
 
-__all__ = ["ELSEWHERE", "SABOTEURS", "SUITE"]
-
 
 class ReferenceSinkSuite(SinkConformance):
     """The suite with the reference sink, which declares every capability."""

@@ -14,8 +14,6 @@ from cdc_conformance.simulated.session import Session
 from cdc_conformance.simulated.state import Status
 from cdc_core import Locality, Timestamp
 
-__all__ = ["COLUMNS", "SimulatedDatabase", "Snapshot", "Txn", "rows_of"]
-
 COLUMNS = (("id", "int"), ("n", "int"), ("note", "string"))
 """The columns of a table by default."""
 _START = 1_600_000_000 * 10**9

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["StatementError", "TransactionAbortedError", "UnavailableError", "WriteConflictError"]
-
 
 class StatementError(ValueError):
     """The statement is invalid: there is no such table, row, column, range, node or transaction."""

@@ -14,8 +14,6 @@ from cdc_conformance.simulated.source import SimulatedOptions
 from cdc_core import Duration, Frontier, RangefeedContext, Slice, SliceReader, StepLimit, Timestamp, Token
 from cdc_core.store.values import Progress
 
-__all__ = ["Follower"]
-
 _NO_LIMIT = StepLimit(rows=10**9, bytes=10**12)
 
 

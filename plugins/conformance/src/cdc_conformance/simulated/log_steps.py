@@ -12,8 +12,6 @@ from cdc_conformance.simulated.source import Piece
 from cdc_conformance.simulated.table import Table
 from cdc_core import Frontier, PlacementRules, SchemaChange, Span, StepLimit, Timestamp
 
-__all__ = ["Boundary", "advanced", "grouped", "next_boundary", "pieces", "reached_boundary"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boundary:

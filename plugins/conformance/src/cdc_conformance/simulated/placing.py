@@ -12,8 +12,6 @@ from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.state import Range
 from cdc_core import Locality, Place, PlacementRules, Replica, ReplicatedSpan, Span, Timestamp, closest_replica
 
-__all__ = ["Served", "placed", "record_served", "served", "serving_nodes"]
-
 _NAME = "served"
 
 

@@ -26,8 +26,6 @@ from cdc_core import (
     did_you_mean,
 )
 
-__all__ = ["SimulatedPlanner"]
-
 _FRUITLESS = 20
 """After so many ticks that resolved nothing, the planner ticks at its idle interval only."""
 

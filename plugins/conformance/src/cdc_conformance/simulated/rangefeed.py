@@ -25,8 +25,6 @@ from cdc_core import (
     Token,
 )
 
-__all__ = ["SimulatedHistory", "SimulatedRangefeed"]
-
 
 class SimulatedHistory(SourceHistory):
     """Moves the changefeed's protected timestamp, below which the database may collect garbage."""

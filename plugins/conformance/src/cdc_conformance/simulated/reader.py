@@ -26,8 +26,6 @@ from cdc_core import (
 )
 from cdc_core.engine.host_requirements import this_executor
 
-__all__ = ["SimulatedReader"]
-
 Found = tuple[TableSchema, Change]
 """A row, and its table at the time of the change."""
 

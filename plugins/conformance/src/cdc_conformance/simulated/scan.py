@@ -14,8 +14,6 @@ from cdc_conformance.simulated.source import Scan
 from cdc_conformance.simulated.table import key_of
 from cdc_core import ConfigError, Span, Timestamp
 
-__all__ = ["Predicate", "begin", "chunks", "parse", "taken", "without"]
-
 Predicate = Callable[[Mapping[str, Any]], bool]
 
 _FORM = re.compile(r"\s*(\w+)\s*([=<>])\s*(.+?)\s*")

@@ -26,8 +26,6 @@ from typing import Any
 from cdc_conformance.simulated.database import SimulatedDatabase, Txn
 from cdc_conformance.simulated.errors import StatementError, TransactionAbortedError
 
-__all__ = ["CRASH", "PAUSE", "RESUME", "SPLIT", "Marker", "Stage", "Step", "play"]
-
 
 class Marker(str):
     """A place in a script where the test does something."""

@@ -14,8 +14,6 @@ from typing import Any
 from cdc_conformance.simulated.cluster import Cluster
 from cdc_conformance.simulated.errors import StatementError
 
-__all__ = ["Journal", "Session"]
-
 _NAME = "events.jsonl"
 
 

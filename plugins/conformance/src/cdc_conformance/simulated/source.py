@@ -27,11 +27,6 @@ from cdc_core import (
     option,
 )
 
-__all__ = [
-    *("INTENT", "Again", "LogSlice", "Piece", "Scan", "ScanSlice", "SimulatedOptions", "SimulatedToken", "Source"),
-    *("directory_of", "is_intent", "lost_history"),
-]
-
 INTENT: Token = {"state": "starting"}
 """Saved before the database keeps history for the changefeed."""
 

@@ -17,8 +17,6 @@ from cdc_conformance.simulated.errors import (
 from cdc_conformance.simulated.table import END_KEY, Cells, Table, Version, key_of
 from cdc_core import Frontier, Locality, Span, TableName, Timestamp
 
-__all__ = ["LEASE_NS", "Intent", "Node", "Range", "Row", "State", "Status", "Transaction", "Writes", "table_name"]
-
 Row = tuple[str, int]
 """Full name of a table, and a row's `id`."""
 _DATABASE = "sim"

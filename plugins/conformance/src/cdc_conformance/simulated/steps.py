@@ -12,12 +12,6 @@ from typing import Any
 
 from cdc_conformance.simulated.script import Stage, Step
 
-__all__ = [
-    *("Abort", "AddColumn", "Begin", "ChangeKey", "ChangeType", "CollectGarbage", "Commit", "Crash", "Delete"),
-    *("DropColumn", "Merge", "MoveReplicas", "Push", "Put", "Read", "Remove", "RenameColumn", "Restart", "Rollback"),
-    *("SetLag", "SetSkew", "Split", "Tick", "TransferLease", "Write"),
-]
-
 
 class _OfTransaction(Step):
     """Calls a method of the transaction that the first argument names."""

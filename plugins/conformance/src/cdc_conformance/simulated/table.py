@@ -11,8 +11,6 @@ from typing import Any
 from cdc_conformance.simulated.errors import StatementError
 from cdc_core import Column, ColumnType, Kind, SchemaChange, ShapeChange, Span, TableName, TableSchema, Timestamp
 
-__all__ = ["END_KEY", "KEY", "Cells", "Fill", "Shape", "Table", "Version", "checked", "key_of"]
-
 _OFFSET = 2**63
 END_KEY = b"\xff" * 9
 """Greater than the key of every row."""

@@ -13,8 +13,6 @@ from cdc_conformance.simulated.source import directory_of
 from cdc_conformance.simulated.state import table_name
 from cdc_core import SourceTransaction, SourceWriter, SourceWriterContext
 
-__all__ = ["SimulatedWriter"]
-
 
 class SimulatedWriter(SourceWriter):
     """See `cdc_core.SourceWriter`. Creates the database if there is none; the URI's parameter `seed` is its seed."""

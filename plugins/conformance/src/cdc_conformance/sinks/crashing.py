@@ -17,8 +17,6 @@ from cdc_core import ResolvedSink, RowBatch, Sink, SliceInfo, Timestamp
 from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 
-__all__ = ["Call", "make_calls", "run_and_die"]
-
 Call = SliceInfo | RowBatch | Timestamp | Literal["flush"]
 """One call: `begin`, `emit` or `flush` of a sink, `emit_resolved` of a resolved sink."""
 

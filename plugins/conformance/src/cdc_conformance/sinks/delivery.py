@@ -11,8 +11,6 @@ from cdc_conformance.side_effects import failure_of
 from cdc_conformance.sinks.rig import AT, ORDERS, USERS, WIDER_ORDERS, SinkRig, versions
 from cdc_core import Flushed, RowBatch, SinkRegistration, Timestamp
 
-__all__ = ["Crashes", "Delivery", "Flushes", "Order"]
-
 
 def _routes(cls: type[Any]) -> bool:
     registration = registration_of(cls, "sink")

@@ -19,8 +19,6 @@ from cdc_conformance.sinks.seen import Row
 from cdc_core import CdcError, ChangeReader, Covered, Flushed, HistoryLostError, RowBatch, Timestamp
 from cdc_core.config.parts import Parts
 
-__all__ = ["DirectoryStorage", "ExactlyOnce", "Recording"]
-
 
 class Recording:
     """Writes slices and marks as the engine does, and reads what is recorded."""

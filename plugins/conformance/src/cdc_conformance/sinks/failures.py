@@ -11,8 +11,6 @@ from cdc_conformance.sinks.rig import AT, ORDERS, SinkRig, versions
 from cdc_core import CdcError, RetryableError, RowBatch, Timestamp
 from cdc_core.delivery.delivery import FLUSH_BYTES
 
-__all__ = ["Failures", "Stalls"]
-
 _LONGEST_SENTENCE = 500
 _LIMIT_S = 60.0
 _ROW_BYTES = 64 * 1024

@@ -18,8 +18,6 @@ from cdc_conformance.sinks.rig import ORDERS, ReadBack, SinkRig
 from cdc_core import MB, EncoderRegistration, SinkReader, SinkRegistration
 from cdc_core.plugins.classes import load_class
 
-__all__ = ["SINK_CAPABILITIES", "SinkFixtures", "registered"]
-
 SINK_CAPABILITIES = {
     "disturbance": "the destination can be broken: `with disturbance.broken():`",
     "stall": "the destination can be made to accept nothing: `with disturbance.stalled():`",

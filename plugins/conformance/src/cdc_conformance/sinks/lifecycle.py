@@ -15,8 +15,6 @@ from cdc_conformance.sinks.rig import AT, ORDERS, USERS, SinkRig, versions
 from cdc_core import CdcError, ConfigError, Flushed, Timestamp
 from cdc_core.config.parts import Parts
 
-__all__ = ["Destination", "Leftovers", "Lifecycle"]
-
 _LIVES = 3
 _UNUSUAL_NAMES = (
     *("Orders", "orders", "or ders", "or-ders", "or_ders", "or.ders", "or/ders", "or%2Fders"),

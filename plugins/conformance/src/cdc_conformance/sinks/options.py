@@ -19,8 +19,6 @@ from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.options import describe, option_names
 
-__all__ = ["SECRET", "Options", "Packaging", "Secrecy", "SecretOptions", "feeds_with_secrets"]
-
 _NONSENSE = ("no-such-value", "-1", "0", "", "99999999999999999999", "\x00")
 SecretOptions = Sequence[Mapping[str, str]]
 SECRET = "hunter2-Zm9vYmFy"

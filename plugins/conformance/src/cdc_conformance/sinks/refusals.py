@@ -15,8 +15,6 @@ from cdc_conformance.side_effects import failure_of
 from cdc_conformance.sinks.rig import AT, ORDERS, SinkRig, versions
 from cdc_core import CdcError, Flushed, RefusedRowsError, RowBatch, Sink, Timestamp
 
-__all__ = ["BAD", "BY_KEY", "BY_SIZE", "Outcome", "Poison", "Refusals", "emit_and_flush"]
-
 BAD = (4711, 4712)
 """Keys of the rows that are refused."""
 BY_KEY = pytest.param("key", marks=requires("refusal", "the destination must refuse single rows"))

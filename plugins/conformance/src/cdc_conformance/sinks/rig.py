@@ -35,8 +35,6 @@ from cdc_core.config.parts import Parts
 from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 
-__all__ = ["AT", "ORDERS", "USERS", "WIDER_ORDERS", "Part", "ReadBack", "SinkRig", "versions"]
-
 ORDERS = table("orders", {"id": INT8, "note": TEXT})
 WIDER_ORDERS = table("orders", {"id": INT8, "note": TEXT, "added": INT8}, version=2)
 """The same table after a column was added."""

@@ -13,8 +13,6 @@ from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.plugins.classes import load_class
 
-__all__ = ["Matcher", "Row", "Seen", "SeenMessage", "rows_of"]
-
 _MOST_SHOWN = 200
 
 

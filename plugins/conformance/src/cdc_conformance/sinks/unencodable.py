@@ -15,8 +15,6 @@ from cdc_core import CdcError, EncodeError, RowBatch, SliceInfo, Timestamp
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.delivery.delivery import Delivery
 
-__all__ = ["REFUSED", "DeadLetters", "RefusingEncoder", "Unencodable"]
-
 _BATCHES = 7
 
 REFUSED = 47_110_815

@@ -14,8 +14,6 @@ from cdc_core import CdcError, ConfigError, DeleteForm, Envelope, Op, RowBatch, 
 from cdc_core.config.parts import Parts
 from cdc_core.envelope import ENVELOPES
 
-__all__ = ["Resolved", "Values"]
-
 _KINDS = table("kinds", EVERY_KIND)
 _KEYED = table("keyed", {"id": TEXT, "note": TEXT})
 _WITH_TOMBSTONES = [name for name in ENVELOPES if Envelope(name=name).delete is DeleteForm.TOMBSTONE]

@@ -20,8 +20,6 @@ from cdc_conformance.validators.events import (
 )
 from cdc_core import Timestamp
 
-__all__ = ["CompletenessValidator", "CountValidator", "VersionValidator"]
-
 _Id = tuple[str, Key]
 
 

@@ -11,11 +11,6 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from cdc_core import Endpoint, Timestamp
 
-__all__ = [
-    *("All", "AsOf", "Change", "Checked", "Commit", "Key", "Marks", "Row", "SeenMark", "SeenRow", "State", "StateAt"),
-    *("Validator", "differences", "key_of", "key_text", "place_text", "retried", "row_text", "same", "speaks_for"),
-]
-
 Key = tuple[Any, ...]
 """The values of the primary key, in key order. `key_of` makes keys with NaN comparable."""
 Row = Mapping[str, Any]

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from cdc_conformance.validators.events import SeenMark, SeenRow, Validator, key_of, place_text
 from cdc_core import DecodedRow, Decoder, Endpoint, StoredMessage, TableSchema, Timestamp
 
-__all__ = ["Arrived", "events", "validate"]
-
 
 @dataclass(slots=True)
 class Arrived:

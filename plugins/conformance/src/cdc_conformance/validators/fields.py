@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from cdc_conformance.validators.events import Checked, SeenMark, SeenRow, key_of, key_text, place_text
 
-__all__ = ["KeyInValueValidator", "MvccValidator", "TopicValidator"]
-
 
 @dataclass
 class MvccValidator(Checked):

@@ -20,8 +20,6 @@ from cdc_conformance.validators.events import (
 )
 from cdc_core import Endpoint, Timestamp
 
-__all__ = ["BeforeAfterValidator", "OrderValidator", "ResolvedValidator"]
-
 _Place = tuple[str, Key, int | None]
 
 

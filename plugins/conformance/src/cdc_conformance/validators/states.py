@@ -26,8 +26,6 @@ from cdc_conformance.validators.events import (
 )
 from cdc_core import Endpoint, Timestamp
 
-__all__ = ["CutValidator", "FingerprintValidator", "Moment", "PrefixValidator", "Replay"]
-
 _Tables = dict[str, dict[Key, Row]]
 
 

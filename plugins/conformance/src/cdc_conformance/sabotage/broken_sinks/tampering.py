@@ -9,8 +9,6 @@ from typing import Any
 from cdc_conformance.reference.sink import Line, Partitions, ReferenceSink
 from cdc_core import Flushed, RowBatch, SinkContext, SliceInfo, Timestamp
 
-__all__ = ["Buffered", "LateSink", "WatchedSink", "cut", "is_locked", "probe", "sizes", "value_bytes"]
-
 Buffered = tuple[str, int, Line]
 """One message in the buffer of the reference sink: topic, partition and line."""
 
