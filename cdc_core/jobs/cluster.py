@@ -6,6 +6,7 @@ master takes over the workers and applications of the last one, and their execut
 
 from __future__ import annotations
 
+import hmac
 import logging
 import socket
 import threading
@@ -102,7 +103,7 @@ class Cluster:
         return application_settings(
             feed.spark,
             master=record.url,
-            secret=self._secret,
+            secret=_derived(self._secret, record),
             address=self._settings.reached_at,
             cores=record.cores(feed.options.execution_locality),
             slot=slot,
@@ -203,7 +204,7 @@ class _Member:
                 self._home,
                 address=self._address,
                 port=self._settings.master_port,
-                secret=self._secret,
+                secret=_derived(self._secret, record),
                 files=self._saved,
                 epoch=record.epoch,
             )
@@ -251,7 +252,7 @@ class _Member:
             self._worker = WorkerProcess(
                 self._home,
                 address=self._address,
-                secret=self._secret,
+                secret=_derived(self._secret, record),
                 cores=self._settings.cores,
                 memory=self._settings.memory or host_memory() // 2,
                 locality=self._settings.place,
@@ -307,6 +308,11 @@ class _Member:
         master, self._master = self._master, None
         if master is not None:
             master.kill()
+
+
+def _derived(secret: str, record: ClusterRecord) -> str:
+    """Return the secret of the cluster's own, which does not tell that of the nodes. Others may have the same nodes."""
+    return hmac.digest(secret.encode(), record.salt.encode(), "sha256").hex()
 
 
 def _installed() -> Mapping[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,11 +26,12 @@ _ID = 1
 class ClusterRecord:
     """The cluster as of a poll. `members` are the living nodes that offer cores, the one that leads first.
 
-    `epoch` counts the changes of who leads.
+    `epoch` counts the changes of who leads. `salt` is empty until somebody has led, then random, and stays the same.
     """
 
     leader: NodeRecord | None
     epoch: int
+    salt: str
     members: Sequence[NodeRecord]
 
     @property
@@ -107,13 +109,14 @@ class ClusterRecords(Aggregate):
 
 
 def _record(connection: sa.Connection, *, locked: bool = False) -> ClusterRecord:
-    selected = sa.select(CLUSTER.c.node_id, CLUSTER.c.epoch).where(CLUSTER.c.id == _ID)
+    selected = sa.select(CLUSTER.c.node_id, CLUSTER.c.epoch, CLUSTER.c.salt).where(CLUSTER.c.id == _ID)
     row = connection.execute(selected.with_for_update() if locked else selected).one_or_none()
     members = [node for node in alive_sessions(connection) if node.cores]
     leader = None if row is None else next((node for node in members if node.node_id == row.node_id), None)
     return ClusterRecord(
         leader=leader,
         epoch=0 if row is None else row.epoch,
+        salt="" if row is None else row.salt,
         members=sorted(members, key=lambda node: node is not leader),
     )
 
@@ -125,6 +128,7 @@ def _lead(connection: sa.Connection, me: NodeRecord) -> ClusterRecord:
     if found.epoch:
         connection.execute(sa.update(CLUSTER).values(node_id=me.node_id, epoch=found.epoch + 1))
     else:
-        connection.execute(sa.insert(CLUSTER).values(id=_ID, node_id=me.node_id, epoch=1, files="{}"))
+        salt = uuid.uuid4().hex
+        connection.execute(sa.insert(CLUSTER).values(id=_ID, node_id=me.node_id, epoch=1, files="{}", salt=salt))
     add_event(connection, "cluster_led", node=me.name)
     return _record(connection)

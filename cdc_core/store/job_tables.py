@@ -73,8 +73,10 @@ CLUSTER = sa.Table(
     sa.Column("node_id", sa.String(16), nullable=False),
     sa.Column("epoch", sa.Integer, nullable=False),
     sa.Column("files", sa.Text, nullable=False),
+    sa.Column("salt", sa.String(32), nullable=False, server_default=""),
 )
-"""One row: the session of the node that leads the cluster, how often that has changed, and its master's files."""
+"""One row: the session of the node that leads the cluster, how often that has changed, and its master's files.
+`salt`: what its secret has that no other cluster's has."""
 
 
 class DatabaseNow(ColumnElement[float]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-SCHEMA_VERSION = 15
+SCHEMA_VERSION = 16
 """Version of the tables below: the newest of those in migrations/versions."""
 
 METADATA = sa.MetaData()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -28,6 +29,8 @@ from cdc_core.store.cluster import ClusterRecords
 from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
 
+SECRET = "only-the-nodes-know-it"
+
 
 class Process:
     """What stands for a master or a worker.
@@ -43,10 +46,13 @@ class Process:
     """The ports of masters that run."""
     versions: ClassVar[list[Mapping[str, str]]] = []
     """What the workers offered, one after another."""
+    secrets: ClassVar[list[str]] = []
+    """Those of masters and workers, one after another."""
 
     def __init__(self, home: Path, *, port: int = 0, epoch: int = 0, **more: Any) -> None:
         self.epoch, self.port = epoch, port
         self.versions += [more["versions"]] if "versions" in more else []
+        self.secrets.append(more["secret"])
         self.is_running = False
         self.log_path = home / "its.log"
 
@@ -81,7 +87,8 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProgressS
     for name, value in {"in_use": (), "hanging": (), "known": None, "asked": 0, "started": 0, "used": 0}.items():
         monkeypatch.setattr(Process, name, value)
     monkeypatch.setattr(Process, "versions", [])
-    monkeypatch.setenv("CDC_CLUSTER_SECRET", "only-the-nodes-know-it")
+    monkeypatch.setattr(Process, "secrets", [])
+    monkeypatch.setenv("CDC_CLUSTER_SECRET", SECRET)
     store = ProgressStore(store_url(tmp_path))
     store.open()
     yield store
@@ -112,6 +119,17 @@ def test_a_node_whose_master_ends_by_itself_lets_another_one_lead(
         eventually("it resigns", lambda: "is port 7001 free here?" in caplog.text)
         join(stack, store, tmp_path, "two", 7002)
         eventually("the other one leads", lambda: leader(store) == "two")
+
+
+def test_nodes_of_two_stores_with_one_secret_are_two_clusters(store: ProgressStore, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        other = stack.enter_context(closing(ProgressStore(store_url(tmp_path / "other"))))
+        other.open()
+        join(stack, store, tmp_path, "one", 7001)
+        join(stack, other, tmp_path, "two", 7002)
+        eventually("each has a master and a worker", lambda: len(Process.secrets) == 4)
+    assert sorted(Counter(Process.secrets).values()) == [2, 2]
+    assert SECRET not in Process.secrets
 
 
 def test_a_master_ends_with_the_lease_of_its_node_although_the_store_hangs(
@@ -290,7 +308,7 @@ def test_a_master_that_hangs_is_replaced(
 def test_a_node_that_no_other_host_reaches_says_so(
     where: str, address: str, is_told: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CDC_CLUSTER_SECRET", "only-the-nodes-know-it")
+    monkeypatch.setenv("CDC_CLUSTER_SECRET", SECRET)
     Cluster(NodeSettings(store=where, name="one", directory="", cores=1, address=address))
     assert ("where no other host reaches the node; give it --address" in caplog.text) is is_told
 

@@ -27,11 +27,12 @@ def test_one_node_leads_until_its_session_is_over_and_the_next_one_has_its_files
     assert store.cluster.poll().leader is None
     first = store.cluster.poll(one)
     assert (first.leader, first.epoch, first.url) == (one, 1, "spark://one:7077,two:7077")
+    assert len(first.salt) == 32
     assert store.cluster.poll(two) == first
     assert store.cluster.save({"app_1": "YQ=="}, epoch=1)
     die(store, one)
     second = store.cluster.poll(two)
-    assert (second.leader, second.epoch, second.url) == (two, 2, "spark://two:7077")
+    assert (second.leader, second.epoch, second.url, second.salt) == (two, 2, "spark://two:7077", first.salt)
     assert store.cluster.files() == {"app_1": "YQ=="}
     assert not store.cluster.save({}, epoch=1), "one that lost the lead unnoticed"
     assert store.cluster.files() == {"app_1": "YQ=="}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from cdc_testing.imports import loaded_by
 from cdc_testing.runs import eventually
-from cdc_testing.stored import DEFINITION, progress
+from cdc_testing.stored import DEFINITION, node, progress
 
 from cdc_core import Timestamp
 from cdc_core.changefeeds.service import Changefeeds
@@ -161,6 +162,21 @@ def test_a_changefeed_that_was_leaving_in_version_14_stays_paused_when_it_is_tak
     known = store.changefeeds.find("paused")
     assert known is not None
     assert known.paused == Pause(reason="no route", since=datetime(2026, 11, 28, 10, 0, 0, 500_000, tzinfo=UTC))
+    store.close()
+
+
+def test_a_cluster_of_version_15_gets_a_part_of_its_secret(url: str, engine: sa.Engine) -> None:
+    before = ProgressStore(url)
+    one = before.nodes.join(replace(node("one"), cores=1, master="one:7077"), lease_s=600)
+    led = before.cluster.poll(one)
+    before.close()
+    write(engine, "ALTER TABLE cdc_cluster DROP COLUMN salt;\nUPDATE cdc_store SET version = 15;\n")
+    store = ProgressStore(url)
+    found = store.cluster.poll(one)
+    assert (found.leader, found.epoch, len(found.salt)) == (one, led.epoch, 32)
+    assert store.cluster.poll(one) == found
+    assert found.salt != led.salt
+    assert differences(engine) == []
     store.close()
 
 
