@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,6 @@ import click
 from cdc_core.cli.completion import complete_name
 from cdc_core.cli.locality import locality_option
 from cdc_core.cli.located import located, names_in, progress_at, resolved
-from cdc_core.cli.notes import notes_of
 from cdc_core.cli.query_check import selected
 from cdc_core.cli.session import FILE, CliSession, debug_option, json_option
 from cdc_core.cli.stored import definition_store, state_option, store_option
@@ -31,6 +31,7 @@ from cdc_core.errors import CdcError, ConfigError
 from cdc_core.locality import Locality
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import counted
+from cdc_core.registrations import Registration
 from cdc_core.remedies import fitting
 from cdc_core.schema import TableSchema
 from cdc_core.spark.placement_settings import pin
@@ -224,3 +225,27 @@ def _check_query(feed: ResolvedChangefeed, schemas: list[TableSchema]) -> str:
         for schema, before in zip(schemas, whole, strict=True)
         if schema is not before
     )
+
+
+class _Notes(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
+@contextmanager
+def notes_of(component: Registration) -> Iterator[list[str]]:
+    """Yield a list that fills with what the component's package logs inside the block, at INFO or above."""
+    place = getattr(component, component.CLASSES[0])
+    logger, notes = logging.getLogger(place.partition(":")[0].partition(".")[0]), _Notes()
+    level = logger.level
+    logger.addHandler(notes)
+    logger.setLevel(min(logger.getEffectiveLevel(), logging.INFO))
+    try:
+        yield notes.texts
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(notes)

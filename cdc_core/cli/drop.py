@@ -10,8 +10,7 @@ import click
 
 from cdc_core.changefeeds.dropping import PlannedDrop, orphans_at
 from cdc_core.cli.completion import complete_name
-from cdc_core.cli.confirm import agreed
-from cdc_core.cli.job_commands import opened
+from cdc_core.cli.job_commands import agreed, opened
 from cdc_core.cli.located import located, name_in, resolved, state_of
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import require_one_name, require_store, store_option, store_or_environment

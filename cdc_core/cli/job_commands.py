@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -104,3 +105,15 @@ def echo_job(session: CliSession, changefeeds: Changefeeds, job: JobRecord, text
         session.echo_json(changefeeds.job_report(job).to_json())
     else:
         click.echo(session.masked(text))
+
+
+def agreed(question: str, *, yes: bool, declined: str = "nothing was removed") -> bool:
+    """Return whether the user agrees; say *declined* if not. Raises: ConfigError without a terminal to ask on."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise ConfigError("this must be confirmed, and the standard input is not a terminal; use --yes")
+    if click.confirm(question):
+        return True
+    click.echo(declined)
+    return False

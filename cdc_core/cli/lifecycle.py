@@ -8,9 +8,9 @@ import click
 
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.cli.completion import complete_name
-from cdc_core.cli.confirm import agreed
 from cdc_core.cli.job_commands import (
     adoption_text,
+    agreed,
     await_job,
     by_user,
     changefeeds_at,

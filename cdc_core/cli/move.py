@@ -8,8 +8,7 @@ import click
 
 from cdc_core.changefeeds.moving import target_of, written_target
 from cdc_core.cli.completion import complete_name
-from cdc_core.cli.confirm import agreed
-from cdc_core.cli.job_commands import by_user, opened
+from cdc_core.cli.job_commands import agreed, by_user, opened
 from cdc_core.cli.located import located, resolved
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stored import state_option, store_option, store_or_environment

@@ -14,9 +14,7 @@ from cdc_core.cli.job_commands import by_user, changefeeds_at, require_owner, us
 from cdc_core.cli.lifecycle import cancel_text, pause_text, resume_text
 from cdc_core.cli.schedule import new_schedule
 from cdc_core.cli.session import CliSession
-from cdc_core.cli.sql_jobs import show_jobs
-from cdc_core.cli.sql_results import Result
-from cdc_core.cli.sql_schedules import control_schedules, created_schedule, show_schedules
+from cdc_core.cli.sql_results import Result, control_schedules, created_schedule, show_jobs, show_schedules
 from cdc_core.cli.watch import resolved_to_watch
 from cdc_core.config.alteration import Alteration
 from cdc_core.config.resolved import ResolvedChangefeed

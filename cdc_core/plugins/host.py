@@ -12,10 +12,33 @@ import pluggy
 from cdc_core import hookspecs
 from cdc_core.errors import ConfigError, PluginConflictError, PluginLoadError, UnknownPluginError
 from cdc_core.function_registration import FunctionRegistration
-from cdc_core.plugins.distributions import registering
 from cdc_core.plugins.entry_points import PLUGINS, Listing, Published, published
 from cdc_core.plugins.loading import Loaded, load_plugin
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, Registration, SinkRegistration
+
+_FILES = ("file", "s3", "gs", "azure", "azure-blob", "azure-storage", "memory")
+# The kind, then each name and scheme. A test compares it with what they register.
+DISTRIBUTIONS = {
+    "cdc-conformance": ("rangefeed", "simulated"),
+    "cdc-encoder-avro": ("encoder", "avro"),
+    "cdc-encoder-csv": ("encoder", "csv"),
+    "cdc-encoder-json": ("encoder", "json"),
+    "cdc-encoder-parquet": ("encoder", "parquet"),
+    "cdc-encoder-protobuf": ("encoder", "protobuf"),
+    "cdc-rangefeed-postgres": ("rangefeed", "postgres", "postgresql"),
+    "cdc-sink-cloudstorage": ("sink", "cloudstorage", *_FILES),
+    "cdc-sink-kafka": ("sink", "kafka", "confluent-cloud", "azure-event-hub"),
+    "cdc-sink-null": ("sink", "null"),
+    "cdc-sink-webhook": ("sink", "webhook", "webhook-https", "webhook-http"),
+}
+
+
+def registering(kind: str, word: str) -> str | None:
+    """Return the distribution of this project that registers *word*, a name or a scheme of *kind*, None if none does.
+
+    It never guesses: anybody could publish a package under a name that is not taken.
+    """
+    return next((name for name, (of, *words) in DISTRIBUTIONS.items() if of == kind and word in words), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,9 @@ from cdc_testing.local_engine import LocalEngine, resolved_feed
 from cdc_testing.postgres import Sql, clock
 
 from cdc_core import ConfigError, Flushed, Op, RowBatch, Sink, SliceInfo, TableSchema, Timestamp
-from cdc_core.auditing.audit import Audit
+from cdc_core.auditing.audit import Audit, SourceRows
 from cdc_core.auditing.comparison import Difference, Figures, Finding
 from cdc_core.auditing.delivered import Delivered, DeliveredFiles
-from cdc_core.auditing.source import SourceRows
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.queries.selection import Selection
 

@@ -128,7 +128,7 @@ def run_feed(
 
     Without a *host* Spark is its host. Raises: what ended the run.
     """
-    from cdc_core.cli.supervised import supervise
+    from cdc_core.cli.run import supervise
     from cdc_core.spark.host import SparkHost
 
     supervisor = Supervisor(

@@ -20,9 +20,8 @@ from cdc_testing.query_functions import FUNCTIONS
 
 from cdc_core import hookimpl
 from cdc_core.errors import PluginConflictError, PluginLoadError, UnknownPluginError
-from cdc_core.plugins.distributions import DISTRIBUTIONS
 from cdc_core.plugins.entry_points import Published
-from cdc_core.plugins.host import PluginHost
+from cdc_core.plugins.host import DISTRIBUTIONS, PluginHost
 
 GOOD_SINK = """
     from cdc_core import SinkRegistration, hookimpl

@@ -21,7 +21,7 @@ from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cdc_core.web.connections import Connections
+from cdc_core.web.connection import Connections
 from cdc_core.web.endpoint import Endpoint, Role
 
 MAX_BODY = 4096
@@ -491,7 +491,7 @@ def test_a_host_without_files_or_memory_for_connections_does_not_flood_the_log(
 def test_connections_leave_files_for_what_answers_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("cdc_core.web.connections.open_files_limit", lambda: 16)
+    monkeypatch.setattr("cdc_core.web.connection.open_files_limit", lambda: 16)
     with serving(tmp_path, **LIMITS) as web:
         assert "accepts 8 connections at a time, not 40, because this process may open 16 files; raise" in (caplog.text)
         held = [web.connect() for _ in range(4)]

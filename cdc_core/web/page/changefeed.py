@@ -16,7 +16,7 @@ from cdc_core.store.values import DeadLetter
 from cdc_core.telemetry import metrics
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE
 from cdc_core.timestamp import Timestamp
-from cdc_core.web.page.measurements import Measurement
+from cdc_core.web.page.history import Measurement
 from cdc_core.web.page.states import FOR_ADMINS, Tone, actions_of
 from cdc_core.web.page.texts import (
     UNKNOWN,

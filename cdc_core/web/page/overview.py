@@ -12,8 +12,7 @@ from cdc_core.store.job_values import NodeRecord
 from cdc_core.store.reports import Report
 from cdc_core.telemetry.metrics import ROWS
 from cdc_core.uris import place_of
-from cdc_core.web.page.history import Snapshot
-from cdc_core.web.page.measurements import Measurement
+from cdc_core.web.page.history import Measurement, Snapshot
 from cdc_core.web.page.states import Tone, tone_of
 
 

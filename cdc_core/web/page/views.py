@@ -1,24 +1,101 @@
-"""The pages that only show something, and the streams that keep them up to date."""
+"""The pages that only show something, and the streams of server-sent events that keep them up to date."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
+from cdc_core.errors import CdcError
+from cdc_core.options import OptionDoc, describe
+from cdc_core.plugins.classes import load_class
+from cdc_core.plugins.entry_points import Listing
+from cdc_core.plugins.host import PluginHost
 from cdc_core.store.job_reports import NodeReport
 from cdc_core.web.deployment import deployment_of
-from cdc_core.web.endpoint import Endpoints, Role
+from cdc_core.web.endpoint import Endpoints, Refusal, Role
 from cdc_core.web.page.changefeed import EVENTS, LETTERS, ChangefeedView
-from cdc_core.web.page.history import history_of
-from cdc_core.web.page.live import Frame, frames_answer
-from cdc_core.web.page.measurements import Measurement, measure, moment_of
+from cdc_core.web.page.history import INTERVAL_S, Measurement, history_of, measure, moment_of
 from cdc_core.web.page.overview import Filter, Overview, overview
-from cdc_core.web.page.plugin_views import plugin_groups
 from cdc_core.web.page.rendering import error_page, page, part
 from cdc_core.web.page.requests import known
 from cdc_core.web.requests import name_of
+
+_MAX_STREAM_S = 240.0
+"""The browser connects again after that, so that one that may not look any more is turned away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """A page at one moment: its parts as HTML by their ids, and a point of the charts.
+
+    `group` is the part that holds `members`: it is sent whole when other members come or go.
+    """
+
+    parts: Mapping[str, str]
+    group: Callable[[], str] | None = None
+    members: Sequence[str] = ()
+    point: Sequence[float | None] | None = None
+
+
+class _Stream:
+    """What one browser has been sent."""
+
+    def __init__(self, read: Callable[[], Frame]) -> None:
+        self._read = read
+        self._parts: dict[str, str] = {}
+        self._members: Sequence[str] | None = None
+
+    def events(self) -> list[str]:
+        """Return what the browser lacks, as events."""
+        try:
+            frame = self._read()
+        except (CdcError, Refusal) as error:
+            return self._changed({"connection": part("connection.html", problem=str(error))})
+        events, changed = [], {**frame.parts, "connection": part("connection.html", problem="")}
+        if frame.group is not None and frame.members != self._members:
+            for member in frame.members:
+                self._parts[member] = changed.pop(member)
+            events.append(_event("parts", frame.group()))
+            self._members = frame.members
+        events += self._changed(changed)
+        if frame.point is not None:
+            events.append(_event("point", json.dumps(frame.point)))
+        return events
+
+    def _changed(self, parts: Mapping[str, str]) -> list[str]:
+        new = {name: html for name, html in parts.items() if self._parts.get(name) != html}
+        self._parts.update(new)
+        return [_event("parts", "\n".join(new.values()))] if new else []
+
+
+def frames_answer(read: Callable[[], Frame]) -> Response:
+    """Return a stream that calls *read*, in a thread, once a second while the browser is connected."""
+    answer = StreamingResponse(_stream(read), media_type="text/event-stream")
+    answer.headers["X-Accel-Buffering"] = "no"
+    return answer
+
+
+async def _stream(read: Callable[[], Frame]) -> AsyncIterator[str]:
+    stream, end = _Stream(read), time.monotonic() + _MAX_STREAM_S
+    yield "retry: 2000\n\n"
+    while time.monotonic() < end:
+        for event in await run_in_threadpool(stream.events):
+            yield event
+        await asyncio.sleep(INTERVAL_S)
+    yield _event("over", "")
+
+
+def _event(name: str, text: str) -> str:
+    data = "\n".join(f"data: {line}" for line in text.splitlines()) or "data:"
+    return f"event: {name}\n{data}\n\n"
+
 
 ENDPOINTS = Endpoints(refused=error_page)
 
@@ -132,3 +209,38 @@ def _filter_of(request: Request) -> Filter:
 
 def _done(request: Request) -> str:
     return _DONE.get(request.query_params.get("done", ""), "")
+
+
+_TITLES = {"rangefeed": "Sources", "encoder": "Encoders", "sink": "Sinks", "function": "Functions", "": "Unusable"}
+_WITH_OPTIONS = ("rangefeed", "encoder", "sink")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginRow:
+    """One component. `problem` is why it cannot be used, or empty."""
+
+    listed: Listing
+    problem: str
+    options: Sequence[OptionDoc]
+
+
+def plugin_groups(plugins: PluginHost) -> dict[str, list[PluginRow]]:
+    """Return all components by the title of their kind. One whose class of options cannot be loaded has a problem."""
+    listing = plugins.listing()
+    groups = {
+        title: [_row(plugins, listed) for listed in listing if listed.kind == kind] for kind, title in _TITLES.items()
+    }
+    return {title: rows for title, rows in groups.items() if rows}
+
+
+def _row(plugins: PluginHost, listed: Listing) -> PluginRow:
+    options: Sequence[OptionDoc] = ()
+    problem = listed.problem
+    if not problem and listed.kind in _WITH_OPTIONS:
+        try:
+            registration = plugins.component(listed.kind, listed.name)
+            owner = f"{listed.kind} '{listed.name}'"
+            options = describe(load_class(registration.options, owner=owner, install_hint=registration.install_hint))
+        except CdcError as error:
+            problem = str(error)
+    return PluginRow(listed=listed, problem=problem, options=options)
