@@ -65,25 +65,6 @@ def test_exactly_the_rows_up_to_the_end_time_arrive_while_writes_go_on(
         assert f"an earlier run delivered everything up to end_time, {end}; to continue, use another name" in feed.log()
 
 
-@pytest.mark.slow
-def test_an_end_time_in_the_future_ends_a_running_changefeed(
-    database: str, tmp_path: Path, kept_threads: KeptThreads
-) -> None:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("CREATE TABLE items (id int PRIMARY KEY)")
-        connection.execute("INSERT INTO items SELECT generate_series(1, 50)")
-        with Feed(tmp_path, database, ["items"]) as feed:
-            feed.once(kept_threads)  # a scan that begins after the end time is an error
-        connection.execute("INSERT INTO items SELECT generate_series(51, 100)")
-        end = Timestamp(clock(database).wall + 12 * 10**9)
-        with Feed(tmp_path, database, ["items"], options={"end_time": end.to_datetime().isoformat()}) as feed:
-            feed.to_its_end(kept_threads)
-        assert clock(database) >= end
-        assert sorted(id_ for id_, _ in delivered(feed)) == list(range(1, 101))
-        assert last_resolved(feed.files) == end
-        assert connection.execute(LEFT).fetchall() == []
-
-
 def test_a_scan_that_comes_too_late_ends_the_changefeed_with_an_error(database: str, tmp_path: Path) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("CREATE TABLE items (id int PRIMARY KEY)")

@@ -16,7 +16,6 @@ from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.bank import TABLES, Bank, assert_faithful, open_bank
 from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.files import last_resolved
-from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.runs import Feed
 
 from cdc_core.store.progress import ProgressStore, store_url
@@ -72,20 +71,6 @@ def test_nothing_is_lost_when_the_driver_is_killed_during_the_initial_scan_and_w
     assert any(0 < done < total for done, total in begins[1:]), begins
 
 
-def test_a_killed_jvm_is_started_again(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
-    open_bank(database)
-    with Feed(tmp_path, database, TABLES, options={"retry_backoff": "100ms"}) as feed, Bank(database):
-
-        def work() -> None:
-            feed.until("a resolved mark", lambda: bool(last_resolved(feed.files)))
-            kept_spark.kill_jvm()
-            seen = last_resolved(feed.files)
-            feed.until("a later resolved mark", lambda: last_resolved(feed.files) > seen)
-
-        feed.during(kept_spark, work)
-    finish(feed, database)
-
-
 def test_a_killed_database_is_waited_for(own_server: EmbeddedPostgres, tmp_path: Path) -> None:
     chance = random.Random(4)
     uri = own_server.uri()
@@ -102,22 +87,3 @@ def test_a_killed_database_is_waited_for(own_server: EmbeddedPostgres, tmp_path:
         feed.until("files after the last kill", lambda: files(feed) >= target)
         feed.stop()
     finish(feed, uri)
-
-
-def test_a_clean_stop_leaves_nothing_to_repeat(database: str, tmp_path: Path, kept_spark: KeptSpark) -> None:
-    open_bank(database)
-    with Feed(tmp_path, database, TABLES) as feed:
-
-        def follow() -> None:
-            feed.until("a resolved mark", lambda: bool(last_resolved(feed.files)))
-            target = files(feed) + 5
-            feed.until("more files", lambda: files(feed) >= target)
-
-        with Bank(database):
-            feed.during(kept_spark, follow)
-        seen = [line for path in feed.files.rglob("*.ndjson") for line in path.read_text().splitlines()]
-        assert len(seen) == len(set(seen))
-        feed.once(kept_spark)
-        all_rows = [line for path in feed.files.rglob("*.ndjson") for line in path.read_text().splitlines()]
-        assert len(all_rows) == len(set(all_rows))
-    assert_faithful(feed.files, database)

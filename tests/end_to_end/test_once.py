@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import psycopg
@@ -42,24 +41,3 @@ def test_a_second_run_reads_only_the_log(database: str, tmp_path: Path, kept_thr
             assert rows(feed) == 7100
             assert feed.log().count("scan begins at") == 1
             assert feed.log().count("no scan; following the log") == 2
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("workers_find_the_tests")
-def test_a_killed_scan_goes_on_behind_its_finished_chunks(database: str, tmp_path: Path) -> None:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, note text)")
-        connection.execute("INSERT INTO items SELECT n, repeat('x', 200) FROM generate_series(1, 100000) n")
-    with Feed(tmp_path, database, ["items"], options={"max_step_bytes": "1MB"}, threads=True) as feed:
-        feed.start()
-        feed.until("half of the scan", lambda: rows(feed) > 40_000)
-        feed.kill_driver()
-        delivered = rows(feed)
-        feed.once()
-        begins = [tuple(map(int, found)) for found in re.findall(r"scan begins at (\d+) of (\d+)", feed.log())]
-        assert begins[0][0] == 0
-        done, total = begins[1]
-        assert done > total // 4
-        # What was read twice is at most the step that the kill cut short.
-        assert rows(feed) - 100_000 < delivered - 100_000 * done // total + 10_000
-        assert_agrees(feed, database, "items")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -138,27 +137,6 @@ def test_a_step_that_breaks_off_leaves_the_rescan_waiting(database: str, sql: Sq
     eventually("the rescan", complete(engine))
     assert later(delivered(tmp_path / "files", "items"), begun(engine.store)[0]) == set(range(1, 501))
     engine.close()
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("workers_find_the_tests")
-def test_a_rescan_survives_kill_9(database: str, sql: Sql, tmp_path: Path) -> None:
-    feed = Feed(tmp_path, database, ["items"], threads=True)
-    store = ProgressStore(store_url(feed.state))
-    with feed:
-        feed.once()
-        runs = feed.log().count(": running")
-        feed.start()
-        feed.until("it runs", lambda: feed.log().count(": running") > runs)
-        feed.freeze(lambda: True)
-        ask_rescan(store, "test", table=f"{sql.info.dbname}.public.items", where="id > 400")
-        feed.kill_driver()
-        assert begun(store) == [None]
-        sql.execute("UPDATE items SET n = 1 WHERE id <= 10")
-        feed.once()
-        (began,) = begun(store)
-        assert later(delivered(tmp_path / "files", "items"), began) == {*range(1, 11), *range(401, 501)}
-    store.close()
 
 
 def rule() -> str:
@@ -332,38 +310,6 @@ def _breaks(engine: LocalEngine) -> bool:
 
 def _interrupted(*_: object, **__: object) -> RescanRecord:
     raise KeyboardInterrupt
-
-
-@pytest.mark.slow
-def test_the_commands_reach_a_run_and_the_next_one(
-    database: str, sql: Sql, tmp_path: Path, kept_spark: KeptSpark, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def state() -> str:
-        capsys.readouterr()
-        assert main(["show", str(feed.toml), "--state", str(feed.state), "--json"]) == 0
-        return str([found["state"] for found in json.loads(capsys.readouterr().out)["rescans"]])
-
-    def rescan() -> None:
-        arguments = ["rescan", str(feed.toml), "items", "--where", "id % 2 = 0", "--state", str(feed.state)]
-        assert main(arguments) == 0
-        sql.execute("UPDATE items SET n = 1 WHERE id = 1")
-        feed.until("the rescan", lambda: state() == "['complete']")
-
-    with Feed(tmp_path, database, ["items"]) as feed:
-        feed.once(kept_spark)
-        feed.during(kept_spark, rescan)
-        (began,) = [found.began for found in ProgressStore(store_url(feed.state)).rescans.of("test")]
-        rows = delivered(tmp_path / "files", "items")
-        assert later(rows, began) - {1} == {*range(2, 501, 2)}  # the update may be read before the rescan begins
-        assert [row["after"]["n"] for row in rows if row["key"] == [1]][-1] == 1
-        assert main(["alter", "--store", str(feed.state), "test", "--add", "orders", "--no-initial-scan"]) == 2
-        assert "had a secret in plain text" in capsys.readouterr().err
-        assert main(["alter", str(feed.toml), "--add", "orders", "--no-initial-scan", "--state", str(feed.state)]) == 0
-    with Feed(tmp_path, database, ["items", "orders"]) as feed:
-        feed.once(kept_spark)
-        sql.execute("INSERT INTO orders VALUES (600, 0)")
-        feed.once(kept_spark)
-        assert {row["key"][0] for row in delivered(tmp_path / "files", "orders")} == {600}
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import psycopg
 import pytest
 from cdc_testing.files import delivered
@@ -176,25 +175,6 @@ def test_sections_of_two_tables_deliver_what_a_reference_gives(
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not [path for path in files if shown_secrets(path.read_bytes(), ["SECRET", KEY])]
     assert not [path for path in kept_spark.directory.rglob("*.log") if shown_secrets(path.read_bytes(), [KEY])]
-
-
-def test_sections_deliver_the_same_as_avro(
-    database: str, tmp_path: Path, kept_spark: KeptSpark, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MASK_KEY", KEY)
-    with psycopg.connect(database, autocommit=True) as connection:
-        tables = Tables(connection, seed=12)
-        for _ in range(80):
-            tables.change()
-        with Feed(tmp_path, database, TABLES, sections=SECTIONS, options=OPTIONS, format_="avro") as feed:
-            feed.once(kept_spark)
-    found: list[Any] = []
-    for table in TABLES:
-        for path in feed.files.rglob(f"*-{table}-*.avro"):
-            with path.open("rb") as file:
-                rows: Any = fastavro.reader(file)
-                found += [(table, list(row["key"].values()), None, row["after"]) for row in rows]
-    assert_same(found, tables.scanned())
 
 
 def test_a_failing_condition_and_a_large_row_show_no_masked_value(

@@ -143,25 +143,6 @@ def test_each_shard_has_its_own_slot_and_drop_removes_all(
     assert [sql.execute(slots).fetchall() for sql in shards] == [[], []]
 
 
-def test_a_feed_that_ends_anywhere_goes_on_there(
-    databases: tuple[str, str], shards: Sequence[Sql], tmp_path: Path
-) -> None:
-    for number, sql in enumerate(shards):
-        sql.execute("INSERT INTO items SELECT n * 2 + %s, repeat('x', 200) FROM generate_series(1, 700) n", [number])
-
-    options = {"scan_chunk_size": "64KB", "scan_round": 0.1, "max_step_bytes": "64KB"}
-    with closing(engine(databases, tmp_path, **options)) as feed:
-        for number in range(4):
-            feed.run()
-            for _ in range(4):
-                for sql in shards:
-                    sql.execute("UPDATE items SET note = %s WHERE id %% 100 = %s", [str(number), number])
-                feed.step()
-        feed.run()
-        feed.until(max(map(clock, databases)))
-    assert delivered(tmp_path) == held(shards)
-
-
 @pytest.mark.parametrize(
     "restart", [pytest.param(False, id="reading"), pytest.param(True, id="starting", marks=pytest.mark.slow)]
 )

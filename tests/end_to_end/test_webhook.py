@@ -7,15 +7,12 @@ import random
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from cdc_testing.bank import TABLES, Bank, assert_faithful_messages, open_bank
 from cdc_testing.cloud_events import of_request
 from cdc_testing.counts import Counts
 from cdc_testing.postgres import clock
 from cdc_testing.runs import Feed
-from cdc_testing.thread_host import KeptThreads
-from cdc_testing.webhook_bodies import messages_of
 from cdc_testing.webhook_server import WebhookServer
 from cloudevents.core.base import BaseCloudEvent
 
@@ -56,12 +53,6 @@ def last_mark(server: WebhookServer, path: str) -> Timestamp:
     """Return the last accepted mark, which is an array of one event."""
     bodies = (body for body in reversed(server.bodies(path)) if body.startswith(b'[{"data":{"resolved"'))
     return next((Timestamp.parse(json.loads(body)[0]["data"]["resolved"]) for body in bodies), Timestamp())
-
-
-def items(server: WebhookServer, path: str) -> list[dict[str, Any]]:
-    """Return the accepted rows, as messages."""
-    messages = (message for body in server.bodies(path) for message in messages_of(body))
-    return [json.loads(value) for topic, _, value in messages if topic is not None]
 
 
 def test_no_fault_loses_or_reorders_events_or_changes_their_ids(database: str, tmp_path: Path, counts: Counts) -> None:
@@ -122,25 +113,3 @@ def test_no_fault_loses_or_reorders_events_or_changes_their_ids(database: str, t
             faults=sum(map(occurred, FAULTS)),
             requests_in_parallel=parallel,
         )
-
-
-def test_a_password_that_is_refused_ends_a_first_run_and_is_waited_for_later(
-    database: str, tmp_path: Path, kept_threads: KeptThreads, webhook_server: WebhookServer
-) -> None:
-    path = webhook_server.new_path()
-    wrong = {"status": 401, "text": "wrong password"}
-    chosen = options(webhook_server, resolved=False)
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("CREATE TABLE items (id bigint PRIMARY KEY, n int)")
-        connection.execute("INSERT INTO items VALUES (1, 1)")
-        with Feed(tmp_path, database, ["items"], sink=webhook_server.uri(path), options=chosen) as feed:
-            with webhook_server.failing(wrong):
-                assert feed._run_here(kept_threads, "--once") == 1
-            assert "answer 401: wrong password. Check webhook_auth_header" in feed.log().splitlines()[-1]
-            feed.once(kept_threads)
-            connection.execute("INSERT INTO items VALUES (2, 2)")
-            with webhook_server.failing(wrong, wrong):
-                feed.once(kept_threads)
-    assert "(failure 2 of this step for this reason; " in feed.log()
-    assert [row["after"]["id"] for row in items(webhook_server, path)] == [1, 2]
-    assert len(webhook_server.requests(path)) == 5
