@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdc_core.config.resolved import ResolvedChangefeed
-from cdc_core.errors import ConfigError
+from cdc_core.plugins.classes import needing
 from cdc_core.store.job_values import FINISHED, RESTING
 from cdc_core.store.liveness import is_alive
 from cdc_core.store.progress import ProgressStore
@@ -34,12 +34,8 @@ def audit(
     Unless *wait_s* says otherwise, it waits a minute for a resolved mark, and not at all while nothing runs the
     changefeed. Raises: ConfigError, also when Polars is not installed; what `Audit` raises.
     """
-    try:
+    with needing("polars", otherwise="an audit needs Polars: pip install 'cdc-core[audit]'"):
         from cdc_core.auditing.audit import Audit
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] == "polars":
-            raise ConfigError("an audit needs Polars: pip install 'cdc-core[audit]'") from error
-        raise
     known = None if store is None else store.changefeeds.find(feed.name)
     if store is not None and known is not None:
         feed = replace(feed, feed_id=known.feed_id)

@@ -8,25 +8,15 @@ import click
 
 from cdc_core.changefeeds.altering import Altered
 from cdc_core.changefeeds.service import Changefeeds
-from cdc_core.cli.completion import complete_name
-from cdc_core.cli.job_commands import (
-    adoption_text,
-    by_user,
-    changefeeds_at,
-    echo_job,
-    opened,
-)
-from cdc_core.cli.located import located
-from cdc_core.cli.session import FILE, CliSession, debug_option, json_option
-from cdc_core.cli.stored import require_one_name, state_option, store_option, store_or_environment
+from cdc_core.cli.job_commands import adoption_text, by_user, changefeeds_at, echo_job
+from cdc_core.cli.located import Named, changefeed_command, opened
+from cdc_core.cli.session import json_option
 from cdc_core.config.alteration import Alteration
 from cdc_core.errors import ConfigError
 from cdc_core.store.job_values import RESTING
 
 
-@click.command
-@click.argument("file", metavar="FILE", type=FILE)
-@click.argument("name", required=False, shell_complete=complete_name)
+@changefeed_command()
 @click.option("--add", metavar="TABLE", multiple=True, help="Add this entry to 'tables'. May be repeated.")
 @click.option("--drop", metavar="TABLE", multiple=True, help="Remove this entry of 'tables'. May be repeated.")
 @click.option(
@@ -43,22 +33,14 @@ from cdc_core.store.job_values import RESTING
     default=None,
     help="Whether to emit the rows that added tables hold. Default: what the option initial_scan says.",
 )
-@state_option
-@store_option
 @json_option
-@debug_option
-@click.pass_obj
 def alter(
-    session: CliSession,
-    file: str,
-    name: str | None,
+    named: Named,
     add: Sequence[str],
     drop: Sequence[str],
     assignments: tuple[str, ...],
     unset: tuple[str, ...],
     scan: bool | None,
-    state: str | None,
-    store: str | None,
     as_json: bool,
 ) -> int:
     """Change the tables of the changefeed NAME, in its definition in the progress store. Stop the changefeed first.
@@ -79,25 +61,25 @@ def alter(
         )
     if scan is not None and not add:
         raise ConfigError("--initial-scan and --no-initial-scan are about added tables; name them with --add")
-    store = store_or_environment(file, state, store)
-    if store is not None:
-        require_one_name(name, state)
-        with changefeeds_at(session, store) as changefeeds:
-            changefeeds.known(file)
-            if changefeeds.find_job(file) is not None:
-                altered = changefeeds.alter(file, change, by=by_user(), scans=scan)
+    session = named.session
+    if named.store is not None:
+        with changefeeds_at(session, named.store) as changefeeds:
+            name, *_ = named.place()
+            changefeeds.known(name)
+            if changefeeds.find_job(name) is not None:
+                altered = changefeeds.alter(name, change, by=by_user(), scans=scan)
                 text = altered_text(changefeeds, altered)
                 echo_job(session, changefeeds, altered.job, text, as_json=as_json)
                 return 0
     if assignments or unset or as_json:
         raise ConfigError("--set, --unset and --json are for jobs; the options of other changefeeds are in their files")
-    changefeed, state_dir, url, _ = located(session, file, name, state=state, store=store)
-    with opened(session, url, changefeed.name, by_name=store is not None) as changefeeds:
+    changefeed, state_dir, url, _ = named.located()
+    with opened(session, url, changefeed.name, by_name=named.store is not None) as changefeeds:
         changefeeds.find_job(changefeed.name, by_file=True)
         tables = changefeeds.alter_run(changefeed, change, state_dir=state_dir, by=by_user(), scans=scan).tables
     click.echo(f"changefeed '{changefeed.name}' has the tables {', '.join(tables)} from its next run on")
-    if store is None and set(changefeed.tables) != set(tables):
-        click.echo(f"{file} lists others: change 'tables' there too, because a run from the file takes its list")
+    if named.store is None and set(changefeed.tables) != set(tables):
+        click.echo(f"{named.file} lists others: change 'tables' there too, because a run from the file takes its list")
     return 0
 
 

@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cdc_core.changefeeds.auditing import audit as audited
-from cdc_core.cli.completion import complete_name
-from cdc_core.cli.located import located, progress_at, resolved
-from cdc_core.cli.session import FILE, CliSession, debug_option
-from cdc_core.cli.stored import definition_store, state_option, store_option
+from cdc_core.cli.located import Named, changefeed_command, progress_at
 from cdc_core.errors import ConfigError
 from cdc_core.options import counted
 from cdc_core.timestamp import Timestamp
@@ -23,9 +20,7 @@ if TYPE_CHECKING:
     from cdc_core.auditing.comparison import Difference, Figures
 
 
-@click.command
-@click.argument("file", metavar="FILE", type=FILE)
-@click.argument("name", required=False, shell_complete=complete_name)
+@changefeed_command(environment="of definitions")
 @click.option(
     "--at", metavar="RESOLVED", help="Compare as of this resolved mark. Default: the newest when the source was read."
 )
@@ -43,33 +38,17 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Put temporary files here, about the size of the tables. Default: that of the system.",
 )
-@state_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
-@store_option
-@debug_option
-@click.pass_obj
-def audit(
-    session: CliSession,
-    file: str,
-    name: str | None,
-    at: str | None,
-    wait: float | None,
-    rows: int,
-    directory: Path | None,
-    state: str | None,
-    as_json: bool,
-    store: str | None,
-) -> int:
+def audit(named: Named, at: str | None, wait: float | None, rows: int, directory: Path | None, as_json: bool) -> int:
     """Compare the rows that the changefeed NAME in FILE has delivered with the rows at its source.
 
     Reads both sides completely, and leaves nothing behind. Prints the rows that are missing at the destination, those
     that are there and not at the source, and those with other values. The exit status is 1 when there is any, and 2
     when the changefeed cannot be audited.
     """
+    session = named.session
     session.start_logging(quiet=True)
-    store = definition_store(file, state, store)
-    changefeed, _, url, _ = located(session, file, name, state=state, store=store)
-    feed = resolved(session, changefeed)
+    feed, _, url = named.resolved()
     with tempfile.TemporaryDirectory(prefix="cdc-audit-", dir=directory) as temporary:
         with progress_at(url) as progress:
             found = audited(progress, feed, Path(temporary), at=_mark(at), wait_s=wait, most_shown=rows)

@@ -10,12 +10,10 @@ from typing import Any
 
 import click
 
-from cdc_core.cli.completion import complete_name
 from cdc_core.cli.locality import locality_option
-from cdc_core.cli.located import located, names_in, progress_at, resolved
+from cdc_core.cli.located import Named, changefeed_command, progress_at, resolved
 from cdc_core.cli.query_check import selected
-from cdc_core.cli.session import FILE, CliSession, debug_option, json_option
-from cdc_core.cli.stored import definition_store, state_option, store_option
+from cdc_core.cli.session import CliSession, json_option
 from cdc_core.cli.tables import coloured
 from cdc_core.config.component import Component
 from cdc_core.config.resolved import ResolvedChangefeed
@@ -29,7 +27,6 @@ from cdc_core.engine.checks import (
 )
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.locality import Locality
-from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.options import counted
 from cdc_core.registrations import Registration
 from cdc_core.remedies import fitting
@@ -38,37 +35,22 @@ from cdc_core.spark.placement_settings import pin
 from cdc_core.store.progress import ProgressStore
 
 
-@click.command
-@click.argument("file", metavar="FILE", type=FILE)
-@click.argument("name", required=False, shell_complete=complete_name)
+@changefeed_command(environment="of definitions")
 @json_option
-@state_option
-@store_option
 @locality_option
-@debug_option
-@click.pass_obj
-def check(
-    session: CliSession,
-    file: str,
-    name: str | None,
-    as_json: bool,
-    state: str | None,
-    store: str | None,
-    locality: Locality,
-) -> int:
+def check(named: Named, as_json: bool, locality: Locality) -> int:
     """Check that `cdc run` can start or continue the changefeed NAME in FILE: plugins, options, the source, the sink
     and its progress. Changes nothing.
 
     Without NAME, check all changefeeds of the file. Prints one line for each part, and notes about what you should
     know although nothing is wrong. The exit status is 2 when a check fails, also with --json.
     """
-    store = definition_store(file, state, store)
-    found = [located(session, file, each, state=state, store=store) for each in names_in(file, name, store)]
+    session, found = named.session, [each.located() for each in named.each()]
     url = found[0][2]
-    session.add_secrets(secret_forms(uri_secrets(url)))
+    session.mask_uri(url)
     with progress_at(url) as progress:
         feeds = [resolved(session, changefeed) for changefeed, *_ in found]
-        by_file = store is None
+        by_file = named.store is None
         reports = [_check(session, feed, locality, progress, by_file=by_file, as_json=as_json) for feed in feeds]
     if as_json:
         session.echo_json([report.to_json() for report in reports])

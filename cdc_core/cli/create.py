@@ -21,7 +21,7 @@ from cdc_core.cli.located import find_changefeed, names_in, progress_at, resolve
 from cdc_core.cli.session import FILE, CliSession, debug_option, json_option
 from cdc_core.config.definition import require_references
 from cdc_core.errors import ConfigError
-from cdc_core.masking import masked_uri, secret_forms, uri_secrets
+from cdc_core.masking import masked_uri
 from cdc_core.store.job_values import JobRecord
 from cdc_core.store.progress import ProgressStore
 
@@ -60,14 +60,14 @@ def create(
     changefeed that `cdc run` has run with this store continues where it stopped, and with --from-state also one that it
     has run with another store. Stop that run first.
     """
-    found = [find_changefeed(file, each) for each in names_in(file, name, None)]
+    found = [find_changefeed(file, each) for each in names_in(file, name)]
     feeds = [resolved(session, changefeed) for changefeed, _ in found]
     session.typed |= {feed.name: join([file, feed.name]) for feed in feeds}
     owner = require_owner(user_name() if owner is None else owner)
     for feed in feeds:
         require_references(feed.stored, feed.name)
     run, url = state_of(found[0][1], from_state or None)
-    session.add_secrets(secret_forms(uri_secrets(url)))
+    session.mask_uri(url)
     is_given = click.get_current_context().get_parameter_source("store") is ParameterSource.COMMANDLINE
     options = ["--store", masked_uri(store)] if store and is_given else []
     options.append(f"--from-state={masked_uri(from_state)}" if from_state else "--from-state")

@@ -21,11 +21,8 @@ import click
 
 from cdc_core.changefeeds.reading import Reading
 from cdc_core.cli import debug_parts as parts
-from cdc_core.cli.completion import complete_name
 from cdc_core.cli.debug_masking import environment_secrets, masked_text, referred_secrets
-from cdc_core.cli.located import located, name_in, resolved, state_of
-from cdc_core.cli.session import FILE, CliSession, debug_option
-from cdc_core.cli.stored import definition_store, require_known, require_one_name, state_option, store_option
+from cdc_core.cli.located import Named, changefeed_command, require_known
 from cdc_core.config.interpolation import with_absolute_files
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
@@ -35,26 +32,11 @@ from cdc_core.store.values import ChangefeedRecord
 from cdc_core.web.otlp_settings import otlp_secrets
 
 
-@click.command
-@click.argument("file", metavar="FILE", type=FILE)
-@click.argument("name", required=False, shell_complete=complete_name)
-@state_option
-@store_option
+@changefeed_command(environment="of definitions")
 @click.option("-o", "--output", metavar="ARCHIVE", help="The file to write. Default: cdc-debug-NAME-TIME.tar.gz.")
 @click.option("--log", "logs", metavar="PATH", multiple=True, help="Add the end of this log file too. May be repeated.")
 @click.option("--no-connect", is_flag=True, help="Do not connect to the source and the sink.")
-@debug_option
-@click.pass_obj
-def debug(
-    session: CliSession,
-    file: str,
-    name: str | None,
-    state: str | None,
-    store: str | None,
-    output: str | None,
-    logs: tuple[str, ...],
-    no_connect: bool,
-) -> int:
+def debug(named: Named, output: str | None, logs: tuple[str, ...], no_connect: bool) -> int:
     """Write an archive about the changefeed NAME in FILE: versions, this host, configuration, progress, status, events,
     plans, log files, and what its source and sink say. Changes nothing.
 
@@ -62,13 +44,7 @@ def debug(
     """
     for path in logs:
         parts.require_file(Path(path))
-    store = definition_store(file, state, store)
-    if store is not None:
-        require_one_name(name, state)
-        feed_name, named, (state_dir, url) = file, None, state_of(Path(), store)
-    else:
-        feed_name, beside = name_in(file, name)
-        named, (state_dir, url) = feed_name, state_of(beside, state)
+    session, (feed_name, state_dir, url) = named.session, named.place()
     session.add_secrets(secret_forms(uri_secrets(url) | otlp_secrets()) | environment_secrets())
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     title = f"cdc-debug-{feed_name}-{moment}"
@@ -76,14 +52,15 @@ def debug(
     masked: Callable[[str], str] = lambda text: masked_text(session.masked(text), ())  # noqa: E731
     with closing(ProgressStore(url)) as progress, DebugArchive(archive_path, name=title, masked=masked) as archive:
         found: dict[str, Any] = {}
-        option = "--state" if store is None else "--store"
+        option = "--state" if named.store is None else "--store"
 
         def hide_referred() -> None:  # which of these are secret, only the whole definition says
-            session.add_secrets(referred_secrets(_text_of(Path(file))))
+            session.add_secrets(referred_secrets(_text_of(Path(named.file or ""))))
 
         def configured() -> dict[str, Any]:
             try:
-                feed = found["feed"] = resolved(session, located(session, file, named, store=store)[0])
+                feed, *_ = named.resolved()
+                found["feed"] = feed
             except Exception:
                 hide_referred()
                 raise

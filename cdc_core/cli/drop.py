@@ -10,13 +10,12 @@ import click
 
 from cdc_core.changefeeds.dropping import PlannedDrop, orphans_at
 from cdc_core.cli.completion import complete_name
-from cdc_core.cli.job_commands import agreed, opened
-from cdc_core.cli.located import located, name_in, resolved, state_of
+from cdc_core.cli.job_commands import agreed
+from cdc_core.cli.located import Named, opened, require_store, state_of, store_option
 from cdc_core.cli.session import FILE, CliSession, debug_option
-from cdc_core.cli.stored import require_one_name, require_store, store_option, store_or_environment
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
-from cdc_core.masking import masked_uri, secret_forms, uri_secrets
+from cdc_core.masking import masked_uri
 from cdc_core.plugins.host import PluginHost
 from cdc_core.rangefeed_values import SourceObjects
 from cdc_core.store.job_values import REVERTED
@@ -71,20 +70,15 @@ def drop(
         return _drop_orphans(session, file, states, only, yes=yes)
     if only or len(states) > 1:
         raise ConfigError("--only and a second --state belong to --orphans; a changefeed has one progress store")
-    state = states[0] if states else None
-    store = store_or_environment(file, state, store)
+    named = Named.of(session, file, name, state=states[0] if states else None, store=store)
     verb: Verb = "forget" if forget_only else "drop"
-    is_job = False
-    if store is not None:
-        require_one_name(name, state)
-        is_job = _is_job(session, store, file, verb)
-    feed, beside = None, Path()
-    if not (is_job or forget_only):
-        changefeed, state_dir, url, _ = located(session, file, name, state=state, store=store)
-        name, feed = changefeed.name, resolved(session, changefeed)
+    is_job = named.store is not None and _is_job(named, verb)
+    feed: ResolvedChangefeed | None = None
+    if is_job or forget_only:
+        name, state_dir, url = named.place()
     else:
-        name, beside = (file, beside) if store is not None else name_in(file, name)
-        state_dir, url = state_of(beside, state if store is None else store)
+        feed, state_dir, url = named.resolved()
+        name = feed.name
     with ExitStack() as open_:
         changefeeds = open_.enter_context(opened(session, url, name))
         changefeeds.find_job(name, by_file=not is_job)
@@ -99,9 +93,10 @@ def drop(
     return 0
 
 
-def _is_job(session: CliSession, store: str, name: str, verb: Verb) -> bool:
+def _is_job(named: Named, verb: Verb) -> bool:
     """Return whether the changefeed is a job. Raises: ConfigError when its state refuses *verb*."""
-    with opened(session, state_of(Path(), store)[1], name, by_name=True) as changefeeds:
+    name, _, url = named.place()
+    with opened(named.session, url, name, by_name=True) as changefeeds:
         return changefeeds.find_job(name, verb=verb) is not None
 
 
@@ -127,7 +122,7 @@ def _forgotten(planned: PlannedDrop) -> str:
 
 
 def _drop_orphans(session: CliSession, uri: str, states: Sequence[str], only: Sequence[str], *, yes: bool) -> int:
-    session.add_secrets(secret_forms(uri_secrets(uri)))
+    session.mask_uri(uri)
     if yes and not (states or only):
         raise ConfigError(
             "without --state, every changefeed of the source looks like an orphan; name its progress stores, or what to"

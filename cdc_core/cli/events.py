@@ -9,10 +9,8 @@ from typing import Any
 
 import click
 
-from cdc_core.cli.completion import complete_name
-from cdc_core.cli.session import FILE, CliSession, debug_option
-from cdc_core.cli.store_to_read import store_to_read
-from cdc_core.cli.stored import state_option, store_option
+from cdc_core.cli.located import Named, changefeed_command
+from cdc_core.cli.session import CliSession
 from cdc_core.errors import ConfigError
 from cdc_core.options import read_duration
 from cdc_core.store.event_values import KINDS, Event
@@ -22,11 +20,7 @@ _LATEST = 100
 _POLL_S = 1.0
 
 
-@click.command
-@click.argument("file", metavar="[FILE]", type=FILE, required=False)
-@click.argument("name", required=False, shell_complete=complete_name)
-@state_option
-@store_option
+@changefeed_command(has_file=False)
 @click.option("--since", metavar="TIME", help="Only what happened since then: 1h30m ago, or at 2026-05-04T10:00:00Z.")
 @click.option("--kind", "kinds", metavar="KIND", multiple=True, help="Only events of this kind. May be repeated.")
 @click.option(
@@ -34,19 +28,8 @@ _POLL_S = 1.0
 )
 @click.option("--follow", is_flag=True, help="Wait for more until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print each event as one line of JSON.")
-@debug_option
-@click.pass_obj
 def events(
-    session: CliSession,
-    file: str | None,
-    name: str | None,
-    state: str | None,
-    store: str | None,
-    since: str | None,
-    kinds: tuple[str, ...],
-    limit: int | None,
-    follow: bool,
-    as_json: bool,
+    named: Named, since: str | None, kinds: tuple[str, ...], limit: int | None, follow: bool, as_json: bool
 ) -> int:
     """Show the event log of a progress store, the first event first: the changefeed NAME in FILE, or without NAME all
     changefeeds and nodes.
@@ -58,13 +41,13 @@ def events(
         raise ConfigError(f"--kind: there are no events of kind '{unknown[0]}'; the kinds are {', '.join(KINDS)}")
     begin = None if since is None else since_of(since, now=datetime.now(UTC))
     limit = _LATEST if limit is None and begin is None else limit
-    with store_to_read(session, file, name, state, store) as (changefeeds, wanted):
+    with named.read() as (changefeeds, wanted):
         found, tail = changefeeds.follow_events(wanted, since=begin, kinds=kinds, limit=limit)
         for event in found:
-            _print(session, event, as_json=as_json)
+            _print(named.session, event, as_json=as_json)
         while follow:
             for event in tail.poll():
-                _print(session, event, as_json=as_json)
+                _print(named.session, event, as_json=as_json)
             time.sleep(_POLL_S)
     return 0
 

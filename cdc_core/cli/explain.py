@@ -10,11 +10,9 @@ from typing import Any
 
 import click
 
-from cdc_core.cli.completion import complete_name
-from cdc_core.cli.located import located, resolved
+from cdc_core.cli.located import Named, changefeed_command
 from cdc_core.cli.query_check import plans_of
-from cdc_core.cli.session import FILE, CliSession, debug_option, json_option
-from cdc_core.cli.stored import definition_store, store_option
+from cdc_core.cli.session import json_option
 from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError
@@ -27,27 +25,22 @@ _Sections = Sequence[tuple[str, Sequence[str]]]
 """Titles, each with lines."""
 
 
-@click.command
-@click.argument("file", metavar="FILE", type=FILE)
-@click.argument("name", required=False, shell_complete=complete_name)
+@changefeed_command(environment="of definitions", has_state=False)
 @json_option
-@store_option
-@debug_option
-@click.pass_obj
-def explain(session: CliSession, file: str, name: str | None, as_json: bool, store: str | None) -> int:
+def explain(named: Named, as_json: bool) -> int:
     """Show what the query of changefeed NAME in FILE needs of its source, and the plan of Spark's optimizer.
 
     Lists the columns that a scan has to read, the comparisons that the source can evaluate, what of the condition is
     left to Spark, with the reason, and which changes the source leaves out. Likewise for each table that has a section.
     Changes nothing.
     """
-    feed = resolved(session, located(session, file, name, store=definition_store(file, None, store))[0])
+    feed, *_ = named.resolved()
     if not feed.queries().exist:
         raise ConfigError(
             f"changefeed '{feed.name}' has no query to explain: it delivers whole rows of {', '.join(feed.tables)}"
         )
     if as_json:
-        session.echo_json([each.to_json() for each in _explanations(feed)])
+        named.session.echo_json([each.to_json() for each in _explanations(feed)])
         return 0
     for line in explained(feed):
         click.echo(line)

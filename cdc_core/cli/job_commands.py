@@ -6,19 +6,16 @@ import getpass
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from cdc_core.changefeeds.service import Changefeeds
-from cdc_core.cli.located import state_of
+from cdc_core.cli.located import STORE_VARIABLE, opened, require_store, state_of
 from cdc_core.cli.session import CliSession
-from cdc_core.cli.stored import STORE_VARIABLE, require_known, require_store
 from cdc_core.errors import ConfigError
-from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.store.job_values import JobRecord
-from cdc_core.store.progress import ProgressStore
 from cdc_core.store.verbs import Verb
 
 _MAX_OWNER_LENGTH = 64
@@ -43,19 +40,6 @@ def changefeeds_at(session: CliSession, store: str | None, *, create: bool = Fal
         else:
             require_store(changefeeds.store, option="--store")
         yield changefeeds
-
-
-@contextmanager
-def opened(session: CliSession, url: str, name: str | None = None, *, by_name: bool = False) -> Iterator[Changefeeds]:
-    """Open the progress store at *url* for verbs; its secrets are masked from now on.
-
-    Raises: ConfigError when it does not know changefeed *name*, which was given *by_name* and not by its file.
-    """
-    session.add_secrets(secret_forms(uri_secrets(url)))
-    with closing(ProgressStore(url)) as store:
-        if name is not None:
-            require_known(store, name, option="--store" if by_name else "--state")
-        yield Changefeeds(store, keep_secrets=session.add_secrets)
 
 
 def await_job(changefeeds: Changefeeds, job: JobRecord, verb: Verb) -> JobRecord:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from cdc_core.changefeeds.service import Changefeeds
@@ -16,13 +14,11 @@ from cdc_core.cli.job_commands import (
     changefeeds_at,
     echo_job,
     job_store_option,
-    opened,
     require_owner,
     wait_option,
 )
-from cdc_core.cli.located import name_in, state_of
-from cdc_core.cli.session import FILE, CliSession, debug_option, json_option
-from cdc_core.cli.stored import require_one_name, state_option, store_option, store_or_environment
+from cdc_core.cli.located import Named, changefeed_command, opened
+from cdc_core.cli.session import CliSession, debug_option, json_option
 from cdc_core.errors import ConfigError
 from cdc_core.store.job_values import RESTING, JobRecord
 
@@ -61,24 +57,10 @@ def pause_text(job: JobRecord) -> str:
     return f"job '{job.name}': node {job.node or 'that adopts it next'} will pause it"
 
 
-@click.command
-@click.argument("file", metavar="FILE", type=FILE)
-@click.argument("name", required=False, shell_complete=complete_name)
-@state_option
+@changefeed_command()
 @wait_option
-@store_option
 @json_option
-@debug_option
-@click.pass_obj
-def resume(
-    session: CliSession,
-    file: str,
-    name: str | None,
-    state: str | None,
-    wait: bool,
-    store: str | None,
-    as_json: bool,
-) -> int:
+def resume(named: Named, wait: bool, as_json: bool) -> int:
     """Resume the changefeed NAME in FILE, which an error has paused, or a job, from where it stopped.
 
     Fix the cause first: otherwise the same error pauses it again. A run that waits notices within two seconds. Without
@@ -86,13 +68,8 @@ def resume(
 
     A job has only a name: FILE is the name then, in the store that --store or the environment variable CDC_STORE names.
     """
-    store = store_or_environment(file, state, store)
-    if store is None:
-        name, beside = name_in(file, name)
-    else:
-        require_one_name(name, state)
-        name, beside, state = file, Path(), store
-    with opened(session, state_of(beside, state)[1], name, by_name=store is not None) as changefeeds:
+    name, _, url = named.place()
+    with opened(named.session, url, name, by_name=named.store is not None) as changefeeds:
         if wait and changefeeds.find_job(name) is None:
             raise ConfigError(f"changefeed '{name}' is not a job, and no node adopts it; remove --wait")
         paused = changefeeds.known(name).paused
@@ -102,7 +79,7 @@ def resume(
         text = f"changefeed '{name}' is not paused"
         if paused is not None or job.state == "pause-requested" or not job.is_run:
             text = resume_text(changefeeds, job)
-        echo_job(session, changefeeds, job, text, as_json=as_json)
+        echo_job(named.session, changefeeds, job, text, as_json=as_json)
     return 0
 
 

@@ -7,18 +7,13 @@ from collections.abc import Sequence
 import click
 
 from cdc_core.changefeeds.moving import target_of, written_target
-from cdc_core.cli.completion import complete_name
-from cdc_core.cli.job_commands import agreed, by_user, opened
-from cdc_core.cli.located import located, resolved
-from cdc_core.cli.session import FILE, CliSession, debug_option
-from cdc_core.cli.stored import state_option, store_option, store_or_environment
+from cdc_core.cli.job_commands import agreed, by_user
+from cdc_core.cli.located import Named, changefeed_command
 from cdc_core.errors import ConfigError
 from cdc_core.rangefeed_values import Token
 
 
-@click.command
-@click.argument("file", metavar="FILE", type=FILE)
-@click.argument("name", required=False, shell_complete=complete_name)
+@changefeed_command()
 @click.option(
     "--to",
     "to",
@@ -28,31 +23,15 @@ from cdc_core.rangefeed_values import Token
 )
 @click.option("--source", metavar="URI", help="Of several sources, the one to move, as `cdc show` writes it.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@state_option
-@store_option
-@debug_option
-@click.pass_obj
-def move(
-    session: CliSession,
-    file: str,
-    name: str | None,
-    to: str,
-    source: str | None,
-    yes: bool,
-    state: str | None,
-    store: str | None,
-) -> int:
+def move(named: Named, to: str, source: str | None, yes: bool) -> int:
     """Have the next run of the changefeed NAME in FILE start from another position of its source's history.
 
     Changes between a later position and the present one are never delivered. An earlier one delivers changes again, in
     their order, as far as the source retains them. The source says which positions it can read from. Stop the
     changefeed first, or pause the job. `cdc events` keeps both positions.
     """
-    store = store_or_environment(file, state, store)
-    changefeed, state_dir, url, _ = located(session, file, name, state=state, store=store)
-    feed = resolved(session, changefeed)
-    with opened(session, url, feed.name, by_name=store is not None) as changefeeds:
-        changefeeds.find_job(feed.name, by_file=store is None, verb="move")
+    session = named.session
+    with named.opened(verb="move") as (changefeeds, feed, state_dir):
         target: str | Token = written_target(to)
         if source is not None:
             known = changefeeds.known(feed.name)

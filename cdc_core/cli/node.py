@@ -11,15 +11,15 @@ import click
 
 from cdc_core.cli.declared_options import declared_options, given_options
 from cdc_core.cli.located import state_of
-from cdc_core.cli.metrics import metrics_option, serving_metrics
-from cdc_core.cli.otlp import exporting_metrics, otlp_option
+from cdc_core.cli.metrics import exporting_metrics, metrics_option, otlp_option, serving_metrics
 from cdc_core.cli.serving import listen_options, serving
 from cdc_core.cli.session import CliSession, debug_option, log_format_option
 from cdc_core.cli.stop_signals import stop_signals
 from cdc_core.errors import ConfigError
 from cdc_core.jobs.settings import NodeSettings
-from cdc_core.masking import secret_forms, uri_secrets
+from cdc_core.masking import secret_forms
 from cdc_core.options import parse_options
+from cdc_core.plugins.classes import needing
 from cdc_core.plugins.host import PluginHost
 from cdc_core.private_files import make_state_directory
 from cdc_core.web.watched import NodeView
@@ -43,18 +43,14 @@ def node(session: CliSession, /, listen: str | None, metrics: str | None, otlp: 
     running steps, which are repeated.
     """
     settings = _settings(given)
-    session.add_secrets(secret_forms(uri_secrets(settings.store)))
+    session.mask_uri(settings.store)
     if secret := settings.secret():
         session.add_secrets(secret_forms([secret]))
     session.start_logging()
-    try:
+    with needing("pyspark", "py4j", otherwise="a node needs Spark: pip install 'cdc-core[spark]'"):
         from cdc_core.jobs.cluster import NODES
         from cdc_core.jobs.node import Node
         from cdc_core.spark.host import SparkHost
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] in ("pyspark", "py4j"):
-            raise ConfigError("a node needs Spark: pip install 'cdc-core[spark]'") from error
-        raise
     make_state_directory(settings.home)
     own = settings.spark or {}
     spark = {} if own.get("master") == NODES else own

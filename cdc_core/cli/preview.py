@@ -8,18 +8,14 @@ from dataclasses import asdict, replace
 
 import click
 
-from cdc_core.cli.completion import complete_name
-from cdc_core.cli.located import located, resolved
-from cdc_core.cli.session import FILE, CliSession, debug_option, json_option
-from cdc_core.cli.stored import definition_store, store_option
+from cdc_core.cli.located import Named, changefeed_command
+from cdc_core.cli.session import CliSession, json_option
 from cdc_core.options import counted
 from cdc_core.watching.preview import Previewed
 from cdc_core.watching.preview import preview as previewed
 
 
-@click.command
-@click.argument("file", metavar="FILE", type=FILE)
-@click.argument("name", required=False, shell_complete=complete_name)
+@changefeed_command(environment="of definitions", has_state=False)
 @click.option("--rows", type=click.IntRange(min=1), default=20, show_default=True, help="Stop after so many rows.")
 @click.option(
     "--live/--from-scan",
@@ -27,20 +23,16 @@ from cdc_core.watching.preview import preview as previewed
     help="Show the next changes, or rows that the tables hold. Default: --from-scan.",
 )
 @json_option
-@store_option
-@debug_option
-@click.pass_obj
-def preview(
-    session: CliSession, file: str, name: str | None, rows: int, live: bool, as_json: bool, store: str | None
-) -> int:
+def preview(named: Named, rows: int, live: bool, as_json: bool) -> int:
     """Show the messages that the changefeed NAME in FILE would send, as its sink would get them.
 
     Connects to the source, and to a schema registry to look up ids, but not to the sink. Sends nothing, saves nothing,
     and leaves nothing behind. A row that cannot be encoded is shown with the reason. The exit status is 1 when there
     was one.
     """
+    session = named.session
     session.start_logging(quiet=True)
-    feed = resolved(session, located(session, file, name, store=definition_store(file, None, store))[0])
+    feed, *_ = named.resolved()
     found = []
     with closing(previewed(feed, rows=rows, live=live)) as messages:
         for message in messages:

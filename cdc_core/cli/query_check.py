@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.planned_queries import PlannedQueries, check_query
-from cdc_core.errors import ConfigError
+from cdc_core.plugins.classes import needing
 from cdc_core.schema import TableName, TableSchema
 
 if TYPE_CHECKING:
@@ -42,12 +42,8 @@ def plans_of(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> Mappin
 
 @contextmanager
 def _spark() -> Iterator[SparkHost]:
-    try:
+    with needing("pyspark", "py4j", otherwise="checking a query needs Spark: pip install 'cdc-core[spark]'"):
         from cdc_core.spark.host import SparkHost
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] in ("pyspark", "py4j"):
-            raise ConfigError("checking a query needs Spark: pip install 'cdc-core[spark]'") from error
-        raise
     with TemporaryDirectory(prefix="cdc-check-", ignore_cleanup_errors=True) as directory:
         host = SparkHost(_USER, {}, state_dir=Path(directory), temporary=True)
         try:

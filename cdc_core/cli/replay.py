@@ -7,11 +7,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from cdc_core.changefeeds.replaying import Replayed
-from cdc_core.cli.completion import complete_name
-from cdc_core.cli.job_commands import opened
-from cdc_core.cli.located import located, resolved
-from cdc_core.cli.session import FILE, CliSession, debug_option
-from cdc_core.cli.stored import state_option, store_option, store_or_environment
+from cdc_core.cli.located import Named, changefeed_command
 from cdc_core.cli.tables import echo_table
 from cdc_core.errors import ConfigError
 from cdc_core.options import counted
@@ -20,9 +16,7 @@ from cdc_core.store.values import DeadLetter
 _MAX_SHOWN = 20
 
 
-@click.command
-@click.argument("file", metavar="FILE", type=FILE)
-@click.argument("name", required=False, shell_complete=complete_name)
+@changefeed_command()
 @click.option("--list", "only_list", is_flag=True, help="Only list the dead letters.")
 @click.option(
     "--give-up",
@@ -32,19 +26,7 @@ _MAX_SHOWN = 20
     metavar="NUMBER",
     help="Discard the row with this number in the list. May be repeated.",
 )
-@state_option
-@store_option
-@debug_option
-@click.pass_obj
-def replay_dead_letters(
-    session: CliSession,
-    file: str,
-    name: str | None,
-    only_list: bool,
-    given_up: tuple[int, ...],
-    state: str | None,
-    store: str | None,
-) -> int:
+def replay_dead_letters(named: Named, only_list: bool, given_up: tuple[int, ...]) -> int:
     """Send the dead letters of the changefeed NAME in FILE to its sink again.
 
     The changefeed must be stopped, and a job paused. Rows of one key are sent in order. A row that is refused again
@@ -52,12 +34,9 @@ def replay_dead_letters(
     """
     if only_list and given_up:
         raise ConfigError("--list changes nothing, and --give-up discards rows; use only one of them")
-    store = store_or_environment(file, state, store)
-    changefeed, state_dir, url, _ = located(session, file, name, state=state, store=store)
+    session = named.session
     session.start_logging()
-    feed = resolved(session, changefeed)
-    with opened(session, url, feed.name, by_name=store is not None) as changefeeds:
-        changefeeds.find_job(feed.name, by_file=not only_list and store is None)
+    with named.opened(by_file=not only_list) as (changefeeds, feed, state_dir):
         waiting = changefeeds.dead_letters(feed.name)
         if waiting and only_list:
             echo_table(session, [*_rows(waiting)])

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import click
 
-from cdc_core.cli.job_commands import opened
-from cdc_core.cli.located import located, resolved
-from cdc_core.cli.session import FILE, CliSession, debug_option
-from cdc_core.cli.stored import state_option, store_option, store_or_environment
+from cdc_core.cli.located import Named, changefeed_command
 from cdc_core.errors import ConfigError
 
 
-@click.command
-@click.argument("file", metavar="FILE", type=FILE)
+@changefeed_command(has_name=False)
 @click.argument("words", metavar="[NAME] TABLE", nargs=-1)
 @click.option("--where", metavar="PREDICATE", help="Only the rows that this selects, in the source's SQL.")
 @click.option("--all", "everything", is_flag=True, help="All tables of the changefeed, in place of TABLE.")
@@ -24,20 +21,7 @@ from cdc_core.errors import ConfigError
     help="With --all: give up the history that the source retains, such as a replication slot that was lost, and begin"
     " a new one. The changefeed must not be running.",
 )
-@state_option
-@store_option
-@debug_option
-@click.pass_obj
-def rescan(
-    session: CliSession,
-    file: str,
-    words: tuple[str, ...],
-    where: str | None,
-    everything: bool,
-    new_slot: bool,
-    state: str | None,
-    store: str | None,
-) -> int:
+def rescan(named: Named, words: tuple[str, ...], where: str | None, everything: bool, new_slot: bool) -> int:
     """Ask the changefeed NAME in FILE to emit all rows of TABLE again, at a consistent point, while changes continue.
 
     A running changefeed begins within about a second; otherwise the next run does. The request is in the progress
@@ -47,16 +31,12 @@ def rescan(
     With --all --new-slot, a changefeed whose source has lost history continues under its name. What was deleted in
     the meantime is not emitted: `cdc show` tells the timestamp below which rows no longer exist.
     """
-    store = store_or_environment(file, state, store)
-    name, table = _name_and_table(words, everything=everything, named=store is not None)
+    name, table = _name_and_table(words, everything=everything, named=named.store is not None)
     if new_slot and not everything:
         raise ConfigError("--new-slot reads all tables again; write --all --new-slot")
     if where is not None and everything:
         raise ConfigError("--where selects rows of one table; name the table in place of --all")
-    changefeed, state_dir, url, _ = located(session, file, name, state=state, store=store)
-    feed = resolved(session, changefeed)
-    with opened(session, url, feed.name, by_name=store is not None) as changefeeds:
-        changefeeds.find_job(feed.name, by_file=store is None)
+    with replace(named, name=name).opened() as (changefeeds, feed, state_dir):
         if new_slot:
             changefeeds.begin_anew(feed, state_dir=state_dir)
             click.echo(

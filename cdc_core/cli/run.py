@@ -9,48 +9,30 @@ from pathlib import Path
 
 import click
 
-from cdc_core.cli.completion import complete_name
 from cdc_core.cli.locality import locality_option
-from cdc_core.cli.located import located, names_in, progress_at, resolved, words_of
-from cdc_core.cli.metrics import metrics_option, serving_metrics
-from cdc_core.cli.otlp import exporting_metrics, otlp_option
-from cdc_core.cli.session import FILE, CliSession, debug_option, log_format_option
+from cdc_core.cli.located import Named, changefeed_command, progress_at, resolved
+from cdc_core.cli.metrics import exporting_metrics, metrics_option, otlp_option, serving_metrics
+from cdc_core.cli.session import log_format_option
 from cdc_core.cli.stop_signals import stop_signals
-from cdc_core.cli.stored import state_option, store_option, warn_of_other_plugins
+from cdc_core.config.definition import changed_plugins
 from cdc_core.engine.history_meter import HistoryMeter
 from cdc_core.engine.supervisor import Outcome, Supervisor
-from cdc_core.errors import CdcError, ConfigError
+from cdc_core.errors import CdcError
 from cdc_core.locality import Locality
-from cdc_core.masking import secret_forms, uri_secrets
+from cdc_core.plugins.classes import needing
 from cdc_core.private_files import make_state_directory
 from cdc_core.spark.placement_settings import pin
 from cdc_core.store.verbs import require_run
 from cdc_core.telemetry.status import StatusView, shown_moment
 
 
-@click.command
-@click.argument("file", metavar="FILE", type=FILE)
-@click.argument("name", required=False, shell_complete=complete_name)
+@changefeed_command(environment="ignored")
 @click.option("--once", is_flag=True, help="Stop when everything that was committed before the start is delivered.")
-@state_option
-@store_option
 @locality_option
 @metrics_option
 @otlp_option
 @log_format_option
-@debug_option
-@click.pass_obj
-def run(
-    session: CliSession,
-    file: str,
-    name: str | None,
-    once: bool,
-    state: str | None,
-    store: str | None,
-    locality: Locality,
-    metrics: str | None,
-    otlp: bool,
-) -> int:
+def run(named: Named, once: bool, locality: Locality, metrics: str | None, otlp: bool) -> int:
     """Run the changefeed NAME in the TOML file FILE until Ctrl-C; without NAME, all changefeeds of the file.
 
     FILE may also be the name of a pipeline that an installed package publishes. With --store, a FILE that is no path is
@@ -61,23 +43,20 @@ def run(
     stopped, even if it crashed. Ctrl-C waits for the running step; a second Ctrl-C abandons it, and the next run
     repeats it. Changefeeds that run side by side share one Spark session. When one of them fails, the others continue.
     """
-    found = [located(session, file, each, state=state, store=store) for each in names_in(file, name, store)]
+    session, found = named.session, [each.located() for each in named.each()]
     _, state_dir, url, _ = found[0]
     session.start_logging()
     feeds = []
     for changefeed, _, _, definition in found:
         feeds.append(pin(resolved(session, changefeed), locality))
-        warn_of_other_plugins(feeds[-1], definition)
-    session.add_secrets(secret_forms(uri_secrets(url)))
+        if changes := changed_plugins(definition, feeds[-1].stored):
+            log.warning("changefeed '%s' runs with other versions of its plugins: %s", feeds[-1].name, changes)
+    session.mask_uri(url)
     with progress_at(url) as progress:  # before anything is started for them
         for feed in feeds:
             require_run(None if progress is None else progress.jobs.find(feed.name))
-    try:
+    with needing("pyspark", "py4j", otherwise="running a changefeed needs Spark: pip install 'cdc-core[spark]'"):
         from cdc_core.spark.runner import Runner
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] in ("pyspark", "py4j"):
-            raise ConfigError("running a changefeed needs Spark: pip install 'cdc-core[spark]'") from error
-        raise
     make_state_directory(state_dir)
     by_name = {feed.name: feed for feed in feeds}
     running = frozenset(by_name)
@@ -87,7 +66,7 @@ def run(
         Runner(
             state_dir,
             store=url,
-            name=feeds[0].name if len(feeds) == 1 else Path(file).stem,
+            name=feeds[0].name if len(feeds) == 1 else Path(named.file or "").stem,
             spark=feeds[0].spark,
             changefeeds=len(feeds),
             locality=locality,
@@ -97,8 +76,7 @@ def run(
     ):
         supervisors = []
         for feed in feeds:
-            words = words_of(file, name if len(feeds) == 1 else feed.name, state=state, store=store)
-            command = f"cdc resume {words}"
+            command = f"cdc resume {named.words(named.name if len(feeds) == 1 else feed.name)}"
             supervisors.append(runner.add(feed, once=once, resume_command=session.masked(command)))
         return supervise(supervisors, view, debug=session.debug)
 

@@ -15,6 +15,7 @@ from cdc_core.cli.session import CliSession
 from cdc_core.engine.history_meter import HistoryMeter
 from cdc_core.errors import ConfigError
 from cdc_core.options import parse_options
+from cdc_core.plugins.classes import needing
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import ProgressStore
 from cdc_core.web.access.settings import AccessSettings
@@ -71,15 +72,11 @@ def serving(
             raise ConfigError(f"{typed[0]} says who may ask a server, and there is none; add --listen HOST:PORT")
         yield None
         return
-    try:
+    with needing(*_LIBRARIES, otherwise="a server needs more libraries: pip install 'cdc-core[serve]'"):
         from cdc_core.web.access.access import Access
         from cdc_core.web.deployment import Deployment
         from cdc_core.web.endpoints import all_endpoints
         from cdc_core.web.server import WebServer, application
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] in _LIBRARIES:
-            raise ConfigError("a server needs more libraries: pip install 'cdc-core[serve]'") from error
-        raise
     address = Address.parse(listen, option="--listen")
     access = Access(address, parse_options(AccessSettings, values, owner="the server"))
     with closing(ProgressStore(store, alone=True)) as opened, closing(Watched(store, node=node)) as watched:

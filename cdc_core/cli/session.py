@@ -15,7 +15,7 @@ from rich.text import Text
 
 from cdc_core.cli.completion import FileOrName
 from cdc_core.cli.status_block import StatusBlock
-from cdc_core.masking import MaskingFilter, mask
+from cdc_core.masking import MaskingFilter, mask, secret_forms, uri_secrets
 from cdc_core.remedies import as_typed
 from cdc_core.telemetry.logs import JsonFormatter, NamingFormatter, details_of
 from cdc_core.telemetry.status import StatusLog, StatusView
@@ -47,6 +47,10 @@ class CliSession:
         with self._adding:
             self._secrets |= frozenset(secrets)
             self._filter.add(self._secrets)
+
+    def mask_uri(self, uri: str) -> None:
+        """Mask the secrets of *uri* from now on."""
+        self.add_secrets(secret_forms(uri_secrets(uri)))
 
     def masked(self, text: str) -> str:
         """Return *text* as it is printed: without secrets, and with commands that can be repeated."""

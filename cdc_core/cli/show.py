@@ -8,10 +8,7 @@ from typing import Any
 
 import click
 
-from cdc_core.cli.completion import complete_name
-from cdc_core.cli.session import FILE, CliSession, debug_option
-from cdc_core.cli.store_to_read import store_to_read
-from cdc_core.cli.stored import state_option, store_option
+from cdc_core.cli.located import Named, changefeed_command
 from cdc_core.cli.tables import coloured
 from cdc_core.queries.selection import Selection
 from cdc_core.store.job_reports import by_address
@@ -23,17 +20,9 @@ _EVENTS = 20
 """How many of the latest changes of a job's state are listed; with --json, all."""
 
 
-@click.command
-@click.argument("file", metavar="[FILE]", type=FILE, required=False)
-@click.argument("name", required=False, shell_complete=complete_name)
-@state_option
-@store_option
+@changefeed_command(has_file=False)
 @click.option("--json", "as_json", is_flag=True, help="Print each changefeed as one line of JSON.")
-@debug_option
-@click.pass_obj
-def show(
-    session: CliSession, file: str | None, name: str | None, state: str | None, store: str | None, as_json: bool
-) -> int:
+def show(named: Named, as_json: bool) -> int:
     """Show the changefeed NAME in FILE; without NAME, every changefeed of the same progress store.
 
     Without FILE the store is the one of the current directory. Works while changefeeds run, on this host or another,
@@ -42,7 +31,8 @@ def show(
     With --store, or with the environment variable CDC_STORE where FILE is no file, FILE is the name of a changefeed or
     job in that store; without it, all of them are shown.
     """
-    with store_to_read(session, file, name, state, store) as (changefeeds, wanted):
+    session = named.session
+    with named.read() as (changefeeds, wanted):
         found = changefeeds.records() if wanted is None else [changefeeds.known(wanted)]
         if not (found or as_json):
             click.echo(f"the progress store {changefeeds.store.shown} knows no changefeed")

@@ -10,6 +10,7 @@ import click
 
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.errors import ConfigError
+from cdc_core.plugins.classes import needing
 
 _BYTES = 32
 _HEADING = "# Who may ask a server of cdc: NAME ROLE PROOF. `cdc docs security` explains it.\n"
@@ -26,12 +27,8 @@ def token(session: CliSession, name: str, role: str, tokens: str) -> int:  # noq
 
     The file gets only a hash of it. Running servers notice at once. To take a token back, delete its line.
     """
-    try:
+    with needing("starlette", otherwise="a server needs more libraries: pip install 'cdc-core[serve]'"):
         from cdc_core.web.access.callers import is_caller_name, read_callers, token_hash
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] == "starlette":
-            raise ConfigError("a server needs more libraries: pip install 'cdc-core[serve]'") from error
-        raise
     path = Path(tokens)
     if not is_caller_name(name):
         raise ConfigError(f"'{name}' is not a name; use 1 to 64 of the characters A-Z a-z 0-9 _ . @ -")

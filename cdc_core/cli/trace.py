@@ -18,11 +18,8 @@ from cdc_core.changefeeds.tracing import (
     standing_text,
     trace_seconds,
 )
-from cdc_core.cli.completion import complete_name
-from cdc_core.cli.located import name_in
-from cdc_core.cli.session import FILE, CliSession, debug_option
-from cdc_core.cli.store_to_read import store_to_read
-from cdc_core.cli.stored import state_option, store_option
+from cdc_core.cli.located import Named, changefeed_command
+from cdc_core.cli.session import CliSession
 from cdc_core.errors import ConfigError
 from cdc_core.options import format_duration
 from cdc_core.store.traced_change import TracedChange
@@ -34,9 +31,7 @@ _STANDING_S = 5.0
 """How often it is said where the changefeed stands, while nothing arrives."""
 
 
-@click.command
-@click.argument("file", metavar="FILE", type=FILE)
-@click.argument("name", required=False, shell_complete=complete_name)
+@changefeed_command()
 @click.option("--table", metavar="TABLE", help="Changes of this table. Default: of every table.")
 @click.option("--key", metavar="JSON", help="Changes of this key of --table: a JSON array of its values, such as [42].")
 @click.option(
@@ -55,22 +50,7 @@ _STANDING_S = 5.0
     help=f"End after this time; at most {format_duration(MAX_TRACE_S)}.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print each change as one line of JSON.")
-@state_option
-@store_option
-@debug_option
-@click.pass_obj
-def trace(
-    session: CliSession,
-    file: str,
-    name: str | None,
-    table: str | None,
-    key: str | None,
-    rows: int,
-    timeout: str,
-    as_json: bool,
-    state: str | None,
-    store: str | None,
-) -> int:
+def trace(named: Named, table: str | None, key: str | None, rows: int, timeout: str, as_json: bool) -> int:
     """Follow the next changes of the changefeed NAME in FILE, which runs here or elsewhere, and print when each was
     committed, planned, read, encoded, emitted to the sink, acknowledged by it, saved, and resolved.
 
@@ -87,11 +67,11 @@ def trace(
         trace_seconds(timeout)
     except ValueError as error:
         raise ConfigError(f"--timeout: '{timeout}' {error}") from None
-    with store_to_read(session, file, name, state, store) as (changefeeds, found):
-        changefeed = name_in(file, name)[0] if found is None else found
+    with named.read() as (changefeeds, found):
+        changefeed = named.place()[0] if found is None else found
         asked = changefeeds.ask_trace(changefeed, table=table, key=wanted, rows=rows, timeout=timeout)
         with Trace(changefeeds.store, asked) as traced:
-            return _follow(session, changefeeds, traced, changefeed, as_json=as_json)
+            return _follow(named.session, changefeeds, traced, changefeed, as_json=as_json)
 
 
 def _follow(session: CliSession, changefeeds: Changefeeds, traced: Trace, name: str, *, as_json: bool) -> int:

@@ -13,10 +13,9 @@ from dataclasses import replace
 import click
 
 from cdc_core.cli.completion import complete_name
-from cdc_core.cli.located import located
+from cdc_core.cli.located import Named, store_option
 from cdc_core.cli.session import FILE, CliSession, debug_option
 from cdc_core.cli.stop_signals import take_back_interrupts
-from cdc_core.cli.stored import store_option
 from cdc_core.config.alteration import assigned
 from cdc_core.config.changefeed import Changefeed
 from cdc_core.config.changefeed_options import NOT_OF_SCANS
@@ -121,11 +120,12 @@ def _chosen(
             raise ConfigError("name a FILE with a changefeed, or a --source with --table or --query")
         if store is not None:
             raise ConfigError("--store takes the name of a changefeed that is there; remove --store or --source")
-        session.add_secrets(secret_forms(uri_secrets(source)))
+        session.mask_uri(source)
         return Changefeed(name="watch", source=source, tables=tables, query=query)
     if source is not None or tables or query is not None:
         raise ConfigError("--source, --table and --query describe what to watch, and so does FILE; remove one of them")
-    return located(session, file, name, store=store)[0]
+    named = Named.of(session, file, name, store=store, has_state=False, environment="ignored")
+    return named.located()[0]
 
 
 def _csv_lines(batch: Sequence[WatchedRow]) -> str:

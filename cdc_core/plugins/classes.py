@@ -1,12 +1,16 @@
-"""Loading classes and functions by name: the only place of the core that imports modules it does not know."""
+"""Loading what may not be there: classes and functions by name, and libraries that only some uses need.
+
+This is the only place of the core that imports modules it does not know.
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from cdc_core.errors import ContractError, PluginLoadError
+from cdc_core.errors import ConfigError, ContractError, PluginLoadError
 
 
 def load_class(target: str, *, owner: str, base: type | None = None, install_hint: str = "") -> type[Any]:
@@ -31,6 +35,17 @@ def load_function(target: str, *, owner: str, install_hint: str = "") -> Callabl
     if not callable(found):
         raise PluginLoadError(f"{owner} cannot be loaded: module '{module_name}' has no function '{name}'")
     return found  # type: ignore[no-any-return]
+
+
+@contextmanager
+def needing(*packages: str, otherwise: str) -> Iterator[None]:
+    """Import what needs *packages* inside the block. Raises: ConfigError, *otherwise*, when one is not installed."""
+    try:
+        yield
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] in packages:
+            raise ConfigError(otherwise) from error
+        raise
 
 
 def _member(module_name: str, name: str, *, owner: str, install_hint: str) -> Any:

@@ -13,22 +13,9 @@ from cdc_core.store.database import Aggregate
 from cdc_core.store.deletion import forget
 from cdc_core.store.events import add_event
 from cdc_core.store.handover import Kept, put
-from cdc_core.store.job_rows import (
-    all_jobs,
-    found_job,
-    known_job,
-    of_job,
-    offer_job,
-    record_event,
-)
+from cdc_core.store.job_rows import all_jobs, found_job, known_job, of_job, offer_job, record_event
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS, DatabaseNow
-from cdc_core.store.job_values import (
-    JobEvent,
-    JobRecord,
-    JobState,
-    Pending,
-    job_event,
-)
+from cdc_core.store.job_values import JobEvent, JobRecord, JobState, Pending, job_event
 from cdc_core.store.nodes import alive_sessions, require_match
 from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.values import dump

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.temporary_run import Evaluation, WholeRows
-from cdc_core.errors import ConfigError
+from cdc_core.plugins.classes import needing
 
 
 @contextmanager
@@ -20,12 +20,8 @@ def evaluation_of(feed: ResolvedChangefeed) -> Iterator[Evaluation]:
     if not feed.queries().exist:
         yield WholeRows()
         return
-    try:
+    with needing("pyspark", "py4j", otherwise="evaluating a query needs Spark: pip install 'cdc-core[spark]'"):
         from cdc_core.spark.evaluation import SparkEvaluation
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] in ("pyspark", "py4j"):
-            raise ConfigError("evaluating a query needs Spark: pip install 'cdc-core[spark]'") from error
-        raise
     evaluation = SparkEvaluation(feed)
     try:
         yield evaluation

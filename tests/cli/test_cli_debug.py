@@ -135,7 +135,7 @@ def test_a_definition_that_takes_too_long_hides_every_variable_that_the_file_nam
     file: Path, store: ProgressStore, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     over = threading.Event()
-    monkeypatch.setattr(debug_module, "resolved", lambda *_: over.wait())
+    monkeypatch.setattr("cdc_core.cli.located.resolved", lambda *_: over.wait())
     monkeypatch.setattr(debug_module, "DebugArchive", partial(DebugArchive, limit_s=5))
     monkeypatch.setenv("WHO", "of-any-name")
     file.write_text(file.read_text().replace("hunter2", "${WHO}"))

@@ -12,7 +12,6 @@ from cdc_testing.job_commands import created
 from cdc_testing.scripted import Script
 
 from cdc_core.cli import explain as explain_module
-from cdc_core.cli import job_commands
 from cdc_core.cli.main import main
 from cdc_core.store.progress import ProgressStore, store_url
 
@@ -129,7 +128,7 @@ def test_a_job_is_masked_before_it_becomes_json(
     """A password of the store's URL may be any number, also that of an epoch."""
     store = ProgressStore(store_url(tmp_path / "store"))
     created(store)
-    monkeypatch.setattr(job_commands, "uri_secrets", lambda _url: frozenset({"1"}))
+    monkeypatch.setattr("cdc_core.cli.session.uri_secrets", lambda _url: frozenset({"1"}))
     given = ["--store", str(tmp_path / "store")]
     assert document(capsys, "pause", "orders", "--reason", "1 of 1", *given)["reason"] == "*** of ***"
     assert document(capsys, "jobs", *given)["epoch"] == 1

@@ -18,15 +18,7 @@ from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE
 from cdc_core.timestamp import Timestamp
 from cdc_core.web.page.history import Measurement
 from cdc_core.web.page.states import FOR_ADMINS, Tone, actions_of
-from cdc_core.web.page.texts import (
-    UNKNOWN,
-    age_text,
-    bytes_text,
-    moment_text,
-    number_text,
-    rate_text,
-    share_text,
-)
+from cdc_core.web.page.texts import UNKNOWN, age_text, bytes_text, moment_text, number_text, rate_text, share_text
 
 EVENTS = 50
 """How many events are shown."""
