@@ -124,37 +124,27 @@ def test_the_audit_finds_a_difference_in_any_column(
     assert faults(write(tmp_path, [message(row, 5), GOOD[1]], 5), table) == (1, 1, 0)
 
 
-def test_the_audit_finds_a_missing_row(table: str, tmp_path: Path) -> None:
-    assert faults(write(tmp_path, GOOD[:1], 5), table) == (1, 0, 0)
-
-
-def test_the_audit_finds_a_row_that_is_not_resolved(table: str, tmp_path: Path) -> None:
-    assert faults(write(tmp_path, GOOD, 4), table) == (2, 0, 0)
-
-
-def test_the_audit_finds_a_missing_delete(table: str, tmp_path: Path) -> None:
-    assert faults(write(tmp_path, [*GOOD, message({**ROWS[0], "a": 3}, 5)], 5), table) == (0, 1, 0)
-
-
-def test_the_audit_finds_a_missing_column_that_is_null(table: str, tmp_path: Path) -> None:
-    row = {name: value for name, value in ROWS[1].items() if name != "d"}
-    assert faults(write(tmp_path, [GOOD[0], message(row, 5)], 5), table) == (0, 1, 0)
-
-
-def test_the_audit_finds_a_column_that_the_table_does_not_have(table: str, tmp_path: Path) -> None:
-    assert faults(write(tmp_path, [GOOD[0], message({**ROWS[1], "z": None}, 5)], 5), table) == (0, 1, 0)
-
-
-def test_the_audit_finds_a_wrong_key(table: str, tmp_path: Path) -> None:
-    assert faults(write(tmp_path, [GOOD[0], {**GOOD[1], "key": ["2"]}], 5), table) == (0, 1, 0)
-
-
-def test_the_audit_finds_a_new_version_after_a_later_one(table: str, tmp_path: Path) -> None:
-    assert faults(write(tmp_path, GOOD, [message({**ROWS[0], "b": "old"}, 4)], 5), table) == (0, 0, 1)
-
-
-def test_the_audit_finds_a_row_after_its_resolved_mark(table: str, tmp_path: Path) -> None:
-    assert faults(write(tmp_path, GOOD[:1], 5, GOOD[1:], 6), table) == (0, 0, 1)
+@pytest.mark.parametrize(
+    ("steps", "found"),
+    [
+        ((GOOD[:1], 5), (1, 0, 0)),
+        ((GOOD, 4), (2, 0, 0)),
+        (([*GOOD, message({**ROWS[0], "a": 3}, 5)], 5), (0, 1, 0)),
+        (([GOOD[0], message({name: ROWS[1][name] for name in "abce"}, 5)], 5), (0, 1, 0)),
+        (([GOOD[0], message({**ROWS[1], "z": None}, 5)], 5), (0, 1, 0)),
+        (([GOOD[0], {**GOOD[1], "key": ["2"]}], 5), (0, 1, 0)),
+        ((GOOD, [message({**ROWS[0], "b": "old"}, 4)], 5), (0, 0, 1)),
+        ((GOOD[:1], 5, GOOD[1:], 6), (0, 0, 1)),
+    ],
+    ids=[
+        *("missing row", "not resolved", "missing delete", "missing column that is null", "unknown column"),
+        *("wrong key", "new version after a later one", "row after its mark"),
+    ],
+)
+def test_the_audit_finds(
+    steps: tuple[list[Message] | int, ...], found: tuple[int, int, int], table: str, tmp_path: Path
+) -> None:
+    assert faults(write(tmp_path, *steps), table) == found
 
 
 def test_an_audit_without_files_does_not_pass(database: str, tmp_path: Path) -> None:

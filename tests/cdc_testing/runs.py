@@ -18,7 +18,7 @@ from typing import Protocol, Self
 
 import psutil
 from cdc_testing.documented_role import documented
-from cdc_testing.processes import kill, name, runs_tasks
+from cdc_testing.processes import kill, runs_tasks
 
 from cdc_core.cli.located import STATE_DIRECTORY
 from cdc_core.cli.main import main
@@ -239,13 +239,6 @@ class Feed:
             return True
         self.process.send_signal(signal.SIGCONT)
         return False
-
-    def kill_jvm(self) -> None:
-        """SIGKILL Spark's JVM. Raises: AssertionError when there is none."""
-        jvms = [process for process in self.tree() if name(process).startswith("java")]
-        assert jvms, f"no JVM runs\n{self.log_tail()}"
-        for process in jvms:
-            kill(process)
 
     def workers(self) -> list[psutil.Process]:
         """Return the Python worker processes that run tasks."""
