@@ -15,8 +15,6 @@ from cdc_core.rows import Op, RowBatch
 from cdc_core.schema import TableName
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["EVENTS_TYPE", "EVENT_TYPE", "Attributes", "CloudEvents", "each_event"]
-
 Attributes = Mapping[str, str | pa.Array]
 """Attributes of messages by name: a text that all of them share, or a column of texts without nulls."""
 EVENT_TYPE, EVENTS_TYPE = (f"application/cloudevents{batch}+json; charset=UTF-8" for batch in ("", "-batch"))

@@ -14,8 +14,6 @@ from cdc_core.rows import TIMESTAMP_TYPE, UNAVAILABLE_TYPE, Op, RowBatch
 from cdc_core.schema import TableSchema
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["DecodedRow", "Decoder", "plain_value", "rows_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedRow:

@@ -11,8 +11,6 @@ from cdc_core.rows import RowBatch
 from cdc_core.schema import TableName, TableSchema
 from cdc_core.sink_context import SinkContext
 
-__all__ = ["Destination"]
-
 
 class Destination(ABC):
     """Checks and prepares where a sink writes to. Driver and `cdc check`; one instance for a few calls, then `close`.

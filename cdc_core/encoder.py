@@ -18,8 +18,6 @@ from cdc_core.rows import RowBatch
 from cdc_core.schema import TableSchema
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Encoder", "EncoderContext"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderContext:

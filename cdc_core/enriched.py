@@ -11,8 +11,6 @@ import pyarrow as pa
 from cdc_core.rows import Op, RowBatch
 from cdc_core.schema import TableSchema
 
-__all__ = ["SOURCE_MEMBERS", "SourceFacts", "op_of", "op_texts", "timestamps_of_source"]
-
 V = TypeVar("V")
 
 SOURCE_MEMBERS = (

@@ -8,20 +8,6 @@ from enum import Enum
 
 from cdc_core.errors import OptionError
 
-__all__ = [
-    "ENVELOPES",
-    "ENVELOPE_OPTIONS",
-    "MEMBERS",
-    "METADATA_MEMBER",
-    "SHAPES",
-    "SOURCE_TIMES",
-    "DeleteForm",
-    "RowPlace",
-    "check_options",
-    "given_options",
-    "metadata_members",
-]
-
 RowPlace = Enum("RowPlace", ["MEMBER", "MESSAGE", "NOWHERE"])
 """Where the row after the change is: in the member `after`, the message itself, or nowhere."""
 DeleteForm = Enum("DeleteForm", ["NULL_ROW", "KEY_AND_NULLS", "TOMBSTONE"])

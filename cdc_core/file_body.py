@@ -11,8 +11,6 @@ import pyarrow.compute as pc
 from cdc_core.errors import ContractError
 from cdc_core.rows import RowBatch
 
-__all__ = ["FileBody", "NewlineBody", "joined_lines", "joined_values"]
-
 
 class FileBody(ABC):
     """The body of one file that is being written. All its rows have one topic and one schema version.

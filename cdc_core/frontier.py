@@ -8,8 +8,6 @@ from typing import Any
 from cdc_core.span import Span
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Frontier"]
-
 
 class Frontier:
     """Resolved timestamp per span; its minimum is the high-water mark.

@@ -9,8 +9,6 @@ import pyarrow as pa
 
 from cdc_core.registrations import Registration
 
-__all__ = ["FunctionRegistration"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionRegistration(Registration):

@@ -18,15 +18,6 @@ import pluggy
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, SinkRegistration
 
-__all__ = [
-    "PROJECT",
-    "cdc_register_encoders",
-    "cdc_register_functions",
-    "cdc_register_rangefeeds",
-    "cdc_register_sinks",
-    "hookimpl",
-]
-
 PROJECT = "cdc_core"
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)

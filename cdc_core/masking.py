@@ -10,20 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote
 
-__all__ = [
-    "MASK",
-    "NO_SECRETS",
-    "MaskingFilter",
-    "has_unencoded_password",
-    "is_secret_name",
-    "mask",
-    "masked_uri",
-    "secret_forms",
-    "secret_texts",
-    "secrets_of_uris",
-    "uri_secrets",
-]
-
 MASK = "***"
 
 _SECRET_NAME = re.compile(

@@ -12,8 +12,6 @@ from cdc_core.rows import RowBatch
 from cdc_core.schema import TableSchema
 from cdc_core.unavailable import unavailable_by_column
 
-__all__ = ["keyed_rows", "keyed_schema"]
-
 
 def keyed_schema(schema: TableSchema, column: str) -> TableSchema:
     """Return *schema* with *column* as its key. Raises: ConfigError when it has no such column."""

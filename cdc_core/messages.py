@@ -12,8 +12,6 @@ from cdc_core.cloudevents import Attributes
 from cdc_core.rows import RowBatch
 from cdc_core.schema import TableName
 
-__all__ = ["MessageBatch", "TopicNames", "topic_placeholders"]
-
 _PLACEHOLDERS = ("database", "schema", "table")
 
 

@@ -6,8 +6,6 @@ import errno
 import os
 import resource
 
-__all__ = ["REMEDY", "open_files_limit", "with_open_files_limit"]
-
 REMEDY = "raise the limit, such as with `ulimit -n 4096`"
 
 

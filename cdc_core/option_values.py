@@ -14,23 +14,6 @@ from cdc_core.locality import Locality
 from cdc_core.masking import is_secret_name
 from cdc_core.timestamp import Timestamp
 
-__all__ = [
-    "MB",
-    "ByteSize",
-    "Duration",
-    "Moment",
-    "Position",
-    "Tiers",
-    "default_text",
-    "format_bytes",
-    "format_duration",
-    "is_table",
-    "parse_table",
-    "parse_value",
-    "read_duration",
-    "type_text",
-]
-
 Duration = NewType("Duration", float)
 """Seconds. Written `500ms`, `10s`, `1h30m`, or a bare number of seconds."""
 ByteSize = NewType("ByteSize", int)

@@ -14,19 +14,6 @@ from cdc_core.locality import Locality
 from cdc_core.span import Span
 from cdc_core.timestamp import Timestamp
 
-__all__ = [
-    "STRATEGIES",
-    "VARIABLE",
-    "Place",
-    "PlacementRules",
-    "Replica",
-    "ReplicatedSpan",
-    "Strategy",
-    "assign_spans",
-    "closest_replica",
-    "executor_locality",
-]
-
 VARIABLE = "CDC_LOCALITY"
 """The environment variable that says where this process is."""
 

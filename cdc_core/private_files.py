@@ -8,8 +8,6 @@ from pathlib import Path
 
 from cdc_core.errors import ConfigError
 
-__all__ = ["make_state_directory", "others_may_write"]
-
 _ANYBODY = stat.S_IWOTH
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Move", "ScanProgress", "SourceObjects", "Token"]
-
 Token = dict[str, Any]
 """JSON of the rangefeed's own making that says where in its history a step ends. It is saved and shown, and holds no
 secret."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-__all__ = ["DEFAULT_SCHEMA", "EncoderRegistration", "RangefeedRegistration", "Registration", "SinkRegistration"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-__all__ = ["ALL_AGAIN", "CONTINUE_WITH_POLICY", "LIST_AGAIN", "RUN_AGAIN", "RUN_ANOTHER", "as_typed", "fitting"]
-
 RUN_AGAIN = "run the changefeed again"
 RUN_ANOTHER = "run a changefeed under another name"
 ALL_AGAIN = "To have all rows there again, ask for them before that with `cdc rescan FILE NAME --all`"

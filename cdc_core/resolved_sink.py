@@ -10,8 +10,6 @@ from typing import Any
 from cdc_core.sink_context import SinkContext
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Covered", "ResolvedSink"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Covered:

@@ -11,8 +11,6 @@ from typing import Literal
 
 from cdc_core.schema import TableSchema
 
-__all__ = ["Comparison", "Restriction", "unrestricted"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:

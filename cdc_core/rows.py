@@ -16,17 +16,6 @@ from cdc_core.errors import ContractError
 from cdc_core.schema import TableSchema
 from cdc_core.timestamp import Timestamp
 
-__all__ = [
-    "TIMESTAMP_TYPE",
-    "UNAVAILABLE_TYPE",
-    "Op",
-    "RowBatch",
-    "RowColumns",
-    "shown_column",
-    "shown_key",
-    "shown_value",
-]
-
 TIMESTAMP_TYPE = pa.struct([pa.field("wall", pa.int64()), pa.field("logical", pa.int32())])
 """Arrow type of the columns `updated` and `mvcc`."""
 UNAVAILABLE_TYPE = pa.list_(pa.string())

@@ -11,8 +11,6 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-__all__ = ["Column", "ColumnType", "Kind", "TableName", "TableSchema"]
-
 
 class Kind(StrEnum):
     """What a column's values mean. The Arrow type that carries each kind is fixed, see `ColumnType.arrow`."""

@@ -17,8 +17,6 @@ from cdc_core.errors import TerminalRangefeedError
 from cdc_core.remedies import CONTINUE_WITH_POLICY
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["SchemaChange", "SchemaChangeRules", "ShapeChange"]
-
 
 class ShapeChange(Enum):
     """What happened to a table's shape. The value says whether `schema_change_events = "default"` includes it."""

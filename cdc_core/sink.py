@@ -11,8 +11,6 @@ from cdc_core.rows import RowBatch
 from cdc_core.sink_context import SinkContext
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Flushed", "RefusedRow", "Sink", "SliceInfo"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceInfo:

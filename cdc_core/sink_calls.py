@@ -9,8 +9,6 @@ from typing import Any, Protocol
 
 from cdc_core.rows import RowBatch
 
-__all__ = ["CallObserver", "ObservedCalls", "TracedRow"]
-
 
 class TracedRow:
     """One change on its way through a sink. `moments` has when it reached each stage, in seconds since 1970.

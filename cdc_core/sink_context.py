@@ -13,8 +13,6 @@ from cdc_core.rows import RowBatch
 from cdc_core.schema import TableName
 from cdc_core.sink_calls import ObservedCalls, TracedRow
 
-__all__ = ["SinkContext"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkContext:

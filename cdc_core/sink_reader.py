@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from cdc_core.sink_context import SinkContext
 
-__all__ = ["Endpoint", "SinkReader", "StoredMessage"]
-
 Endpoint = tuple[str | None, int | None]
 """A topic and partition with resolved marks of its own. (None, None): all topics share one order and one mark."""
 

@@ -13,8 +13,6 @@ from cdc_core.span import Span
 from cdc_core.step_planner import Slice
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["SliceReader", "SpanMark"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanMark:

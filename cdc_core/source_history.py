@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from cdc_core.rangefeed import RangefeedContext, Token
 
-__all__ = ["SourceHistory"]
-
 
 class SourceHistory:
     """What the source retains for a changefeed. Lives in the coordinator's process, and where it is only measured.

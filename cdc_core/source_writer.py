@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["SourceTransaction", "SourceWriter", "SourceWriterContext"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceWriterContext:

@@ -8,8 +8,6 @@ from string import ascii_lowercase, ascii_uppercase
 
 from cdc_core.schema import TableName
 
-__all__ = ["fold", "listed", "meant_tables", "name_parts"]
-
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^".\s]+)')
 _PLAIN = re.compile(r"[a-z_][a-z0-9_$]*")
 _QUOTE = '"'

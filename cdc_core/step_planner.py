@@ -12,8 +12,6 @@ from cdc_core.locality import Locality
 from cdc_core.rangefeed import RangefeedContext, Token
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["Rescan", "Slice", "StepLimit", "StepPlanner"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepLimit:

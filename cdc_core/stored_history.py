@@ -11,8 +11,6 @@ from cdc_core.envelope import Envelope
 from cdc_core.schema import TableName, TableSchema
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["FileShape", "StoredFile", "StoredHistory"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:

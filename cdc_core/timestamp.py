@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-__all__ = ["Timestamp"]
-
 _TEXT = re.compile(r"(\d+)\.(\d{10})")
 _NANOSECONDS = re.compile(r"[0-9]+")
 _FRACTION = re.compile(r"[.,](\d{1,9})(?=[Zz+-])")

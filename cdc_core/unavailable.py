@@ -12,14 +12,6 @@ import pyarrow.compute as pc
 from cdc_core.errors import EncodeError
 from cdc_core.rows import UNAVAILABLE_TYPE, RowBatch
 
-__all__ = [
-    "UNAVAILABLE_MEMBER",
-    "refuse_unavailable",
-    "unavailable_by_column",
-    "unavailable_column",
-    "unavailable_sets",
-]
-
 UNAVAILABLE_MEMBER = "unavailable"
 """The member of a message, beside other metadata, that names the columns which the message lacks."""
 

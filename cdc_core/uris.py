@@ -6,8 +6,6 @@ from urllib.parse import parse_qsl
 
 from cdc_core.errors import OptionError
 
-__all__ = ["place_of", "same_database", "same_server", "split_parameters"]
-
 _PLACE = ("host", "hostaddr", "port", "dbname", "service")
 """Parameters of a source's URI that say where it is, as those of libpq."""
 

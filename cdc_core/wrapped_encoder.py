@@ -14,8 +14,6 @@ from cdc_core.rows import RowBatch
 from cdc_core.schema import TableSchema
 from cdc_core.timestamp import Timestamp
 
-__all__ = ["WrappedBody", "WrappedEncoder"]
-
 
 class WrappedEncoder(Encoder):
     """Does what *encoder* does, and has its attributes. Subclasses override the calls that they change.
