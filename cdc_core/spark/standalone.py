@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import random
 import re
 import shutil
 import socket
@@ -57,6 +58,7 @@ _NOTICED = "20"
 _RECOVERY_S = "8s"
 """How long a master that takes over waits for the workers and applications of the last one."""
 _PROBE_S = 2.0
+_WEB_PORTS, _MAX_PROBES = range(20_000, 30_000), 100
 _GROUPS, _LIMITS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Through no proxy that the environment names."""
@@ -141,9 +143,7 @@ class _Daemon:
         archive = ClassArchive.find()
         home = Path(pyspark.__file__).parent if archive is None else archive.home
         mapped = archive.java_options() if archive is not None and archive.file.exists() else ""
-        with socket.socket() as free:
-            free.bind((LOOPBACK, 0))
-            self._web_port = free.getsockname()[1]
+        self._web_port = _free_port()
         where = ["--host", self._address, "--webui-port", str(self._web_port)]
         program = [str(home / "bin" / "spark-class"), self.program, *where, "--properties-file", str(self._properties)]
         keep_newest(self.log_path)
@@ -193,6 +193,18 @@ class _Daemon:
             kill_session(process.pid)
             process.kill()
             process.wait()
+
+
+def _free_port() -> int:
+    """Return a port for a page that the kernel, by default, gives to nobody meanwhile: Java takes seconds to listen.
+
+    Raises: OSError when none of many is free.
+    """
+    for port in random.sample(_WEB_PORTS, _MAX_PROBES):
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind((LOOPBACK, port))
+            return port
+    raise OSError(f"none of {_MAX_PROBES} ports of {LOOPBACK} between {_WEB_PORTS[0]} and {_WEB_PORTS[-1]} is free")
 
 
 class MasterProcess(_Daemon):

@@ -178,3 +178,13 @@ def test_the_memory_of_a_host_is_what_its_control_groups_leave(
     assert host_memory() == whole
     file.write_text("1073741824\n")
     assert host_memory() == 1 << 30
+
+
+def test_the_port_of_a_page_is_free_and_stays_so_until_java_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert standalone._free_port() < first, "the kernel would give it to a connection"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setattr(standalone, "_WEB_PORTS", [taken.getsockname()[1]])
+        monkeypatch.setattr(standalone, "_MAX_PROBES", 1)
+        with pytest.raises(OSError, match="is free"):
+            standalone._free_port()
