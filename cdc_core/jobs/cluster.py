@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import hmac
 import logging
-import socket
 import threading
 import time
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.error_text import one_line
@@ -21,6 +20,7 @@ from cdc_core.engine.host_requirements import required_versions, versions_here
 from cdc_core.engine.version_watch import VersionWatch
 from cdc_core.errors import ConfigError, RetryableError
 from cdc_core.jobs.lease import Lease
+from cdc_core.jobs.nodes_master import listens
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.plugins.entry_points import PLUGINS, published
 from cdc_core.spark.jvm import LOOPBACK
@@ -45,7 +45,6 @@ _MASTER_SILENT_S = 60.0
 _AGAIN_S = 5.0
 _RESIGNED_S = 10.0
 """How long a node that has failed to lead leaves that to others."""
-_CONNECT_S = 2.0
 
 
 class Cluster:
@@ -175,6 +174,9 @@ class _Member:
                     log.error("node '%s': its part of the cluster failed: %s", self._settings.name, one_line(error))
                     self._give_up_lead()
                     self._over.wait(_AGAIN_S)
+            if self._master is not None and self._lease.is_safe:  # as the node leaves
+                with suppress(RetryableError):
+                    self._hand_over(self._master.epoch)
         finally:
             self._end_master()
             self._end_worker()
@@ -184,8 +186,8 @@ class _Member:
             if process is not None:
                 keep_newest(process.log_path)
         leads = record.leader is not None and record.leader.node_id == self._lease.node.node_id
-        if leads and time.monotonic() < self._lead_at:
-            self._store.cluster.resign(record.epoch)
+        if leads and (time.monotonic() < self._lead_at or _has_successor(record)):
+            self._hand_over(record.epoch)
             return
         if self._master is not None and not (leads and self._master.epoch == record.epoch):
             log.info("node '%s' no longer leads the cluster", self._settings.name)
@@ -274,7 +276,7 @@ class _Member:
                 self._end_worker()
         elif found.get("masterurl") == f"spark://{master}":
             self._in_order_at = self._reached_at = now
-        elif now > self._in_order_at and not _listens(master):  # a new master takes long to start on a busy host
+        elif now > self._in_order_at and not listens(master):  # a new master takes long to start on a busy host
             self._in_order_at = now
             if now - self._reached_at > _ASTRAY_S:
                 self._reached_at = now
@@ -304,6 +306,14 @@ class _Member:
         self._end_master()
         self._lead_at = time.monotonic() + _RESIGNED_S
 
+    def _hand_over(self, epoch: int) -> None:
+        """Let another node lead, with all that the master here has written, if this one still does under *epoch*."""
+        master = self._master
+        self._end_master()
+        if master is not None:
+            self._store.cluster.save(master.files(), epoch=master.epoch)
+        self._store.cluster.resign(epoch)
+
     def _end_master(self) -> None:
         master, self._master = self._master, None
         if master is not None:
@@ -320,13 +330,10 @@ def _installed() -> Mapping[str, str]:
     return versions_here(each.distribution for named in published(PLUGINS).values() for each in named)
 
 
-def _listens(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), _CONNECT_S).close()
-    except OSError:
-        return False
-    return True
+def _has_successor(record: ClusterRecord) -> bool:
+    """Return whether the node that leads drains, and another one does not."""
+    leader = record.leader
+    return leader is not None and leader.draining and not all(node.draining for node in record.members)
 
 
 def of_living(record: ClusterRecord, files: Mapping[str, str]) -> dict[str, str]:

@@ -245,6 +245,8 @@ class Node:
             if lease.node.draining and not self._leaving:
                 log.info("node '%s' was asked to drain", self._settings.name)
                 self.drain()
+            elif self._leaving and not lease.node.draining:  # a signal said so
+                self._store.nodes.drain(lease.node.node_id)
             self._apply_requests(overview, lease)
             if not self._leaving:
                 self._adopt(overview, lease)

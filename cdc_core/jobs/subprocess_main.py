@@ -21,6 +21,7 @@ from cdc_core.engine.ipc import POLL_INTERVAL_S, lease_clock, line, outcome_valu
 from cdc_core.engine.process_session import kill_session
 from cdc_core.engine.supervisor import Outcome, Supervisor
 from cdc_core.engine.version_watch import VersionWatch
+from cdc_core.jobs.nodes_master import NodesMaster
 from cdc_core.masking import MaskingFilter, secret_forms, uri_secrets
 from cdc_core.store.progress import ProgressStore
 from cdc_core.telemetry.logs import details_of, event_of
@@ -137,7 +138,7 @@ def _run(node: _Node, feed: ResolvedChangefeed) -> Outcome:
     from cdc_core.spark.standalone import is_of_nodes
 
     state_dir, store = Path(node.job["state_dir"]), ProgressStore(node.job["store"])
-    master = store.cluster.url if is_of_nodes(feed.spark) else None
+    master = NodesMaster(store) if is_of_nodes(feed.spark) else None
     supervisor = Supervisor(
         feed,
         store=store,

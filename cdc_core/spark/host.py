@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
+from typing import Protocol
 
 import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.query_host import Query, QueryHostError
@@ -33,13 +35,26 @@ from cdc_core.spark.session import (
 )
 
 
+class Master(Protocol):
+    """The master of a cluster, which may move from host to host."""
+
+    def url(self, *, wanted: Callable[[], bool]) -> str:
+        """Return where an application that begins now finds it; earlier when it is not *wanted* any more.
+
+        Raises: RetryableError.
+        """
+
+    def has_lost(self, application: str) -> bool:
+        """Return whether it does not know *application*, which has begun with the last `url`. Asked all the time."""
+
+
 class SparkHost:
     """The Spark session that changefeeds of this process share, with the settings *spark*. See `QueryHost`.
 
     *name* is the name of the application and of its files in *state_dir*. On one host there are task slots for each
     core and each of *changefeeds*: one whose tasks hang takes none from the others. A *temporary* one has a directory
-    that is gone when somebody reads its errors: they hold the end of Spark's log in place of its path. *master* is
-    asked for the master of each session that is opened, if it may be another one than that of *spark*.
+    that is gone when somebody reads its errors: they hold the end of Spark's log in place of its path. *master* finds
+    the master of each session that is opened, if it may be another one than that of *spark*.
 
     Raises: ConfigError when there is no Java that Spark can run on, or *spark* does not say whether to encrypt.
     """
@@ -52,7 +67,7 @@ class SparkHost:
         state_dir: Path,
         changefeeds: int = 1,
         temporary: bool = False,
-        master: Callable[[], str] | None = None,
+        master: Master | None = None,
     ) -> None:
         require_encryption(spark)
         require_java()
@@ -101,13 +116,13 @@ class SparkHost:
                 self._end()
             if self._sessions is None:
                 if self._master is not None:
-                    self._spark = {**self._spark, "master": self._master()}
+                    self._spark = {**self._spark, "master": self._master.url(wanted=self._is_wanted)}
                 session = open_session(
                     self._name,
                     self._spark,
                     log_path=self._log_path,
                     changefeeds=self._changefeeds,
-                    wanted=lambda: bool(self._users),
+                    wanted=self._is_wanted,
                 )
                 self._sessions = StartSessions(session)
                 warn_of_open_masters(self._spark)
@@ -132,9 +147,15 @@ class SparkHost:
                 self._end()
 
     def await_executors(self, wait_s: float, *, stopped: Callable[[], bool]) -> int:
+        session = self._opened().main
+
+        def poll() -> bool:
+            self._require_known(session)
+            return stopped()
+
         with _spark_errors():
             try:
-                return await_executors(self._opened().main, wait_s, stopped=stopped)
+                return await_executors(session, wait_s, stopped=poll)
             except QueryHostError:
                 with self._lock:
                     if not self.is_shared:  # a master that was restarted may not know the application any more
@@ -178,8 +199,10 @@ class SparkHost:
                 self._lock.release()
         if self.is_local:
             return False
+        session = self._opened().main
         with _spark_errors():
-            require_executors(self._opened().main, executor_wait_s, self._presence)
+            self._require_known(session)
+            require_executors(session, executor_wait_s, self._presence)
         return self._presence.has_room(slots)
 
     @contextmanager
@@ -197,6 +220,17 @@ class SparkHost:
         if sessions is None:
             raise QueryHostError("Spark's session was closed")
         return sessions
+
+    def _is_wanted(self) -> bool:
+        return bool(self._users)
+
+    def _require_known(self, session: SparkSession) -> None:
+        """Raises: QueryHostError when the master has lost the application: it would get no executor any more."""
+        if self._master is not None and self._master.has_lost(session.sparkContext.applicationId):
+            raise QueryHostError(
+                f"the master {session.sparkContext.master} does not know the application any more, which begins anew",
+                outage=True,
+            )
 
     def _end(self) -> None:
         if self._sessions is not None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from cdc_core.errors import RetryableError
 from cdc_core.locality import Locality
 from cdc_core.store.database import Aggregate
 from cdc_core.store.events import add_event
@@ -19,14 +17,12 @@ from cdc_core.store.nodes import alive_sessions
 from cdc_core.store.tables import CHANGEFEEDS
 from cdc_core.store.values import dump
 
-_ID = 1
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRecord:
     """The cluster as of a poll. `members` are the living nodes that offer cores, the one that leads first.
 
-    `epoch` counts the changes of who leads. `salt` is empty until somebody has led, then random, and stays the same.
+    `epoch` counts the changes of who leads. `salt` is random, and stays the same.
     """
 
     leader: NodeRecord | None
@@ -65,12 +61,12 @@ class ClusterRecords(Aggregate):
         assert me is not None
         return self._database.once_more(lambda connection: _lead(connection, me))
 
-    def url(self) -> str:
-        """Return where drivers look for the master now. Raises: RetryableError when no node offers cores."""
-        record = self.poll()
-        if not record.members:
-            raise RetryableError("the master is 'nodes', and no node offers cores; start one with `cdc node --cores N`")
-        return record.url
+    def find(self, application: str) -> tuple[int, bool]:
+        """Return the epoch, and whether *application*, by Spark's id, is in what the last master has written."""
+        written = CLUSTER.c.files.contains(f'"app_{application}"', autoescape=True)
+        with self._database.transaction(reading=True) as connection:
+            epoch, found = connection.execute(sa.select(CLUSTER.c.epoch, written)).one()
+        return epoch, found
 
     def files(self) -> dict[str, str]:
         """Return what the last master has written, by name in base64. May be large: ask once a master."""
@@ -79,13 +75,13 @@ class ClusterRecords(Aggregate):
 
     def save(self, files: Mapping[str, str], *, epoch: int) -> bool:
         """Keep what the master of *epoch* has written; False, and nothing is kept, when another one leads since."""
-        mine = sa.update(CLUSTER).where(CLUSTER.c.id == _ID, CLUSTER.c.epoch == epoch)
+        mine = sa.update(CLUSTER).where(CLUSTER.c.epoch == epoch)
         with self._database.transaction() as connection:
             return connection.execute(mine.values(files=dump(dict(files)))).rowcount == 1
 
     def resign(self, epoch: int) -> None:
         """Let another node lead, if the one of *epoch* still does."""
-        mine = sa.update(CLUSTER).where(CLUSTER.c.id == _ID, CLUSTER.c.epoch == epoch)
+        mine = sa.update(CLUSTER).where(CLUSTER.c.epoch == epoch)
         with self._database.transaction() as connection:
             connection.execute(mine.values(node_id=""))
 
@@ -109,14 +105,14 @@ class ClusterRecords(Aggregate):
 
 
 def _record(connection: sa.Connection, *, locked: bool = False) -> ClusterRecord:
-    selected = sa.select(CLUSTER.c.node_id, CLUSTER.c.epoch, CLUSTER.c.salt).where(CLUSTER.c.id == _ID)
-    row = connection.execute(selected.with_for_update() if locked else selected).one_or_none()
+    selected = sa.select(CLUSTER.c.node_id, CLUSTER.c.epoch, CLUSTER.c.salt)
+    row = connection.execute(selected.with_for_update() if locked else selected).one()
     members = [node for node in alive_sessions(connection) if node.cores]
-    leader = None if row is None else next((node for node in members if node.node_id == row.node_id), None)
+    leader = next((node for node in members if node.node_id == row.node_id), None)
     return ClusterRecord(
         leader=leader,
-        epoch=0 if row is None else row.epoch,
-        salt="" if row is None else row.salt,
+        epoch=row.epoch,
+        salt=row.salt,
         members=sorted(members, key=lambda node: node is not leader),
     )
 
@@ -125,10 +121,6 @@ def _lead(connection: sa.Connection, me: NodeRecord) -> ClusterRecord:
     found = _record(connection, locked=True)
     if found.leader is not None:
         return found
-    if found.epoch:
-        connection.execute(sa.update(CLUSTER).values(node_id=me.node_id, epoch=found.epoch + 1))
-    else:
-        salt = uuid.uuid4().hex
-        connection.execute(sa.insert(CLUSTER).values(id=_ID, node_id=me.node_id, epoch=1, files="{}", salt=salt))
+    connection.execute(sa.update(CLUSTER).values(node_id=me.node_id, epoch=found.epoch + 1))
     add_event(connection, "cluster_led", node=me.name)
     return _record(connection)

@@ -75,7 +75,8 @@ CLUSTER = sa.Table(
     sa.Column("files", sa.Text, nullable=False),
     sa.Column("salt", sa.String(32), nullable=False, server_default=""),
 )
-"""One row: the session of the node that leads the cluster, how often that has changed, and its master's files.
+"""One row, from the beginning: the session of the node that leads the cluster, how often that has changed, and its
+master's files.
 `salt`: what its secret has that no other cluster's has."""
 
 

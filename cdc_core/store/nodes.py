@@ -83,6 +83,13 @@ class Nodes(Aggregate):
             ).one_or_none()
         return None if row is None else node_record(row)
 
+    def drain(self, node_id: str) -> None:
+        """Have no node give the session anything more; do nothing when that is so already."""
+        mine = sa.update(NODES).where(NODES.c.node_id == node_id, NODES.c.is_draining.is_(False))
+        with self._database.transaction() as connection:
+            for name in connection.execute(mine.values(is_draining=True).returning(NODES.c.name)).scalars():
+                add_event(connection, "node_draining", node=name)
+
     def leave(self, node_id: str) -> None:
         """End the session; do nothing when it has ended."""
         with self._database.transaction() as connection:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from cdc_core.errors import ConfigError
+from cdc_core.store.job_tables import CLUSTER
 from cdc_core.store.tables import CHANGEFEEDS, METADATA, SCHEMA_VERSION, STORE
 
 CONNECTIONS = 8
@@ -165,6 +167,7 @@ def prepare(engine: sa.Engine, *, shown: str) -> None:
         if version is None:
             METADATA.create_all(connection)
             connection.execute(sa.insert(STORE).values(version=SCHEMA_VERSION))
+            connection.execute(sa.insert(CLUSTER).values(id=1, node_id="", epoch=0, files="{}", salt=uuid.uuid4().hex))
         elif version < SCHEMA_VERSION:
             from cdc_core.store.upgrading import upgrade  # loads Alembic, which most processes do without
 

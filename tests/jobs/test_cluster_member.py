@@ -46,6 +46,8 @@ class Process:
     """The ports of masters that run."""
     versions: ClassVar[list[Mapping[str, str]]] = []
     """What the workers offered, one after another."""
+    last_written: ClassVar[dict[str, str]] = {}
+    """What masters write in the moment in which they end."""
     secrets: ClassVar[list[str]] = []
     """Those of masters and workers, one after another."""
 
@@ -63,7 +65,7 @@ class Process:
             self.running.add(self.port)
 
     def files(self) -> dict[str, str]:
-        return {}
+        return {} if self.is_running else dict(self.last_written)
 
     def state(self) -> dict[str, object] | None:
         if self.port:
@@ -88,6 +90,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProgressS
         monkeypatch.setattr(Process, name, value)
     monkeypatch.setattr(Process, "versions", [])
     monkeypatch.setattr(Process, "secrets", [])
+    monkeypatch.setattr(Process, "last_written", {})
     monkeypatch.setenv("CDC_CLUSTER_SECRET", SECRET)
     store = ProgressStore(store_url(tmp_path))
     store.open()
@@ -119,6 +122,32 @@ def test_a_node_whose_master_ends_by_itself_lets_another_one_lead(
         eventually("it resigns", lambda: "is port 7001 free here?" in caplog.text)
         join(stack, store, tmp_path, "two", 7002)
         eventually("the other one leads", lambda: leader(store) == "two")
+
+
+@pytest.mark.parametrize("how", ["drains", "leaves"])
+def test_a_node_that_drains_or_leaves_lets_another_one_lead_with_all_that_its_master_has_written(
+    how: str, store: ProgressStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it drains, jobs already begin elsewhere: they are to register with the next master."""
+    with ExitStack() as stack:
+        first = stack.enter_context(ExitStack())
+        _, lease = join(first, store, tmp_path, "one", 7001)
+        eventually("its master runs", lambda: Process.running == {7001})
+        join(stack, store, tmp_path, "two", 7002)
+        monkeypatch.setattr(Process, "last_written", {"app_1": "YQ=="})
+        store.nodes.drain(lease.node.node_id) if how == "drains" else first.close()
+        eventually("the other one leads", lambda: Process.running == {7002})
+        assert store.cluster.files() == {"app_1": "YQ=="}
+
+
+def test_the_only_node_leads_while_it_drains(store: ProgressStore, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        _, lease = join(stack, store, tmp_path, "one", 7001)
+        eventually("its master runs", lambda: Process.running == {7001})
+        store.nodes.drain(lease.node.node_id)
+        watched = Process.asked
+        eventually("the worker is watched", lambda: Process.asked > watched + 9)
+        assert (leader(store), Process.running) == ("one", {7001})
 
 
 def test_nodes_of_two_stores_with_one_secret_are_two_clusters(store: ProgressStore, tmp_path: Path) -> None:

@@ -6,11 +6,9 @@ from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-import pytest
 from cdc_testing.stored import DEFINITION, die, node
 
 from cdc_core.changefeeds.service import Changefeeds
-from cdc_core.errors import RetryableError
 from cdc_core.jobs.cluster import of_living
 from cdc_core.locality import Locality
 from cdc_core.store.job_values import NodeRecord
@@ -24,10 +22,11 @@ def joined(store: ProgressStore, name: str, *, cores: int = 1) -> NodeRecord:
 def test_one_node_leads_until_its_session_is_over_and_the_next_one_has_its_files(store: ProgressStore) -> None:
     one, two = joined(store, "one"), joined(store, "two")
     joined(store, "three", cores=0)
-    assert store.cluster.poll().leader is None
+    before = store.cluster.poll()
+    assert (before.leader, len(before.salt)) == (None, 32), "drivers may be quicker than who leads"
     first = store.cluster.poll(one)
     assert (first.leader, first.epoch, first.url) == (one, 1, "spark://one:7077,two:7077")
-    assert len(first.salt) == 32
+    assert first.salt == before.salt
     assert store.cluster.poll(two) == first
     assert store.cluster.save({"app_1": "YQ=="}, epoch=1)
     die(store, one)
@@ -36,15 +35,6 @@ def test_one_node_leads_until_its_session_is_over_and_the_next_one_has_its_files
     assert store.cluster.files() == {"app_1": "YQ=="}
     assert not store.cluster.save({}, epoch=1), "one that lost the lead unnoticed"
     assert store.cluster.files() == {"app_1": "YQ=="}
-
-
-def test_drivers_wait_while_no_node_offers_cores(store: ProgressStore) -> None:
-    joined(store, "none", cores=0)
-    with pytest.raises(RetryableError, match="no node offers cores; start one with") as raised:
-        store.cluster.url()
-    assert raised.value.outage
-    joined(store, "one")
-    assert store.cluster.url() == "spark://one:7077"
 
 
 def test_a_node_that_drains_or_has_no_cores_does_not_lead(store: ProgressStore) -> None:

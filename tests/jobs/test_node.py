@@ -157,6 +157,15 @@ def test_a_node_does_at_once_what_it_need_not_poll_for(
     assert len(looks) < 10
 
 
+def test_a_node_that_drains_by_itself_gets_nothing_more_from_others(store: ProgressStore, tmp_path: Path) -> None:
+    create(store, "a")
+    host = StuckHost()
+    with bare_node(bare_settings(store.url, tmp_path / "one"), host, plugins()) as node:
+        eventually(lambda: host.stuck, what="the job runs")
+        node.drain()
+        eventually(lambda: store.nodes.living()[0].draining, what="it is known to drain")
+
+
 def test_a_node_gives_jobs_to_one_that_joins(
     store: ProgressStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

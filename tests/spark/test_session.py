@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -201,7 +202,7 @@ def test_a_master_that_does_not_answer_is_an_outage_and_the_next_session_may_hav
 ) -> None:
     masters = ["spark://a:7077", "spark://b:7077"]
     settings = {"master": "spark://gone:7077", "spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
-    host = SparkHost("t", settings, state_dir=tmp_path, master=iter(masters).__next__)
+    host = SparkHost("t", settings, state_dir=tmp_path, master=Mock(url=Mock(side_effect=masters)))
     for master in masters:
         with pytest.raises(QueryHostError, match=f"the master {master} does not answer, or refused the") as raised:
             host.acquire("t")

@@ -165,12 +165,15 @@ def test_a_changefeed_that_was_leaving_in_version_14_stays_paused_when_it_is_tak
     store.close()
 
 
-def test_a_cluster_of_version_15_gets_a_part_of_its_secret(url: str, engine: sa.Engine) -> None:
-    before = ProgressStore(url)
-    one = before.nodes.join(replace(node("one"), cores=1, master="one:7077"), lease_s=600)
-    led = before.cluster.poll(one)
-    before.close()
+@pytest.mark.parametrize("before", ["led before", "never led"])
+def test_a_cluster_of_version_15_gets_a_part_of_its_secret(url: str, engine: sa.Engine, before: str) -> None:
+    older = ProgressStore(url)
+    one = older.nodes.join(replace(node("one"), cores=1, master="one:7077"), lease_s=600)
+    led = older.cluster.poll(one)
+    older.close()
     write(engine, "ALTER TABLE cdc_cluster DROP COLUMN salt;\nUPDATE cdc_store SET version = 15;\n")
+    if before == "never led":
+        write(engine, "DELETE FROM cdc_cluster;\n")
     store = ProgressStore(url)
     found = store.cluster.poll(one)
     assert (found.leader, found.epoch, len(found.salt)) == (one, led.epoch, 32)

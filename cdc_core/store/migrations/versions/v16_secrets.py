@@ -13,4 +13,7 @@ down_revision = "15"
 
 def upgrade() -> None:
     op.add_column("cdc_cluster", sa.Column("salt", sa.String(32), nullable=False, server_default=""))
-    op.execute(sa.update(sa.table("cdc_cluster", sa.column("salt"))).values(salt=uuid.uuid4().hex))
+    cluster = sa.table("cdc_cluster", *map(sa.column, ("id", "node_id", "epoch", "files", "salt")))
+    salt = uuid.uuid4().hex
+    if not op.get_bind().execute(sa.update(cluster).values(salt=salt)).rowcount:
+        op.execute(sa.insert(cluster).values(id=1, node_id="", epoch=0, files="{}", salt=salt))
