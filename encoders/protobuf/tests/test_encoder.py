@@ -11,17 +11,14 @@ from cdc_testing.published_proto import delimited_messages, message
 from google.protobuf.json_format import MessageToDict
 
 from cdc_core import (
-    ColumnType,
     EncoderContext,
     Envelope,
-    Kind,
     Op,
     OptionError,
     RowBatch,
     Timestamp,
 )
 
-STAMP = ColumnType(kind=Kind.TIMESTAMP, source="timestamp")
 UPDATED = Timestamp(1_701_102_296_662_969_433, 7)
 A = {"a": {"int64Value": "1"}}
 

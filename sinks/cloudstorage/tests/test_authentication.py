@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from azure.identity.aio import ClientSecretCredential
-from cdc_sink_cloudstorage.destination import CloudStorageDestination
 from cdc_sink_cloudstorage.options import CloudStorageOptions
+from cdc_testing.cloud_rig import CloudRig
 
 from cdc_core import ConfigError, OptionError, parse_options, secret_values
 
-OpenDestination = Callable[..., CloudStorageDestination]
 S3_KEYS = {"aws_access_key_id": "id", "aws_secret_access_key": "hunter2"}
 SHOP = "DefaultEndpointsProtocol=https;AccountName=shop;AccountKey=AAAA;EndpointSuffix=core.windows.net"
 PRINCIPAL = {"azure_client_id": "c", "azure_client_secret": "hunter2", "azure_tenant_id": "t"}
@@ -136,12 +134,12 @@ PRINCIPAL = {"azure_client_id": "c", "azure_client_secret": "hunter2", "azure_te
     ],
 )
 def test_credentials_that_do_not_fit_are_refused(
-    open_destination: OpenDestination, uri: str, options: dict[str, Any], sentence: str, monkeypatch: pytest.MonkeyPatch
+    cloud: CloudRig, uri: str, options: dict[str, Any], sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_CONNECTION_STRING"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(OptionError) as refused:
-        open_destination(options, uri=uri).check()
+        cloud.destination(options, uri=uri).check()
     assert str(refused.value).startswith(sentence)
     assert "hunter2" not in str(refused.value)
 
@@ -161,21 +159,15 @@ def test_credentials_that_do_not_fit_are_refused(
 )
 @pytest.mark.parametrize("environment", [{"ACCOUNT_NAME": "shop", "ACCOUNT_KEY": "AAAA"}, {"CONNECTION_STRING": SHOP}])
 def test_azure_uses_the_place_of_the_options_and_the_credentials_of_the_environment(
-    open_destination: OpenDestination,
-    options: dict[str, Any],
-    url: str,
-    environment: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
+    cloud: CloudRig, options: dict[str, Any], url: str, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(f"AZURE_STORAGE_{name}", value)
-    fs, _ = open_destination(options, uri="azure://box/x")._store._place  # type: ignore[attr-defined]
+    fs, _ = cloud.destination(options, uri="azure://box/x")._store._place  # type: ignore[attr-defined]
     assert fs.service_client.url.rstrip("/") == url.rstrip("/")
 
 
-def test_close_closes_the_connections_of_a_service_principal(
-    open_destination: OpenDestination, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_close_closes_the_connections_of_a_service_principal(cloud: CloudRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A service principal has its own connections, to the server that issues tokens."""
     closed = []
 
@@ -183,20 +175,20 @@ def test_close_closes_the_connections_of_a_service_principal(
         closed.append(principal)
 
     monkeypatch.setattr(ClientSecretCredential, "close", close)
-    destination = open_destination({"azure_account_name": "a", **PRINCIPAL}, uri="azure://box/x")
+    destination = cloud.destination({"azure_account_name": "a", **PRINCIPAL}, uri="azure://box/x")
     principal = destination._store._place[0].service_client.credential  # type: ignore[attr-defined]
     destination.close()
     assert closed == [principal]
 
 
 def test_an_account_other_than_that_of_the_connection_string_is_refused(
-    open_destination: OpenDestination, monkeypatch: pytest.MonkeyPatch
+    cloud: CloudRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", SHOP)
     with pytest.raises(
         OptionError, match=r"AZURE_ACCOUNT_NAME=other differs from the account 'shop' of AZURE_STORAGE_CO"
     ):
-        open_destination({"azure_account_name": "other"}, uri="azure://box/x").check()
+        cloud.destination({"azure_account_name": "other"}, uri="azure://box/x").check()
 
 
 def test_assume_role_is_refused_with_the_alternative() -> None:
@@ -228,9 +220,9 @@ def test_secrets_in_an_endpoint_are_masked(name: str) -> None:
 
 
 @pytest.mark.parametrize("uri", ["s3://user:hunter2@bucket/x", "azure://user:hunter2@box/x"])
-def test_a_password_in_the_uri_is_refused_and_not_shown(open_destination: OpenDestination, uri: str) -> None:
+def test_a_password_in_the_uri_is_refused_and_not_shown(cloud: CloudRig, uri: str) -> None:
     with pytest.raises(
         ConfigError, match="contains a password, which would become part of the bucket's name"
     ) as refused:
-        open_destination(uri=uri).check()
+        cloud.destination(uri=uri).check()
     assert "hunter2" not in str(refused.value)

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from cdc_encoder_parquet.encoder import ParquetEncoder
 from cdc_encoder_parquet.options import ParquetOptions
-from cdc_sink_cloudstorage.names import DataFile
-from cdc_sink_cloudstorage.sink import CloudStorageSink
+from cdc_testing.cloud_rig import CloudRig, rows, slice_of
 
-from cdc_core import EncodeError, Encoder, EncoderContext, Envelope, FileBody, RowBatch, SinkContext, SliceInfo
+from cdc_core import EncodeError, Encoder, EncoderContext, Envelope, FileBody, RowBatch
 
-OpenSink = Callable[..., CloudStorageSink]
-Rows = Callable[..., RowBatch]
-SliceOf = Callable[..., SliceInfo]
-DataFiles = Callable[[], list[DataFile]]
 KB = 1024
 
 
@@ -39,9 +32,9 @@ class _HoldingBody(FileBody):
 
 
 @pytest.fixture
-def holding(context: Callable[..., SinkContext], monkeypatch: pytest.MonkeyPatch) -> Encoder:
+def holding(cloud: CloudRig, monkeypatch: pytest.MonkeyPatch) -> Encoder:
     """An encoder whose bodies return no bytes before they are finished."""
-    encoder = context().encoder
+    encoder = cloud.context().encoder
     monkeypatch.setattr(encoder, "open_body", lambda _: _HoldingBody())
     return encoder
 
@@ -53,10 +46,8 @@ def parquet(**fields: Any) -> Encoder:
     )
 
 
-def test_bytes_that_bodies_hold_count_as_memory(
-    open_sink: OpenSink, holding: Encoder, rows: Rows, slice_of: SliceOf
-) -> None:
-    sink = open_sink({"file_size": "64KB"}, encoder=holding)
+def test_bytes_that_bodies_hold_count_as_memory(cloud: CloudRig, holding: Encoder) -> None:
+    sink = cloud.sink({"file_size": "64KB"}, encoder=holding)
     sink.begin(slice_of())
     most = 0
     for number in range(200):
@@ -69,15 +60,13 @@ def test_bytes_that_bodies_hold_count_as_memory(
     assert sink.buffered_bytes == 0
 
 
-def test_a_file_without_rows_is_not_published(
-    open_sink: OpenSink, holding: Encoder, rows: Rows, slice_of: SliceOf, data_files: DataFiles
-) -> None:
-    sink = open_sink(encoder=holding)
+def test_a_file_without_rows_is_not_published(cloud: CloudRig, holding: Encoder) -> None:
+    sink = cloud.sink(encoder=holding)
     sink.begin(slice_of())
     with pytest.raises(EncodeError):
         sink.emit(rows([-1]))
     assert sink.flush().files == 0
-    assert data_files() == []
+    assert cloud.data_files() == []
     sink.emit(rows([1]))
     with pytest.raises(EncodeError):
         sink.emit(rows([-1]))
@@ -85,15 +74,13 @@ def test_a_file_without_rows_is_not_published(
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "zstd"])
-def test_a_file_that_the_encoder_compresses_is_not_compressed_again(
-    open_sink: OpenSink, rows: Rows, slice_of: SliceOf, data_files: DataFiles, root: Path, compression: str
-) -> None:
-    sink = open_sink({"compression": compression}, encoder=parquet(compression=compression), compression="none")
+def test_a_file_that_the_encoder_compresses_is_not_compressed_again(cloud: CloudRig, compression: str) -> None:
+    sink = cloud.sink({"compression": compression}, encoder=parquet(compression=compression), compression="none")
     sink.begin(slice_of())
     sink.emit(rows([1, 2]))
     sink.flush()
-    (name,) = data_files()
+    (name,) = cloud.data_files()
     assert name.extension == ".parquet"
-    (path,) = root.rglob("*.parquet")
+    (path,) = cloud.root.rglob("*.parquet")
     body = path.read_bytes()
     assert body[:4] == body[-4:] == b"PAR1"

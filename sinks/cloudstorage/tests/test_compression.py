@@ -2,15 +2,12 @@ from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import zstandard
 from cdc_sink_cloudstorage.compression import new_compressor
-from cdc_sink_cloudstorage.sink import CloudStorageSink
-
-from cdc_core import RowBatch, SliceInfo
+from cdc_testing.cloud_rig import CloudRig, rows, slice_of
 
 
 def decompressed(data: bytes, extension: str) -> bytes:
@@ -23,22 +20,16 @@ def decompressed(data: bytes, extension: str) -> bytes:
 
 @pytest.mark.parametrize(("compression", "extension"), [("none", ""), ("gzip", ".gz"), ("zstd", ".zst")])
 def test_compressed_files_hold_the_same_rows_and_have_the_extension_in_their_names(
-    open_sink: Callable[..., CloudStorageSink],
-    rows: Callable[..., RowBatch],
-    slice_of: Callable[..., SliceInfo],
-    visible: Callable[[], list[str]],
-    root: Path,
-    compression: str,
-    extension: str,
+    cloud: CloudRig, compression: str, extension: str
 ) -> None:
-    sink = open_sink({"compression": compression})
+    sink = cloud.sink({"compression": compression})
     sink.begin(slice_of())
     batches = [rows(range(number, number + 500)) for number in range(0, 3000, 500)]
     for batch in batches:
         sink.emit(batch)
     flushed = sink.flush()
-    (path,) = visible()
-    data = (root / path).read_bytes()
+    (path,) = cloud.visible()
+    data = (cloud.root / path).read_bytes()
     assert path.endswith(f"-orders-1.lines{extension}")
     assert flushed.bytes == len(data)
     encoder = sink.context.encoder
@@ -47,21 +38,14 @@ def test_compressed_files_hold_the_same_rows_and_have_the_extension_in_their_nam
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd"])
-def test_file_size_is_measured_after_compression(
-    open_sink: Callable[..., CloudStorageSink],
-    rows: Callable[..., RowBatch],
-    slice_of: Callable[..., SliceInfo],
-    visible: Callable[[], list[str]],
-    root: Path,
-    compression: str,
-) -> None:
-    sink = open_sink({"compression": compression, "file_size": "32KB"})
+def test_file_size_is_measured_after_compression(cloud: CloudRig, compression: str) -> None:
+    sink = cloud.sink({"compression": compression, "file_size": "32KB"})
     sink.begin(slice_of())
     for number in range(40):
         sink.emit(rows([key * 7919 % 1_000_003 for key in range(number * 1000, number * 1000 + 1000)]))
     flushed = sink.flush()
     assert 2 <= flushed.files <= flushed.bytes // 32768 + 1
-    raw = [decompressed((root / path).read_bytes(), Path(path).suffix) for path in visible()]
+    raw = [decompressed((cloud.root / path).read_bytes(), Path(path).suffix) for path in cloud.visible()]
     assert len(raw[0]) > 2 * 32768
     assert sum(body.count(b"\n") for body in raw) == flushed.messages == 40_000
 

@@ -17,6 +17,7 @@ from cdc_conformance.sinks.fixtures import SinkFixtures
 from cdc_conformance.sinks.lifecycle import Leftovers
 from cdc_conformance.sinks.unencodable import DeadLetters, Unencodable
 from cdc_conformance.sinks.values import Values
+from cdc_testing.cloud_rig import CloudRig
 from fsspec.implementations.memory import MemoryFileSystem
 
 
@@ -27,8 +28,8 @@ class TestLines(SinkConformance):
     capabilities = frozenset({"disturbance", "unreachable"})
 
     @pytest.fixture
-    def sink_uri(self, root: Path) -> str:
-        return f"file://{root}"
+    def sink_uri(self, cloud: CloudRig) -> str:
+        return f"file://{cloud.root}"
 
     @pytest.fixture
     def unreachable_uri(self, tmp_path: Path) -> str:
@@ -36,8 +37,8 @@ class TestLines(SinkConformance):
         return f"file://{tmp_path}/file/out"
 
     @pytest.fixture
-    def disturbance(self, root: Path) -> DirectoryDisturbance:
-        return DirectoryDisturbance(root)
+    def disturbance(self, cloud: CloudRig) -> DirectoryDisturbance:
+        return DirectoryDisturbance(cloud.root)
 
 
 class FormatConformance(
@@ -50,12 +51,12 @@ class FormatConformance(
     capabilities = frozenset({"disturbance"})
 
     @pytest.fixture
-    def sink_uri(self, root: Path) -> str:
-        return f"file://{root}"
+    def sink_uri(self, cloud: CloudRig) -> str:
+        return f"file://{cloud.root}"
 
     @pytest.fixture
-    def disturbance(self, root: Path) -> DirectoryDisturbance:
-        return DirectoryDisturbance(root)
+    def disturbance(self, cloud: CloudRig) -> DirectoryDisturbance:
+        return DirectoryDisturbance(cloud.root)
 
 
 class TestCompressedAvro(FormatConformance):

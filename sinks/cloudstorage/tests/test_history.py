@@ -6,7 +6,6 @@ import json
 import pickle
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +15,12 @@ from cdc_sink_cloudstorage.remote import FsspecStore
 from cdc_sink_cloudstorage.resolved_sink import CloudStorageResolvedSink
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 from cdc_sink_cloudstorage.store import Chunk, Staged
+from cdc_testing.cloud_rig import CloudRig, rows
 from fsspec.implementations.local import LocalFileSystem
 
 from cdc_core import ConfigError, Covered, HistoryLostError, RowBatch, SliceInfo, Timestamp
 
 ZERO = Timestamp()
-OpenSink = Callable[..., CloudStorageSink]
 
 
 def at(n: int) -> Timestamp:
@@ -63,13 +62,9 @@ class Feed:
 
 
 @pytest.fixture
-def open_feed(
-    open_sink: OpenSink,
-    open_resolved_sink: Callable[..., CloudStorageResolvedSink],
-    rows: Callable[..., RowBatch],
-) -> Callable[..., Feed]:
+def open_feed(cloud: CloudRig) -> Callable[..., Feed]:
     """Makes a changefeed from fields of the context."""
-    return lambda **fields: Feed(open_sink(**fields), open_resolved_sink(**fields), rows)
+    return lambda **fields: Feed(cloud.sink(**fields), cloud.resolved_sink(**fields), rows)
 
 
 @pytest.fixture
@@ -78,8 +73,8 @@ def feed(open_feed: Callable[..., Feed]) -> Feed:
 
 
 @pytest.fixture
-def history(root: Path) -> Iterator[CloudStorageHistory]:
-    history = CloudStorageHistory(f"file://{root}", CloudStorageOptions())
+def history(cloud: CloudRig) -> Iterator[CloudStorageHistory]:
+    history = CloudStorageHistory(f"file://{cloud.root}", CloudStorageOptions())
     yield history
     history.close()
 
@@ -88,13 +83,13 @@ def listed(history: CloudStorageHistory, upto: Timestamp, after: Timestamp = ZER
     return [file.path for file in history.files(upto=upto, after=after)]
 
 
-def test_a_manifest_describes_its_files(feed: Feed, history: CloudStorageHistory, root: Path) -> None:
+def test_a_manifest_describes_its_files(cloud: CloudRig, feed: Feed, history: CloudStorageHistory) -> None:
     (path,) = feed.step(3, 1, 2, version=10)
     mark = feed.mark(9)
     (file,) = pickle.loads(pickle.dumps(list(history.files(upto=mark))))
     assert (file.path, str(file.table), file.topic) == (path, "public.orders", "orders")
     assert (file.table.database, file.schema_version, file.format) == ("shop", 10, "lines")
-    assert (file.rows, file.bytes) == (3, (root / path).stat().st_size)
+    assert (file.rows, file.bytes) == (3, (cloud.root / path).stat().st_size)
     assert (file.lower, file.upper, file.mark) == (at(1), at(3), mark)
     assert [json.loads(line)[1] for line in history.body(file).splitlines()] == [3, 1, 2]
     shape = history.shape(file)
@@ -133,14 +128,14 @@ def test_a_manifest_of_a_mark_that_was_not_saved_is_skipped(feed: Feed, history:
     assert listed(history, last, after=at(3)) == second
 
 
-def test_a_missing_manifest_is_noticed(feed: Feed, history: CloudStorageHistory, root: Path) -> None:
+def test_a_missing_manifest_is_noticed(cloud: CloudRig, feed: Feed, history: CloudStorageHistory) -> None:
     feed.step(1)
     feed.mark(2)
     feed.step(3)
     feed.mark(4)
     kept = feed.step(5)
     last = feed.mark(6)
-    (gone,) = root.rglob("*07000000004*.MANIFEST.*")
+    (gone,) = cloud.root.rglob("*07000000004*.MANIFEST.*")
     gone.unlink()
     with pytest.raises(HistoryLostError, match=f"the manifest of the mark {at(4)} does not exist. Read after {last}"):
         listed(history, last)
@@ -150,32 +145,32 @@ def test_a_missing_manifest_is_noticed(feed: Feed, history: CloudStorageHistory,
 
 
 @pytest.mark.parametrize("cut", [1, -30])
-def test_a_damaged_manifest_is_noticed(feed: Feed, history: CloudStorageHistory, root: Path, cut: int) -> None:
+def test_a_damaged_manifest_is_noticed(cloud: CloudRig, feed: Feed, history: CloudStorageHistory, cut: int) -> None:
     feed.step(1)
     mark = feed.mark(2)
-    (manifest,) = root.rglob("*.MANIFEST.*")
+    (manifest,) = cloud.root.rglob("*.MANIFEST.*")
     manifest.write_bytes(manifest.read_bytes()[:cut])
     with pytest.raises(HistoryLostError, match="is damaged"):
         listed(history, mark)
 
 
-def test_damaged_and_missing_files_are_noticed(feed: Feed, history: CloudStorageHistory, root: Path) -> None:
+def test_damaged_and_missing_files_are_noticed(cloud: CloudRig, feed: Feed, history: CloudStorageHistory) -> None:
     (path,) = feed.step(1)
     (file,) = history.files(upto=feed.mark(2))
-    body = (root / path).read_bytes()
-    (root / path).write_bytes(body[:-1] + b"x")
+    body = (cloud.root / path).read_bytes()
+    (cloud.root / path).write_bytes(body[:-1] + b"x")
     with pytest.raises(HistoryLostError, match=f"{path} is not the file that the mark"):
         history.body(file)
-    (root / path).unlink()
+    (cloud.root / path).unlink()
     with pytest.raises(HistoryLostError, match="does not exist"):
         history.body(file)
-    for schema in (root / "_schemas").iterdir():
+    for schema in (cloud.root / "_schemas").iterdir():
         schema.unlink()
     with pytest.raises(HistoryLostError, match=r"_schemas.*does not exist"):
         history.shape(file)
 
 
-def test_changefeeds_that_share_a_root_have_separate_histories(open_feed: Callable[..., Feed], root: Path) -> None:
+def test_changefeeds_that_share_a_root_have_separate_histories(cloud: CloudRig, open_feed: Callable[..., Feed]) -> None:
     one = open_feed(changefeed="one", feed_id="0" * 12)
     two = open_feed(changefeed="two", feed_id="1" * 12)
     again = open_feed(changefeed="two", feed_id="2" * 12)
@@ -184,7 +179,7 @@ def test_changefeeds_that_share_a_root_have_separate_histories(open_feed: Callab
         feed.mark(2)  # all at the same time
 
     def of(changefeed: str) -> CloudStorageHistory:
-        return CloudStorageHistory(f"file://{root}", CloudStorageOptions(), changefeed=changefeed)
+        return CloudStorageHistory(f"file://{cloud.root}", CloudStorageOptions(), changefeed=changefeed)
 
     assert of("").changefeeds() == [f"one.{'0' * 12}", f"two.{'1' * 12}", f"two.{'2' * 12}"]
     assert listed(of("one"), at(2)) == paths[0]
@@ -197,13 +192,15 @@ def test_changefeeds_that_share_a_root_have_separate_histories(open_feed: Callab
         of("three").marks()
 
 
-def test_a_place_without_manifests_names_the_option_that_writes_them(history: CloudStorageHistory, root: Path) -> None:
+def test_a_place_without_manifests_names_the_option_that_writes_them(
+    cloud: CloudRig, history: CloudStorageHistory
+) -> None:
     for _ in range(2):
         with pytest.raises(
             ConfigError, match=r"there is no manifest below .*\. Set the changefeed's option 'resolved'"
         ):
             history.marks()
-        root.mkdir(exist_ok=True)
+        cloud.root.mkdir(exist_ok=True)
 
 
 def test_a_time_that_is_not_a_mark_is_refused(feed: Feed, history: CloudStorageHistory) -> None:
@@ -223,53 +220,43 @@ def test_a_long_chain_of_manifests_is_one_history(feed: Feed, history: CloudStor
     assert listed(history, mark, after=at(102)) == files[51:]
 
 
-def test_each_schema_file_is_written_once_and_before_the_files_of_its_version(
-    open_sink: OpenSink, rows: Callable[..., RowBatch], root: Path
-) -> None:
-    sink = open_sink({"file_size": "1B"}, format="lines")
+def test_each_schema_file_is_written_once_and_before_the_files_of_its_version(cloud: CloudRig) -> None:
+    sink = cloud.sink({"file_size": "1B"}, format="lines")
     sink.begin(SliceInfo(step=0, index=0, lower=at(1)))
     for version in (1, 2, 1, 2):
         sink.emit(rows([1], version=version))
     sink.flush()
-    schemas = sorted(path.name for path in (root / "_schemas").iterdir())
+    schemas = sorted(path.name for path in (cloud.root / "_schemas").iterdir())
     assert [name.rpartition("-")[0] for name in schemas] == ["orders-1", "orders-2"]
-    first_file = min(path.stat().st_mtime_ns for path in root.glob("2*/*"))
-    assert (root / "_schemas" / schemas[0]).stat().st_mtime_ns < first_file
+    first_file = min(path.stat().st_mtime_ns for path in cloud.root.glob("2*/*"))
+    assert (cloud.root / "_schemas" / schemas[0]).stat().st_mtime_ns < first_file
 
 
-def test_a_file_never_changes_its_content(
-    open_sink: OpenSink, rows: Callable[..., RowBatch], visible: Callable[[], list[str]], root: Path
-) -> None:
+def test_a_file_never_changes_its_content(cloud: CloudRig) -> None:
     """A reader that skips the names which it knows would miss rows, here the third."""
 
     def write(epoch: int, batches: list[list[int]], *, planned_by: int | None = None) -> list[str]:
-        sink = open_sink({"file_size": "1B"}, epoch=epoch)
+        sink = cloud.sink({"file_size": "1B"}, epoch=epoch)
         sink.begin(SliceInfo(step=4, index=0, lower=at(1), planned_by=planned_by))
         for batch in batches:
             sink.emit(rows(batch))
         return [entry["path"] for entry in sink.flush().delivered]
 
     write(7, [[1], [2]])
-    before = {path: (root / path).read_bytes() for path in visible()}
+    before = {path: (cloud.root / path).read_bytes() for path in cloud.visible()}
     delivered = write(9, [[1], [2, 3], [4]], planned_by=7)  # the source gave batches with other borders
-    assert {path: (root / path).read_bytes() for path in before} == before
+    assert {path: (cloud.root / path).read_bytes() for path in before} == before
     assert delivered[0] in before
     assert not set(delivered[1:]) & set(before)
     assert sorted(delivered) == delivered
 
 
 @pytest.mark.parametrize("planned_by", [None, 7])
-def test_a_task_attempt_never_overwrites_the_files_of_an_earlier_one(
-    open_sink: OpenSink,
-    rows: Callable[..., RowBatch],
-    visible: Callable[[], list[str]],
-    root: Path,
-    planned_by: int | None,
-) -> None:
+def test_a_task_attempt_never_overwrites_the_files_of_an_earlier_one(cloud: CloudRig, planned_by: int | None) -> None:
     """A worker died, and values that the source fills in have changed: the same slice has other bytes and batches."""
 
     def write(task_attempt: int, batches: list[list[int]]) -> list[str]:
-        sink = open_sink({"file_size": "1B"}, epoch=9)
+        sink = cloud.sink({"file_size": "1B"}, epoch=9)
         sink.begin(SliceInfo(step=4, index=0, lower=at(1), planned_by=planned_by, task_attempt=task_attempt))
         for batch in batches:
             sink.emit(rows(batch))
@@ -278,35 +265,30 @@ def test_a_task_attempt_never_overwrites_the_files_of_an_earlier_one(
     known: dict[str, bytes] = {}
     for task_attempt, batches in enumerate(([[1], [2], [3]], [[1], [2, 3], [4]], [[1], [2, 3, 4], [5]])):
         delivered = write(task_attempt, batches)
-        assert {path: (root / path).read_bytes() for path in known} == known
+        assert {path: (cloud.root / path).read_bytes() for path in known} == known
         assert sorted(delivered) == delivered
-        assert max(visible()) == delivered[-1]
-        known = {path: (root / path).read_bytes() for path in visible()}
+        assert max(cloud.visible()) == delivered[-1]
+        known = {path: (cloud.root / path).read_bytes() for path in cloud.visible()}
     assert len(known) == 3 + 2 + 2
 
 
-def test_a_name_whose_file_cannot_be_read_is_not_used_again(
-    open_sink: OpenSink,
-    rows: Callable[..., RowBatch],
-    visible: Callable[[], list[str]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_name_whose_file_cannot_be_read_is_not_used_again(cloud: CloudRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Credentials that may only write must not make every attempt fail at a file of an earlier one."""
 
     def denied(self: LocalFileSystem, path: str, **_: object) -> bytes:
         raise PermissionError(13, "Forbidden", path)
 
     for epoch, planned_by in ((7, None), (9, 7)):
-        sink = open_sink(epoch=epoch)
+        sink = cloud.sink(epoch=epoch)
         sink.begin(SliceInfo(step=4, index=0, lower=at(1), planned_by=planned_by))
         sink.emit(rows([1, 2]))
         sink.flush()
         monkeypatch.setattr(LocalFileSystem, "cat_file", denied)
-    assert len(visible()) == 2
+    assert len(cloud.visible()) == 2
 
 
 def test_a_file_that_exists_is_not_uploaded_to_an_object_store_again(
-    open_sink: OpenSink, rows: Callable[..., RowBatch], monkeypatch: pytest.MonkeyPatch
+    cloud: CloudRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Retention rules may forbid replacing it."""
     uri = f"memory://bucket/{secrets.token_hex(4)}"
@@ -320,7 +302,7 @@ def test_a_file_that_exists_is_not_uploaded_to_an_object_store_again(
     monkeypatch.setattr(FsspecStore, "stage", recording_stage)
     delivered = []
     for epoch, planned_by in ((7, None), (9, 7)):
-        sink = open_sink({"file_size": "1B"}, uri=uri, epoch=epoch)
+        sink = cloud.sink({"file_size": "1B"}, uri=uri, epoch=epoch)
         sink.begin(SliceInfo(step=4, index=0, lower=at(1), planned_by=planned_by))
         for key in (1, 2):
             sink.emit(rows([key]))

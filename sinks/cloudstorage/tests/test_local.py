@@ -3,7 +3,7 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,17 +11,14 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from cdc_sink_cloudstorage.destination import CloudStorageDestination
 from cdc_sink_cloudstorage.local import LocalStore
-from cdc_sink_cloudstorage.resolved_sink import CloudStorageResolvedSink
-from cdc_sink_cloudstorage.sink import CloudStorageSink
 from cdc_sink_cloudstorage.store_problem import os_problem
 from cdc_sink_cloudstorage.temporary_names import TemporaryNames
+from cdc_testing.cloud_rig import START, CloudRig, slice_of
 
-from cdc_core import ConfigError, RetryableSinkError, SliceInfo, Timestamp
+from cdc_core import ConfigError, RetryableSinkError
 from cdc_core.errors import is_outage
 
-OpenDestination = Callable[..., CloudStorageDestination]
 NOBODY = 65534
 
 
@@ -49,46 +46,44 @@ def unprivileged() -> Iterator[None]:
 # check
 
 
-def test_check_accepts_a_directory_that_can_be_created_and_creates_nothing(
-    open_destination: OpenDestination, tmp_path: Path
-) -> None:
-    open_destination(uri=f"file://{tmp_path}/a/b/c").check()
-    open_destination(uri=f"file://localhost{tmp_path}").check()
+def test_check_accepts_a_directory_that_can_be_created_and_creates_nothing(cloud: CloudRig, tmp_path: Path) -> None:
+    cloud.destination(uri=f"file://{tmp_path}/a/b/c").check()
+    cloud.destination(uri=f"file://localhost{tmp_path}").check()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_check_names_a_file_in_the_place_of_a_directory(open_destination: OpenDestination, tmp_path: Path) -> None:
+def test_check_names_a_file_in_the_place_of_a_directory(cloud: CloudRig, tmp_path: Path) -> None:
     file = tmp_path / "report.txt"
     file.write_text("")
     with pytest.raises(ConfigError) as refused:
-        open_destination(uri=f"file://{file}/feeds/out").check()
+        cloud.destination(uri=f"file://{file}/feeds/out").check()
     assert str(refused.value) == (
         f"sink directory {file}/feeds/out cannot be used: {file} is not a directory. Choose another directory"
     )
     with pytest.raises(ConfigError, match=r"cannot be used: it is not a directory\. Choose"):
-        open_destination(uri=f"file://{file}").check()
+        cloud.destination(uri=f"file://{file}").check()
 
 
-def test_check_names_a_dangling_link(open_destination: OpenDestination, tmp_path: Path) -> None:
+def test_check_names_a_dangling_link(cloud: CloudRig, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "gone")
     with pytest.raises(ConfigError) as refused:
-        open_destination(uri=f"file://{tmp_path}/link/out").check()
+        cloud.destination(uri=f"file://{tmp_path}/link/out").check()
     assert str(refused.value) == (
         f"sink directory {tmp_path}/link/out cannot be used: {tmp_path}/link is a dangling symbolic link."
         " Point it at a directory"
     )
 
 
-def test_check_reports_a_loop_of_links(open_destination: OpenDestination, tmp_path: Path) -> None:
+def test_check_reports_a_loop_of_links(cloud: CloudRig, tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(ConfigError, match=r"it cannot be reached \(Too many levels of symbolic links\)\. Choose"):
-        open_destination(uri=f"file://{tmp_path}/loop").check()
+        cloud.destination(uri=f"file://{tmp_path}/loop").check()
 
 
-def test_check_names_a_directory_without_write_permission(open_destination: OpenDestination) -> None:
+def test_check_names_a_directory_without_write_permission(cloud: CloudRig) -> None:
     with tempfile.TemporaryDirectory() as parent:
         os.chmod(parent, 0o555)
-        sink = open_destination(uri=f"file://{parent}/out")
+        sink = cloud.destination(uri=f"file://{parent}/out")
         with unprivileged(), pytest.raises(ConfigError) as refused:
             sink.check()
         user = NOBODY if os.geteuid() == 0 else os.geteuid()
@@ -100,30 +95,28 @@ def test_check_names_a_directory_without_write_permission(open_destination: Open
     assert refused.value.repairable
 
 
-def test_check_names_a_directory_that_takes_no_files(open_destination: OpenDestination, tmp_path: Path) -> None:
+def test_check_names_a_directory_that_takes_no_files(cloud: CloudRig, tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"directory /proc/out cannot be used: /proc (takes no files|is not writable)"
     ):
-        open_destination(uri="file:///proc/out").check()
-    open_destination(uri=f"file://{tmp_path}/out").check()
+        cloud.destination(uri="file:///proc/out").check()
+    cloud.destination(uri=f"file://{tmp_path}/out").check()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_check_names_a_directory_without_search_permission(open_destination: OpenDestination) -> None:
+def test_check_names_a_directory_without_search_permission(cloud: CloudRig) -> None:
     with tempfile.TemporaryDirectory() as parent:
         os.chmod(parent, 0o000)
         with unprivileged(), pytest.raises(ConfigError, match=r"it cannot be reached \(Permission denied\)\. Choose"):
-            open_destination(uri=f"file://{parent}/a/b").check()
+            cloud.destination(uri=f"file://{parent}/a/b").check()
         os.chmod(parent, 0o755)
 
 
-def test_check_names_a_read_only_file_system(
-    open_destination: OpenDestination, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_names_a_read_only_file_system(cloud: CloudRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", Mock(return_value=False))
     monkeypatch.setattr(os, "statvfs", Mock(return_value=SimpleNamespace(f_flag=os.ST_RDONLY)))
     with pytest.raises(ConfigError) as refused:
-        open_destination(uri=f"file://{tmp_path}/out").check()
+        cloud.destination(uri=f"file://{tmp_path}/out").check()
     assert str(refused.value) == (
         f"sink directory {tmp_path}/out cannot be used: {tmp_path} is on a read-only file system."
         " Mount it writable, or choose another directory"
@@ -133,40 +126,33 @@ def test_check_names_a_read_only_file_system(
 @pytest.mark.parametrize(
     "uri", ["file://relative", "file://relative/path", "file:relative", "file:/one/slash", "file://", "file://~/out"]
 )
-def test_a_uri_without_an_absolute_path_is_refused(open_destination: OpenDestination, uri: str) -> None:
+def test_a_uri_without_an_absolute_path_is_refused(cloud: CloudRig, uri: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        open_destination(uri=uri).check()
+        cloud.destination(uri=uri).check()
     assert str(refused.value) == (
         f"sink URI '{uri}' does not have an absolute path. Write file:///absolute/directory, with three slashes"
     )
 
 
 @pytest.mark.parametrize("uri", ["file:///", "file:////", "file:///a/.."])
-def test_the_root_of_the_file_system_is_refused(open_destination: OpenDestination, uri: str) -> None:
+def test_the_root_of_the_file_system_is_refused(cloud: CloudRig, uri: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        open_destination(uri=uri).check()
+        cloud.destination(uri=uri).check()
     assert str(refused.value) == f"sink URI '{uri}' does not name a directory. Write file:///absolute/directory"
 
 
-def test_a_path_may_be_percent_encoded(
-    open_destination: OpenDestination,
-    open_resolved_sink: Callable[..., CloudStorageResolvedSink],
-    tmp_path: Path,
-    start: Timestamp,
-) -> None:
-    open_resolved_sink(uri=f"file://{tmp_path}/my%20feeds%23").emit_resolved(start)
+def test_a_path_may_be_percent_encoded(cloud: CloudRig, tmp_path: Path) -> None:
+    cloud.resolved_sink(uri=f"file://{tmp_path}/my%20feeds%23").emit_resolved(START)
     assert [path.name for path in tmp_path.iterdir()] == ["my feeds#"]
     with pytest.raises(ConfigError, match="Write '\\?' as %3F and '#' as %23"):
-        open_destination(uri=f"file://{tmp_path}/a#b").check()
+        cloud.destination(uri=f"file://{tmp_path}/a#b").check()
 
 
 # leftovers
 
 
-def test_the_first_slice_of_an_attempt_removes_the_leftovers_of_earlier_attempts(
-    open_sink: Callable[..., CloudStorageSink], root: Path, slice_of: Callable[..., SliceInfo]
-) -> None:
-    directory = root / ".inprogress"
+def test_the_first_slice_of_an_attempt_removes_the_leftovers_of_earlier_attempts(cloud: CloudRig) -> None:
+    directory = cloud.root / ".inprogress"
     directory.mkdir(parents=True)
     dead = TemporaryNames(changefeed="feed", epoch=6).new("00")
     kept = [
@@ -177,14 +163,14 @@ def test_the_first_slice_of_an_attempt_removes_the_leftovers_of_earlier_attempts
     ]
     for name in [dead, *kept]:
         (directory / name).write_bytes(b"half")
-    sink = open_sink(epoch=7)
+    sink = cloud.sink(epoch=7)
     sink.begin(slice_of())
     sink.flush()
-    assert in_progress(root) == sorted(kept)
+    assert in_progress(cloud.root) == sorted(kept)
 
 
-def test_a_live_writer_of_an_earlier_attempt_publishes_nothing_after_the_sweep(root: Path) -> None:
-    old, new = store_at(root, epoch=1), store_at(root, epoch=2)
+def test_a_live_writer_of_an_earlier_attempt_publishes_nothing_after_the_sweep(cloud: CloudRig) -> None:
+    old, new = store_at(cloud.root, epoch=1), store_at(cloud.root, epoch=2)
 
     def slow_body() -> Iterator[bytes]:
         yield b"first half"
@@ -194,21 +180,24 @@ def test_a_live_writer_of_an_earlier_attempt_publishes_nothing_after_the_sweep(r
     body: Any = slow_body()
     with pytest.raises(RetryableSinkError):
         old.put("2020-01-01/a", body)
-    assert list((root / "2020-01-01").iterdir()) == []
+    assert list((cloud.root / "2020-01-01").iterdir()) == []
 
 
 # failures
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace", "mkdir"])
-def test_a_failed_write_leaves_nothing_behind(root: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
-    store = store_at(root)
+def test_a_failed_write_leaves_nothing_behind(cloud: CloudRig, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    store = store_at(cloud.root)
     store.put("2020-01-01/first", [b"whole"])
     monkeypatch.setattr(os, call, Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
     with pytest.raises(RetryableSinkError) as failed:
         store.put("2020-01-02/second", [b"whole"])
-    assert str(failed.value) == f"cannot write {root}/2020-01-02/second: No space left on device. Free some space there"
-    assert [path.name for path in root.rglob("*") if path.is_file()] == ["first"]
+    assert (
+        str(failed.value)
+        == f"cannot write {cloud.root}/2020-01-02/second: No space left on device. Free some space there"
+    )
+    assert [path.name for path in cloud.root.rglob("*") if path.is_file()] == ["first"]
 
 
 @pytest.mark.parametrize(
@@ -237,22 +226,22 @@ def test_only_what_lasts_ends_the_changefeed(number: int, kind: str, remedy: str
     assert problem.refusal("x").repairable is (kind != "permanent")
 
 
-def test_a_directory_that_was_removed_meanwhile_is_created_again(root: Path) -> None:
-    store = store_at(root)
+def test_a_directory_that_was_removed_meanwhile_is_created_again(cloud: CloudRig) -> None:
+    store = store_at(cloud.root)
     store.put("2020-01-01/a", [b"1"])
-    (root / "2020-01-01" / "a").unlink()
-    (root / "2020-01-01").rmdir()
-    (root / ".inprogress").rmdir()
+    (cloud.root / "2020-01-01" / "a").unlink()
+    (cloud.root / "2020-01-01").rmdir()
+    (cloud.root / ".inprogress").rmdir()
     store.put("2020-01-01/b", [b"2"])
-    assert (root / "2020-01-01" / "b").read_bytes() == b"2"
+    assert (cloud.root / "2020-01-01" / "b").read_bytes() == b"2"
 
 
-def test_file_and_directories_are_synced_before_put_returns(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_and_directories_are_synced_before_put_returns(cloud: CloudRig, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[str] = []
     fsync, replace = os.fsync, os.replace
 
     def recording_fsync(descriptor: int) -> None:
-        steps.append("sync " + os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), root))
+        steps.append("sync " + os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), cloud.root))
         fsync(descriptor)
 
     def recording_replace(source: Any, target: Any) -> None:
@@ -261,7 +250,7 @@ def test_file_and_directories_are_synced_before_put_returns(root: Path, monkeypa
 
     monkeypatch.setattr(os, "fsync", recording_fsync)
     monkeypatch.setattr(os, "replace", recording_replace)
-    store_at(root).put("2020-01-01/15/a", [b"1"])
+    store_at(cloud.root).put("2020-01-01/15/a", [b"1"])
     before, after = steps[: steps.index("rename")], steps[steps.index("rename") + 1 :]
     assert {"sync ..", "sync .", "sync 2020-01-01"} <= set(before)
     assert any(step.endswith(".tmp") for step in before)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import secrets
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -12,16 +11,16 @@ import pytest
 from cdc_sink_cloudstorage import s3
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.parts import PART_BYTES, split_parts
-from cdc_sink_cloudstorage.sink import CloudStorageSink
 from cdc_sink_cloudstorage.store import IN_PROGRESS, Store
 from cdc_sink_cloudstorage.temporary_names import TemporaryNames
 from cdc_sink_cloudstorage.uris import open_file_system, open_store
+from cdc_testing.cloud_rig import CloudRig, rows, slice_of
 from cdc_testing.engine import eventually
 from cdc_testing.object_stores import Azurite, SeaweedFS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_core import RetryableSinkError, RowBatch, SliceInfo, parse_options
+from cdc_core import RetryableSinkError, parse_options
 
 LARGE = 2 * PART_BYTES + 12_345
 
@@ -221,12 +220,7 @@ def takes_objects(place: Place) -> bool:
 
 @pytest.mark.slow
 def test_a_store_killed_during_an_upload_shows_nothing_and_the_next_attempt_delivers(
-    s3_place: Place,
-    seaweedfs: SeaweedFS,
-    open_sink: Callable[..., CloudStorageSink],
-    rows: Callable[..., RowBatch],
-    slice_of: Callable[..., SliceInfo],
-    monkeypatch: pytest.MonkeyPatch,
+    cloud: CloudRig, s3_place: Place, seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3, "_PUT_BYTES", 0)
     monkeypatch.setattr(s3, "PART_BYTES", 6_000_000)
@@ -244,7 +238,7 @@ def test_a_store_killed_during_an_upload_shows_nothing_and_the_next_attempt_deli
         return call(store, method, **arguments)
 
     def write(epoch: int) -> None:
-        sink = open_sink(options, uri=s3_place.uri, epoch=epoch)
+        sink = cloud.sink(options, uri=s3_place.uri, epoch=epoch)
         sink.begin(slice_of())
         for _ in range(2):
             sink.emit(batch)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cdc_encoder_protobuf.encoder import ProtobufEncoder
 from cdc_encoder_protobuf.options import ProtobufOptions
-from cdc_sink_cloudstorage.resolved_sink import CloudStorageResolvedSink
-from cdc_sink_cloudstorage.sink import CloudStorageSink
+from cdc_testing.cloud_rig import CloudRig, slice_of
 from cdc_testing.kafka_rows import rows
 from cdc_testing.pages import Page
 from cdc_testing.published_proto import PROTO, delimited_messages
 
-from cdc_core import EncoderContext, Envelope, SliceInfo, Timestamp
+from cdc_core import EncoderContext, Envelope, Timestamp
 
 READ_MESSAGES, READ_FILES = Page("protobuf.md").blocks("python")
 
@@ -44,14 +42,8 @@ def encoder(output: str) -> ProtobufEncoder:
     return ProtobufEncoder(context)
 
 
-def test_the_example_reads_files(
-    open_sink: Callable[..., CloudStorageSink],
-    open_resolved_sink: Callable[..., CloudStorageResolvedSink],
-    slice_of: Callable[..., SliceInfo],
-    root: Path,
-    generated: Path,
-) -> None:
-    sink = open_sink(encoder=encoder("files"))
+def test_the_example_reads_files(cloud: CloudRig, generated: Path) -> None:
+    sink = cloud.sink(encoder=encoder("files"))
     sink.begin(slice_of())
     sink.emit(rows([1, 2], walls=[100, 200]))
     sink.emit(rows([1], walls=[300], deleted=[1]))
@@ -59,9 +51,9 @@ def test_the_example_reads_files(
     wanted = [
         f"{key} {after} {Timestamp(wall)}" for key, after, wall in ((1, True, 100), (2, True, 200), (1, False, 300))
     ]
-    assert output(generated, READ_FILES.replace("/data/out", str(root))) == wanted
-    open_resolved_sink(encoder=encoder("files")).emit_resolved(Timestamp(400))
-    (mark,) = root.rglob("*.RESOLVED")
+    assert output(generated, READ_FILES.replace("/data/out", str(cloud.root))) == wanted
+    cloud.resolved_sink(encoder=encoder("files")).emit_resolved(Timestamp(400))
+    (mark,) = cloud.root.rglob("*.RESOLVED")
     assert [message.resolved.resolved for message in delimited_messages(mark.read_bytes())] == [str(Timestamp(400))]
 
 

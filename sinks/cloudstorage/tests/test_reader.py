@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from cdc_sink_cloudstorage.reader import CloudStorageReader
 from cdc_sink_cloudstorage.resolved_sink import CloudStorageResolvedSink
 from cdc_sink_cloudstorage.sink import CloudStorageSink
+from cdc_testing.cloud_rig import CloudRig, rows, slice_of
 from fsspec.implementations.memory import MemoryFileSystem
 
-from cdc_core import ConfigError, RowBatch, SinkContext, StoredMessage, Timestamp
-
-Context = Callable[..., SinkContext]
+from cdc_core import ConfigError, StoredMessage, Timestamp
 
 
 @pytest.fixture(params=["file", "memory"])
-def place(request: pytest.FixtureRequest, root: Path) -> Iterator[str]:
+def place(cloud: CloudRig, request: pytest.FixtureRequest) -> Iterator[str]:
     """URI of a sink."""
-    yield f"file://{root}" if request.param == "file" else "memory://bucket/out"
+    yield f"file://{cloud.root}" if request.param == "file" else "memory://bucket/out"
     MemoryFileSystem.store.clear()
     MemoryFileSystem.pseudo_dirs[:] = [""]
 
@@ -35,14 +32,9 @@ def keys(message: StoredMessage) -> list[int]:
 @pytest.mark.parametrize("compression", ["none", "gzip", "zstd"])
 @pytest.mark.parametrize("partition_format", ["daily", "flat"])
 def test_rows_and_marks_come_in_the_order_of_names(
-    context: Context,
-    slice_of: Callable[..., Any],
-    rows: Callable[..., RowBatch],
-    place: str,
-    compression: str,
-    partition_format: str,
+    cloud: CloudRig, place: str, compression: str, partition_format: str
 ) -> None:
-    made = context({"compression": compression, "partition_format": partition_format}, uri=place)
+    made = cloud.context({"compression": compression, "partition_format": partition_format}, uri=place)
     reader = CloudStorageReader(made)
     assert list(reader.read()) == []
     sink, resolved_sink = CloudStorageSink(made), CloudStorageResolvedSink(made)
@@ -68,15 +60,15 @@ def test_rows_and_marks_come_in_the_order_of_names(
     reader.close()
 
 
-def test_other_files_and_unfinished_files_are_skipped(context: Context, root: Path) -> None:
-    (root / ".inprogress").mkdir(parents=True)
+def test_other_files_and_unfinished_files_are_skipped(cloud: CloudRig) -> None:
+    (cloud.root / ".inprogress").mkdir(parents=True)
     name = "202004022058072107140000000000000-0000000000000007-0000000000-00000-00000000-orders-1.lines.gz"
-    (root / ".inprogress" / name).write_bytes(b"incomplete")
-    (root / "README.txt").write_text("not ours")
-    (root / name).write_bytes(gzip.compress(b"[1]"))
-    assert list(CloudStorageReader(context()).read()) == [StoredMessage(topic="orders", value=b"[1]")]
+    (cloud.root / ".inprogress" / name).write_bytes(b"incomplete")
+    (cloud.root / "README.txt").write_text("not ours")
+    (cloud.root / name).write_bytes(gzip.compress(b"[1]"))
+    assert list(CloudStorageReader(cloud.context()).read()) == [StoredMessage(topic="orders", value=b"[1]")]
 
 
-def test_a_uri_without_a_bucket_is_refused(context: Context) -> None:
+def test_a_uri_without_a_bucket_is_refused(cloud: CloudRig) -> None:
     with pytest.raises(ConfigError, match="does not name a bucket"):
-        list(CloudStorageReader(context(uri="s3:///path")).read())
+        list(CloudStorageReader(cloud.context(uri="s3:///path")).read())

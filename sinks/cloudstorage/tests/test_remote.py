@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from unittest.mock import Mock
 
 import fsspec
 import pytest
 from cdc_sink_cloudstorage import uris
-from cdc_sink_cloudstorage.destination import CloudStorageDestination
 from cdc_sink_cloudstorage.plugin import cdc_register_sinks
-from cdc_sink_cloudstorage.resolved_sink import CloudStorageResolvedSink
 from cdc_sink_cloudstorage.sink import CloudStorageSink
+from cdc_testing.cloud_rig import START, CloudRig, rows, slice_of
 from fsspec.implementations.memory import MemoryFileSystem
 
-from cdc_core import ConfigError, RetryableSinkError, RowBatch, SliceInfo, TerminalSinkError, Timestamp
+from cdc_core import ConfigError, RetryableSinkError, RowBatch, SliceInfo, TerminalSinkError
 from cdc_core.errors import is_outage
-
-OpenResolvedSink = Callable[..., CloudStorageResolvedSink]
-OpenDestination = Callable[..., CloudStorageDestination]
 
 
 @pytest.fixture(autouse=True)
@@ -37,25 +32,20 @@ def write_slice(sink: CloudStorageSink, rows: Callable[..., RowBatch], slice_: S
     sink.flush()
 
 
-def test_an_object_store_gets_the_same_files_as_a_directory(
-    open_sink: Callable[..., CloudStorageSink],
-    open_resolved_sink: OpenResolvedSink,
-    open_destination: OpenDestination,
-    rows: Callable[..., RowBatch],
-    slice_of: Callable[..., SliceInfo],
-    root: Path,
-) -> None:
+def test_an_object_store_gets_the_same_files_as_a_directory(cloud: CloudRig) -> None:
     options = {"file_size": "500", "compression": "zstd"}
-    for uri in (f"file://{root}", "memory://bucket/feeds"):
-        destination = open_destination(options, uri=uri)
+    for uri in (f"file://{cloud.root}", "memory://bucket/feeds"):
+        destination = cloud.destination(options, uri=uri)
         destination.check()
-        write_slice(open_sink(options, uri=uri), rows, slice_of())
-        open_resolved_sink(options, uri=uri).emit_resolved(slice_of().lower)
+        write_slice(cloud.sink(options, uri=uri), rows, slice_of())
+        cloud.resolved_sink(options, uri=uri).emit_resolved(slice_of().lower)
         destination.check()
     stored = {
         path.removeprefix("/bucket/feeds/"): bytes(file.getvalue()) for path, file in MemoryFileSystem.store.items()
     }
-    local = {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    local = {
+        path.relative_to(cloud.root).as_posix(): path.read_bytes() for path in cloud.root.rglob("*") if path.is_file()
+    }
     assert stored == local
     assert len(stored) > 2
 
@@ -76,28 +66,21 @@ def test_an_object_store_gets_the_same_files_as_a_directory(
     ],
 )
 def test_errors_of_clients_are_translated(
-    open_resolved_sink: OpenResolvedSink,
-    start: Timestamp,
-    monkeypatch: pytest.MonkeyPatch,
-    raised: Exception,
-    kind: str,
-    reason: str,
+    cloud: CloudRig, monkeypatch: pytest.MonkeyPatch, raised: Exception, kind: str, reason: str
 ) -> None:
     monkeypatch.setattr(MemoryFileSystem, "pipe_file", Mock(side_effect=raised))
     with pytest.raises(RetryableSinkError if kind in ("outage", "odd") else TerminalSinkError) as failed:
-        open_resolved_sink({"partition_format": "flat"}, uri="memory://bucket").emit_resolved(start)
+        cloud.resolved_sink({"partition_format": "flat"}, uri="memory://bucket").emit_resolved(START)
     place = "memory://bucket/202004022058072107140000000000000.RESOLVED"
     assert str(failed.value).startswith(f"cannot write {place}: {reason}")
     assert failed.value.repairable is (kind == "repairable")
     assert is_outage(failed.value) is (kind == "outage")
 
 
-def test_check_says_why_a_store_cannot_be_listed(
-    open_destination: OpenDestination, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_says_why_a_store_cannot_be_listed(cloud: CloudRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryFileSystem, "ls", Mock(side_effect=PermissionError("Access Denied")))
     with pytest.raises(ConfigError) as refused:
-        open_destination(uri="memory://bucket/feeds").check()
+        cloud.destination(uri="memory://bucket/feeds").check()
     assert str(refused.value) == (
         "sink memory://bucket/feeds cannot be listed: Access Denied. Check that it exists, and that the credentials in"
         " the environment have access to it"
@@ -122,11 +105,11 @@ def test_check_says_why_a_store_cannot_be_listed(
     ],
 )
 def test_a_missing_package_is_named_with_the_command_that_installs_it(
-    open_destination: OpenDestination, monkeypatch: pytest.MonkeyPatch, uri: str, raised: Exception, sentence: str
+    cloud: CloudRig, monkeypatch: pytest.MonkeyPatch, uri: str, raised: Exception, sentence: str
 ) -> None:
     monkeypatch.setattr(fsspec, "get_filesystem_class", Mock(side_effect=raised))
     with pytest.raises(ConfigError) as refused:
-        open_destination(uri=uri).check()
+        cloud.destination(uri=uri).check()
     assert str(refused.value) == sentence
 
 

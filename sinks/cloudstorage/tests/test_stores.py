@@ -12,18 +12,18 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 from botocore.exceptions import ClientError
 from cdc_sink_cloudstorage import azure, s3
-from cdc_sink_cloudstorage.destination import CloudStorageDestination
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.s3_problems import s3_problem
 from cdc_sink_cloudstorage.sink import CloudStorageSink
 from cdc_sink_cloudstorage.uris import open_file_system
+from cdc_testing.cloud_rig import CloudRig, rows, slice_of
 from cdc_testing.gcs_gate import GcsGate
 from cdc_testing.object_stores import S3_READER_KEY, S3_READER_SECRET, Azurite, SeaweedFS
 from cryptography.hazmat.primitives.asymmetric import rsa
 from gcsfs.retry import HttpError
 from google.auth.exceptions import RefreshError
 
-from cdc_core import CdcError, ConfigError, RetryableSinkError, RowBatch, SliceInfo, TerminalSinkError, parse_options
+from cdc_core import CdcError, ConfigError, RetryableSinkError, TerminalSinkError, parse_options
 from cdc_core.errors import is_outage
 
 OpenAt = Callable[[str], CloudStorageSink]
@@ -42,15 +42,15 @@ def no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def open_at(open_sink: Callable[..., CloudStorageSink]) -> OpenAt:
+def open_at(cloud: CloudRig) -> OpenAt:
     """Makes a sink from a URI with its parameters."""
-    return lambda uri: _open(open_sink, uri)
+    return lambda uri: _open(cloud.sink, uri)
 
 
 @pytest.fixture
-def check(open_destination: Callable[..., CloudStorageDestination]) -> Check:
+def check(cloud: CloudRig) -> Check:
     """Checks the destination at a URI with its parameters."""
-    return lambda uri: _open(open_destination, uri).check()
+    return lambda uri: _open(cloud.destination, uri).check()
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def _open(make: Callable[..., Any], uri: str) -> Any:
 
 
 @pytest.fixture
-def write_to(rows: Callable[..., RowBatch], slice_of: Callable[..., SliceInfo]) -> WriteTo:
+def write_to() -> WriteTo:
     def write(sink: CloudStorageSink) -> None:
         sink.begin(slice_of())
         sink.emit(rows([1]))

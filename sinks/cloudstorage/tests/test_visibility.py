@@ -7,14 +7,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from pathlib import Path
 
-from cdc_sink_cloudstorage.destination import CloudStorageDestination
 from cdc_sink_cloudstorage.names import DataFile, parse_name
-from cdc_sink_cloudstorage.sink import CloudStorageSink
-
-from cdc_core import RowBatch, SliceInfo
+from cdc_testing.cloud_rig import CloudRig, rows, slice_of
 
 DYING_WRITER = """
 import signal, sys
@@ -32,14 +27,8 @@ store.put("2020-01-01/incomplete", body())
 """
 
 
-def test_a_reader_never_sees_part_of_a_file(
-    open_sink: Callable[..., CloudStorageSink],
-    rows: Callable[..., RowBatch],
-    slice_of: Callable[..., SliceInfo],
-    visible: Callable[[], list[str]],
-    root: Path,
-) -> None:
-    sink = open_sink({"compression": "gzip", "file_size": "1KB"})
+def test_a_reader_never_sees_part_of_a_file(cloud: CloudRig) -> None:
+    sink = cloud.sink({"compression": "gzip", "file_size": "1KB"})
     batch = rows(range(500))
     done = threading.Event()
     faults: list[str] = []
@@ -48,9 +37,9 @@ def test_a_reader_never_sees_part_of_a_file(
     def read() -> None:
         nonlocal looks
         while not done.is_set():
-            for path in visible():
+            for path in cloud.visible():
                 try:
-                    lines = gzip.decompress((root / path).read_bytes()).count(b"\n")
+                    lines = gzip.decompress((cloud.root / path).read_bytes()).count(b"\n")
                 except (EOFError, gzip.BadGzipFile) as error:
                     faults.append(f"{path}: {error}")
                 else:
@@ -58,7 +47,7 @@ def test_a_reader_never_sees_part_of_a_file(
                         faults.append(f"{path}: {lines} lines")
                 looks += 1
 
-    root.mkdir()
+    cloud.root.mkdir()
     reader = threading.Thread(target=read)
     reader.start()
     try:
@@ -72,41 +61,33 @@ def test_a_reader_never_sees_part_of_a_file(
         reader.join()
     assert faults == []
     assert looks > 0
-    assert len(visible()) >= 20
+    assert len(cloud.visible()) >= 20
 
 
-def test_a_file_that_an_earlier_attempt_writes_late_sorts_before_those_of_its_successor(
-    open_sink: Callable[..., CloudStorageSink],
-    open_destination: Callable[..., CloudStorageDestination],
-    slice_of: Callable[..., SliceInfo],
-    visible: Callable[[], list[str]],
-    rows: Callable[..., RowBatch],
-) -> None:
-    earlier, later = open_sink(epoch=7), open_sink(epoch=8)
+def test_a_file_that_an_earlier_attempt_writes_late_sorts_before_those_of_its_successor(cloud: CloudRig) -> None:
+    earlier, later = cloud.sink(epoch=7), cloud.sink(epoch=8)
     for sink in (later, earlier):
         sink.begin(slice_of())
         sink.emit(rows([1]))
         sink.flush()
-    assert [parsed.epoch for path in sorted(visible()) if isinstance(parsed := parse_name(path), DataFile)] == [7, 8]
-    assert open_destination().longest_call_s() == 0.0, "a successor need not wait"
+    assert [parsed.epoch for path in sorted(cloud.visible()) if isinstance(parsed := parse_name(path), DataFile)] == [
+        7,
+        8,
+    ]
+    assert cloud.destination().longest_call_s() == 0.0, "a successor need not wait"
 
 
-def test_a_killed_writer_leaves_nothing_visible_and_the_next_attempt_cleans_up(
-    open_sink: Callable[..., CloudStorageSink],
-    slice_of: Callable[..., SliceInfo],
-    visible: Callable[[], list[str]],
-    root: Path,
-) -> None:
-    command = [sys.executable, "-c", DYING_WRITER, str(root)]
+def test_a_killed_writer_leaves_nothing_visible_and_the_next_attempt_cleans_up(cloud: CloudRig) -> None:
+    command = [sys.executable, "-c", DYING_WRITER, str(cloud.root)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "half way\n"
         writer.send_signal(signal.SIGKILL)
     assert writer.returncode == -signal.SIGKILL
-    assert visible() == ["2020-01-01/whole"]
-    assert len(list((root / ".inprogress").iterdir())) == 1
-    sink = open_sink(epoch=2)
+    assert cloud.visible() == ["2020-01-01/whole"]
+    assert len(list((cloud.root / ".inprogress").iterdir())) == 1
+    sink = cloud.sink(epoch=2)
     sink.begin(slice_of())
     sink.flush()
-    assert list((root / ".inprogress").iterdir()) == []
-    assert visible() == ["2020-01-01/whole"]
+    assert list((cloud.root / ".inprogress").iterdir()) == []
+    assert cloud.visible() == ["2020-01-01/whole"]

@@ -67,11 +67,6 @@ def test_no_answer_holds_what_a_reference_stands_for(rest: Rest, control: Path, 
             assert secret not in text
 
 
-KEYS = ("tables", "format", "source", "sink", "query", "nonsense", "options.tables")
-VALUES = ("Mixed-CaseSecret", "first-line\nSecond-Line", "a-long-word, other-long-word=x%2Fy-long-word")
-WORDS = ("mixed-casesecret", "first-line", "second-line", "a-long-word", "other-long-word", "y-long-word")
-
-
 def definitions(control: Path, reference: str) -> list[dict[str, str]]:
     """Return configurations with *reference* where an error, or the store, would show what it stands for."""
     encoded = reference.replace("$", "\\u0024")
