@@ -1,197 +1,23 @@
-"""A small encoder, sinks to write rows to, and an endpoint that records its requests."""
+"""The parts of a sink at the endpoint of the session, and a proxy in front of it."""
 
 from __future__ import annotations
 
-import json
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 
-import pyarrow as pa
 import pytest
-from cdc_conformance.rows import INT8, TEXT, Change, table
-from cdc_conformance.rows import rows as rows_of
-from cdc_sink_webhook.options import WebhookOptions
-from cdc_sink_webhook.resolved_sink import WebhookResolvedSink
-from cdc_sink_webhook.sink import WebhookSink
+from cdc_testing.webhook_rig import WebhookRig
 from cdc_testing.webhook_server import WebhookServer
 
-from cdc_core import (
-    Encoder,
-    EncoderContext,
-    Envelope,
-    MessageBatch,
-    RowBatch,
-    SinkContext,
-    SliceInfo,
-    TableSchema,
-    Timestamp,
-    parse_options,
-)
-
-ORDERS = table("orders", {"id": INT8, "note": TEXT})
-USERS = table("users", {"id": INT8, "note": TEXT})
-QUICK = {"Max": 3, "Backoff": "10ms"}
-
-
-class SmallEncoder(Encoder):
-    """Messages with `key`, `topic`, `note` and the wall time; with `lines`, rows of CSV without keys."""
-
-    file_extension = ".ndjson"
-    lines = False
-
-    def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
-        keys = [list(key.values()) for key in rows.column("key").to_pylist()]
-        walls = rows.column("updated").field("wall").to_pylist()
-        notes = [after["note"] for after in rows.column("after").to_pylist()]
-        values = [
-            f"{key[0]},{note}\n" if self.lines else json.dumps({"key": key, "note": note, "topic": topic, "wall": wall})
-            for key, note, wall in zip(keys, notes, walls, strict=True)
-        ]
-        return MessageBatch(
-            topic=topic,
-            key=pa.array([None if self.lines else json.dumps(key).encode() for key in keys], pa.large_binary()),
-            value=pa.array([value.encode() for value in values], pa.large_binary()),
-            updated=rows.column("updated"),
-        )
-
-    def encode_resolved(self, topic: str, timestamp: Timestamp) -> bytes:
-        return f'{{"resolved":"{timestamp}"}}'.encode()
-
-
-class CsvEncoder(SmallEncoder):
-    """The same rows as CSV."""
-
-    file_extension = ".csv"
-    lines = True
-
-
-def new_encoder(cls: type[SmallEncoder] = SmallEncoder) -> SmallEncoder:
-    return cls(EncoderContext(changefeed="feed", envelope=Envelope(), options=None))
-
-
-def make_rows(
-    ids: Sequence[int], *, notes: Sequence[str] | None = None, schema: TableSchema = ORDERS, wall: int = 1
-) -> RowBatch:
-    """Return updates of rows, one nanosecond apart, starting at *wall*."""
-    texts = notes or ["x"] * len(ids)
-    changes = [
-        Change({"id": id_, "note": text}, updated=Timestamp(wall + number))
-        for number, (id_, text) in enumerate(zip(ids, texts, strict=True))
-    ]
-    return rows_of(schema, changes)
-
-
-def config(*, retry: Mapping[str, Any] = QUICK, **flush: Any) -> dict[str, Any]:
-    """Return `webhook_sink_config` with quick retries. *flush* are entries of `Flush`; its Frequency is a minute."""
-    if flush:
-        flush.setdefault("Frequency", "1m")
-    return {"webhook_sink_config": json.dumps({"Flush": flush, "Retry": dict(retry)})}
-
-
-def context_of(uri: str, values: Mapping[str, Any], **changes: Any) -> SinkContext:
-    fields: dict[str, Any] = {
-        "changefeed": "feed",
-        "epoch": 7,
-        "uri": uri,
-        "options": parse_options(WebhookOptions, values, owner="sink 'webhook'"),
-        "encoder": new_encoder(),
-        "tables": (ORDERS.name, USERS.name),
-    }
-    return SinkContext(**(fields | changes))
-
-
-class TimelessEncoder(SmallEncoder):
-    """Messages that are equal for all versions of a row."""
-
-    def encode(self, rows: RowBatch, *, topic: str) -> MessageBatch:
-        messages = super().encode(rows, topic=topic)
-        return replace(messages, value=pa.array([b'{"key": [1]}'] * len(rows), pa.large_binary()))
-
 
 @pytest.fixture
-def encoder() -> Encoder:
-    return new_encoder()
-
-
-@pytest.fixture
-def timeless() -> Encoder:
-    """An encoder whose messages are equal for all versions of a row."""
-    return new_encoder(TimelessEncoder)
-
-
-@pytest.fixture
-def lines() -> Encoder:
-    """An encoder of CSV."""
-    return new_encoder(CsvEncoder)
-
-
-@pytest.fixture
-def rows() -> Callable[..., RowBatch]:
-    return make_rows
-
-
-@pytest.fixture
-def users() -> TableSchema:
-    """Another table."""
-    return USERS
-
-
-@pytest.fixture
-def flush() -> Callable[..., dict[str, Any]]:
-    return config
-
-
-@pytest.fixture
-def context() -> Callable[..., SinkContext]:
-    return context_of
-
-
-@pytest.fixture
-def server(webhook_server: WebhookServer) -> Iterator[WebhookServer]:
-    """The endpoint of the session. Its faults are removed after the test."""
-    yield webhook_server
+def hook(webhook_server: WebhookServer) -> Iterator[WebhookRig]:
+    """A rig whose parts are closed after the test. The faults of the endpoint are removed then."""
+    with ExitStack() as opened:
+        yield WebhookRig(webhook_server, opened)
     webhook_server.faults()
-
-
-@pytest.fixture
-def path(server: WebhookServer) -> str:
-    """A path that only this test uses."""
-    return server.new_path()
-
-
-@pytest.fixture
-def open_sink(server: WebhookServer, path: str) -> Iterator[Callable[..., WebhookSink]]:
-    """Return a function that opens a sink for the path and begins a slice. The sinks are closed after the test."""
-    opened: list[WebhookSink] = []
-
-    def make(values: Mapping[str, Any] | None = None, /, *, at: WebhookServer = server, **changes: Any) -> WebhookSink:
-        options = {**at.trust, **config(), **(values or {})}
-        opened.append(WebhookSink(context_of(changes.pop("uri", at.uri(path)), options, **changes)))
-        opened[-1].begin(SliceInfo(step=0, index=0, lower=Timestamp(1)))
-        return opened[-1]
-
-    yield make
-    for sink in opened:
-        sink.close()
-
-
-@pytest.fixture
-def open_resolved_sink(server: WebhookServer, path: str) -> Iterator[Callable[..., WebhookResolvedSink]]:
-    """Return a function that opens a resolved sink for the path. They are closed after the test."""
-    opened: list[WebhookResolvedSink] = []
-
-    def make(values: Mapping[str, Any] | None = None, /, **changes: Any) -> WebhookResolvedSink:
-        options = {**server.trust, **config(), **(values or {})}
-        opened.append(WebhookResolvedSink(context_of(changes.pop("uri", server.uri(path)), options, **changes)))
-        return opened[-1]
-
-    yield make
-    for sink in opened:
-        sink.close()
 
 
 class Proxy:
@@ -238,7 +64,7 @@ class Proxy:
 
 
 @pytest.fixture
-def proxy(server: WebhookServer) -> Iterator[Proxy]:
-    proxy = Proxy(server.port)
+def proxy(hook: WebhookRig) -> Iterator[Proxy]:
+    proxy = Proxy(hook.server.port)
     yield proxy
     proxy.close()

@@ -6,7 +6,7 @@ import base64
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,20 +14,17 @@ from typing import Any
 import pytest
 from cdc_sink_webhook.destination import WebhookDestination
 from cdc_sink_webhook.sink import WebhookSink
+from cdc_testing.webhook_rig import WebhookRig, context, encoder, flush, rows
 from cdc_testing.webhook_server import WebhookServer
 
 from cdc_core import (
     ConfigError,
-    Encoder,
     RetryableSinkError,
-    RowBatch,
     SinkContext,
     SliceInfo,
     TerminalSinkError,
     Timestamp,
 )
-
-Context = Callable[..., SinkContext]
 
 
 def encoded(path: Path) -> str:
@@ -62,56 +59,52 @@ def refusal(context: SinkContext) -> str:
     return str(raised.value)
 
 
-def test_check_sends_no_request(context: Context, server: WebhookServer, path: str) -> None:
-    WebhookDestination(context(server.uri(path), server.trust)).check()
-    assert not server.requests(path)
+def test_check_sends_no_request(hook: WebhookRig) -> None:
+    WebhookDestination(context(hook.server.uri(hook.path), hook.server.trust)).check()
+    assert not hook.server.requests(hook.path)
 
 
-def test_certificates_may_be_pem_text(context: Context, server: WebhookServer) -> None:
-    WebhookDestination(context(server.uri(), {"ca_cert": server.certificates.ca.read_text()})).check()
+def test_certificates_may_be_pem_text(hook: WebhookRig) -> None:
+    WebhookDestination(context(hook.server.uri(), {"ca_cert": hook.server.certificates.ca.read_text()})).check()
 
 
-def test_an_unknown_authority_is_not_trusted(context: Context, server: WebhookServer) -> None:
-    text = refusal(context(server.uri(), {}))
-    assert text.startswith(f"the certificate of https://localhost:{server.port} is not trusted (")
+def test_an_unknown_authority_is_not_trusted(hook: WebhookRig) -> None:
+    text = refusal(context(hook.server.uri(), {}))
+    assert text.startswith(f"the certificate of https://localhost:{hook.server.port} is not trusted (")
     assert text.endswith("). Set ca_cert, or correct the host of the sink URI")
-    text = refusal(context(server.uri(), {"ca_cert": encoded(server.certificates.stranger_ca)}))
+    text = refusal(context(hook.server.uri(), {"ca_cert": encoded(hook.server.certificates.stranger_ca)}))
     assert "is not trusted" in text
 
 
-def test_a_certificate_for_another_host_is_not_trusted(context: Context, server: WebhookServer) -> None:
-    uri = server.uri().replace("localhost", "0.0.0.0")
-    assert "IP address mismatch" in refusal(context(uri, server.trust))
+def test_a_certificate_for_another_host_is_not_trusted(hook: WebhookRig) -> None:
+    uri = hook.server.uri().replace("localhost", "0.0.0.0")
+    assert "IP address mismatch" in refusal(context(uri, hook.server.trust))
 
 
-def test_an_option_accepts_any_certificate(context: Context, server: WebhookServer) -> None:
-    WebhookDestination(context(server.uri(), {"insecure_tls_skip_verify": "true"})).check()
+def test_an_option_accepts_any_certificate(hook: WebhookRig) -> None:
+    WebhookDestination(context(hook.server.uri(), {"insecure_tls_skip_verify": "true"})).check()
 
 
-def test_a_client_certificate_is_sent(
-    open_sink: Callable[..., WebhookSink], strict_server: WebhookServer, path: str, rows: Callable[..., RowBatch]
-) -> None:
-    sink = open_sink(client_of(strict_server), at=strict_server)
+def test_a_client_certificate_is_sent(hook: WebhookRig, strict_server: WebhookServer) -> None:
+    sink = hook.sink(client_of(strict_server), at=strict_server)
     WebhookDestination(sink.context).check()
     sink.emit(rows([1]))
-    assert sink.flush().messages == len(strict_server.bodies(path)) == 1
+    assert sink.flush().messages == len(strict_server.bodies(hook.path)) == 1
 
 
-def test_a_missing_client_certificate_is_reported(
-    context: Context, strict_server: WebhookServer, server: WebhookServer
-) -> None:
+def test_a_missing_client_certificate_is_reported(hook: WebhookRig, strict_server: WebhookServer) -> None:
     text = refusal(context(strict_server.uri(), strict_server.trust))
     assert text.endswith(". Set client_cert and client_key")
-    text = refusal(context(strict_server.uri(), {**strict_server.trust, **client_of(server)}))
+    text = refusal(context(strict_server.uri(), {**strict_server.trust, **client_of(hook.server)}))
     assert text.endswith(". Set another client_cert and client_key")
 
 
 @pytest.fixture
-def alerting_port(server: WebhookServer) -> Iterator[int]:
+def alerting_port(hook: WebhookRig) -> Iterator[int]:
     """The port of an endpoint that answers a missing client certificate with an alert."""
     secured = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    secured.load_cert_chain(server.certificates.server_cert, server.certificates.server_key)
-    secured.load_verify_locations(server.certificates.ca)
+    secured.load_cert_chain(hook.server.certificates.server_cert, hook.server.certificates.server_key)
+    secured.load_verify_locations(hook.server.certificates.ca)
     secured.verify_mode = ssl.CERT_REQUIRED
 
     def serve() -> None:
@@ -133,17 +126,13 @@ def alerting_port(server: WebhookServer) -> Iterator[int]:
         thread.join(60)
 
 
-def test_a_tls_alert_about_the_client_certificate_is_reported(
-    context: Context, server: WebhookServer, alerting_port: int
-) -> None:
-    text = refusal(context(f"webhook-https://localhost:{alerting_port}", server.trust))
+def test_a_tls_alert_about_the_client_certificate_is_reported(hook: WebhookRig, alerting_port: int) -> None:
+    text = refusal(context(f"webhook-https://localhost:{alerting_port}", hook.server.trust))
     assert text.endswith("certificate required). Set client_cert and client_key")
 
 
-def test_in_a_run_a_certificate_that_is_not_accepted_may_be_repaired(
-    context: Context, server: WebhookServer, alerting_port: int, rows: Callable[..., RowBatch]
-) -> None:
-    for uri, options in ((server.uri(), {}), (f"webhook-https://localhost:{alerting_port}", server.trust)):
+def test_in_a_run_a_certificate_that_is_not_accepted_may_be_repaired(hook: WebhookRig, alerting_port: int) -> None:
+    for uri, options in ((hook.server.uri(), {}), (f"webhook-https://localhost:{alerting_port}", hook.server.trust)):
         sink = WebhookSink(context(uri, options))
         sink.begin(SliceInfo(step=0, index=0, lower=Timestamp(1)))
         sink.emit(rows([1]))
@@ -153,14 +142,12 @@ def test_in_a_run_a_certificate_that_is_not_accepted_may_be_repaired(
         assert failed.value.repairable
 
 
-def test_a_server_without_tls_is_reported(context: Context, plain_server: WebhookServer) -> None:
+def test_a_server_without_tls_is_reported(plain_server: WebhookServer) -> None:
     text = refusal(context(plain_server.uri().replace("http:", "https:"), {}))
     assert text.endswith(". Correct the port of the sink URI: the server there does not speak TLS")
 
 
-def test_plain_http_works_on_this_machine(
-    context: Context, plain_server: WebhookServer, rows: Callable[..., RowBatch]
-) -> None:
+def test_plain_http_works_on_this_machine(plain_server: WebhookServer) -> None:
     path = plain_server.new_path()
     WebhookDestination(context(plain_server.uri(path), {})).check()
     sink = WebhookSink(context(plain_server.uri(path), {}))
@@ -179,11 +166,11 @@ def test_plain_http_works_on_this_machine(
         ("webhook-http://example.com/x", "sink 'webhook': webhook-http:// to 'example.com' would send"),
     ],
 )
-def test_an_unreachable_endpoint_is_named(context: Context, uri: str, sentence: str) -> None:
+def test_an_unreachable_endpoint_is_named(uri: str, sentence: str) -> None:
     assert refusal(context(uri, {})).startswith(sentence)
 
 
-def test_a_silent_endpoint_is_named(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_endpoint_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cdc_sink_webhook.reachability._LIMIT_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
@@ -209,28 +196,25 @@ def test_a_silent_endpoint_is_named(context: Context, monkeypatch: pytest.Monkey
         ({"webhook_signing_secret": "hush"}, "'webhook_signing_secret' must be whsec_"),
     ],
 )
-def test_invalid_secrets_are_refused_and_not_shown(
-    context: Context, server: WebhookServer, values: dict[str, Any], sentence: str
-) -> None:
-    text = refusal(context(server.uri(), values))
+def test_invalid_secrets_are_refused_and_not_shown(hook: WebhookRig, values: dict[str, Any], sentence: str) -> None:
+    text = refusal(context(hook.server.uri(), values))
     assert sentence in text
     assert "hush" not in text
 
 
 @pytest.mark.parametrize("name", ["ca_cert", "client_cert", "client_key", "insecure_tls_skip_verify"])
-def test_tls_options_require_a_tls_uri(context: Context, plain_server: WebhookServer, name: str) -> None:
+def test_tls_options_require_a_tls_uri(plain_server: WebhookServer, name: str) -> None:
     assert f"'{name}' requires a webhook-https:// URI" in refusal(context(plain_server.uri(), {name: "true"}))
 
 
-def test_messages_must_be_json_or_csv(context: Context, server: WebhookServer, encoder: Encoder) -> None:
-    encoder.file_extension = ".avro"
-    assert "Choose format json or csv" in refusal(context(server.uri(), server.trust, encoder=encoder))
+def test_messages_must_be_json_or_csv(hook: WebhookRig) -> None:
+    avro = encoder()
+    avro.file_extension = ".avro"
+    assert "Choose format json or csv" in refusal(context(hook.server.uri(), hook.server.trust, encoder=avro))
 
 
-def test_in_a_run_a_host_without_an_address_is_retried(
-    open_sink: Callable[..., WebhookSink], rows: Callable[..., RowBatch], flush: Callable[..., dict[str, Any]]
-) -> None:
-    sink = open_sink(flush(retry={"Max": 1, "Backoff": "1ms"}), uri="webhook-https://no-such-host.invalid/x")
+def test_in_a_run_a_host_without_an_address_is_retried(hook: WebhookRig) -> None:
+    sink = hook.sink(flush(retry={"Max": 1, "Backoff": "1ms"}), uri="webhook-https://no-such-host.invalid/x")
     sink.emit(rows([1]))
     with pytest.raises(RetryableSinkError, match=r"failed 2 times: cannot connect \("):
         sink.flush()

@@ -8,20 +8,17 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 import psutil
 import pytest
 from cdc_sink_webhook.sink import WebhookSink
+from cdc_testing.webhook_rig import WebhookRig, flush, rows
 from cdc_testing.webhook_server import WebhookServer
 
 from cdc_core import RetryableSinkError, RowBatch
-
-OpenSink = Callable[..., WebhookSink]
-Rows = Callable[..., RowBatch]
-Flush = Callable[..., dict[str, Any]]
 
 
 def delivered(server: WebhookServer, path: str) -> set[int]:
@@ -34,36 +31,32 @@ def write(sink: WebhookSink, *batches: RowBatch) -> None:
     sink.flush()
 
 
-def test_the_first_broken_connection_does_not_count_as_a_retry(
-    open_sink: OpenSink, rows: Rows, flush: Flush, server: WebhookServer, path: str
-) -> None:
-    server.faults([{"reset": "before"}, {"status": 500}])
-    write(open_sink(flush(retry={"Max": 1, "Backoff": "10ms"})), rows([1]))
-    assert delivered(server, path) == {1}
+def test_the_first_broken_connection_does_not_count_as_a_retry(hook: WebhookRig) -> None:
+    hook.server.faults([{"reset": "before"}, {"status": 500}])
+    write(hook.sink(flush(retry={"Max": 1, "Backoff": "10ms"})), rows([1]))
+    assert delivered(hook.server, hook.path) == {1}
 
 
 @pytest.mark.parametrize("protocols", [["h2"], ["http/1.1"]])
-def test_the_endpoint_may_close_connections_at_any_time(
-    open_sink: OpenSink, rows: Rows, path: str, tmp_path: Any, protocols: list[str]
-) -> None:
+def test_the_endpoint_may_close_connections_at_any_time(hook: WebhookRig, tmp_path: Any, protocols: list[str]) -> None:
     with WebhookServer(tmp_path, protocols=protocols, max_requests=60) as server:
-        write(open_sink(at=server), rows(range(400)))
-        assert delivered(server, path) == set(range(400))
-        assert {request["http"] for request in server.requests(path)} == {"2" if protocols == ["h2"] else "1.1"}
+        write(hook.sink(at=server), rows(range(400)))
+        assert delivered(server, hook.path) == set(range(400))
+        assert {request["http"] for request in server.requests(hook.path)} == {"2" if protocols == ["h2"] else "1.1"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("protocols", "streams"), [(["h2"], 1), (["h2"], 100), (["http/1.1"], 1)])
 def test_no_request_waits_for_another_one_on_its_connection(
-    open_sink: OpenSink, rows: Rows, flush: Flush, path: str, tmp_path: Any, protocols: list[str], streams: int
+    hook: WebhookRig, tmp_path: Any, protocols: list[str], streams: int
 ) -> None:
     count = streams + 20
     with WebhookServer(tmp_path, protocols=protocols, max_streams=streams) as server:
         server.faults(slow_s=5.0)  # long enough for a busy machine to send all of them
         options = {**flush(), "parallel_requests": str(count), "webhook_client_timeout": "60s"}
-        write(open_sink(options, at=server), rows(range(count)), rows(range(count, 2 * count)))
-        requests = server.requests(path)
-        assert delivered(server, path) == set(range(2 * count))
+        write(hook.sink(options, at=server), rows(range(count)), rows(range(count, 2 * count)))
+        requests = server.requests(hook.path)
+        assert delivered(server, hook.path) == set(range(2 * count))
         assert len(requests) == 2 * count  # no retries
         assert max(request["in_flight"] for request in requests) == count
         connections = {request["connection"] for request in requests}
@@ -71,10 +64,10 @@ def test_no_request_waits_for_another_one_on_its_connection(
 
 
 @pytest.fixture
-def broken_tls_port(server: WebhookServer) -> Iterator[int]:
+def broken_tls_port(hook: WebhookRig) -> Iterator[int]:
     """The port of an endpoint that answers with garbage after the TLS handshake."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(server.certificates.server_cert, server.certificates.server_key)
+    context.load_cert_chain(hook.server.certificates.server_cert, hook.server.certificates.server_key)
 
     def answer(connection: socket.socket) -> None:
         below = socket.socket(fileno=os.dup(connection.fileno()))
@@ -96,39 +89,33 @@ def broken_tls_port(server: WebhookServer) -> Iterator[int]:
         thread.join(400)
 
 
-def test_a_tls_error_counts_as_a_broken_connection(open_sink: OpenSink, rows: Rows, broken_tls_port: int) -> None:
+def test_a_tls_error_counts_as_a_broken_connection(hook: WebhookRig, broken_tls_port: int) -> None:
     with pytest.raises(RetryableSinkError, match="failed 4 times: the connection broke before the answer was complete"):
-        write(open_sink(uri=f"webhook-https://localhost:{broken_tls_port}/x"), rows([1]))
+        write(hook.sink(uri=f"webhook-https://localhost:{broken_tls_port}/x"), rows([1]))
 
 
-def test_a_silent_connection_is_not_used_again(
-    open_sink: OpenSink, rows: Rows, server: WebhookServer, path: str, proxy: Any
-) -> None:
-    sink = open_sink({"webhook_client_timeout": "2s"}, uri=f"webhook-https://localhost:{proxy.port}{path}")
+def test_a_silent_connection_is_not_used_again(hook: WebhookRig, proxy: Any) -> None:
+    sink = hook.sink({"webhook_client_timeout": "2s"}, uri=f"webhook-https://localhost:{proxy.port}{hook.path}")
     write(sink, rows(range(20)))
     proxy.cut()
     write(sink, rows(range(20, 40)))
-    assert delivered(server, path) == set(range(40))
-    assert {request["http"] for request in server.requests(path)} == {"2"}
+    assert delivered(hook.server, hook.path) == set(range(40))
+    assert {request["http"] for request in hook.server.requests(hook.path)} == {"2"}
 
 
-def test_connecting_does_not_count_against_the_timeout_of_a_request(
-    open_sink: OpenSink, rows: Rows, flush: Flush, server: WebhookServer, path: str, proxy: Any
-) -> None:
+def test_connecting_does_not_count_against_the_timeout_of_a_request(hook: WebhookRig, proxy: Any) -> None:
     proxy.connect_s = 2.5
-    server.faults(slow_s=2.5)
+    hook.server.faults(slow_s=2.5)
     options = {**flush(), "webhook_client_timeout": "4s"}
-    write(open_sink(options, uri=f"webhook-https://localhost:{proxy.port}{path}"), rows([1]))
-    assert len(server.requests(path)) == 1
+    write(hook.sink(options, uri=f"webhook-https://localhost:{proxy.port}{hook.path}"), rows([1]))
+    assert len(hook.server.requests(hook.path)) == 1
 
 
-def test_a_connection_is_closed_when_its_tls_handshake_is_cancelled(
-    open_sink: OpenSink, rows: Rows, flush: Flush
-) -> None:
+def test_a_connection_is_closed_when_its_tls_handshake_is_cancelled(hook: WebhookRig) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         options = {**flush(retry={"Max": 2, "Backoff": "10ms"}), "webhook_client_timeout": "100ms"}
-        sink = open_sink(options, uri=f"webhook-https://127.0.0.1:{port}/x")
+        sink = hook.sink(options, uri=f"webhook-https://127.0.0.1:{port}/x")
         gc.disable()  # the garbage collector would close them eventually
         try:
             with pytest.raises(RetryableSinkError, match="no answer within"):

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cdc_sink_webhook.resolved_sink import WebhookResolvedSink
-from cdc_sink_webhook.sink import WebhookSink
-from cdc_testing.webhook_server import WebhookServer
+from cdc_testing.webhook_rig import WebhookRig, flush, rows
 
-from cdc_core import RowBatch, Timestamp
+from cdc_core import Timestamp
 
 EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "receive_webhook.py"
 OLD, NEW, FOREIGN = ("whsec_" + base64.b64encode(bytes([number] * 32)).decode() for number in range(3))
@@ -31,24 +29,17 @@ def open_request() -> Callable[..., Any]:
 
 
 @pytest.fixture
-def sent(
-    open_sink: Callable[..., WebhookSink],
-    open_resolved_sink: Callable[..., WebhookResolvedSink],
-    rows: Callable[..., RowBatch],
-    flush: Callable[..., dict[str, Any]],
-    server: WebhookServer,
-    path: str,
-) -> list[tuple[dict[str, str], bytes]]:
+def sent(hook: WebhookRig) -> list[tuple[dict[str, str], bytes]]:
     """Headers and bodies of a request with rows, a request that is retried, and a resolved mark."""
     options = {**flush(Messages=2), "webhook_signing_secret": f"{NEW} {OLD}"}
-    sink = open_sink(options)
+    sink = hook.sink(options)
     sink.emit(rows([1, 2]))
     sink.flush()
-    server.faults([{"reset": "after"}])
+    hook.server.faults([{"reset": "after"}])
     sink.emit(rows([3]))
     sink.flush()
-    open_resolved_sink(options).emit_resolved(Timestamp(9))
-    return [(request["headers"], base64.b64decode(request["body"])) for request in server.requests(path)]
+    hook.resolved_sink(options).emit_resolved(Timestamp(9))
+    return [(request["headers"], base64.b64decode(request["body"])) for request in hook.server.requests(hook.path)]
 
 
 def test_each_request_is_opened_once(open_request: Callable[..., Any], sent: list[Any]) -> None:
