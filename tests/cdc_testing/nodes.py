@@ -46,6 +46,7 @@ class NodeProcess:
         within: Sequence[str] = (),
     ) -> None:
         self.name = name
+        self.options = options
         self._within = within
         self.directory = directory / name
         self.log_path = directory / f"{name}.log"

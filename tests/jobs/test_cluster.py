@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -16,6 +18,7 @@ from cdc_testing.fixtures import fresh_database
 from cdc_testing.nodes import FAST, NodeProcess, Nodes
 from cdc_testing.postgres import clock
 from psutil import Error as PsutilError
+from psutil import Process
 
 from cdc_core.store.job_reports import node_reports
 
@@ -31,7 +34,8 @@ def nodes(postgres_server: EmbeddedPostgres, tmp_path: Path, monkeypatch: pytest
         port = str(free_port())
         for number, name in enumerate(NAMES, start=1):
             where = ("--address", f"127.0.0.{number}", "--master-port", port)
-            nodes.begin(name, options=(*FAST, *where, "--cores", "1", "--memory", "2gb"))
+            offered = ("--cores", "1", "--memory", "2gb", "--spark", "master=nodes")
+            nodes.begin(name, options=(*FAST, *where, *offered))
         for name in NAMES:
             nodes.await_join(name)
         yield nodes
@@ -63,10 +67,12 @@ def test_a_job_runs_on_all_nodes_and_goes_on_when_the_leader_the_coordinator_or_
     files = tmp_path / "files"
     open_bank(database)
     with Bank(database, pause_s=0.05):
-        nodes.create("bank", database, TABLES, f"file://{files}", spark={"master": "nodes"})
+        nodes.create("bank", database, TABLES, f"file://{files}")
         coordinator = nodes.until_delivering("bank")
         nodes.eventually("executors on all nodes", lambda: all(executors(nodes[name]) for name in NAMES))
         nodes.eventually("all are shown to have a part", lambda: parts(nodes) == [(1, ["bank"])] * len(NAMES))
+        running = {pid for name in NAMES for pid in executors(nodes[name])}
+        secrets = {SECRET, *(Process(pid).environ()["_SPARK_AUTH_SECRET"] for pid in running)}
         killed = nodes[leader(nodes) or ""]
         kept = {name: executors(nodes[name]) for name in NAMES if name != killed.name}
         killed.kill()
@@ -83,4 +89,62 @@ def test_a_job_runs_on_all_nodes_and_goes_on_when_the_leader_the_coordinator_or_
     kept_for_masters = nodes.store.cluster.files()
     assert kept_for_masters
     written |= {name: b64decode(content) for name, content in kept_for_masters.items()}
-    assert not [name for name, content in written.items() if SECRET.encode() in content]
+    assert len(secrets) == 2
+    assert not [name for name, content in written.items() if any(secret.encode() in content for secret in secrets)]
+
+
+def test_nodes_are_upgraded_one_by_one_while_a_job_runs(nodes: Nodes, database: str, tmp_path: Path) -> None:
+    """The last one coordinates the job and leads: then only nodes of the new version are there to take over."""
+    files, installed = tmp_path / "files", tmp_path / "installed" / "cdc_core-99.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: cdc-core\nVersion: 99\n")
+    path = os.pathsep.join([str(installed.parent), *sys.path])
+    open_bank(database)
+    with Nodes(tmp_path / "nodes", nodes.url, python_path=path) as newer:
+        with Bank(database, pause_s=0.05):
+            nodes.create("bank", database, TABLES, f"file://{files}")
+            last = nodes.until_delivering("bank").name
+            while leader(nodes) != last:
+                nodes.store.cluster.resign(nodes.store.cluster.poll().epoch)
+                nodes.eventually("one leads", lambda: leader(nodes) is not None)
+            for name in sorted(NAMES, key=last.__eq__):
+                nodes[name].terminate()
+                assert nodes[name].wait() == 0, nodes[name].log_tail()
+                newer.start(name, options=nodes[name].options)
+                until_moving(newer)
+            assert newer.job("bank").node != last
+            newer.eventually("executors on all nodes", lambda: all(executors(newer[name]) for name in NAMES))
+        now = clock(database)
+        newer.eventually("all is resolved", lambda: last_resolved(files) >= now and nodes.high_water("bank") >= now)
+    assert {node.version for node in nodes.store.nodes.living()} == {"99"}
+    assert_faithful(files, database)
+
+
+def test_a_job_whose_application_the_next_master_does_not_know_begins_anew(
+    nodes: Nodes, database: str, tmp_path: Path
+) -> None:
+    """Such as one that registered in the last moment of a master."""
+    out = tmp_path / "files"
+    open_bank(database)
+    with Bank(database, pause_s=0.05):
+        nodes.create("bank", database, TABLES, f"file://{out}")
+        coordinator = nodes.until_delivering("bank")
+        cluster = nodes.store.cluster
+        epoch, files = cluster.poll().epoch, cluster.files()
+        others = {name: content for name, content in files.items() if not name.startswith("app_")}
+        assert others != files
+        assert cluster.save(others, epoch=epoch)
+        cluster.resign(epoch)
+        nodes.eventually("it notices", lambda: "does not know the application any more" in coordinator.log())
+        begun = coordinator.log().count("executors with")
+        nodes.eventually("it begins anew", lambda: coordinator.log().count("executors with") > begun)
+        until_moving(nodes)
+    now = clock(database)
+    nodes.eventually("all is resolved", lambda: last_resolved(out) >= now)
+    assert_faithful(out, database)
+
+
+def until_moving(nodes: Nodes) -> None:
+    """Return when the job delivers."""
+    seen = nodes.high_water("bank")
+    nodes.eventually("it delivers", lambda: nodes.high_water("bank") > seen, limit_s=300)
