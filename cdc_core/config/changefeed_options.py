@@ -15,6 +15,8 @@ _MAX_ROW_BYTES = 1024 * MB
 _MIN_PROTECTION_S = 60.0
 _MAX_LABEL_BYTES = 128
 _MIN_MASK_KEY = 16
+_MAX_DELIVERY_TASKS = 200
+"""With more partitions, Spark sorts what it exchanges."""
 NOT_OF_SCANS = ("resolved", "diff", "mvcc_timestamp", "updated", "end_time")
 """Options that initial_scan='only' cannot be combined with."""
 
@@ -105,6 +107,12 @@ class ChangefeedOptions:
     )
     max_step_rows: int = option(4_000_000, doc="About how many rows one step may hold.")
     max_step_bytes: ByteSize = option(ByteSize(128 * MB), doc="About how many bytes of the source one step may hold.")
+    delivery_tasks: int = option(
+        1,
+        doc="How many tasks deliver a step: for destinations that are slower than the source. With more than 1, rows"
+        " are divided among the tasks by the hash of their keys, so the rows of a key stay in order. The log is still"
+        " read once, by one task, before they begin. At most 200.",
+    )
     max_row_bytes: ByteSize = option(
         ByteSize(256 * MB),
         doc="Maximum size of one row in memory, with its before image. on_error decides about a larger one: its dead"
@@ -226,6 +234,8 @@ class ChangefeedOptions:
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"'{name}' must be at least 1")
+        if not 1 <= self.delivery_tasks <= _MAX_DELIVERY_TASKS:
+            raise ValueError(f"'delivery_tasks' must be from 1 to {_MAX_DELIVERY_TASKS}")
         if self.log_slow is not None and self.log_slow <= 0:
             raise ValueError("'log_slow' must be longer than 0s; remove it for no lines")
         if self.mask_key is not None and len(self.mask_key) < _MIN_MASK_KEY:

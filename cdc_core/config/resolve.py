@@ -29,6 +29,16 @@ from cdc_core.uris import place_of, split_parameters
 
 R = TypeVar("R", bound=Registration)
 
+_OF_THE_EXCHANGE = frozenset(
+    {
+        "spark.shuffle.manager",
+        "spark.shuffle.push.enabled",
+        "spark.shuffle.sort.bypassMergeThreshold",
+        "spark.stage.maxConsecutiveAttempts",
+    }
+)
+"""Settings with which Spark may not keep the order of exchanged rows, or may write a part twice as if it were new."""
+
 
 def resolve(changefeed: Changefeed, host: PluginHost) -> ResolvedChangefeed:
     """Return *changefeed* ready to run, all its options checked. Connects to nothing and loads only options classes.
@@ -52,7 +62,7 @@ def resolve_without_sink(changefeed: Changefeed, host: PluginHost) -> ResolvedCh
     if not changefeed.sink:
         refuse_unused([*changefeed.options, *changefeed.spark], owner=f"changefeed '{changefeed.name}'")
     resolved = resolve(changefeed, host) if changefeed.sink else _resolved(changefeed, host)
-    options = dataclasses.replace(resolved.options, on_error="fail", dead_letter=None)
+    options = dataclasses.replace(resolved.options, on_error="fail", dead_letter=None, delivery_tasks=1)
     _refuse_impossible(f"changefeed '{changefeed.name}'", options, resolved.encoder.registration, SINKLESS, host)
     if SHAPES[options.envelope].events and options.cloudevents_mode == "binary":
         raise OptionError(
@@ -117,6 +127,12 @@ def _resolved(
         )
     if options.placement is not None and not rangefeed.registration.replicas:
         raise OptionError(f"{owner}: source '{rangefeed.name}' keeps no replicas; remove option 'placement'")
+    changed = sorted(_OF_THE_EXCHANGE & changefeed.spark.keys())
+    if options.delivery_tasks > 1 and changed:
+        raise OptionError(
+            f"{owner}: with option 'delivery_tasks', Spark exchanges rows in its own way, which keeps their order;"
+            f" remove the setting '{changed[0]}'"
+        )
     _refuse_impossible(owner, options, encoder.registration, sink.registration, host)
     _refuse_pointless(owner, options, given)
     selections = TableQueries.of(changefeed.query, changefeed.table).selections

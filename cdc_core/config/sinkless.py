@@ -11,7 +11,7 @@ from cdc_core.registrations import SinkRegistration
 
 _UNUSED = (
     *("on_error", "dead_letter", "metrics_label", "gc_protect_expires_after"),
-    *("execution_locality", "executor_wait", "give_up_after", "master"),
+    *("execution_locality", "executor_wait", "give_up_after", "master", "delivery_tasks"),
 )
 """Options about how a changefeed runs, which has nothing of that when its messages are taken directly."""
 

@@ -15,6 +15,7 @@ from cdc_core.delivery.routing import Routing
 from cdc_core.delivery.tracing import FollowedChanges, WantedChanges
 from cdc_core.engine.attempt_config import MaskedError
 from cdc_core.engine.host_requirements import this_executor
+from cdc_core.engine.key_parts import divided_by_key
 from cdc_core.engine.packing import (
     BEGIN,
     END,
@@ -30,7 +31,7 @@ from cdc_core.engine.packing import (
     unpack,
 )
 from cdc_core.engine.refused_rows import invalid_texts, refusal_for, refusal_of, refused_row
-from cdc_core.engine.slices import PlannedSlice, SliceReport
+from cdc_core.engine.slices import PlannedSlice, SliceEnd, SliceReport
 from cdc_core.engine.time_range import EVERYTHING, TimeRange
 from cdc_core.errors import ContractError, RetryableError, to_wire
 from cdc_core.options import counted
@@ -64,12 +65,15 @@ def read_slice(
     max_row_bytes: int | None = None,
     pack: Callable[[RowBatch], Iterator[pa.RecordBatch]] = pack,
     shown: Callable[[RowBatch], RowBatch] = lambda rows: rows,
-) -> Iterator[pa.RecordBatch]:
-    """Yield the slice that was *planned* in the packed layout, with rows as *pack* gives them.
+    exchanged: bool = False,
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the slice that was *planned* in the packed layout, with rows as *pack* gives them, each with its part.
 
-    Only a slice that was read to its end gets its `end` row. Only rows *within* this range are yielded, and no mark
+    Each part is whole by itself, for a writer of its own. Only a slice that was read to its end gets its `end` rows.
+    Only rows *within* this range are yielded, and no mark
     passes it. Of a row of more than *max_row_bytes*, the writer gets the key and the reason. *shown* returns rows as
-    people may see them: columns of a table may be masked. The writer is told of traced rows before they come.
+    people may see them: columns of a table may be masked. The writer is told of traced rows before they come. Writers
+    of a slice that is *exchanged* begin when it has been read.
 
     Raises: ContractError, before the rows in question are passed on, for a row below the slice's lower bound: it could
     be older than what is resolved. Likewise for a row above its table's marks. TerminalError: see `TimeRange.of_rows`.
@@ -77,7 +81,9 @@ def read_slice(
     owner = f"rangefeed {type(reader).__name__}"
     info, trace = planned.info, planned.trace
     assert planned.slice is not None
-    yield from notes(BEGIN, planned.for_writer())
+    started = time.monotonic()
+    for part in range(planned.parts):
+        yield from _to(part, notes(BEGIN, planned.for_writer(part)))
     within = within.beginning_at(info.lower)
     marks: list[SpanMark] = []
     latest: dict[str, Timestamp] = {}
@@ -90,17 +96,19 @@ def read_slice(
         table = item.schema.name.full
         newest = item.latest()
         latest[table] = max(latest.get(table, Timestamp()), newest)
-        rows = within.of_rows(item, latest=newest)
-        if wanted is not None and (found := wanted.found_in(rows, shown)):
-            yield from notes(TRACED, {"changes": [change.to_json() for change in found]})
-        bad = invalid_texts(rows) if reader.unchecked_texts else {}
-        start = 0
-        for index in (*sorted(bad), len(rows)):
-            if index > start or not bad:
-                yield from _packed(rows.slice(start, index - start) if bad else rows, max_row_bytes, pack, shown)
-            if index < len(rows):
-                yield note(REFUSED, refusal_for(shown(rows.slice(index, 1)), bad[index], stage=SOURCE))
-            start = index + 1
+        for part, rows in divided_by_key(within.of_rows(item, latest=newest), planned.parts):
+            if wanted is not None and (found := wanted.found_in(rows, shown)):
+                yield from _to(part, notes(TRACED, {"changes": [change.to_json() for change in found]}))
+            bad = invalid_texts(rows) if reader.unchecked_texts else {}
+            start = 0
+            for index in (*sorted(bad), len(rows)):
+                if index > start or not bad:
+                    good = rows.slice(start, index - start) if bad else rows
+                    yield from _to(part, _packed(good, max_row_bytes, pack, shown))
+                if index < len(rows):
+                    refusal = refusal_for(shown(rows.slice(index, 1)), bad[index], stage=SOURCE)
+                    yield part, note(REFUSED, refusal)
+                start = index + 1
     if not marks:
         raise ContractError(f"{owner} broke its contract: read() must yield a mark for each span")
     for table, timestamp in latest.items():
@@ -110,7 +118,16 @@ def read_slice(
                 f"{owner} broke its contract: a row of table {table} is from {timestamp}, above {reached}, the greatest"
                 " span mark of its slice"
             )
-    yield from notes(END, [within.of_mark(mark) for mark in marks])
+    end = SliceEnd(
+        marks=[within.of_mark(mark) for mark in marks], read_s=time.monotonic() - started if exchanged else 0.0
+    )
+    for part in range(planned.parts):
+        yield from _to(part, notes(END, end))
+
+
+def _to(part: int, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    for batch in batches:
+        yield part, batch
 
 
 def write_slice(
@@ -138,12 +155,12 @@ def write_slice(
     latency = CommitLatency(delivery.tally)
     started = time.monotonic()
     planned: PlannedSlice | None = None
-    marks: Sequence[SpanMark] | None = None
+    end: SliceEnd | None = None
     rows, table = 0, None
     followed: FollowedChanges | None = None
     for kind, value in waited_for(unpack(batches)):
         if isinstance(value, RowBatch):
-            _require_inside(planned, marks)
+            _require_inside(planned, end)
             rows, table = rows + len(value), value.schema.name
             for part in (value,) if routing is None else routing.parted(value):
                 if isinstance(part, BadRow):
@@ -156,7 +173,7 @@ def write_slice(
                 del part
             del value  # a large one would stay while the next one arrives
         elif isinstance(value, BadRow):
-            _require_inside(planned, marks)
+            _require_inside(planned, end)
             rows += 1
             bad_rows.add(value)
         elif kind == BEGIN:
@@ -164,9 +181,9 @@ def write_slice(
             bad_rows.begin(planned.info, planned.blocked)
             delivery.begin(planned.info)
         elif kind == END:
-            marks = value
+            end = value
         elif kind == REFUSED:
-            _require_inside(planned, marks)
+            _require_inside(planned, end)
             rows += 1
             bad_rows.add(refused_row(value))
         elif kind == TRACED:
@@ -179,7 +196,7 @@ def write_slice(
             return None
         elif kind == FAILED:
             raise MaskedError(value["error"])
-    if planned is None or marks is None:
+    if planned is None or end is None:
         raise ReaderDiedError(rows, table)
     if followed is not None:
         write_traced(followed.so_far())
@@ -187,23 +204,26 @@ def write_slice(
     latency.flushed()
     dead_letters = bad_rows.flush()
     executor = this_executor()
+    seconds = {} if stages is None else stages.seconds
+    if end.read_s:
+        seconds[SOURCE] = seconds.get(SOURCE, 0.0) + end.read_s / planned.parts  # the reports add up
     return SliceReport(
         planned=replace(planned, blocked=()),
-        marks=tuple(marks),
+        marks=tuple(end.marks),
         rows=rows,
         repeated=rows if planned.again or task_attempt else 0,
         flushed=flushed,
         dead_letters=dead_letters,
-        seconds=time.monotonic() - started,
-        stages={} if stages is None else stages.seconds,
+        seconds=time.monotonic() - started + end.read_s,
+        stages=seconds,
         host=executor.host if executor.id else "",
         counted=delivery.tally.saved(),
         traced=() if followed is None else followed.flushed(dead_letters),
     )
 
 
-def _require_inside(planned: PlannedSlice | None, marks: object) -> None:
-    if planned is None or marks is not None:
+def _require_inside(planned: PlannedSlice | None, end: SliceEnd | None) -> None:
+    if planned is None or end is not None:
         raise ContractError("engine: rows outside of a slice")
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -24,9 +25,9 @@ from cdc_core.engine.attempt_channel import COORDINATOR, PLANNER, SLICE
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.coordinator import Coordinator
 from cdc_core.engine.fencing import EpochCheck, FencedSink
-from cdc_core.engine.packing import FAILED, IDLE, Arriving, note, pack
+from cdc_core.engine.packing import BEGIN, FAILED, IDLE, Arriving, note, pack, unpack
 from cdc_core.engine.planner import Offset, Planner
-from cdc_core.engine.slices import PlannedSlice, TaskMessage, claim, joined_failures, offers
+from cdc_core.engine.slices import PlannedSlice, SliceReport, TaskMessage, claim, joined_failures, offers
 from cdc_core.engine.time_range import TimeRange
 from cdc_core.engine.worker_cache import WorkerCache
 from cdc_core.placement import executor_locality
@@ -119,73 +120,88 @@ class Attempt:
         *,
         pack: Callable[[RowBatch], Iterator[pa.RecordBatch]] = pack,
         shown: Callable[[RowBatch], RowBatch] = lambda rows: rows,
-    ) -> Generator[pa.RecordBatch]:
-        """Yield the slice that *task* with this *number* takes, as `read_slice` does; an error as a note.
+    ) -> Generator[tuple[int, pa.RecordBatch]]:
+        """Yield the slice that *task* with this *number* takes, as `read_slice` does, each with its writing task.
 
-        Raising it would cost one of several attempts at the task, repeated at once.
+        A writing task must get what several reading tasks have for it from one after the other, and in order. An error
+        is yielded as a note: raising it would cost one of several attempts at the task, repeated at once.
         """
-        config = self.config
-        if task[0].slice is None:
-            yield note(IDLE, {})
-            return
+        config, exchanged = self.config, self.config.exchanges
+        writers = config.feed.options.delivery_tasks if exchanged else 1
         try:
-            with (
-                config.guarded(),
-                config.at_work(),
-                _readers.use(config.key, config.open_reader) as reader,
-            ):
-                yield from read_slice(
+            with ExitStack() as opened:
+                opened.enter_context(config.guarded())
+                if number == 0:
+                    for idle in range(task[0].slices, writers):
+                        yield idle, note(IDLE, {})
+                if task[0].slice is None:
+                    return
+                opened.enter_context(config.at_work())
+                if exchanged:  # otherwise the writer does, which waits for the rows
+                    opened.enter_context(self._channel.at_stages(SLICE, first=SOURCE))
+                reader = opened.enter_context(_readers.use(config.key, config.open_reader))
+                planned = self._claimed(number, task)
+                for part, batch in read_slice(
                     reader,
-                    self._claimed(number, task),
+                    planned,
                     within=TimeRange.of(config.feed.options),
                     max_row_bytes=config.feed.options.max_row_bytes,
                     pack=pack,
                     shown=shown,
-                )
+                    exchanged=exchanged,
+                ):
+                    yield (planned.info.index + part) % writers, batch
         except MaskedError as error:
-            yield note(FAILED, {"error": str(error)})
+            for writer in range(writers):
+                yield writer, note(FAILED, {"error": str(error)})
 
     def write(self, batches: Iterable[Arriving], *, task_attempt: int = 0) -> TaskMessage:
-        """Write a slice, and return what became of it. *task_attempt* counts how often the task was begun before.
+        """Write slices, and return what became of them. *task_attempt* counts how often the task was begun before.
 
-        Raises: MaskedError only when the reader has died: another attempt at the task repairs that.
+        Raises: MaskedError only when the reader has died, and another attempt at the task repairs that.
         """
-        config = self.config
+        exchanged = self.config.exchanges
         try:
-            with (
-                config.guarded(),
-                config.at_work(),
-                self._channel.at_stages(SLICE, first=SINK) as stages,
-                _epoch_checks.use(config.key, config.open_epoch_check) as check,
-                _sinks.use(config.key, config.open_sink) as sink,
-                ExitStack() as opened,
-            ):
-
-                def open_dead_letter_sink() -> Sink:
-                    letters = _dead_letter_sinks.use(config.key, config.open_dead_letter_sink)
-                    return FencedSink(opened.enter_context(letters), check.require_newest, stages)
-
-                fenced = FencedSink(sink, check.require_newest, stages)
-                routing = None
-                if config.feed.routes:
-                    admission = opened.enter_context(_admissions.use(config.key, config.open_topic_admission))
-                    routing = Routing(partial(admission.admit, sink=sink, fenced=fenced))
-                bad_rows, target = bad_rows_of(config.feed, open_sink=open_dead_letter_sink), config.feed.sink
-                refuses_rows = target.registration.refuses_rows
-                report = write_slice(
-                    Delivery(fenced, bad_rows, owner=target.owner, refuses_rows=refuses_rows, tally=stages.tally),
-                    bad_rows,
-                    batches,
-                    stages=stages,
-                    task_attempt=task_attempt,
-                    routing=routing,
-                    write_traced=TraceWriter(check.store).write,
-                )
-                return TaskMessage(report=report, idle=report is None)
-        except ReaderDiedError:
-            raise
+            with self.config.guarded():
+                slices = _by_slice(unpack(batches)) if exchanged else [batches]
+                written = [self._write_slice(each, task_attempt=task_attempt) for each in slices]
         except MaskedError as error:
+            if isinstance(error, ReaderDiedError) and not exchanged:
+                raise
             return TaskMessage(failure=str(error))
+        reports = tuple(report for report in written if report is not None)
+        return TaskMessage(reports=reports, idle=not reports)
+
+    def _write_slice(self, batches: Iterable[Arriving], *, task_attempt: int) -> SliceReport | None:
+        config = self.config
+        with (
+            config.at_work(),
+            self._channel.at_stages(SLICE, first=SINK) as stages,
+            _epoch_checks.use(config.key, config.open_epoch_check) as check,
+            _sinks.use(config.key, config.open_sink) as sink,
+            ExitStack() as opened,
+        ):
+
+            def open_dead_letter_sink() -> Sink:
+                letters = _dead_letter_sinks.use(config.key, config.open_dead_letter_sink)
+                return FencedSink(opened.enter_context(letters), check.require_newest, stages)
+
+            fenced = FencedSink(sink, check.require_newest, stages)
+            routing = None
+            if config.feed.routes:
+                admission = opened.enter_context(_admissions.use(config.key, config.open_topic_admission))
+                routing = Routing(partial(admission.admit, sink=sink, fenced=fenced))
+            bad_rows, target = bad_rows_of(config.feed, open_sink=open_dead_letter_sink), config.feed.sink
+            refuses_rows = target.registration.refuses_rows
+            return write_slice(
+                Delivery(fenced, bad_rows, owner=target.owner, refuses_rows=refuses_rows, tally=stages.tally),
+                bad_rows,
+                batches,
+                stages=stages,
+                task_attempt=task_attempt,
+                routing=routing,
+                write_traced=TraceWriter(check.store).write,
+            )
 
     # The coordinator's process.
 
@@ -203,7 +219,7 @@ class Attempt:
                 self._channel.at_stages(COORDINATOR, first=STORE) as stages,
                 _coordinators.use(self.config.key, self._open_coordinator) as coordinator,
             ):
-                coordinator.step_done([message.report for message in sent], stages=stages)
+                coordinator.step_done([report for message in sent for report in message.reports], stages=stages)
 
     @contextmanager
     def _planning(self) -> Iterator[None]:
@@ -239,10 +255,10 @@ class WarmUp(Attempt):
     def tasks(self, start: Offset, end: Offset) -> Sequence[Task]:
         return [] if start == end else [(_nothing(),)] * self.config.feed.parallelism
 
-    def read(self, number: int, task: Task, **how: object) -> Generator[pa.RecordBatch]:  # noqa: ARG002
+    def read(self, number: int, task: Task, **how: object) -> Generator[tuple[int, pa.RecordBatch]]:  # noqa: ARG002
         with self.config.guarded():
             self.config.load()
-            yield note(IDLE, {})
+            yield number, note(IDLE, {})
 
     def write(self, batches: Iterable[Arriving], *, task_attempt: int = 0) -> TaskMessage:  # noqa: ARG002
         with self.config.guarded():
@@ -253,6 +269,25 @@ class WarmUp(Attempt):
 
     def commit(self, messages: Sequence[TaskMessage | None]) -> None:
         """There is nothing to save."""
+
+
+def _by_slice(values: Iterator[tuple[str, Any]]) -> Iterator[Iterator[tuple[str, Any]]]:
+    """Yield the *values* of each slice: of none, if there are none. Take all of a slice before the next one."""
+    ahead = list(islice(values, 1))
+
+    def one() -> Iterator[tuple[str, Any]]:
+        if ahead:
+            yield ahead.pop()
+        for value in values:
+            if value[0] == BEGIN:
+                ahead.append(value)
+                return
+            yield value
+            del value  # a large one would stay while the next one arrives
+
+    yield one()
+    while ahead:
+        yield one()
 
 
 def _nothing() -> PlannedSlice:

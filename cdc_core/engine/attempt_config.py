@@ -100,6 +100,11 @@ class AttemptConfig:
         return self.requirements != HostRequirements()
 
     @property
+    def exchanges(self) -> bool:
+        """Whether the host must exchange rows between reading and writing tasks. Otherwise a task does both."""
+        return self.feed.options.delivery_tasks > 1
+
+    @property
     def key(self) -> tuple[str, int]:
         """Unique to this attempt, in any store: a worker may serve changefeeds of one name one after another."""
         return self.feed.feed_id, self.feed.epoch

@@ -29,7 +29,7 @@ class PlannedSlice:
     """None where there is nothing to do."""
     info: SliceInfo
     slices: int
-    """How many slices the step has."""
+    """How many slices the step has for sinks, which know each part of a slice as one."""
     end: Token
     """The token at which the whole step ends."""
     blocked: Sequence[tuple[str, str]] = ()
@@ -38,10 +38,23 @@ class PlannedSlice:
     """Whether an earlier attempt began the step, and may have delivered some of its rows."""
     trace: StepTrace | None = None
     """Which changes are traced, None for none."""
+    parts: int = 1
+    """Into how many parts its rows are divided by key, the same number for all slices of a step. `info` is that of the
+    first part, which the others follow by their index; for a writer, that of its part."""
 
-    def for_writer(self) -> Self:
-        """Return this without what only the reader understands: a writer does not load the rangefeed."""
-        return self if self.slice is None else replace(self, slice=replace(self.slice, payload=None))
+    def for_writer(self, part: int = 0) -> Self:
+        """Return what the writer of *part* gets: without what only the reader understands, as it loads no rangefeed."""
+        slice_ = None if self.slice is None else replace(self.slice, payload=None)
+        return replace(self, slice=slice_, info=replace(self.info, index=self.info.index + part))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceEnd:
+    """What the writers of a slice learn at its end."""
+
+    marks: Sequence[SpanMark]
+    read_s: float
+    """How long it was read before they began; 0 if they began with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +83,13 @@ class SliceReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskMessage:
-    """What became of a slice, on its way to the coordinator: its report, or the text of a MaskedError.
+    """What became of a task's slices, on its way to the coordinator: their reports, or the text of a MaskedError.
 
     Raising the error would cost one of several attempts at the task, repeated at once. As a message it fails the step,
     and the driver waits as long as the error asks for. With `idle` there was nothing to do.
     """
 
-    report: SliceReport | None = None
+    reports: tuple[SliceReport, ...] = ()
     failure: str | None = None
     idle: bool = False
 
@@ -147,7 +160,7 @@ def claim(
 
     The nearest one that no other task has; of equally near ones first its own, so that tasks do not meet.
     """
-    step, own = offered[0].info.step, task - offered[0].info.index
+    step, own = offered[0].info.step, task - offered[0].info.index // offered[0].parts
 
     def distance(index: int) -> tuple[int, int]:
         slice_ = offered[index].slice

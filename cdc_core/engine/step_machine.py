@@ -62,6 +62,7 @@ class StepRules:
     resolved_interval_s: float | None
     """The least distance between two emitted marks, None for no marks at all."""
     is_sharded: bool
+    delivery_tasks: int = 1
 
     @classmethod
     def of(cls, feed: ResolvedChangefeed) -> Self:
@@ -74,6 +75,7 @@ class StepRules:
             apart_s=feed.min_checkpoint_frequency_s,
             resolved_interval_s=options.resolved,
             is_sharded=feed.is_sharded,
+            delivery_tasks=options.delivery_tasks,
         )
 
 
@@ -189,17 +191,19 @@ class StepMachine:
         self._require_slices(cut.slices)
         if repeated is None:
             yield SavePlan(step=step, start=start, end=end, after=after, slices=cut.slices, blocked=cut.blocked)
+        parts = max(1, self._rules.delivery_tasks // len(cut.slices))
         return [
             PlannedSlice(
                 slice=slice_,
-                info=SliceInfo(step=step, index=index, lower=slice_.lower, planned_by=planned_by),
-                slices=len(cut.slices),
+                info=SliceInfo(step=step, index=number * parts, lower=slice_.lower, planned_by=planned_by),
+                slices=len(cut.slices) * parts,
                 end=end,
                 blocked=cut.blocked,
                 again=cut.again and reached.step < 0,
                 trace=cut.trace,
+                parts=parts,
             )
-            for index, slice_ in enumerate(cut.slices)
+            for number, slice_ in enumerate(cut.slices)
         ]
 
     def complete(self, reports: Sequence[SliceReport | None], now: float) -> Generator[Completing, None, None]:

@@ -218,13 +218,13 @@ class TemporaryRun:
             pack=self._evaluation.of,
             shown=self._evaluation.shown,
         )
-        for kind, value in unpack(packed):
+        for kind, value in unpack(batch for _, batch in packed):
             if isinstance(value, RowBatch | BadRow):
                 yield value
             elif kind == REFUSED:
                 yield refused_row(value)
             elif kind == END:
-                marks = value
+                marks = value.marks
             del value
         return SliceReport(planned=planned, marks=tuple(marks), rows=0, flushed=Flushed(), seconds=0.0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 
@@ -14,10 +14,10 @@ from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.packing import SPARK_SCHEMA
 from cdc_core.engine.query_host import QueryHostError
 from cdc_core.errors import from_wire
-from cdc_core.queries.bound_query import BoundQuery
 from cdc_core.spark.columns import spark_schema
 from cdc_core.spark.data_sources import OPTION, SINK, SOURCE, ChangefeedSink, RangefeedSource
 from cdc_core.spark.private_api import make_active
+from cdc_core.spark.query_layout import WRITER
 from cdc_core.spark.query_planning import evaluated, query_session
 from cdc_core.spark.session import is_local
 
@@ -29,7 +29,7 @@ def start_query(sessions: StartSessions, config: AttemptConfig) -> StreamingQuer
     """
     with sessions.lent(evaluates=bool(config.plans)) as session:
         session.sparkContext.setLocalProperty("spark.scheduler.pool", config.feed.name)  # of this thread
-        rows = _open_rows(session, config.to_option(), [plan.query for plan in config.plans])
+        rows = _open_rows(session, config)
         if config.plans and not config.warm_up:
             rows = evaluated(rows, config.plans)
         writer = rows.writeStream.format(SINK).option(OPTION, config.to_option()).outputMode("append")
@@ -39,10 +39,19 @@ def start_query(sessions: StartSessions, config: AttemptConfig) -> StreamingQuer
         return writer.option("checkpointLocation", f"file://{checkpoint}").trigger(**trigger).start()
 
 
-def _open_rows(session: SparkSession, option: str, queries: Sequence[BoundQuery]) -> DataFrame:
-    """Return the streaming rows of the attempt with the *option*, in the packed layout, or that of columns."""
-    reader = session.readStream.format(SOURCE).option(OPTION, option)
-    return reader.schema(spark_schema(queries) if queries else SPARK_SCHEMA).load()
+def _open_rows(session: SparkSession, config: AttemptConfig) -> DataFrame:
+    """Return the streaming rows of the attempt, in the packed layout, or that of columns, where they are written.
+
+    The exchange keeps the order: up to 200 partitions, a task adds each row to the file of its partition as it comes,
+    and what it has for a partition is read as one block.
+    """
+    queries = [plan.query for plan in config.plans]
+    reader = session.readStream.format(SOURCE).option(OPTION, config.to_option())
+    if not config.exchanges:
+        return reader.schema(spark_schema(queries) if queries else SPARK_SCHEMA).load()
+    with_writer = spark_schema(queries).add(WRITER, "int") if queries else f"{SPARK_SCHEMA}, {WRITER} INT"
+    rows = reader.schema(with_writer).load()
+    return rows.repartitionById(config.feed.options.delivery_tasks, WRITER).drop(WRITER)
 
 
 def warm_up(sessions: StartSessions, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:

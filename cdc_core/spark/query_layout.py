@@ -15,9 +15,20 @@ from cdc_core.rows import RowBatch
 from cdc_core.spark.columns import columns_schema, noted, packed_columns, query_for
 from cdc_core.spark.evaluated_rows import opened
 
+WRITER = "writer"
+"""The column that says which task writes a row, where reading tasks do not write what they read."""
+
 
 def read(attempt: Attempt, number: int, task: Task) -> Iterator[pa.RecordBatch]:
-    """Yield the slice of *task* in the layout that the attempt's query needs."""
+    """Yield the slice of *task* in the layout that the attempt's query needs; exchanged rows also say who writes."""
+    for writer, batch in _read(attempt, number, task):
+        if not attempt.config.exchanges:
+            yield batch
+        else:
+            yield batch.append_column(WRITER, pa.repeat(pa.scalar(writer, pa.int32()), len(batch)))
+
+
+def _read(attempt: Attempt, number: int, task: Task) -> Iterator[tuple[int, pa.RecordBatch]]:
     config = attempt.config
     if not config.plans:
         yield from attempt.read(number, task)
@@ -31,8 +42,8 @@ def read(attempt: Attempt, number: int, task: Task) -> Iterator[pa.RecordBatch]:
         return delivered_rows(rows, query, key=key) if query is not None and query.section else rows
 
     packed = partial(packed_columns, queries=queries, schema=schema, selects=selects, mask_key=key)
-    for batch in attempt.read(number, task, pack=packed, shown=shown):
-        yield noted(batch, schema)
+    for writer, batch in attempt.read(number, task, pack=packed, shown=shown):
+        yield writer, noted(batch, schema)
 
 
 def arriving(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Arriving]:

@@ -57,6 +57,9 @@ _SETTINGS = {
     "spark.sql.streaming.pollingDelay": "25ms",
     "spark.sql.streaming.stopTimeout": "60s",
     "spark.sql.adaptive.enabled": "false",
+    # Exchanged rows that are lost with an executor are read again by a new attempt, which repeats the step's plan: a
+    # stage that Spark repeats would count its tasks' attempts from 0, and a sink would take its names for new ones.
+    "spark.stage.maxConsecutiveAttempts": "1",
     # How much finished work Spark remembers for its web page; the defaults are a thousand of each.
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
 
 from benchmarks.context import Bench
 from benchmarks.node_rig import nodes_of, options
 from benchmarks.report import Figure, Target
-from benchmarks.webhook_endpoint import Connection
+from benchmarks.webhook_endpoint import slow_endpoint
 from benchmarks.workload import TABLE, create_table
 from cdc_testing.nodes import Nodes
 
@@ -29,7 +25,7 @@ def run(bench: Bench) -> Iterator[Figure]:
     """Measure from the first saved step to the last: the start of Spark is not in it."""
     os.environ["CDC_CLUSTER_SECRET"] = "only-the-nodes-know-it"
     taken: dict[int, float] = {}
-    with _endpoint() as port, bench.database("bench_nodes_source") as source:
+    with slow_endpoint(_DELAY_S) as port, bench.database("bench_nodes_source") as source:
         create_table(source, _ROWS)
         for count in _NODES:
             with nodes_of(bench, f"bench_nodes_{count}") as nodes:
@@ -49,7 +45,7 @@ def _seconds(nodes: Nodes, count: int, source: str, sink: str) -> float:
         nodes.begin(f"n{number}", options=(*options(15.0), *where))
     for number in range(1, count + 1):
         nodes.await_join(f"n{number}")
-    nodes.eventually("all workers", lambda: len(nodes.store.cluster.poll().files) >= count)
+    nodes.eventually("all workers", lambda: len(nodes.store.cluster.files()) >= count)
     config = {"Flush": {"Messages": 100, "Frequency": "1s"}}
     nodes.create(
         f"feed{count}",
@@ -70,18 +66,3 @@ def _seconds(nodes: Nodes, count: int, source: str, sink: str) -> float:
 def _rows(nodes: Nodes, count: int) -> float:
     progress = nodes.store.progress.load(f"feed{count}")
     return 0.0 if progress is None else progress.counters.get("rows", 0.0)
-
-
-@contextmanager
-def _endpoint() -> Iterator[int]:
-    """Yield the port of an endpoint that answers late, in a thread."""
-    loop = asyncio.new_event_loop()
-    server = loop.run_until_complete(loop.create_server(partial(Connection, delay_s=_DELAY_S), "127.0.0.1", 0))
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()

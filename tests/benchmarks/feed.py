@@ -113,6 +113,7 @@ class Feed(ABC):
         sink: str,
         options: Mapping[str, Any] | None = None,
         query: str | None = None,
+        spark: Mapping[str, str] | None = None,
     ) -> None:
         file = directory / "feed.toml"
         state = directory / "state"
@@ -122,6 +123,7 @@ class Feed(ABC):
         file.write_text(
             f'[changefeed.{NAME}]\nsource = "{uri}"\n{selected}\nsink = "{sink}"\n'
             f'format = "json"\n[changefeed.{NAME}.options]\n' + "\n".join(lines) + "\n"
+            f"[changefeed.{NAME}.spark]\n" + "".join(f'"{key}" = "{value}"\n' for key, value in (spark or {}).items())
         )
         command = [sys.executable, "-m", "cdc_core", "run", str(file), "--state", str(state)]
         self.log_path = directory / "cdc.log"

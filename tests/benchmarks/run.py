@@ -45,6 +45,7 @@ _BENCHMARKS = {
     "feeds": "what 1, 5 and 20 changefeeds of one process take, idle and busy",
     "takeover": "from the SIGKILL of a node to the first step of its job on another one",
     "nodes": "a scan into a slow endpoint on one, two and three nodes",
+    "delivery": "a backlog into a slow endpoint, delivered by one task and by four",
     "rolling": "rows that arrive twice when three nodes are restarted one after the other",
     "store": "what three nodes and jobs without changes ask of the progress store",
     "page": "the page of 100 changefeeds in Chromium, until its lines are shown",

@@ -8,9 +8,28 @@ from __future__ import annotations
 import asyncio
 import ssl
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 
 _ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 _LENGTH = b"content-length:"
+
+
+@contextmanager
+def slow_endpoint(delay_s: float) -> Iterator[int]:
+    """Yield the port of an endpoint without TLS that answers late, in a thread."""
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(loop.create_server(partial(Connection, delay_s=delay_s), "127.0.0.1", 0))
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 class Connection(asyncio.Protocol):

@@ -180,7 +180,7 @@ def _saved_without_all_slices(patch: Patch) -> None:
     honest = Attempt.commit
 
     def commit(self: Attempt, messages: Sequence[TaskMessage | None]) -> None:
-        honest(self, [message for message in messages if message is not None and message.report] or messages)
+        honest(self, [message for message in messages if message is not None and message.reports] or messages)
 
     patch(Attempt, "commit", commit)
     patch(step_machine, "complete_step", lambda reports: [report for report in reports if report is not None])
@@ -203,7 +203,7 @@ def _resolved_before_flush(patch: Patch) -> None:
         def resolved_early() -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 if batch.column("kind")[0].as_py() == END:
-                    marks: list[SpanMark] = pickle.loads(batch.column("payload")[0].as_py())
+                    marks: Sequence[SpanMark] = pickle.loads(batch.column("payload")[0].as_py()).marks
                     if marks and all(mark.resolved for mark in marks):
                         with closing(Parts(self.config.feed).open_resolved_sink()) as sink:
                             sink.emit_resolved(min(mark.timestamp for mark in marks))

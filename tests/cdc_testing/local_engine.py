@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from cdc_testing.documented_role import documented
@@ -36,6 +37,8 @@ from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 
 _MAX_TASK_ATTEMPTS = 4
+
+T = TypeVar("T")
 
 task_attempt: ContextVar[int] = ContextVar("task_attempt", default=0)
 """How often the task of this thread was begun before."""
@@ -87,23 +90,46 @@ class Steps:
 
     def take(self, passed: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] = iter) -> None:
         """Take the step that was planned. *passed* is what brings a slice's rows from its reader to its writer."""
-        tasks = enumerate(self._attempt.tasks(self._offset, self._end))
-        self._attempt.commit([self._done(number, task, passed) for number, task in tasks])
+        tasks = list(enumerate(self._attempt.tasks(self._offset, self._end)))
+        exchanges = self._attempt.config.exchanges
+        rows = self._exchanged(tasks) if exchanges else [partial(self._read, *task) for task in tasks]
+        self._attempt.commit([_repeated(partial(self._write, each, passed)) for each in rows])
         self._offset = self._end
 
-    def _done(self, number: int, task: Task, passed: Callable[..., Iterator[pa.RecordBatch]]) -> TaskMessage:
-        """Return what became of *task*, which is begun again when it dies, as on Spark."""
-        for begun in range(_MAX_TASK_ATTEMPTS):
-            task_attempt.set(begun)
-            with closing(self._attempt.read(number, task)) as rows:  # a writer that fails leaves it in the middle
-                try:
-                    return self._attempt.write(passed(rows), task_attempt=begun)
-                except ThreadDied:
-                    continue
-        raise ThreadDied("a task died again and again")
+    def _read(self, number: int, task: Task) -> Generator[pa.RecordBatch]:
+        with closing(self._attempt.read(number, task)) as rows:  # a writer that fails leaves it in the middle
+            for _, batch in rows:
+                yield batch
+
+    def _exchanged(self, tasks: Sequence[tuple[int, Task]]) -> list[Callable[[], Generator[pa.RecordBatch]]]:
+        """Read all *tasks*, and return what gives each writing task its rows, whenever it is begun."""
+        rows: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+        for number, task in tasks:
+            for writer, batch in _repeated(lambda: list(self._attempt.read(number, task))):  # noqa: B023 (called here)
+                rows[writer].append(batch)
+        return [partial(_each, rows[writer]) for writer in range(self._attempt.config.feed.options.delivery_tasks)]
+
+    def _write(
+        self, read: Callable[[], Generator[pa.RecordBatch]], passed: Callable[..., Iterator[pa.RecordBatch]]
+    ) -> TaskMessage:
+        with closing(read()) as rows:
+            return self._attempt.write(passed(rows), task_attempt=task_attempt.get())
 
     def close(self) -> None:
         self._attempt.close()
+
+
+def _repeated(work: Callable[[], T]) -> T:
+    """Return what *work* returns, a task that is begun again when it dies, as on Spark."""
+    for begun in range(_MAX_TASK_ATTEMPTS):
+        task_attempt.set(begun)
+        with suppress(ThreadDied):
+            return work()
+    raise ThreadDied("a task died again and again")
+
+
+def _each(batches: Sequence[pa.RecordBatch]) -> Generator[pa.RecordBatch]:
+    yield from batches
 
 
 class LocalEngine:

@@ -125,7 +125,7 @@ class _FaultyAttempt(Attempt):
         with _with_bug(self.config):
             return super().tasks(start, end)
 
-    def read(self, number: int, task: Task, **how: Any) -> Generator[pa.RecordBatch]:
+    def read(self, number: int, task: Task, **how: Any) -> Generator[tuple[int, pa.RecordBatch]]:
         with _with_bug(self.config):
             yield from super().read(number, task, **how)
 

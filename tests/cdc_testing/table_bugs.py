@@ -49,7 +49,7 @@ def scans_once(patch: Patch) -> None:
             if not isinstance(item, RowBatch) or item.column("op")[0].as_py() != Op.SCAN:
                 yield item
 
-    def read_slice(reader: SliceReader, planned: PlannedSlice, **step: Any) -> Iterator[pa.RecordBatch]:
+    def read_slice(reader: SliceReader, planned: PlannedSlice, **step: Any) -> Iterator[tuple[int, pa.RecordBatch]]:
         used: Any = Reading(reader, without_scans) if list(planned.blocked) == _KNOWN else reader
         return honest_read(used, planned, **step)
 
@@ -100,7 +100,7 @@ class Reading:
 def change_reading(patch: Patch, change: Callable[[Items], Items], *, retries_only: bool) -> None:
     """Let *change* change what executors read, or only what they read again."""
 
-    def read_slice(reader: SliceReader, planned: PlannedSlice, **step: Any) -> Iterator[pa.RecordBatch]:
+    def read_slice(reader: SliceReader, planned: PlannedSlice, **step: Any) -> Iterator[tuple[int, pa.RecordBatch]]:
         used: Any = Reading(reader, change) if _is_retry() or not retries_only else reader
         return honest_read(used, planned, **step)
 

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.scripted import Script
-from cdc_testing.written import written
+from cdc_testing.written import read, written
 
 from cdc_core import ContractError, RowBatch, Sink, Slice, SliceInfo, SliceReader, SpanMark, Timestamp
 from cdc_core.config.parts import Parts
-from cdc_core.engine.aggregator import ReaderDiedError, read_slice
+from cdc_core.engine.aggregator import ReaderDiedError
 from cdc_core.engine.attempt_config import MaskedError
 from cdc_core.engine.packing import FAILED, note
 from cdc_core.engine.slices import PlannedSlice
@@ -41,7 +41,7 @@ def sink(script: Script) -> Sink:
 
 
 def packed(reader: SliceReader, *, last: int = 100) -> Iterator[pa.RecordBatch]:
-    return read_slice(reader, planned(0, last))
+    return read(reader, planned(0, last))
 
 
 def test_a_slice_is_flushed_whole_and_reported_with_its_marks(reader: SliceReader, sink: Sink, script: Script) -> None:
@@ -72,7 +72,7 @@ def test_batches_flushes_and_the_latency_of_rows_are_counted(reader: SliceReader
 def test_the_rows_of_a_slice_that_was_begun_before_are_counted(
     reader: SliceReader, sink: Sink, task_attempt: int, again: bool, repeated: int
 ) -> None:
-    batches = read_slice(reader, planned(0, 100, again=again))
+    batches = read(reader, planned(0, 100, again=again))
     report = written(sink, batches, task_attempt=task_attempt)
     assert report is not None
     assert (report.rows, report.repeated) == (50, repeated)
@@ -127,7 +127,7 @@ def test_a_rangefeed_that_yields_no_mark_is_named(reader: SliceReader, monkeypat
 def test_a_row_that_comes_too_late_is_the_rangefeeds_fault_and_is_not_passed_on(reader: SliceReader) -> None:
     passed: list[pa.RecordBatch] = []
     with pytest.raises(ContractError) as raised:
-        passed.extend(read_slice(reader, planned(9, 100, lower=14)))
+        passed.extend(read(reader, planned(9, 100, lower=14)))
     assert str(raised.value) == (
         "rangefeed CounterReader broke its contract: the row of table public.counter with key {'id': 11} is from"
         " 11.0000000000, below 14.0000000000 where its slice begins; a later timestamp may be resolved already"

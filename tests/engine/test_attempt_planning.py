@@ -4,10 +4,12 @@ import base64
 import dataclasses
 import pickle
 import sqlite3
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Any
 from urllib.parse import quote, quote_plus
 
+import pyarrow as pa
 import pytest
 from cdc_testing.engine import counter_feed
 from cdc_testing.scripted import TABLE, CounterPlanner, Script
@@ -107,13 +109,17 @@ def test_a_stop_is_not_acknowledged_by_planning_slices(attempt: Attempt, config:
     assert not config.channel.stop_acknowledged
 
 
+def batches_of(read: Iterable[tuple[int, pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    return (batch for _, batch in read)
+
+
 def test_an_idle_source_plans_no_step(script: Script, store: ProgressStore) -> None:
     attempt = Attempt(config_of(script, store, total=10))
     save(store, 10)
     last = {"step": 3, "token": {"n": 11}}
     assert attempt.next_offset(last) == last
     [task] = attempt.tasks(last, last)
-    assert [batch["kind"].to_pylist() for batch in attempt.read(0, task)] == [["idle"]]
+    assert [batch["kind"].to_pylist() for _, batch in attempt.read(0, task)] == [["idle"]]
 
 
 def test_a_rangefeed_without_slices_is_named(script: Script, store: ProgressStore) -> None:
@@ -131,7 +137,9 @@ def test_a_slice_is_read_between_its_begin_and_its_end(attempt: Attempt, config:
     tasks = attempt.tasks(start, attempt.next_offset(start))
     elsewhere = Attempt(config)
     passed = [pickle.loads(pickle.dumps(task)) for task in tasks]
-    kinds = [[kind for kind, _ in unpack(elsewhere.read(number, task))] for number, task in enumerate(passed)]
+    kinds = [
+        [kind for kind, _ in unpack(batches_of(elsewhere.read(number, task)))] for number, task in enumerate(passed)
+    ]
     assert kinds == [[BEGIN, *[ROWS] * 5, END]] * 2
     assert is_idle(config.tasks_lock)
 
@@ -150,7 +158,7 @@ def test_a_read_that_fails_tells_why_instead_of_costing_a_task_attempt(attempt: 
     start = attempt.first_offset
     [task, _] = attempt.tasks(start, attempt.next_offset(start))
     script.order("read-late", "RetryableRangefeedError too busy retry_after_s=9")
-    *_, (kind, value) = unpack(attempt.read(0, task))
+    *_, (kind, value) = unpack(batches_of(attempt.read(0, task)))
     assert kind == FAILED
     error = from_wire(value["error"])
     assert isinstance(error, RetryableRangefeedError)
@@ -337,7 +345,7 @@ def test_a_warm_up_loads_the_source_and_reads_nothing(config: AttemptConfig, scr
     assert attempt.next_offset(end) == end
     tasks = attempt.tasks(start, end)
     assert len(tasks) == config.feed.parallelism
-    assert [kind for kind, _ in unpack(attempt.read(0, tasks[0]))] == [IDLE]
+    assert [kind for kind, _ in unpack(batches_of(attempt.read(0, tasks[0])))] == [IDLE]
 
 
 def test_on_one_host_the_warm_up_loads_here_and_needs_no_spark(config: AttemptConfig) -> None:

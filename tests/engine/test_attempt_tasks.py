@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.scripted import JournalResolvedSink, Script
+from cdc_testing.written import read
 
 from cdc_core import Slice, SliceInfo, Timestamp
 from cdc_core.config.parts import Parts
 from cdc_core.engine import attempt, fencing
-from cdc_core.engine.aggregator import ReaderDiedError, read_slice
+from cdc_core.engine.aggregator import ReaderDiedError
 from cdc_core.engine.attempt import Attempt, WarmUp
 from cdc_core.engine.attempt_config import AttemptConfig, MaskedError
 from cdc_core.engine.fencing import FencedSink, is_idle
@@ -50,7 +51,7 @@ def slice_of(config: AttemptConfig, index: int, *, step: int = 0, slices: int = 
         slices=slices,
         end={"n": last},
     )
-    return read_slice(reader, planned)
+    return read(reader, planned)
 
 
 def write(config: AttemptConfig, index: int = 0, *, task_attempt: int = 0, **changes: Any) -> TaskMessage:
@@ -122,7 +123,7 @@ def test_a_sink_that_failed_is_not_used_again(config: AttemptConfig, script: Scr
 def test_a_failing_slice_is_told_and_costs_no_task_attempt(config: AttemptConfig, script: Script) -> None:
     script.order("flush", "RetryableSinkError busy retry_after_s=7")
     message = write(config)
-    assert message.report is None
+    assert not message.reports
     error = from_wire(message.failure or "")
     assert isinstance(error, RetryableSinkError)
     assert error.retry_after_s == 7

@@ -9,13 +9,12 @@ import pyarrow as pa
 import pytest
 from cdc_testing.engine import Journal, counter_feed
 from cdc_testing.scripted import TABLE, Script
-from cdc_testing.written import written
+from cdc_testing.written import read, written
 
 from cdc_core import Column, ColumnType, Kind, Op, RowBatch, Slice, SliceInfo, SliceReader, Span, SpanMark, Timestamp
 from cdc_core.config.parts import Parts
 from cdc_core.delivery.bad_rows import StopAtBadRow
 from cdc_core.delivery.dead_letters import BadRow
-from cdc_core.engine.aggregator import read_slice
 from cdc_core.engine.refused_rows import refusal_of, refused_row
 from cdc_core.engine.slices import PlannedSlice
 from cdc_core.errors import BadRowError
@@ -69,7 +68,7 @@ class Given(SliceReader):
 
 
 def packed(batch: RowBatch, limit: int) -> Iterator[pa.RecordBatch]:
-    return read_slice(Given(batch), PLANNED, max_row_bytes=limit)
+    return read(Given(batch), PLANNED, max_row_bytes=limit)
 
 
 def test_a_row_above_the_limit_ends_the_slice_with_its_key_and_size(script: Script) -> None:
@@ -107,7 +106,7 @@ def test_rows_with_texts_that_are_not_utf_8_are_refused_and_the_others_come_in_o
     reader = Unchecked(RowBatch.of(WIDE, **columns | images))
     bad_rows = Collected()
     sink = Parts(counter_feed(script.directory)).open_sink()
-    report = written(sink, read_slice(reader, PLANNED), bad_rows=bad_rows)
+    report = written(sink, read(reader, PLANNED), bad_rows=bad_rows)
     assert report is not None
     assert [(bad.row.shown_key(0), bad.stage) for bad in bad_rows.bad] == [({"id": 1}, "source"), ({"id": 3}, "source")]
     assert [bad.reason.partition(";")[0] for bad in bad_rows.bad] == [

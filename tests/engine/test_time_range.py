@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from cdc_testing.engine import counter_feed
 from cdc_testing.scripted import TABLE, Script
+from cdc_testing.written import read
 
 from cdc_core import Op, RowBatch, Slice, SliceInfo, SliceReader, Span, SpanMark, TerminalError, Timestamp
 from cdc_core.config.parts import Parts
-from cdc_core.engine.aggregator import read_slice
 from cdc_core.engine.packing import END, unpack
 from cdc_core.engine.slices import PlannedSlice
 from cdc_core.engine.time_range import EVERYTHING, TimeRange
@@ -88,12 +88,12 @@ def planned(payload: Any) -> PlannedSlice:
 @pytest.mark.parametrize(("end", "mark"), [(99, 99), (100, 100), (101, 100)])
 def test_no_mark_of_a_slice_passes_the_end(end: int, mark: int, script: Script) -> None:
     reader = Parts(counter_feed(script.directory, batch_rows=10)).open_reader()
-    found = list(unpack(read_slice(reader, planned((0, 100, 0, 1)), within=TimeRange(end=Timestamp(end)))))
+    found = list(unpack(read(reader, planned((0, 100, 0, 1)), within=TimeRange(end=Timestamp(end)))))
     numbers = [
         n for _, rows in found if isinstance(rows, RowBatch) for n in rows.column("after").field("n").to_pylist()
     ]
     assert numbers == list(range(1, min(end, 100) + 1))
-    [marks] = [value for kind, value in found if kind == END]
+    [marks] = [value.marks for kind, value in found if kind == END]
     assert marks == [SpanMark(span=Span(TABLE.name.full), timestamp=Timestamp(mark), resolved=True)]
 
 
@@ -105,4 +105,4 @@ def test_a_reader_that_breaks_its_contract_beyond_the_end_is_still_told(script: 
 
     reader = Hasty(Parts(counter_feed(script.directory)).rangefeed_context())
     with pytest.raises(Exception, match=r"a row of table db.public.counter is from 9\.0+, above 8\.0+"):
-        list(read_slice(reader, planned(None), within=TimeRange(end=Timestamp(5))))
+        list(read(reader, planned(None), within=TimeRange(end=Timestamp(5))))

@@ -1,0 +1,81 @@
+"""A log that one task reads and several deliver, on the real Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cdc_testing.engine import stop_runs
+
+from cdc_core.telemetry.status import Status
+
+if TYPE_CHECKING:
+    Engine = Any
+
+TASKS = 3
+LOG: dict[str, Any] = {"slices": 1, "keys": 101, "options": {"delivery_tasks": TASKS}}
+STEPS = {**LOG, "total": 10_000_000, "rows_per_step": 500, "batch_rows": 50}
+PLACES = ["read-late", "emit", "flush", "before-report"]
+"""Where workers are killed: while one reads the log, and while one of several emits, flushes, and after the flush."""
+
+
+@pytest.fixture(scope="module")
+def finished(make_engine: Callable[[], Engine]) -> Engine:
+    engine = make_engine()
+    assert engine.run(**LOG, total=60_000, rows_per_step=20_000, batch_rows=500) == 0
+    return engine
+
+
+def test_each_key_is_delivered_in_order_and_by_one_task_of_a_step(finished: Engine) -> None:
+    assert finished.journal.faults(total=60_000) == []
+    tasks: dict[tuple[int, int], set[int]] = {}
+    for _, _, step, index, rows in finished.journal.of("rows"):
+        numbers = [n for _, n in rows]
+        assert numbers == sorted(numbers)
+        for key in {key for key, _ in rows}:
+            tasks.setdefault((step, key), set()).add(index)
+    assert {len(indices) for indices in tasks.values()} == {1}
+
+
+def test_all_tasks_deliver_a_share_and_nothing_twice(finished: Engine) -> None:
+    events = finished.journal.of("rows")
+    assert Counter(index for _, _, step, index, _ in events if step == 0) == dict.fromkeys(range(TASKS), 1)
+    assert sum(len(rows) for *_, rows in events) == 60_000
+    assert min(len(rows) for _, _, step, _, rows in events if step == 0) > 20_000 / TASKS / 2
+
+
+def test_the_time_of_reading_is_counted_once(finished: Engine) -> None:
+    counters = finished.store.progress.load("t").counters
+    assert counters["rows"] == 60_000
+    assert 0 < counters["seconds.source"] < counters["step/sum"]
+
+
+def test_killed_workers_lose_nothing_and_reorder_nothing(engine: Engine) -> None:
+    def kills() -> Iterator[None]:
+        for place in PLACES:
+            engine.script.order(place, "kill")
+            while engine.script.pending(place):
+                yield
+            before = engine.saved
+            while engine.saved <= before:
+                yield
+        stop_runs()
+
+    def watch(_: Status) -> None:
+        next(steps, None)
+
+    steps = kills()
+    assert engine.run(once=False, watch=watch, **STEPS) == 0
+    assert engine.journal.faults(total=engine.saved) == []
+    assert engine.journal.resolved == sorted(engine.journal.resolved)
+    assert engine.journal.epochs == {1}, "a killed worker costs a task attempt"
+
+
+def test_a_killed_reader_of_a_large_slice_costs_a_task_attempt(engine: Engine) -> None:
+    engine.script.order("read-late", "kill")
+    assert engine.run(**LOG, total=160_000, rows_per_step=160_000, batch_rows=8000) == 0
+    assert engine.journal.faults(total=160_000) == []
+    assert sum(len(rows) for *_, rows in engine.journal.of("rows")) == 160_000
+    assert engine.journal.epochs == {1}
