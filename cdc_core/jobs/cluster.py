@@ -186,7 +186,7 @@ class _Member:
             if process is not None:
                 keep_newest(process.log_path)
         leads = record.leader is not None and record.leader.node_id == self._lease.node.node_id
-        if leads and (time.monotonic() < self._lead_at or _has_successor(record)):
+        if leads and (time.monotonic() < self._lead_at or record.is_leader_leaving):
             self._hand_over(record.epoch)
             return
         if self._master is not None and not (leads and self._master.epoch == record.epoch):
@@ -328,12 +328,6 @@ def _derived(secret: str, record: ClusterRecord) -> str:
 def _installed() -> Mapping[str, str]:
     """Return the versions of what tasks may need, by distribution."""
     return versions_here(each.distribution for named in published(PLUGINS).values() for each in named)
-
-
-def _has_successor(record: ClusterRecord) -> bool:
-    """Return whether the node that leads drains, and another one does not."""
-    leader = record.leader
-    return leader is not None and leader.draining and not all(node.draining for node in record.members)
 
 
 def of_living(record: ClusterRecord, files: Mapping[str, str]) -> dict[str, str]:

@@ -35,6 +35,11 @@ class ClusterRecord:
         """Where workers and drivers look for the master: at all nodes that may lead."""
         return "spark://" + ",".join(dict.fromkeys(node.master for node in self.members))
 
+    @property
+    def is_leader_leaving(self) -> bool:
+        """Whether the node that leads drains, and another one does not."""
+        return self.leader is not None and self.leader.draining and not all(node.draining for node in self.members)
+
     def within(self, locality: str | None) -> list[NodeRecord]:
         """Return the members on which a job with this execution_locality begins: they match it, and do not drain."""
         wanted = Locality.parse(locality or "")
