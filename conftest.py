@@ -27,7 +27,6 @@ pytest_plugins = [
     "cdc_testing.kafka_fixtures",
     "cdc_testing.store_fixtures",
     "cdc_testing.counts",
-    "cdc_testing.table_rows",
     "cdc_testing.webhook_server",
 ]
 

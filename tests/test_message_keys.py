@@ -20,6 +20,7 @@ from cdc_encoder_protobuf.decoder import ProtobufDecoder
 from cdc_encoder_protobuf.encoder import ProtobufEncoder
 from cdc_encoder_protobuf.options import ProtobufOptions
 from cdc_testing.published_proto import message
+from cdc_testing.table_rows import Row, make_rows
 
 from cdc_core import (
     Changefeed,
@@ -64,8 +65,8 @@ def json_encoder(**envelope: Any) -> Any:
 
 
 @pytest.fixture
-def rows(make_rows: Any, row: Any) -> RowBatch:
-    changes = [row(after={"id": 1, "city": "Rome"}), row(op=Op.UPDATE, after={"id": 2, "city": None})]
+def rows() -> RowBatch:
+    changes = [Row(after={"id": 1, "city": "Rome"}), Row(op=Op.UPDATE, after={"id": 2, "city": None})]
     found: RowBatch = make_rows({"id": INT, "city": TEXT}, changes, primary_key=["id"])
     return found
 
@@ -90,8 +91,8 @@ def test_registered_json_keys_may_be_null(rows: RowBatch) -> None:
         jsonschema.validate(json.loads(key), schema)
 
 
-def test_csv_keys_are_of_the_column(make_rows: Any, row: Any) -> None:
-    rows = make_rows({"id": INT, "city": TEXT}, [row(op=Op.SCAN, after={"id": 1, "city": "Rome"})], primary_key=["id"])
+def test_csv_keys_are_of_the_column() -> None:
+    rows = make_rows({"id": INT, "city": TEXT}, [Row(op=Op.SCAN, after={"id": 1, "city": "Rome"})], primary_key=["id"])
     assert opened(CsvEncoder, CsvOptions()).encode(rows, topic="orders").key.to_pylist() == [b"Rome"]
 
 
@@ -128,23 +129,21 @@ def test_the_avro_schema_of_keys_says_not_null_only_of_the_primary_key(
 
 
 @pytest.mark.parametrize(("diff", "key"), [(True, b'["Rome"]'), (False, b"[null]")])
-def test_a_deleted_row_has_the_value_that_it_had_if_that_is_known(
-    make_rows: Any, row: Any, diff: bool, key: bytes
-) -> None:
+def test_a_deleted_row_has_the_value_that_it_had_if_that_is_known(diff: bool, key: bytes) -> None:
     before = {"id": 1, "city": "Rome"}
-    changes = [row(op=Op.DELETE, before=before, key=(1,)), row(after={"id": 2, "city": "Oslo"})]
+    changes = [Row(op=Op.DELETE, before=before, key=(1,)), Row(after={"id": 2, "city": "Oslo"})]
     rows = make_rows({"id": INT, "city": TEXT}, changes, primary_key=["id"], diff=diff)
     assert json_encoder().encode(rows, topic="orders").key.to_pylist() == [key, b'["Oslo"]']
 
 
-def test_a_deleted_row_has_the_value_in_its_primary_key(make_rows: Any, row: Any) -> None:
-    changes = [row(op=Op.DELETE, key=(1, "Rome"))]
+def test_a_deleted_row_has_the_value_in_its_primary_key() -> None:
+    changes = [Row(op=Op.DELETE, key=(1, "Rome"))]
     rows = make_rows({"id": INT, "city": TEXT}, changes, primary_key=["id", "city"])
     assert json_encoder().encode(rows, topic="orders").key.to_pylist() == [b'["Rome"]']
 
 
-def test_an_unavailable_value_is_refused(make_rows: Any, row: Any) -> None:
-    changes = [row(after={"id": 1, "city": "x"}), row(after={"id": 2, "city": None}, unavailable=("city",))]
+def test_an_unavailable_value_is_refused() -> None:
+    changes = [Row(after={"id": 1, "city": "x"}), Row(after={"id": 2, "city": None}, unavailable=("city",))]
     rows = make_rows({"id": INT, "city": TEXT}, changes, primary_key=["id"])
     wanted = r"column city of table public\.orders, which key_column names, is unavailable .* key \{'id': 2\}"
     with pytest.raises(EncodeError, match=wanted) as refused:
@@ -216,8 +215,8 @@ def test_the_encoder_is_told_the_column() -> None:
     assert Parts(resolve(feed, PluginHost.load())).encoder_context().key_column == "city"
 
 
-def test_decoders_take_the_primary_key_from_the_value_alone(make_rows: Any, row: Any) -> None:
-    rows = make_rows({"id": INT, "city": TEXT}, [row(op=Op.SCAN, after={"id": 1, "city": "Rome"})], primary_key=["id"])
+def test_decoders_take_the_primary_key_from_the_value_alone() -> None:
+    rows = make_rows({"id": INT, "city": TEXT}, [Row(op=Op.SCAN, after={"id": 1, "city": "Rome"})], primary_key=["id"])
     for kind, decoder, options in (
         (JsonEncoder, JsonDecoder, JsonOptions()),
         (CsvEncoder, CsvDecoder, CsvOptions()),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from cdc_testing.table_rows import MakeRows, Row
+from cdc_testing.table_rows import Row, make_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,7 +34,7 @@ TYPES = {"id": INT, "a": TEXT, "b": TEXT, "c": TEXT}
 SETS = st.lists(st.sets(st.sampled_from("abc")), max_size=12)
 
 
-def rows_with(make_rows: MakeRows, lacking: Sequence[set[str]]) -> RowBatch:
+def rows_with(lacking: Sequence[set[str]]) -> RowBatch:
     changes = [
         Row(
             op=Op.UPDATE,
@@ -55,8 +55,8 @@ def found_in(rows: RowBatch) -> list[set[str]]:
 
 
 @given(SETS, st.data())
-def test_sets_survive_slices_and_arrow_ipc(make_rows: MakeRows, lacking: list[set[str]], data: st.DataObject) -> None:
-    rows = rows_with(make_rows, lacking)
+def test_sets_survive_slices_and_arrow_ipc(lacking: list[set[str]], data: st.DataObject) -> None:
+    rows = rows_with(lacking)
     assert found_in(rows) == lacking
     start = data.draw(st.integers(0, len(lacking)))
     stop = data.draw(st.integers(start, len(lacking)))
@@ -68,24 +68,24 @@ def test_sets_survive_slices_and_arrow_ipc(make_rows: MakeRows, lacking: list[se
 
 
 @given(SETS)
-def test_every_row_is_in_one_set_and_complete_rows_come_first(make_rows: MakeRows, lacking: list[set[str]]) -> None:
-    sets = unavailable_sets(rows_with(make_rows, lacking))
+def test_every_row_is_in_one_set_and_complete_rows_come_first(lacking: list[set[str]]) -> None:
+    sets = unavailable_sets(rows_with(lacking))
     assert sorted(int(index) for _, indices in sets for index in indices) == list(range(len(lacking)))
     assert [names for names, _ in sets].index(()) == 0 if set() in lacking else () not in dict(sets) or not lacking
     assert all(list(names) == sorted(names) for names, _ in sets)
 
 
-def test_a_batch_without_unavailable_values_has_no_such_column(make_rows: MakeRows) -> None:
-    assert "unavailable" not in rows_with(make_rows, [set(), set()]).batch.schema.names
+def test_a_batch_without_unavailable_values_has_no_such_column() -> None:
+    assert "unavailable" not in rows_with([set(), set()]).batch.schema.names
     assert unavailable_column({"a": np.zeros(3, np.bool_)}) is None
     assert unavailable_column({}) is None
 
 
-def test_a_format_without_a_place_for_them_refuses_the_row(make_rows: MakeRows) -> None:
-    refuse_unavailable(rows_with(make_rows, [set(), set()]), format_="CSV")
+def test_a_format_without_a_place_for_them_refuses_the_row() -> None:
+    refuse_unavailable(rows_with([set(), set()]), format_="CSV")
     wanted = r"column b of table public\.orders as CSV \(key {'id': 1}\).*FULL.*'lookup'"
     with pytest.raises(EncodeError, match=wanted) as caught:
-        refuse_unavailable(rows_with(make_rows, [set(), {"b"}]), format_="CSV")
+        refuse_unavailable(rows_with([set(), {"b"}]), format_="CSV")
     assert caught.value.row == 1
 
 

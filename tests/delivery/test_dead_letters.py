@@ -9,7 +9,7 @@ import pytest
 from cdc_encoder_json.decoder import JsonDecoder
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.options import JsonOptions
-from cdc_testing.table_rows import MakeRows, Row
+from cdc_testing.table_rows import Row, make_rows
 
 from cdc_core import ColumnType, EncoderContext, Envelope, Kind, Op, RowBatch, Timestamp
 from cdc_core.config.changefeed import dead_letter_table
@@ -24,7 +24,7 @@ CONTEXT = EncoderContext(changefeed="shop", envelope=Envelope(), options=JsonOpt
 
 
 @pytest.fixture
-def rows(make_rows: MakeRows) -> RowBatch:
+def rows() -> RowBatch:
     seven = {"id": 7, "price": "NaN", "doc": '{"a": [1]}'}
     return make_rows(
         TYPES,
@@ -66,7 +66,7 @@ def test_people_see_the_row_as_it_is_and_a_deleted_one_as_it_was(rows: RowBatch)
     assert [letter["key"] for letter in shown] == ["[7]", "[7]"]
 
 
-def test_people_see_no_column_whose_value_is_unavailable(make_rows: MakeRows) -> None:
+def test_people_see_no_column_whose_value_is_unavailable() -> None:
     change = Row(op=Op.UPDATE, after={"id": 7, "price": None, "doc": None}, unavailable=("doc",))
     row = make_rows(TYPES, [change], primary_key=["id"])
     [letter] = dead_letter_batch("shop", [BadRow(row=row, stage="sink", reason="no")]).column("after").to_pylist()
@@ -96,7 +96,7 @@ def test_an_error_that_stores_cannot_keep_is_shown_without_what_they_refuse() ->
     assert shown == "a\ufffdb \ufffd[1m \ufffd"
 
 
-def test_a_row_with_text_that_is_not_utf_8_can_be_a_dead_letter(make_rows: MakeRows) -> None:
+def test_a_row_with_text_that_is_not_utf_8_can_be_a_dead_letter() -> None:
     types = {name: ColumnType(kind=kind, source="x") for name, kind in (("id", Kind.STRING), ("doc", Kind.JSON))}
     good = make_rows(types, [Row(op=Op.UPDATE, after={"id": "k", "doc": "1"})], primary_key=["id"])
     broken = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\3\0\0\0"), pa.py_buffer(b"k\xff\\")])

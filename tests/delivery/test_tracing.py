@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cdc_testing.table_rows import MakeRows, Row
+from cdc_testing.table_rows import Row, make_rows
 
 from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema, Timestamp
 from cdc_core.delivery.tracing import FollowedChanges, StepTrace, TraceRequest, WantedChanges, key_text
@@ -25,7 +25,7 @@ TEXT = ColumnType(kind=Kind.STRING, source="text")
 
 
 @pytest.fixture
-def rows(make_rows: MakeRows) -> RowBatch:
+def rows() -> RowBatch:
     made = [
         Row(op=op, after={"id": number, "note": "secret"}, updated=Timestamp(10 + number))
         for number, op in enumerate([Op.INSERT, Op.UPDATE, Op.UPDATE, Op.SCAN])
@@ -58,7 +58,7 @@ def test_a_change_that_no_sink_gets_says_why(rows: RowBatch) -> None:
     assert (delivered.left_out, refused.left_out, left_out.left_out) == (False, False, True)
 
 
-def test_the_changes_of_a_key_in_a_huge_transaction_are_told_apart(make_rows: MakeRows) -> None:
+def test_the_changes_of_a_key_in_a_huge_transaction_are_told_apart() -> None:
     """Each is from another batch of it: only the logical parts of their timestamps differ, not their position."""
     made = [Row(op=Op.UPDATE, after={"id": 1}, updated=Timestamp(10, logical)) for logical in range(2)]
     batches = [make_rows({"id": INT}, [row], primary_key=["id"]) for row in made]

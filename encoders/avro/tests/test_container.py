@@ -12,6 +12,7 @@ from cdc_conformance.rows import INT8, TEXT
 from cdc_encoder_avro.container import BLOCK_BYTES, read_container
 from cdc_encoder_avro.encoder import AvroEncoder
 from cdc_encoder_avro.options import AvroOptions
+from cdc_testing.table_rows import Row, make_rows
 
 from cdc_core import (
     ColumnType,
@@ -47,9 +48,9 @@ def written(encoder: AvroEncoder, *batches: RowBatch, topic: str = "orders") -> 
 
 
 @pytest.fixture
-def rows(make_rows: Any, row: Any) -> RowBatch:
-    changes = [row(after={"a": n, "b": f"text {n} " * (n % 40)}, updated=Timestamp(n, 1)) for n in range(1500)]
-    changes[7] = row(op=Op.DELETE, key=(7,))
+def rows() -> RowBatch:
+    changes = [Row(after={"a": n, "b": f"text {n} " * (n % 40)}, updated=Timestamp(n, 1)) for n in range(1500)]
+    changes[7] = Row(op=Op.DELETE, key=(7,))
     made: RowBatch = make_rows({"a": INT8, "b": TEXT}, changes, primary_key=["a"])
     return made
 
@@ -85,10 +86,10 @@ def test_polars_reads_files(rows: RowBatch, codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("precision", [10, 30])
-def test_readers_see_a_numeric_as_a_nullable_decimal(make_rows: Any, row: Any, precision: int) -> None:
+def test_readers_see_a_numeric_as_a_nullable_decimal(precision: int) -> None:
     numeric = ColumnType(kind=Kind.DECIMAL, source=f"numeric({precision},2)", precision=precision, scale=2)
     texts = ["-0.01", None, "12345678.90", "0.00"]
-    changes = [row(after={"a": n, "n": text}) for n, text in enumerate(texts)]
+    changes = [Row(after={"a": n, "n": text}) for n, text in enumerate(texts)]
     file = written(encoder_with(), make_rows({"a": INT8, "n": numeric}, changes, primary_key=["a"]))
     numbers = [None if text is None else Decimal(text) for text in texts]
     assert [record["after"]["n"] for record in fastavro.reader(io.BytesIO(file))] == numbers
@@ -121,12 +122,12 @@ def test_the_same_rows_give_the_same_file_in_any_batches(rows: RowBatch, codec: 
         assert written(encoder_with(codec), rows.slice(0, 0), *batches) == whole
 
 
-def test_blocks_are_bounded_by_bytes(rows: RowBatch, make_rows: Any, row: Any) -> None:
+def test_blocks_are_bounded_by_bytes(rows: RowBatch) -> None:
     sizes = [block.num_records for block in fastavro.block_reader(io.BytesIO(written(encoder_with(), rows)))]
     assert sum(sizes) == len(rows)
     assert len(sizes) > 3
     large = make_rows(
-        {"a": INT8, "b": TEXT}, [row(after={"a": n, "b": "x" * 200_000}) for n in range(3)], primary_key=["a"]
+        {"a": INT8, "b": TEXT}, [Row(after={"a": n, "b": "x" * 200_000}) for n in range(3)], primary_key=["a"]
     )
     sizes = [block.num_records for block in fastavro.block_reader(io.BytesIO(written(encoder_with(), large)))]
     assert sizes == [1, 1, 1]
@@ -160,8 +161,8 @@ def test_a_resolved_mark_is_a_separate_file(codec: Codec) -> None:
     assert payload == encoder_with(codec).encode_resolved("", Timestamp(5, 6))
 
 
-def test_a_file_has_one_schema(rows: RowBatch, make_rows: Any, row: Any) -> None:
-    other = make_rows({"a": INT8}, [row(after={"a": 1})], primary_key=["a"], version=2)
+def test_a_file_has_one_schema(rows: RowBatch) -> None:
+    other = make_rows({"a": INT8}, [Row(after={"a": 1})], primary_key=["a"], version=2)
     body = encoder_with().open_body("orders")
     body.write(rows)
     with pytest.raises(ContractError, match="two schema versions"):

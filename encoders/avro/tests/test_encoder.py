@@ -13,6 +13,7 @@ from cdc_conformance.rows import INT8, TEXT
 from cdc_encoder_avro.encoder import AvroEncoder
 from cdc_encoder_avro.options import AvroOptions
 from cdc_schema_registry import unframe
+from cdc_testing.table_rows import Row, make_rows
 
 from cdc_core import (
     ColumnType,
@@ -41,21 +42,20 @@ def encoder_with(*, output: str = "messages", options: AvroOptions | None = None
 
 
 @pytest.fixture
-def history(make_rows: Any, row: Any) -> RowBatch:
+def history() -> RowBatch:
     """Insert, update, delete and scan of one row, with before images."""
-    rows: RowBatch = make_rows(
+    return make_rows(
         FOO,
         [
-            row(op=Op.INSERT, after={"a": 1, "b": "x"}, updated=UPDATED, mvcc=MVCC),
-            row(op=Op.UPDATE, after={"a": 1, "b": "y"}, before={"a": 1, "b": "x"}, updated=UPDATED, mvcc=MVCC),
-            row(op=Op.DELETE, before={"a": 1, "b": "y"}, updated=Timestamp(2, 3), mvcc=MVCC),
-            row(op=Op.SCAN, after={"a": 1, "b": None}, updated=UPDATED, mvcc=MVCC),
+            Row(op=Op.INSERT, after={"a": 1, "b": "x"}, updated=UPDATED, mvcc=MVCC),
+            Row(op=Op.UPDATE, after={"a": 1, "b": "y"}, before={"a": 1, "b": "x"}, updated=UPDATED, mvcc=MVCC),
+            Row(op=Op.DELETE, before={"a": 1, "b": "y"}, updated=Timestamp(2, 3), mvcc=MVCC),
+            Row(op=Op.SCAN, after={"a": 1, "b": None}, updated=UPDATED, mvcc=MVCC),
         ],
         primary_key=["a"],
         diff=True,
         mvcc=True,
     )
-    return rows
 
 
 def records(payloads: Any, registered: Any) -> list[Any]:
@@ -123,9 +123,9 @@ def test_key_only_has_empty_values_and_tombstones(history: RowBatch, registered:
     assert [subject for subject, _ in registered.schemas] == ["orders-key", "orders-value"]
 
 
-def test_schemas_are_registered_once_for_each_version_and_topic(make_rows: Any, row: Any, registered: Any) -> None:
-    one = make_rows(FOO, [row(after={"a": 1, "b": "x"})], primary_key=["a"])
-    two = make_rows({"a": INT8, "c": INT8}, [row(after={"a": 1, "c": 2})], primary_key=["a"], version=2)
+def test_schemas_are_registered_once_for_each_version_and_topic(registered: Any) -> None:
+    one = make_rows(FOO, [Row(after={"a": 1, "b": "x"})], primary_key=["a"])
+    two = make_rows({"a": INT8, "c": INT8}, [Row(after={"a": 1, "c": 2})], primary_key=["a"], version=2)
     encoder = encoder_with()
     for _ in range(3):
         encoder.encode(one, topic="orders")
@@ -143,8 +143,8 @@ def test_schemas_are_registered_once_for_each_version_and_topic(make_rows: Any, 
     [("1,5", ".*'1,5'"), ("NaN", ".* no 'NaN'"), ("1000", "'1000' is not a decimal of the declared precision")],
 )
 @pytest.mark.usefixtures("registered")
-def test_a_decimal_that_avro_cannot_represent_is_named(make_rows: Any, row: Any, text: str, reason: str) -> None:
-    changes = [row(after={"a": 1, "n": "1.5"}), row(after={"a": 2, "n": text})]
+def test_a_decimal_that_avro_cannot_represent_is_named(text: str, reason: str) -> None:
+    changes = [Row(after={"a": 1, "n": "1.5"}), Row(after={"a": 2, "n": text})]
     rows = make_rows({"a": INT8, "n": NUMERIC}, changes, primary_key=["a"])
     with pytest.raises(
         EncodeError, match=rf"column n of table public\.orders .*key \{{'a': 2\}}\): {reason}"
@@ -162,11 +162,9 @@ def test_a_decimal_that_avro_cannot_represent_is_named(make_rows: Any, row: Any,
         (Kind.TIMESTAMP, 2**62, f"'{2**62}'"),
     ],
 )
-def test_an_error_names_a_key_that_python_cannot_represent(
-    make_rows: Any, row: Any, registered: Any, kind: Kind, value: int, text: str
-) -> None:
+def test_an_error_names_a_key_that_python_cannot_represent(registered: Any, kind: Kind, value: int, text: str) -> None:
     types = {"k": ColumnType(kind=kind, source=""), "n": NUMERIC}
-    rows = make_rows(types, [row(after={"k": value, "n": "1,5"})], primary_key=["k"])
+    rows = make_rows(types, [Row(after={"k": value, "n": "1,5"})], primary_key=["k"])
     with pytest.raises(EncodeError, match=rf"\(key {{'k': {text}}}\)"):
         encoder_with().encode(rows, topic="orders")
 
@@ -177,8 +175,8 @@ def test_messages_without_a_registry_are_refused() -> None:
 
 
 @pytest.mark.parametrize("output", ["messages", "files"])
-def test_a_table_whose_records_would_share_a_name_is_refused(output: str, make_rows: Any, row: Any) -> None:
-    rows = make_rows(FOO, [row(after={"a": 1, "b": ""})], primary_key=["a"])
+def test_a_table_whose_records_would_share_a_name_is_refused(output: str) -> None:
+    rows = make_rows(FOO, [Row(after={"a": 1, "b": ""})], primary_key=["a"])
     schema = dataclasses.replace(rows.schema, name=TableName("shop", "public", "orders_envelope"))
     encoder = encoder_with(output=output, key_in_value=True)
     with pytest.raises(ConfigError, match=r"cannot encode table public\.orders_envelope as Avro: .*orders_envelope"):

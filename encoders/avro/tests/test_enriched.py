@@ -11,6 +11,7 @@ from cdc_conformance.rows import INT8, TEXT
 from cdc_encoder_avro.decoder import AvroDecoder
 from cdc_encoder_avro.encoder import AvroEncoder
 from cdc_encoder_avro.options import AvroOptions
+from cdc_testing.table_rows import Row, make_rows
 
 from cdc_core import (
     EncoderContext,
@@ -50,17 +51,16 @@ def file_of(rows: RowBatch, wanted: EncoderContext) -> bytes:
 
 
 @pytest.fixture
-def history(make_rows: Any, row: Any) -> RowBatch:
+def history() -> RowBatch:
     """Insert, update, delete and scan of a row with the key (b, a)."""
     first, second = {"a": 1, "b": "é"}, {"a": 1, "b": "é"}
     changes = [
-        row(op=Op.INSERT, after=first, key=("é", 1), updated=UPDATED[0], mvcc=UPDATED[0]),
-        row(op=Op.UPDATE, after=second, before=first, key=("é", 1), updated=UPDATED[1], mvcc=UPDATED[1]),
-        row(op=Op.DELETE, before=second, key=("é", 1), updated=UPDATED[2], mvcc=UPDATED[2]),
-        row(op=Op.SCAN, after=first, key=("é", 1), updated=UPDATED[3], mvcc=UPDATED[0]),
+        Row(op=Op.INSERT, after=first, key=("é", 1), updated=UPDATED[0], mvcc=UPDATED[0]),
+        Row(op=Op.UPDATE, after=second, before=first, key=("é", 1), updated=UPDATED[1], mvcc=UPDATED[1]),
+        Row(op=Op.DELETE, before=second, key=("é", 1), updated=UPDATED[2], mvcc=UPDATED[2]),
+        Row(op=Op.SCAN, after=first, key=("é", 1), updated=UPDATED[3], mvcc=UPDATED[0]),
     ]
-    rows: RowBatch = make_rows({"a": INT8, "b": TEXT}, changes, primary_key=["b", "a"], diff=True, mvcc=True)
-    return rows
+    return make_rows({"a": INT8, "b": TEXT}, changes, primary_key=["b", "a"], diff=True, mvcc=True)
 
 
 def test_records_say_what_happened_and_when_they_were_made(history: RowBatch) -> None:

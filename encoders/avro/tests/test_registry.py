@@ -13,6 +13,7 @@ from cdc_conformance.rows import INT8, TEXT
 from cdc_encoder_avro.encoder import AvroEncoder
 from cdc_encoder_avro.options import AvroOptions
 from cdc_schema_registry import unframe
+from cdc_testing.table_rows import Row, make_rows
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -78,19 +79,16 @@ def url(schema_registry: Any) -> str:
 
 
 @pytest.fixture
-def one(make_rows: Any, row: Any) -> Callable[..., RowBatch]:
+def one() -> Callable[..., RowBatch]:
     """A function that makes a batch of one row."""
 
     def made(types: Mapping[str, ColumnType], version: int = 1, **after: Any) -> RowBatch:
-        rows: RowBatch = make_rows(types, [row(after=after, updated=STAMP)], primary_key=["id"], version=version)
-        return rows
+        return make_rows(types, [Row(after=after, updated=STAMP)], primary_key=["id"], version=version)
 
     return made
 
 
-def test_confluents_deserializer_reads_what_is_written(
-    url: str, consumer: Consumer, topic_prefix: str, make_rows: Any, row: Any
-) -> None:
+def test_confluents_deserializer_reads_what_is_written(url: str, consumer: Consumer, topic_prefix: str) -> None:
     types = {
         "id": INT8,
         "größe (cm)": TEXT,
@@ -98,7 +96,7 @@ def test_confluents_deserializer_reads_what_is_written(
         "tags": ColumnType(kind=Kind.ARRAY, source="text[]", element=TEXT),
     }
     after = {"id": 1, "größe (cm)": "é", "price": "-12.50", "tags": '["a", null]'}
-    changes = [row(after=after, updated=STAMP), row(op=Op.DELETE, before=after, updated=STAMP)]
+    changes = [Row(after=after, updated=STAMP), Row(op=Op.DELETE, before=after, updated=STAMP)]
     rows = make_rows(types, changes, primary_key=["id"], diff=True)
     topic = f"{topic_prefix}orders"
     encoder = encoder_for(url, options={"avro_schema_prefix": "shop_"}, diff=True, updated=True)
@@ -134,21 +132,14 @@ def test_a_subject_holds_rows_and_resolved_marks(
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("first", ["complete", "lacking"])
 def test_a_subject_holds_rows_that_lack_values_at_every_level(
-    url: str,
-    consumer: Consumer,
-    topic_prefix: str,
-    make_rows: Any,
-    row: Any,
-    set_compatibility: Any,
-    level: str,
-    first: str,
+    url: str, consumer: Consumer, topic_prefix: str, set_compatibility: Any, level: str, first: str
 ) -> None:
     topic = f"{topic_prefix}orders"
     set_compatibility(f"{topic}-value", level)
     encoder = encoder_for(url)
     changes = [
-        row(after={"id": 1, "body": "b"}),
-        row(op=Op.UPDATE, after={"id": 1, "body": None}, unavailable=("body",)),
+        Row(after={"id": 1, "body": "b"}),
+        Row(op=Op.UPDATE, after={"id": 1, "body": None}, unavailable=("body",)),
     ]
     rows = make_rows({"id": INT8, "body": TEXT}, changes, primary_key=["id"])
     encoder.encode(rows.slice(0 if first == "complete" else 1, 1), topic=topic)
@@ -158,7 +149,7 @@ def test_a_subject_holds_rows_that_lack_values_at_every_level(
     assert consumer.read(lacking) == {"after": {"id": 1, "body": None}, "resolved": None, **names}
     assert consumer.read(complete, schema=consumer.schema_of(lacking))["unavailable"] is None
     wider = make_rows(
-        {"id": INT8, "body": TEXT, "new": INT8}, [row(after={"id": 1, "body": "b", "new": 2})], primary_key=["id"]
+        {"id": INT8, "body": TEXT, "new": INT8}, [Row(after={"id": 1, "body": "b", "new": 2})], primary_key=["id"]
     )
     assert consumer.read(encoder.encode(wider, topic=topic).value[0].as_py())["after"]["new"] == 2
 

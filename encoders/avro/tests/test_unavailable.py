@@ -13,6 +13,7 @@ from cdc_encoder_avro.decoder import AvroDecoder
 from cdc_encoder_avro.encoder import AvroEncoder
 from cdc_encoder_avro.options import AvroOptions
 from cdc_schema_registry import unframe
+from cdc_testing.table_rows import Row, make_rows
 
 from cdc_core import EncoderContext, Envelope, Op, RowBatch, Timestamp
 
@@ -27,21 +28,20 @@ def context_of(*, output: str = "messages", **envelope: Any) -> EncoderContext:
 
 
 @pytest.fixture
-def history(make_rows: Any, row: Any) -> RowBatch:
+def history() -> RowBatch:
     changes = [
-        row(after={"id": 1, "größe": "g", "note": None}, updated=STAMP),
-        row(op=Op.UPDATE, after={"id": 1, "größe": None, "note": None}, updated=STAMP, unavailable=("größe",)),
-        row(op=Op.DELETE, key=(1,), updated=STAMP),
-        row(
+        Row(after={"id": 1, "größe": "g", "note": None}, updated=STAMP),
+        Row(op=Op.UPDATE, after={"id": 1, "größe": None, "note": None}, updated=STAMP, unavailable=("größe",)),
+        Row(op=Op.DELETE, key=(1,), updated=STAMP),
+        Row(
             op=Op.UPDATE,
             after={"id": 2, "größe": None, "note": None},
             updated=STAMP,
             unavailable=("größe", "note"),
         ),
-        row(after={"id": 3, "größe": "g", "note": "n"}, updated=STAMP),
+        Row(after={"id": 3, "größe": "g", "note": "n"}, updated=STAMP),
     ]
-    rows: RowBatch = make_rows(TYPES, changes, primary_key=["id"])
-    return rows
+    return make_rows(TYPES, changes, primary_key=["id"])
 
 
 LACKING = [(), ("größe",), (), ("größe", "note"), ()]
@@ -87,8 +87,8 @@ def test_messages_of_complete_rows_keep_their_schema(history: RowBatch, register
 
 
 @pytest.mark.usefixtures("registered")
-def test_key_only_has_no_row_that_could_lack_a_value(history: RowBatch, make_rows: Any, row: Any) -> None:
-    whole = make_rows(TYPES, [row(after={"id": 2, "größe": "", "note": ""}, updated=STAMP)], primary_key=["id"])
+def test_key_only_has_no_row_that_could_lack_a_value(history: RowBatch) -> None:
+    whole = make_rows(TYPES, [Row(after={"id": 2, "größe": "", "note": ""}, updated=STAMP)], primary_key=["id"])
     encoder = AvroEncoder(context_of(name="key_only"))
     lacking = encoder.encode(history.slice(3, 1), topic="t")
     assert lacking.value.to_pylist() == encoder.encode(whole, topic="t").value.to_pylist()

@@ -12,6 +12,7 @@ from cdc_encoder_csv.decoder import CsvDecoder
 from cdc_encoder_csv.encoder import CsvEncoder
 from cdc_encoder_csv.options import CsvOptions
 from cdc_encoder_csv.plugin import cdc_register_encoders
+from cdc_testing.table_rows import Row, make_rows
 
 from cdc_core import (
     Changefeed,
@@ -62,17 +63,15 @@ def written(*batches: RowBatch, **options: Any) -> bytes:
 
 
 @pytest.fixture
-def texts(make_rows: Any, row: Any) -> RowBatch:
-    changes = [row(op=Op.SCAN, after={"id": number, "t": text}) for number, text in enumerate(TEXTS)]
-    rows: RowBatch = make_rows({"id": INT8, "t": TEXT}, changes, primary_key=["id"])
-    return rows
+def texts() -> RowBatch:
+    changes = [Row(op=Op.SCAN, after={"id": number, "t": text}) for number, text in enumerate(TEXTS)]
+    return make_rows({"id": INT8, "t": TEXT}, changes, primary_key=["id"])
 
 
-def sample(make_rows: Any, row: Any, kind: Kind, values: list[Any], **more: Any) -> RowBatch:
+def sample(kind: Kind, values: list[Any], **more: Any) -> RowBatch:
     type_ = ColumnType(kind=kind, source=str(kind), **more)
-    changes = [row(op=Op.SCAN, after={"id": number, "v": value}) for number, value in enumerate(values)]
-    rows: RowBatch = make_rows({"id": INT8, "v": type_}, changes, primary_key=["id"])
-    return rows
+    changes = [Row(op=Op.SCAN, after={"id": number, "v": value}) for number, value in enumerate(values)]
+    return make_rows({"id": INT8, "v": type_}, changes, primary_key=["id"])
 
 
 US = 1_000_000
@@ -105,8 +104,8 @@ CASES: list[tuple[Kind, Any, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "value", "text"), CASES)
-def test_a_value_is_written_as_sql_text(make_rows: Any, row: Any, kind: Kind, value: Any, text: str) -> None:
-    rows = sample(make_rows, row, kind, [value, None, value])
+def test_a_value_is_written_as_sql_text(kind: Kind, value: Any, text: str) -> None:
+    rows = sample(kind, [value, None, value])
     assert written(rows).decode() == f"0,{text}\n1,\n2,{text}\n"
     assert written(rows, csv_null="NULL").decode() == f"0,{text}\n1,NULL\n2,{text}\n"
 
@@ -128,9 +127,9 @@ ARRAYS = [
 
 
 @pytest.mark.parametrize(("kind", "text", "literal"), ARRAYS)
-def test_an_array_is_a_literal(make_rows: Any, row: Any, kind: Kind, text: str, literal: str) -> None:
+def test_an_array_is_a_literal(kind: Kind, text: str, literal: str) -> None:
     element = ColumnType(kind=kind, source=str(kind))
-    rows = sample(make_rows, row, Kind.ARRAY, [text, None, text], element=element)
+    rows = sample(Kind.ARRAY, [text, None, text], element=element)
     field = literal if literal == "{}" else '"' + literal.replace('"', '""') + '"'
     assert written(rows.slice(1)).decode() == f"1,\n2,{field}\n"
     found = CsvDecoder(context()).file(rows.schema, written(rows))
@@ -164,29 +163,29 @@ def test_duckdb_reads_the_texts_and_nulls(texts: RowBatch, tmp_path: Any) -> Non
     assert [text for _, text in found.fetchall()] == TEXTS
 
 
-def test_a_text_at_the_start_of_a_file_is_not_a_byte_order_mark(make_rows: Any, row: Any) -> None:
-    rows = make_rows({"t": TEXT}, [row(op=Op.SCAN, key={"t": "\ufeffa"}, after={"t": "\ufeffa"})], primary_key=["t"])
+def test_a_text_at_the_start_of_a_file_is_not_a_byte_order_mark() -> None:
+    rows = make_rows({"t": TEXT}, [Row(op=Op.SCAN, key={"t": "\ufeffa"}, after={"t": "\ufeffa"})], primary_key=["t"])
     assert pl.read_csv(io.BytesIO(written(rows)), has_header=False).rows() == [("\ufeffa",)]
 
 
-def test_a_header_is_written_once_at_the_start(make_rows: Any, row: Any) -> None:
+def test_a_header_is_written_once_at_the_start() -> None:
     odd = 'odd "name",'
-    changes = [row(op=Op.SCAN, after={"id": 1, odd: None})] * 2
+    changes = [Row(op=Op.SCAN, after={"id": 1, odd: None})] * 2
     rows = make_rows({"id": INT8, odd: TEXT}, changes, primary_key=["id"])
     body = written(rows.slice(0, 0), rows.slice(0, 1), rows.slice(1), csv_header=True)
     assert body == b'id,"odd ""name"","\n1,\n1,\n'
     assert len(CsvDecoder(context(csv_header=True)).file(rows.schema, body)) == 2
 
 
-def test_a_message_is_a_line_and_its_key_a_line_of_the_key(make_rows: Any, row: Any) -> None:
-    changes = [row(after={"a": "x,y", "b": 1, "c": None})]
+def test_a_message_is_a_line_and_its_key_a_line_of_the_key() -> None:
+    changes = [Row(after={"a": "x,y", "b": 1, "c": None})]
     rows = make_rows({"a": TEXT, "b": INT8, "c": TEXT}, changes, primary_key=["b", "a"])
     batch = CsvEncoder(context()).encode(rows, topic="t")
     assert (batch.key.to_pylist(), batch.value.to_pylist()) == ([b'1,"x,y"'], [b'"x,y",1,'])
 
 
-def test_a_deleted_row_is_refused_by_table_and_key(make_rows: Any, row: Any) -> None:
-    rows = make_rows({"id": INT8}, [row(after={"id": 1}), row(op=Op.DELETE, key=(47,))], primary_key=["id"])
+def test_a_deleted_row_is_refused_by_table_and_key() -> None:
+    rows = make_rows({"id": INT8}, [Row(after={"id": 1}), Row(op=Op.DELETE, key=(47,))], primary_key=["id"])
     encoder = CsvEncoder(context())
     for write in (encoder.open_body("t").write, lambda batch: encoder.encode(batch, topic="t")):
         with pytest.raises(EncodeError, match=r"cannot encode a deleted row of table \S+ as CSV \(key .*'id': 47"):

@@ -16,6 +16,7 @@ from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.json_schema import key_schema, resolved_schema, value_schema
 from cdc_encoder_json.options import JsonOptions
 from cdc_encoder_json.scanning import plain
+from cdc_testing.table_rows import Row, make_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
@@ -196,11 +197,11 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(columns, primary_key, draw(st.lists(changes, max_size=8)), options)
 
 
-def batch_of(case: Case, make_rows: Any, row: Any) -> RowBatch:
-    rows: RowBatch = make_rows(
+def batch_of(case: Case) -> RowBatch:
+    return make_rows(
         {name: sample.type for name, sample in case.columns.items()},
         [
-            row(
+            Row(
                 op=Op.UPDATE if one["after"] else Op.DELETE,
                 after=one["after"],
                 before=one["before"],
@@ -214,17 +215,14 @@ def batch_of(case: Case, make_rows: Any, row: Any) -> RowBatch:
         diff=case.envelope.diff,
         mvcc=True,
     )
-    return rows
 
 
 @settings(max_examples=300, deadline=None)
 @given(case=cases(), data=st.data())
-def test_messages_of_random_rows_are_those_of_the_reference(
-    case: Case, data: st.DataObject, make_rows: Any, row: Any
-) -> None:
+def test_messages_of_random_rows_are_those_of_the_reference(case: Case, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(case.rows)))
     length = data.draw(st.integers(0, len(case.rows)))
-    rows = batch_of(case, make_rows, row).slice(start, length)
+    rows = batch_of(case).slice(start, length)
     encoder = JsonEncoder(EncoderContext(changefeed="feed", envelope=case.envelope, options=JsonOptions()))
     batch = encoder.encode(rows, topic='the "topic"')
     wanted = [case.reference(one) for one in case.rows[start : start + length]]
@@ -243,8 +241,8 @@ def test_messages_of_random_rows_are_those_of_the_reference(
 
 @settings(max_examples=200, deadline=None)
 @given(case=cases())
-def test_random_messages_match_their_json_schemas(case: Case, make_rows: Any, row: Any) -> None:
-    rows = batch_of(case, make_rows, row)
+def test_random_messages_match_their_json_schemas(case: Case) -> None:
+    rows = batch_of(case)
     encoder = JsonEncoder(EncoderContext(changefeed="feed", envelope=case.envelope, options=JsonOptions()))
     batch = encoder.encode(rows, topic="topic")
     keys = Draft7Validator(json.loads(key_schema(rows.schema, case.envelope)))

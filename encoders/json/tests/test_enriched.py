@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from cdc_conformance.rows import INT8, TEXT
 from cdc_encoder_json.decoder import JsonDecoder
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.options import JsonOptions
+from cdc_testing.table_rows import Row, make_rows
 
 from cdc_core import (
     ColumnType,
@@ -59,17 +59,16 @@ def facts(schema: TableSchema, *, mvcc: str = "") -> str:
 
 
 @pytest.fixture
-def history(make_rows: Any, row: Any) -> RowBatch:
+def history() -> RowBatch:
     """Insert, update, delete and scan of a row with the key (b, a)."""
     first, second = {"a": 1, "b": "é", "n": 1}, {"a": 1, "b": "é", "n": None}
     changes = [
-        row(op=Op.INSERT, after=first, key=("é", 1), updated=UPDATED, mvcc=MVCC),
-        row(op=Op.UPDATE, after=second, before=first, key=("é", 1), updated=UPDATED, mvcc=MVCC),
-        row(op=Op.DELETE, before=second, key=("é", 1), updated=UPDATED, mvcc=MVCC),
-        row(op=Op.SCAN, after=first, key=("é", 1), updated=UPDATED, mvcc=MVCC),
+        Row(op=Op.INSERT, after=first, key=("é", 1), updated=UPDATED, mvcc=MVCC),
+        Row(op=Op.UPDATE, after=second, before=first, key=("é", 1), updated=UPDATED, mvcc=MVCC),
+        Row(op=Op.DELETE, before=second, key=("é", 1), updated=UPDATED, mvcc=MVCC),
+        Row(op=Op.SCAN, after=first, key=("é", 1), updated=UPDATED, mvcc=MVCC),
     ]
-    rows: RowBatch = make_rows({"a": INT8, "n": INT8, "b": TEXT}, changes, primary_key=["b", "a"], diff=True, mvcc=True)
-    return rows
+    return make_rows({"a": INT8, "n": INT8, "b": TEXT}, changes, primary_key=["b", "a"], diff=True, mvcc=True)
 
 
 def test_messages_say_what_happened_and_when_they_were_made(history: RowBatch) -> None:
@@ -151,10 +150,10 @@ def test_the_schema_describes_payloads_of_keys_and_values(history: RowBatch) -> 
     assert value.startswith(f'{{"payload": {payload}, "schema": {{"fields": [')
 
 
-def test_values_of_any_form_are_texts_beside_a_schema(make_rows: Any, row: Any) -> None:
+def test_values_of_any_form_are_texts_beside_a_schema() -> None:
     columns = {"a": INT8, "p": PRICE, "m": NUMERIC, "j": JSON, "i": INTS}
     after = {"a": 1, "p": "22.30", "m": "1.5", "j": '{"x": "é"}', "i": "[1, null]"}
-    rows = make_rows(columns, [row(after=after), row(after={**dict.fromkeys(columns), "a": 2})], primary_key=["a"])
+    rows = make_rows(columns, [Row(after=after), Row(after={**dict.fromkeys(columns), "a": 2})], primary_key=["a"])
     described = context("schema")
     batch = JsonEncoder(described).encode(rows, topic="t")
     values = [json.loads(value) for value in batch.value.to_pylist()]
@@ -177,8 +176,8 @@ def test_values_of_any_form_are_texts_beside_a_schema(make_rows: Any, row: Any) 
     assert (decoded.key, decoded.after, decoded.op) == ((1,), after, Op.INSERT)
 
 
-def test_an_array_of_arrays_is_refused_beside_a_schema(make_rows: Any, row: Any) -> None:
-    changes = [row(after={"a": 1, "i": "[1]"}), row(after={"a": 2, "i": "[[1]]"})]
+def test_an_array_of_arrays_is_refused_beside_a_schema() -> None:
+    changes = [Row(after={"a": 1, "i": "[1]"}), Row(after={"a": 2, "i": "[[1]]"})]
     rows = make_rows({"a": INT8, "i": INTS}, changes, primary_key=["a"])
     with pytest.raises(EncodeError, match=r"array of arrays has no Kafka Connect schema") as refused:
         JsonEncoder(context("schema")).encode(rows, topic="t")
@@ -186,8 +185,8 @@ def test_an_array_of_arrays_is_refused_beside_a_schema(make_rows: Any, row: Any)
     assert '"i": [[1]]' in messages(rows)[1][1]
 
 
-def test_the_schema_of_rows_that_lack_columns_has_a_field_for_their_names(make_rows: Any, row: Any) -> None:
-    changes = [row(after={"a": 1, "n": 2}), row(after={"a": 2, "n": None}, unavailable=["n"])]
+def test_the_schema_of_rows_that_lack_columns_has_a_field_for_their_names() -> None:
+    changes = [Row(after={"a": 1, "n": 2}), Row(after={"a": 2, "n": None}, unavailable=["n"])]
     rows = make_rows({"a": INT8, "n": INT8}, changes, primary_key=["a"])
     complete, lacking = (json.loads(value) for _, value in messages(rows, "schema"))
     assert lacking["payload"] == {"after": {"a": 2}, "op": "c", "ts_ns": TS, "unavailable": ["n"]}

@@ -10,6 +10,7 @@ import pytest
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.options import JsonOptions
 from cdc_testing.connect_converter import ConnectConverter, connect_converter
+from cdc_testing.table_rows import Row, make_rows
 
 from cdc_core import ColumnType, EncoderContext, Envelope, Kind, Op, SourceFacts, Timestamp
 
@@ -50,15 +51,13 @@ def converter() -> Iterator[ConnectConverter]:
         yield found
 
 
-def test_kafka_connect_reads_keys_and_values_of_every_operation(
-    converter: ConnectConverter, make_rows: Any, row: Any
-) -> None:
+def test_kafka_connect_reads_keys_and_values_of_every_operation(converter: ConnectConverter) -> None:
     nulls: dict[str, Any] = {**dict.fromkeys(_COLUMNS), "id": _ROW["id"]}
     changes = [
-        row(op=Op.INSERT, after=_ROW, updated=_UPDATED),
-        row(op=Op.UPDATE, after=nulls, before=_ROW, updated=_UPDATED),
-        row(op=Op.DELETE, before=nulls, key=(_ROW["id"],), updated=_UPDATED),
-        row(op=Op.UPDATE, after=nulls, before=_ROW, updated=_UPDATED, unavailable=["text", "json"]),
+        Row(op=Op.INSERT, after=_ROW, updated=_UPDATED),
+        Row(op=Op.UPDATE, after=nulls, before=_ROW, updated=_UPDATED),
+        Row(op=Op.DELETE, before=nulls, key=(_ROW["id"],), updated=_UPDATED),
+        Row(op=Op.UPDATE, after=nulls, before=_ROW, updated=_UPDATED, unavailable=["text", "json"]),
     ]
     rows = make_rows(_COLUMNS, changes, primary_key=["id"], diff=True)
     envelope = Envelope(

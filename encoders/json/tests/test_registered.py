@@ -14,6 +14,7 @@ from cdc_encoder_json.options import JsonOptions
 from cdc_schema_registry import Registry, unframe
 from cdc_testing.kafka_fixtures import ProxyFactory
 from cdc_testing.kafka_fixtures import Registry as Server
+from cdc_testing.table_rows import Row, make_rows
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -74,17 +75,16 @@ def registry(schema_registry: Server) -> Registry:
 
 
 @pytest.fixture
-def rows_of(make_rows: Any, row: Any) -> Callable[..., RowBatch]:
+def rows_of() -> Callable[..., RowBatch]:
     def of(columns: dict[str, ColumnType], *, primary_key: Sequence[str] = ("id",), version: int = 1) -> RowBatch:
         """One row of 1s, changed and deleted."""
         after = {name: "1" if type_.kind is not Kind.INT else 1 for name, type_ in columns.items()}
         changes = [
-            row(op=Op.INSERT, after=after, updated=NOW),
-            row(op=Op.UPDATE, after=after | {name: None for name in columns if name not in primary_key}, updated=NOW),
-            row(op=Op.DELETE, key=tuple(after[name] for name in primary_key), updated=NOW),
+            Row(op=Op.INSERT, after=after, updated=NOW),
+            Row(op=Op.UPDATE, after=after | {name: None for name in columns if name not in primary_key}, updated=NOW),
+            Row(op=Op.DELETE, key=tuple(after[name] for name in primary_key), updated=NOW),
         ]
-        rows: RowBatch = make_rows(columns, changes, primary_key=primary_key, version=version)
-        return rows
+        return make_rows(columns, changes, primary_key=primary_key, version=version)
 
     return of
 

@@ -11,6 +11,7 @@ from cdc_encoder_json.decoder import JsonDecoder
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_encoder_json.json_schema import value_schema
 from cdc_encoder_json.options import JsonOptions
+from cdc_testing.table_rows import Row, make_rows
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
@@ -38,16 +39,15 @@ def after(id_: int, *lacking: str, n: int | None = 7) -> dict[str, Any]:
 
 
 @pytest.fixture
-def history(make_rows: Any, row: Any) -> RowBatch:
+def history() -> RowBatch:
     changes = [
-        row(after=after(1), updated=UPDATED),
-        row(op=Op.UPDATE, after=after(1, "body"), updated=UPDATED, unavailable=("body",)),
-        row(op=Op.DELETE, key=(1,), updated=UPDATED),
-        row(op=Op.UPDATE, after=after(2, "body", "Note"), updated=UPDATED, unavailable=("body", "Note")),
-        row(op=Op.UPDATE, after=after(3, "body"), updated=UPDATED, unavailable=("body",)),
+        Row(after=after(1), updated=UPDATED),
+        Row(op=Op.UPDATE, after=after(1, "body"), updated=UPDATED, unavailable=("body",)),
+        Row(op=Op.DELETE, key=(1,), updated=UPDATED),
+        Row(op=Op.UPDATE, after=after(2, "body", "Note"), updated=UPDATED, unavailable=("body", "Note")),
+        Row(op=Op.UPDATE, after=after(3, "body"), updated=UPDATED, unavailable=("body",)),
     ]
-    rows: RowBatch = make_rows(TYPES, changes, primary_key=["id"])
-    return rows
+    return make_rows(TYPES, changes, primary_key=["id"])
 
 
 def test_a_wrapped_row_lacks_the_column_and_names_it(history: RowBatch) -> None:
@@ -85,12 +85,8 @@ def test_a_row_as_message_gets_a_metadata_member_only_when_it_lacks_a_column(
     ]
 
 
-def test_key_only_has_no_row_that_could_lack_a_column(history: RowBatch) -> None:
-    assert values(history, "key_only") == ["", "", None, "", ""]
-
-
-def test_the_row_before_is_complete(make_rows: Any, row: Any) -> None:
-    change = row(op=Op.UPDATE, after=after(1, "body"), before=after(1), unavailable=("body",))
+def test_the_row_before_is_complete() -> None:
+    change = Row(op=Op.UPDATE, after=after(1, "body"), before=after(1), unavailable=("body",))
     rows = make_rows(TYPES, [change], primary_key=["id"], diff=True)
     assert values(rows, "wrapped", diff=True) == [
         '{"after": {"Note": null, "id": 1, "n": 7}, "before": {"Note": null, "body": "b", "id": 1, "n": 7}, '
@@ -99,10 +95,8 @@ def test_the_row_before_is_complete(make_rows: Any, row: Any) -> None:
 
 
 @given(st.lists(st.sets(st.sampled_from(["body", "Note", "n"])), max_size=8), st.sampled_from(["wrapped", "bare"]))
-def test_rows_in_one_batch_are_encoded_as_each_alone(
-    make_rows: Any, row: Any, lacking: list[set[str]], envelope: str
-) -> None:
-    changes = [row(op=Op.UPDATE, after=after(n, *names), unavailable=tuple(names)) for n, names in enumerate(lacking)]
+def test_rows_in_one_batch_are_encoded_as_each_alone(lacking: list[set[str]], envelope: str) -> None:
+    changes = [Row(op=Op.UPDATE, after=after(n, *names), unavailable=tuple(names)) for n, names in enumerate(lacking)]
     rows = make_rows(TYPES, changes, primary_key=["id"])
     alone = [values(rows.slice(index, 1), envelope, **METADATA)[0] for index in range(len(rows))]
     assert values(rows, envelope, **METADATA) == alone
@@ -124,11 +118,11 @@ def test_the_registered_schema_allows_the_names(history: RowBatch, envelope: str
         validator.validate(json.loads(value))
 
 
-def test_an_error_names_the_row_of_the_whole_batch(make_rows: Any, row: Any) -> None:
+def test_an_error_names_the_row_of_the_whole_batch() -> None:
     types = {"id": INT8, "d": ColumnType(kind=Kind.DECIMAL, source="numeric"), "body": TEXT}
-    whole = row(after={"id": 1, "d": "1", "body": "b"})
+    whole = Row(after={"id": 1, "d": "1", "body": "b"})
     lacking = [
-        row(op=Op.UPDATE, after={"id": n, "d": d, "body": None}, unavailable=("body",))
+        Row(op=Op.UPDATE, after={"id": n, "d": d, "body": None}, unavailable=("body",))
         for n, d in ((2, "2"), (3, "three"))
     ]
     rows = make_rows(types, [lacking[0], whole, lacking[1]], primary_key=["id"])

@@ -13,6 +13,7 @@ from cdc_encoder_parquet.decoder import ParquetDecoder
 from cdc_encoder_parquet.encoder import ParquetEncoder
 from cdc_encoder_parquet.options import ParquetOptions
 from cdc_encoder_parquet.plugin import cdc_register_encoders
+from cdc_testing.table_rows import Row, make_rows
 
 from cdc_core import (
     ColumnType,
@@ -53,25 +54,23 @@ def read(body: bytes) -> pa.Table:
 
 
 @pytest.fixture
-def many(make_rows: Any, row: Any) -> RowBatch:
-    changes = [row(after={"a": n, "b": f"text {n} " * (n % 40)}, updated=Timestamp(n + 1, 1)) for n in range(1500)]
-    changes[7] = row(op=Op.DELETE, key=(7,))
-    rows: RowBatch = make_rows({"a": INT8, "b": TEXT}, changes, primary_key=["a"])
-    return rows
+def many() -> RowBatch:
+    changes = [Row(after={"a": n, "b": f"text {n} " * (n % 40)}, updated=Timestamp(n + 1, 1)) for n in range(1500)]
+    changes[7] = Row(op=Op.DELETE, key=(7,))
+    return make_rows({"a": INT8, "b": TEXT}, changes, primary_key=["a"])
 
 
-def sample(make_rows: Any, row: Any, type_: ColumnType, values: list[Any]) -> RowBatch:
-    changes = [row(after={"id": number, "v": value}) for number, value in enumerate(values)]
-    rows: RowBatch = make_rows({"id": INT8, "v": type_}, changes, primary_key=["id"])
-    return rows
+def sample(type_: ColumnType, values: list[Any]) -> RowBatch:
+    changes = [Row(after={"id": number, "v": value}) for number, value in enumerate(values)]
+    return make_rows({"id": INT8, "v": type_}, changes, primary_key=["id"])
 
 
-def test_columns_of_metadata_follow_those_of_the_table(make_rows: Any, row: Any) -> None:
+def test_columns_of_metadata_follow_those_of_the_table() -> None:
     changes = [
-        row(op=Op.SCAN, after={"id": 1, "v": "a"}),
-        row(op=Op.INSERT, after={"id": 2, "v": "b"}, updated=Timestamp(5, 6), mvcc=Timestamp(3, 4)),
-        row(op=Op.UPDATE, after={"id": 2, "v": None}, before={"id": 2, "v": "b"}),
-        row(op=Op.DELETE, before={"id": 2, "v": None}),
+        Row(op=Op.SCAN, after={"id": 1, "v": "a"}),
+        Row(op=Op.INSERT, after={"id": 2, "v": "b"}, updated=Timestamp(5, 6), mvcc=Timestamp(3, 4)),
+        Row(op=Op.UPDATE, after={"id": 2, "v": None}, before={"id": 2, "v": "b"}),
+        Row(op=Op.DELETE, before={"id": 2, "v": None}),
     ]
     rows = make_rows({"id": INT8, "v": TEXT}, changes, primary_key=["id"], diff=True, mvcc=True)
     table = read(written(context({"diff": True, "mvcc_timestamp": True}), rows))
@@ -102,12 +101,12 @@ def test_columns_of_metadata_follow_those_of_the_table(make_rows: Any, row: Any)
     assert read(written(context({"updated": False}), rows)).column_names == names
 
 
-def test_a_row_that_lacks_values_names_its_columns(make_rows: Any, row: Any) -> None:
+def test_a_row_that_lacks_values_names_its_columns() -> None:
     changes = [
-        row(op=Op.INSERT, after={"id": 1, "v": "a", "w": None}),
-        row(op=Op.UPDATE, after={"id": 1, "v": None, "w": None}, unavailable=("v",)),
-        row(op=Op.UPDATE, after={"id": 2, "v": None, "w": None}, unavailable=("v", "w")),
-        row(op=Op.DELETE, key=(1,)),
+        Row(op=Op.INSERT, after={"id": 1, "v": "a", "w": None}),
+        Row(op=Op.UPDATE, after={"id": 1, "v": None, "w": None}, unavailable=("v",)),
+        Row(op=Op.UPDATE, after={"id": 2, "v": None, "w": None}, unavailable=("v", "w")),
+        Row(op=Op.DELETE, key=(1,)),
     ]
     rows = make_rows({"id": INT8, "v": TEXT, "w": TEXT}, changes, primary_key=["id"])
     body = written(context(), rows.slice(0, 1), rows.slice(1))
@@ -140,9 +139,9 @@ def test_the_same_rows_give_the_same_file_in_any_batches(many: RowBatch) -> None
         assert written(small, many.slice(0, 0), *batches) == whole
 
 
-def test_a_row_group_ends_with_the_row_that_makes_it_full(make_rows: Any, row: Any) -> None:
+def test_a_row_group_ends_with_the_row_that_makes_it_full() -> None:
     rows = make_rows(
-        {"a": INT8, "b": TEXT}, [row(after={"a": n, "b": "x" * 960}) for n in range(25)], primary_key=["a"]
+        {"a": INT8, "b": TEXT}, [Row(after={"a": n, "b": "x" * 960}) for n in range(25)], primary_key=["a"]
     )
     file = pq.ParquetFile(io.BytesIO(written(context(parquet_row_group_size=10_000), rows)))
     assert [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)] == [10, 10, 5]
@@ -186,9 +185,9 @@ CANNOT: list[tuple[ColumnType, Any, str]] = [
 
 @pytest.mark.parametrize(("type_", "value", "reason"), CANNOT)
 def test_a_value_that_parquet_cannot_represent_is_refused_without_the_batch(
-    make_rows: Any, row: Any, type_: ColumnType, value: Any, reason: str
+    type_: ColumnType, value: Any, reason: str
 ) -> None:
-    good, bad = sample(make_rows, row, type_, [None, None]), sample(make_rows, row, type_, [None, None, value, None])
+    good, bad = sample(type_, [None, None]), sample(type_, [None, None, value, None])
     body = ParquetEncoder(context(parquet_row_group_size=60)).open_body("t")
     parts = [bytes(body.write(good))]
     place = r"cannot encode column v of table public\.orders as Parquet \(key \{'id': 2\}\): .*"
@@ -198,9 +197,9 @@ def test_a_value_that_parquet_cannot_represent_is_refused_without_the_batch(
     assert b"".join(parts) == written(context(parquet_row_group_size=60), good, good)
 
 
-def test_the_inner_dimensions_of_an_array_of_json_are_json_arrays(make_rows: Any, row: Any) -> None:
+def test_the_inner_dimensions_of_an_array_of_json_are_json_arrays() -> None:
     array = ColumnType(kind=Kind.ARRAY, source="jsonb[]", element=ColumnType(kind=Kind.JSON, source="jsonb"))
-    rows = sample(make_rows, row, array, ["[[1, 2], [3, 4]]"])
+    rows = sample(array, ["[[1, 2], [3, 4]]"])
     assert read(written(context(), rows)).column("v").to_pylist() == [["[1, 2]", "[3, 4]"]]
 
 
@@ -215,26 +214,24 @@ def test_the_inner_dimensions_of_an_array_of_json_are_json_arrays(make_rows: Any
         (ColumnType(kind=Kind.ARRAY, source="", element=DATE), '["infinity"]', ["infinity"]),
     ],
 )
-def test_special_values_are_text_with_the_option(
-    make_rows: Any, row: Any, type_: ColumnType, value: Any, text: str | list[str]
-) -> None:
-    rows = sample(make_rows, row, type_, [value, None])
+def test_special_values_are_text_with_the_option(type_: ColumnType, value: Any, text: str | list[str]) -> None:
+    rows = sample(type_, [value, None])
     body = written(context(parquet_special_values="string"), rows)
     assert read(body).column("v").to_pylist() == [text, None]
 
 
-def test_special_values_of_rows_before_are_refused(make_rows: Any, row: Any) -> None:
+def test_special_values_of_rows_before_are_refused() -> None:
     changes = [
-        row(op=Op.UPDATE, after={"id": 1, "v": None}, before={"id": 1, "v": None}),
-        row(op=Op.UPDATE, after={"id": 2, "v": None}, before={"id": 2, "v": INFINITE_DATE}),
+        Row(op=Op.UPDATE, after={"id": 1, "v": None}, before={"id": 1, "v": None}),
+        Row(op=Op.UPDATE, after={"id": 2, "v": None}, before={"id": 2, "v": INFINITE_DATE}),
     ]
     rows = make_rows({"id": INT8, "v": DATE}, changes, primary_key=["id"], diff=True)
     with pytest.raises(EncodeError, match=r"column v of .* \(key \{'id': 2\}\)"):
         written(context({"diff": True}), rows)
 
 
-def test_a_file_has_one_schema(many: RowBatch, make_rows: Any, row: Any) -> None:
-    other = make_rows({"a": INT8}, [row(after={"a": 1})], primary_key=["a"], version=2)
+def test_a_file_has_one_schema(many: RowBatch) -> None:
+    other = make_rows({"a": INT8}, [Row(after={"a": 1})], primary_key=["a"], version=2)
     body = ParquetEncoder(context()).open_body("t")
     body.write(many)
     with pytest.raises(ContractError, match="two schema versions"):
@@ -242,8 +239,8 @@ def test_a_file_has_one_schema(many: RowBatch, make_rows: Any, row: Any) -> None
 
 
 @pytest.mark.parametrize("name", ["__crdb__event_type", "__crdb__updated", "__crdb__before", "__crdb__unavailable"])
-def test_a_column_named_like_metadata_is_refused(make_rows: Any, row: Any, name: str) -> None:
-    rows = make_rows({"id": INT8, name: TEXT}, [row(after={"id": 1, name: "x"})], primary_key=["id"])
+def test_a_column_named_like_metadata_is_refused(name: str) -> None:
+    rows = make_rows({"id": INT8, name: TEXT}, [Row(after={"id": 1, name: "x"})], primary_key=["id"])
     with pytest.raises(ConfigError, match=rf"table public\.orders has a column {name}"):
         ParquetEncoder(context()).check([(rows.schema, "t")])
 
@@ -271,23 +268,23 @@ def test_a_resolved_mark_is_json() -> None:
     assert ParquetDecoder(context()).resolved(payload) == Timestamp(5, 6)
 
 
-def test_decimals_keep_the_digits_of_their_scale(make_rows: Any, row: Any) -> None:
+def test_decimals_keep_the_digits_of_their_scale() -> None:
     values = ["0.0000000001", "-0.0000000001", "0.0000000000", "1234567890.1234567890", "-10.0000000000", None]
-    rows = sample(make_rows, row, ColumnType(kind=Kind.DECIMAL, source="", precision=38, scale=10), values)
+    rows = sample(ColumnType(kind=Kind.DECIMAL, source="", precision=38, scale=10), values)
     found = ParquetDecoder(context()).rows(rows.schema, written(context(), rows))
     assert found.column("after").field("v").to_pylist() == values
 
 
 @pytest.mark.parametrize("text", ["9" * 39, "340282366920938463463374607431768211457", "1." + "0" * 41])
-def test_a_decimal_of_more_digits_than_arrow_counts_is_refused(make_rows: Any, row: Any, text: str) -> None:
-    rows = sample(make_rows, row, ColumnType(kind=Kind.DECIMAL, source="", precision=38, scale=2), [text])
+def test_a_decimal_of_more_digits_than_arrow_counts_is_refused(text: str) -> None:
+    rows = sample(ColumnType(kind=Kind.DECIMAL, source="", precision=38, scale=2), [text])
     with pytest.raises(EncodeError, match="is not a decimal of the declared precision 38 and scale 2"):
         written(context(), rows)
 
 
-def test_rows_of_another_version_of_the_table_are_read(make_rows: Any, row: Any) -> None:
+def test_rows_of_another_version_of_the_table_are_read() -> None:
     old = make_rows(
-        {"id": INT8, "v": DATE, "gone": TEXT}, [row(after={"id": 1, "v": 0, "gone": "x"})], primary_key=["id"]
+        {"id": INT8, "v": DATE, "gone": TEXT}, [Row(after={"id": 1, "v": 0, "gone": "x"})], primary_key=["id"]
     )
     now = make_rows({"id": INT8, "v": TEXT, "new": TEXT}, [], primary_key=["id"], version=2)
     ((decoded),) = ParquetDecoder(context()).file(now.schema, written(context(), old))

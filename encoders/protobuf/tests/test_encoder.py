@@ -8,6 +8,7 @@ from cdc_encoder_protobuf.decoder import ProtobufDecoder
 from cdc_encoder_protobuf.encoder import ProtobufEncoder
 from cdc_encoder_protobuf.options import ProtobufOptions
 from cdc_testing.published_proto import delimited_messages, message
+from cdc_testing.table_rows import Row, make_rows
 from google.protobuf.json_format import MessageToDict
 
 from cdc_core import (
@@ -33,15 +34,14 @@ def shown(payload: bytes | None) -> Any:
 
 
 @pytest.fixture
-def history(make_rows: Any, row: Any) -> RowBatch:
+def history() -> RowBatch:
     """Insert, update and delete of one row, with before images."""
     changes = [
-        row(op=Op.INSERT, after={"b": "x", "a": 1}, updated=UPDATED),
-        row(op=Op.UPDATE, after={"b": None, "a": 1}, before={"b": "x", "a": 1}, updated=UPDATED),
-        row(op=Op.DELETE, before={"b": None, "a": 1}, updated=UPDATED),
+        Row(op=Op.INSERT, after={"b": "x", "a": 1}, updated=UPDATED),
+        Row(op=Op.UPDATE, after={"b": None, "a": 1}, before={"b": "x", "a": 1}, updated=UPDATED),
+        Row(op=Op.DELETE, before={"b": None, "a": 1}, updated=UPDATED),
     ]
-    rows: RowBatch = make_rows({"b": TEXT, "a": INT8}, changes, primary_key=["a"], diff=True)
-    return rows
+    return make_rows({"b": TEXT, "a": INT8}, changes, primary_key=["a"], diff=True)
 
 
 X, NULL = {"b": {"stringValue": "x"}}, {"b": {}}
@@ -71,11 +71,11 @@ def test_each_envelope_has_the_documented_messages(history: RowBatch, envelope: 
 
 
 @pytest.mark.parametrize("envelope", ["wrapped", "bare", "row"])
-def test_an_unavailable_column_is_named_and_left_out(make_rows: Any, row: Any, envelope: str) -> None:
+def test_an_unavailable_column_is_named_and_left_out(envelope: str) -> None:
     changes = [
-        row(after={"b": "x", "a": 1}),
-        row(op=Op.UPDATE, after={"b": None, "a": 2}, unavailable=("b",)),
-        row(after={"b": None, "a": 3}),
+        Row(after={"b": "x", "a": 1}),
+        Row(op=Op.UPDATE, after={"b": None, "a": 2}, unavailable=("b",)),
+        Row(after={"b": None, "a": 3}),
     ]
     rows = make_rows({"b": TEXT, "a": INT8}, changes, primary_key=["a"])
     found = [
@@ -109,10 +109,10 @@ def test_files_without_keys_are_refused() -> None:
         ProtobufEncoder(context(output="files")).check([])
 
 
-def test_equal_keys_are_equal_bytes_whatever_the_order_of_the_columns(make_rows: Any, row: Any) -> None:
+def test_equal_keys_are_equal_bytes_whatever_the_order_of_the_columns() -> None:
     encoder = ProtobufEncoder(context())
-    one = make_rows({"a": INT8, "b": TEXT}, [row(after={"a": 1, "b": "x"})], primary_key=["a", "b"])
-    other = make_rows({"b": TEXT, "a": INT8}, [row(after={"b": "x", "a": 1})], primary_key=["b", "a"])
+    one = make_rows({"a": INT8, "b": TEXT}, [Row(after={"a": 1, "b": "x"})], primary_key=["a", "b"])
+    other = make_rows({"b": TEXT, "a": INT8}, [Row(after={"b": "x", "a": 1})], primary_key=["b", "a"])
     assert encoder.encode(one, topic="t").key.equals(encoder.encode(other, topic="t").key)
 
 

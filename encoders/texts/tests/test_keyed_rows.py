@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from cdc_column_texts import columns_with_keys
 from cdc_conformance.rows import TEXT
+from cdc_testing.table_rows import Row, make_rows
 
 from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableSchema
 
@@ -26,10 +27,8 @@ KEY = tuple(Column(name=name, type=type_, nullable=False) for name, type_ in (("
         ((Column(name="b", type=TEXT),), [[None]]),
     ],
 )
-def test_a_deleted_row_has_what_its_columns_have_of_the_key(
-    columns: tuple[Column, ...], wanted: list[Any], make_rows: Any, row: Any
-) -> None:
-    made: RowBatch = make_rows({"a": INT, "b": TEXT}, [row(op=Op.DELETE, key=(7, "é"))], primary_key=["a", "b"])
+def test_a_deleted_row_has_what_its_columns_have_of_the_key(columns: tuple[Column, ...], wanted: list[Any]) -> None:
+    made: RowBatch = make_rows({"a": INT, "b": TEXT}, [Row(op=Op.DELETE, key=(7, "é"))], primary_key=["a", "b"])
     schema: TableSchema = replace(made.schema, columns=columns, key=KEY)
     rows = RowBatch.of(
         schema,
