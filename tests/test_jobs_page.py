@@ -17,9 +17,10 @@ from cdc_core import Frontier, Span, Timestamp
 from cdc_core.changefeeds import altering, creating
 from cdc_core.cli.main import main
 from cdc_core.locality import Locality
-from cdc_core.store.job_reports import job_reports, node_reports
 from cdc_core.store.job_values import NodeRecord
+from cdc_core.store.node_reports import node_reports
 from cdc_core.store.progress import Progress, ProgressStore, store_url
+from cdc_core.store.reports import reports
 
 PAGE = (ROOT / "docs" / "jobs.md").read_text()
 
@@ -99,8 +100,8 @@ def test_the_fields_of_the_page_are_those_of_json(heading: str, last: str, tmp_p
     store = ProgressStore(store_url(tmp_path))
     store.nodes.join(node("one"), lease_s=600)
     store.jobs.create("orders", DEFINITION, owner="ann", locality=Locality())
-    [job] = job_reports(store)
-    known = (job if last == "epoch" else node_reports(store)[0]).to_json()
+    [job] = reports(store)
+    known = job.job_json() if last == "epoch" else node_reports(store)[0].to_json()
     table = PAGE.partition(heading)[2].partition("\n## ")[0]
     documented = [name for cell in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in cell.split(", ")]
     assert documented == [f"`{name}`" for name in known]

@@ -11,9 +11,9 @@ from cdc_core.changefeeds.finding import Finder
 from cdc_core.config.listed_tables import topics_of
 from cdc_core.store.event_values import Event
 from cdc_core.store.events import EventTail
-from cdc_core.store.job_reports import JobReport, NodeReport, job_report, job_reports, node_reports
 from cdc_core.store.job_values import JobEvent, JobRecord, NodeRecord, moment
 from cdc_core.store.moments import Moment
+from cdc_core.store.node_reports import NodeReport, node_reports
 from cdc_core.store.progress import ChangefeedRecord, Progress
 from cdc_core.store.reports import Report, report, reports
 from cdc_core.store.verbs import RULES, Verb
@@ -40,17 +40,13 @@ class Reading(Finder):
         """Return the names of what `cdc run` runs, in their order."""
         return self.store.jobs.runs()
 
-    def job_reports(self) -> list[JobReport]:
+    def job_reports(self) -> list[Report]:
         """Return a report of every job, by name, of finished ones too."""
-        return job_reports(self.store)
+        return [each for each in self.reports() if each.job is not None]
 
     def jobs_for(self, verb: Verb) -> list[str]:
         """Return the names of the jobs for which *verb* would do something."""
         return [job.name for job in self.jobs() if job.state in RULES[verb].does]
-
-    def job_report(self, job: JobRecord) -> JobReport:
-        """Return a report of the job. Raises: UnknownError when it was forgotten meanwhile."""
-        return job_report(self.store, job, self.known(job.name), now=datetime.now(UTC))
 
     def report(self, name: str) -> Report:
         """Return what is known of a changefeed. Raises: UnknownError."""
@@ -139,6 +135,7 @@ class Reading(Finder):
         return any(not node.draining and node.locality.matches(job.locality) for node in self.living_nodes())
 
 
-def recent(found: Iterable[JobReport]) -> list[JobReport]:
+def recent(found: Iterable[Report]) -> list[Report]:
     """Return all jobs but those that finished more than 12 hours ago."""
-    return [each for each in found if (at := moment(each.job.finished)) is None or each.now - at <= _RECENT]
+    ended = ((each, moment(None if each.job is None else each.job.finished)) for each in found)
+    return [each for each, at in ended if at is None or each.now - at <= _RECENT]

@@ -135,8 +135,8 @@ def standing_text(store: ProgressStore, known: ChangefeedRecord) -> str:
     found = report(store, known, now=datetime.now(UTC))
     shown, mark = found.to_json(), found.known.high_water
     parts = [f"changefeed '{known.name}' is {found.state}"]
-    if found.job is not None and found.job.job.node is not None:
-        parts[0] += f" on node {found.job.job.node}"
+    if found.job is not None and found.job.node is not None:
+        parts[0] += f" on node {found.job.node}"
     if mark and found.behind_s is not None:
         moment = shown_moment(mark.to_datetime())
         parts.append(f"has delivered what was committed until {moment} ({behind_text(found.behind_s)} ago)")

@@ -21,7 +21,7 @@ import click
 
 from cdc_core.changefeeds.reading import Reading
 from cdc_core.cli import debug_parts as parts
-from cdc_core.cli.debug_masking import environment_secrets, masked_text, referred_secrets
+from cdc_core.cli.debug_parts import environment_secrets, masked_text, referred_secrets
 from cdc_core.cli.located import Named, changefeed_command, require_known
 from cdc_core.config.interpolation import with_absolute_files
 from cdc_core.config.resolved import ResolvedChangefeed

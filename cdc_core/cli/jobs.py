@@ -8,8 +8,8 @@ from cdc_core.changefeeds.reading import recent
 from cdc_core.cli.job_commands import changefeeds_at, job_store_option
 from cdc_core.cli.session import CliSession, debug_option
 from cdc_core.cli.tables import echo_table, marked
-from cdc_core.store.job_reports import JobReport
 from cdc_core.store.job_values import moment
+from cdc_core.store.reports import Report
 from cdc_core.telemetry.status import behind_text, shown_moment, size_text
 
 _HEADING = ("name", "state", "node", "owner", "behind", "retained", "status")
@@ -31,7 +31,7 @@ def jobs(session: CliSession, everything: bool, as_json: bool, store: str | None
         shown = found if everything else recent(found)
         if as_json:
             for each in shown:
-                session.echo_json(each.to_json())
+                session.echo_json(each.job_json())
             return 0
         if shown:
             echo_table(session, [_HEADING, *map(_row, shown)])
@@ -43,8 +43,9 @@ def jobs(session: CliSession, everything: bool, as_json: bool, store: str | None
     return 0
 
 
-def _row(report: JobReport) -> tuple[str, ...]:
+def _row(report: Report) -> tuple[str, ...]:
     job = report.job
+    assert job is not None
     behind = "" if report.behind_s is None else behind_text(report.behind_s)
     finished = moment(job.finished)
     ended = "" if finished is None else f"ended at {shown_moment(finished)}"

@@ -61,51 +61,31 @@ def schedule() -> None:
 @click.pass_obj
 def create(
     session: CliSession,
+    /,
     name: str,
     file: str,
     changefeed: str | None,
-    cron: str,
-    time_zone: str,
     first_run: str | None,
-    on_previous_running: OnPreviousRunning,
-    on_execution_failure: OnExecutionFailure,
     owner: str | None,
     store: str | None,
     as_json: bool,
+    **rules: Any,
 ) -> int:
     """Create the schedule NAME for the CHANGEFEED in the TOML file FILE, or for a pipeline that a package publishes.
 
     Every run is scan only: initial_scan = "only" is implied.
     """
-    wanted = new_schedule(
-        session,
-        name,
-        find_changefeed(file, changefeed)[0],
-        owner=owner,
-        cron=cron,
-        time_zone=time_zone,
-        first_run=first_run,
-        on_previous_running=on_previous_running,
-        on_execution_failure=on_execution_failure,
-    )
+    found = find_changefeed(file, changefeed)[0]
+    wanted = new_schedule(session, name, found, owner=owner, first_run=first_run, **rules)
     with changefeeds_at(session, store, create=True) as changefeeds:
         _print(session, changefeeds.create_schedule(wanted, at_once=first_run == "now"), as_json=as_json)
     return 0
 
 
 def new_schedule(
-    session: CliSession,
-    name: str,
-    changefeed: Changefeed,
-    *,
-    owner: str | None,
-    cron: str,
-    time_zone: str,
-    first_run: str | None,
-    on_previous_running: OnPreviousRunning,
-    on_execution_failure: OnExecutionFailure,
+    session: CliSession, name: str, changefeed: Changefeed, *, owner: str | None, first_run: str | None, **rules: Any
 ) -> ScheduleRecord:
-    """Return the schedule that is to be created for *changefeed*. Raises: ConfigError."""
+    """Return the schedule that is to be created for *changefeed*; *rules* are as in the record. Raises: ConfigError."""
     require_schedule_name(name)
     owner = require_owner(user_name() if owner is None else owner)
     feed = resolved(session, scheduled(changefeed))
@@ -114,10 +94,7 @@ def new_schedule(
         definition=scheduled_definition(feed),
         locality=Locality.parse(feed.options.execution_locality or ""),
         owner=owner,
-        cron=cron,
-        time_zone=time_zone,
-        on_previous_running=on_previous_running,
-        on_execution_failure=on_execution_failure,
+        **rules,
         next_run=None if first_run in (None, "now") else _moment(str(first_run)),
     )
 

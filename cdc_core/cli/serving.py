@@ -74,8 +74,8 @@ def serving(
         return
     with needing(*_LIBRARIES, otherwise="a server needs more libraries: pip install 'cdc-core[serve]'"):
         from cdc_core.web.access.access import Access
-        from cdc_core.web.deployment import Deployment
         from cdc_core.web.endpoints import all_endpoints
+        from cdc_core.web.requests import Deployment
         from cdc_core.web.server import WebServer, application
     address = Address.parse(listen, option="--listen")
     access = Access(address, parse_options(AccessSettings, values, owner="the server"))

@@ -11,8 +11,8 @@ import click
 from cdc_core.cli.located import Named, changefeed_command
 from cdc_core.cli.tables import coloured
 from cdc_core.queries.selection import Selection
-from cdc_core.store.job_reports import by_address
 from cdc_core.store.liveness import ENDINGS
+from cdc_core.store.node_reports import by_address
 from cdc_core.store.reports import Report
 from cdc_core.telemetry.status import Status, behind_text, delivered_text, shown_moment, size_text
 
@@ -90,7 +90,7 @@ def _selected(table: str, section: dict[str, Any]) -> str:
 
 
 def _job(report: Report, shown: dict[str, Any], job: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
-    yield "status", None if report.job is None else report.job.shown_status
+    yield "status", report.shown_status
     yield "owner", job["owner"]
     yield "locality", job["execution_locality"]
     yield "last run", _state(report, shown) if report.status else None
@@ -99,7 +99,7 @@ def _job(report: Report, shown: dict[str, Any], job: dict[str, Any]) -> Iterator
 def _continues(report: Report) -> str:
     """Return the commands that continue a job which rests for an error, unless the error names them."""
     job = report.job
-    if job is None or not job.job.rests_for_error or "`cdc resume" in (job.job.reason or ""):
+    if job is None or not job.rests_for_error or "`cdc resume" in (job.reason or ""):
         return ""
     name = report.known.name
     return f"`cdc resume {name}` once the cause is fixed; `cdc alter {name}` changes its tables and options"
@@ -164,8 +164,7 @@ def _delivered(shown: dict[str, Any]) -> str:
 
 def _slices(report: Report, shown: dict[str, Any]) -> str:
     """Return where the last slices ran, by the names of nodes where it is one of theirs."""
-    nodes = {} if report.job is None else by_address(report.job.nodes)
-    slices = (shown["slices"] or {}).items()
+    nodes, slices = by_address(report.nodes), (shown["slices"] or {}).items()
     return ", ".join(f"{count} on {nodes[host].name if host in nodes else host}" for host, count in slices)
 
 

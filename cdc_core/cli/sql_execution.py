@@ -36,6 +36,8 @@ from cdc_core.store.verbs import Verb as JobVerb
 
 _MAX_LABEL_LENGTH = 22
 """Of a derived label of a schedule, which leaves space for a number."""
+_RULES = ("cron", "time_zone", "on_previous_running", "on_execution_failure")
+"""What a statement says as the record of a schedule has it."""
 _VERBS: dict[Verb, JobVerb] = {"PAUSE": "pause", "RESUME": "resume", "CANCEL": "cancel"}
 
 
@@ -103,17 +105,8 @@ def _create_schedule(session: CliSession, target: SqlTarget, statement: CreateSc
         changefeed = changefeed_of_statement(
             statement.changefeed, name, sources=target.sources, directory=target.directory, environ=os.environ
         )
-        wanted = new_schedule(
-            session,
-            name,
-            changefeed,
-            owner=target.owner,
-            cron=statement.cron,
-            time_zone=statement.time_zone,
-            first_run=statement.first_run,
-            on_previous_running=statement.on_previous_running,
-            on_execution_failure=statement.on_execution_failure,
-        )
+        rules = {rule: getattr(statement, rule) for rule in _RULES}
+        wanted = new_schedule(session, name, changefeed, owner=target.owner, first_run=statement.first_run, **rules)
         return created_schedule(changefeeds.create_schedule(wanted, at_once=statement.first_run == "now"))
 
 

@@ -18,8 +18,8 @@ from cdc_core.schema import TableName
 from cdc_core.sql_names import listed
 from cdc_core.statements.definitions import statement_text
 from cdc_core.statements.values import ControlSchedules, ScheduleVerb, ShowJobs, ShowSchedules
-from cdc_core.store.job_reports import JobReport
 from cdc_core.store.job_values import moment
+from cdc_core.store.reports import Report
 from cdc_core.store.schedule_values import ScheduleRecord
 from cdc_core.store.values import ChangefeedRecord
 
@@ -92,14 +92,15 @@ def show_jobs(changefeeds: Changefeeds, statement: ShowJobs) -> Result:
     if statement.job is None:
         found = recent(changefeeds.job_reports())
     else:
-        found = [changefeeds.job_report(changefeeds.require_job(statement.job))]
+        found = [changefeeds.report(changefeeds.require_job(statement.job).name)]
     columns = _CHANGEFEEDS if statement.changefeeds else _JOBS
     rows = [_values(changefeeds, each) for each in found]
     return Result(columns=columns, rows=[[row[column] for column in columns] for row in rows])
 
 
-def _values(changefeeds: Changefeeds, report: JobReport) -> dict[str, str | None]:
+def _values(changefeeds: Changefeeds, report: Report) -> dict[str, str | None]:
     job, definition, mark = report.job, report.known.definition, report.known.high_water
+    assert job is not None
     erred = job.rests_for_error or job.state == "revert-failed"
     events = changefeeds.history(job.name)
     topics = topics_of(definition, changefeeds.schema_of(report.known.sources[0]))

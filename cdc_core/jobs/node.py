@@ -187,7 +187,7 @@ class Node:
 
     def _resolved(self, report: Report) -> ResolvedChangefeed | None:
         """Return a changefeed as it would run here. One that this node must not run it must not measure either."""
-        owner = "" if report.job is None else report.job.job.owner
+        owner = "" if report.job is None else report.job.owner
         may = self._settings.record().takes(owner)
         return self._definitions.resolve(report.known.name, to_run=False) if may else None
 

@@ -10,6 +10,7 @@ from math import ceil
 from typing import Any, Literal, get_args
 
 from cdc_core.locality import Locality
+from cdc_core.store.values import record_of
 
 JobState = Literal[
     "running",
@@ -252,43 +253,26 @@ def fair_share(me: NodeRecord, jobs: Iterable[JobRecord], nodes: Sequence[NodeRe
 
 def job_record(row: Any, *, alive: Mapping[str, str]) -> JobRecord:
     """Return a row of the jobs' table, with the changefeed's epoch, as a value. *alive*: names by session."""
-    return JobRecord(
-        name=row.name,
-        state=row.state,
-        owner=row.owner,
-        created=row.created,
-        reason=row.reason,
+    return record_of(
+        JobRecord,
+        row,
         locality=Locality.parse(row.locality),
-        node_id=row.node_id,
         node=alive.get(row.node_id or ""),
         clean=row.is_clean,
-        offered_to=row.offered_to,
-        offered_until=row.offered_until,
-        schedule=row.schedule,
-        started=row.started,
-        finished=row.finished,
-        paused_for=row.paused_for,
         pending=None if row.pending is None else Pending.from_json(json.loads(row.pending)),
-        is_run=row.is_run,
         epoch=row.epoch or 0,
     )
 
 
-def job_event(row: Any) -> JobEvent:
-    """Return a row of the events' table as a value."""
-    return JobEvent(at=row.at, state=row.state, reason=row.reason, node=row.node)
-
-
 def node_record(row: Any) -> NodeRecord:
     """Return a row of the nodes' table as a value."""
-    own = ("locality", "problems", "owners", "is_draining")
-    values = {name: getattr(row, name) for name in row._fields if name not in own}
-    return NodeRecord(
+    return record_of(
+        NodeRecord,
+        row,
         locality=Locality.parse(row.locality),
         problems=json.loads(row.problems),
         owners=tuple(json.loads(row.owners)),
         draining=row.is_draining,
-        **values,
     )
 
 

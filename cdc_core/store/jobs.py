@@ -15,10 +15,10 @@ from cdc_core.store.events import add_event
 from cdc_core.store.handover import Kept, put
 from cdc_core.store.job_rows import all_jobs, found_job, known_job, of_job, offer_job, record_event
 from cdc_core.store.job_tables import JOB_EVENTS, JOBS, DatabaseNow
-from cdc_core.store.job_values import JobEvent, JobRecord, JobState, Pending, job_event
+from cdc_core.store.job_values import JobEvent, JobRecord, JobState, Pending
 from cdc_core.store.nodes import alive_sessions, require_match
 from cdc_core.store.tables import CHANGEFEEDS, update
-from cdc_core.store.values import dump
+from cdc_core.store.values import dump, record_of
 from cdc_core.store.verbs import RefusedError, require_free
 
 
@@ -88,7 +88,7 @@ class Jobs(Aggregate):
         """Return the changes of the job's state, the first one first."""
         of_job = sa.select(JOB_EVENTS).where(JOB_EVENTS.c.name == name).order_by(JOB_EVENTS.c.id)
         with self._database.transaction(reading=True) as connection:
-            return [job_event(row) for row in connection.execute(of_job)]
+            return [record_of(JobEvent, row) for row in connection.execute(of_job)]
 
 
 def create_job(

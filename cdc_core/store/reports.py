@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from cdc_core.store.job_reports import JobReport, job_report
-from cdc_core.store.job_values import REVERTED, JobEvent, JobRecord, moment
+from cdc_core.store.job_values import REVERTED, RUNNABLE, JobEvent, JobRecord, NodeRecord, moment
 from cdc_core.store.liveness import ENDINGS, is_alive, lag_s, retried_by
 from cdc_core.store.progress import ChangefeedRecord, Pause, Progress, ProgressStore, RescanRecord, SavedStatus
 from cdc_core.telemetry import metrics
-from cdc_core.telemetry.status import Retrying
-from cdc_core.telemetry.tally import Tally
+from cdc_core.telemetry.status import Retrying, shown_moment
+from cdc_core.telemetry.tally import RETAINED, Tally
 from cdc_core.timestamp import Timestamp
 
 _TOTALS = (metrics.STEPS, metrics.ROWS, metrics.ROWS_REPEATED, metrics.MESSAGES, metrics.BYTES, metrics.FILES)
@@ -26,7 +25,8 @@ _OF_A_RUN = ("notice", "rows_per_s", "waiting_on", "waiting_for", "next_attempt_
 class Report:
     """One changefeed as of `now`. Holds no secret. `dead_letters` counts those that were not replayed.
 
-    `job` is None, and `history` empty, unless it is a job.
+    Unless nodes run it, `job` is None, and `history` empty. `nodes` are those that are alive at `clock`, the time of
+    the database.
     """
 
     known: ChangefeedRecord
@@ -35,14 +35,19 @@ class Report:
     dead_letters: int
     now: datetime
     rescans: Sequence[RescanRecord] = ()
-    job: JobReport | None = None
+    job: JobRecord | None = None
     history: Sequence[JobEvent] = ()
+    nodes: Sequence[NodeRecord] = ()
+    clock: float = 0.0
 
     @property
     def state(self) -> str:
-        """What the changefeed does, in one of the words that docs/operations.md explains; of a job, its state."""
+        """What the changefeed does, in one of the words that docs/operations.md explains; of a job, its state.
+
+        A job is `retrying` while it is running and nothing works.
+        """
         if self.job is not None:
-            return self.job.state
+            return "retrying" if self.job.state == "running" and self.retrying is not None else self.job.state
         if self.known.paused is not None:
             return "paused"
         if self.status is None:
@@ -57,14 +62,14 @@ class Report:
     @property
     def is_alive(self) -> bool:
         """Whether the run that saved the status is alive: of a job, that is one of the newest attempt."""
-        return is_alive(self.status, now=self.now) if self.job is None else self.job.is_alive
+        is_newest = self.job is None or (self.status is not None and self.status.epoch == self.job.epoch)
+        return is_newest and is_alive(self.status, now=self.now)
 
     @property
     def retrying(self) -> Retrying | None:
-        """What a living run retries."""
-        if self.job is not None:
-            return self.job.retrying
-        return retried_by(self.status, now=self.now) if is_alive(self.status, now=self.now) else None
+        """What a living run, or a living node, retries: also while an attempt begins, whose status is not saved yet."""
+        works = is_alive(self.status, now=self.now) if self.job is None else self.job.node is not None
+        return retried_by(self.status, now=self.now) if works else None
 
     @property
     def behind_s(self) -> float | None:
@@ -74,18 +79,23 @@ class Report:
     @property
     def protected_age_s(self) -> float | None:
         """For how long a job has held back history at its source; None when it is not a job, or holds none."""
-        since = None if self.job is None else protected_since(self.job.job, self.known)
+        since = None if self.job is None else protected_since(self.job, self.known)
         return None if since is None else max(0.0, self.now.timestamp() - since)
 
     @property
     def holds_history(self) -> bool:
         """Whether the source may retain something for the changefeed."""
-        return self.job is None or self.job.job.state not in REVERTED
+        return self.job is None or self.job.state not in REVERTED
 
     @property
     def gauges(self) -> Mapping[str, float]:
         """What the source said of its history last; nothing when it retains none any more."""
         return self.known.gauges if self.holds_history else {}
+
+    @property
+    def retained_bytes(self) -> float | None:
+        """How much log the source keeps, as measured last; None when that is not known, or nothing is."""
+        return self.gauges.get(RETAINED)
 
     @property
     def gauges_age_s(self) -> float | None:
@@ -102,6 +112,64 @@ class Report:
     def tally(self) -> Tally:
         """What the changefeed has counted, over all its runs."""
         return Tally() if self.progress is None else self.progress.tally
+
+    @property
+    def running_status(self) -> str:
+        """What is done for the job now, or what it waits for; empty while it needs no node."""
+        job = self.job
+        if job is None or job.state not in {"waiting", *RUNNABLE}:
+            return ""
+        if job.node is None:
+            return self._waiting(job)
+        if job.state == "reverting":
+            return f"node {job.node} drops what it holds at its source"
+        if job.state != "running":
+            return f"waiting for node {job.node} to stop it"
+        if self.retrying is not None:
+            return self.retrying.text
+        if not self.is_alive:
+            return f"starting on node {job.node}"
+        mark = self.known.high_water
+        return f"running: resolved={mark}" if mark else "running: nothing is resolved yet"
+
+    @property
+    def shown_status(self) -> str:
+        """`running_status` for people, who see the state beside it, and read the high-water mark as a time."""
+        mark, text = self.known.high_water, self.running_status.removeprefix("running: ")
+        return text.replace(f"resolved={mark}", f"resolved {shown_moment(mark.to_datetime())}") if mark else text
+
+    def _waiting(self, job: JobRecord) -> str:
+        if (node := job.reserved_for(self.nodes, now=self.clock)) is not None:
+            return f"waiting for node {node.name} to adopt it"
+        matching = f" that matches {job.locality}" if job.locality.tiers else ""
+        problems = [f"{node.name}: {node.problems[job.name]}" for node in self.nodes if job.name in node.problems]
+        problems += [
+            f"{node.name}: it runs no jobs of '{job.owner}'" for node in self.nodes if not node.takes(job.owner)
+        ]
+        return f"waiting for a node{matching}" + (f"; {'; '.join(problems)}" if problems else "")
+
+    def job_json(self) -> dict[str, Any]:
+        """Return the report of a job, which it must be one of, as JSON values; docs/jobs.md explains each."""
+        job, mark, retained = self.job, self.known.high_water, self.retained_bytes
+        assert job is not None
+        return {
+            "name": job.name,
+            "state": self.state,
+            "running_status": self.running_status or None,
+            "retrying": self.retrying and self.retrying.to_json(),
+            "reason": job.reason,
+            "node": job.node,
+            "owner": job.owner,
+            "execution_locality": str(job.locality) or None,
+            "created": _text(moment(job.created)),
+            "started": _text(moment(job.started)),
+            "finished": _text(moment(job.finished)),
+            "high_water": str(mark) if mark else None,
+            "behind_s": self.behind_s,
+            "retained_bytes": retained,
+            "retained_at": None if retained is None else _text(self.known.measured_at),
+            "epoch": job.epoch,
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON values; docs/operations.md explains each."""
@@ -136,7 +204,7 @@ class Report:
             "heard_at": self.status and _text(self.status.written_at),
             "feed_id": known.feed_id,
             "epoch": known.epoch,
-            "job": None if self.job is None else {**self.job.to_json(), "history": list(map(_event, self.history))},
+            "job": None if self.job is None else {**self.job_json(), "history": list(map(_event, self.history))},
         }
 
     @property
@@ -169,14 +237,17 @@ class Report:
 def report(store: ProgressStore, known: ChangefeedRecord, *, now: datetime) -> Report:
     """Return what *store* knows of a changefeed. Changes nothing; runs do not notice."""
     job = store.jobs.find(known.name)
+    clock, nodes = (0.0, []) if job is None else _living(store)
     return Report(
         known=known,
         progress=store.progress.load(known.name),
         status=store.statuses.load(known.name),
         dead_letters=store.dead_letters.waiting(known.name).get(known.name, 0),
         rescans=store.rescans.of(known.name),
-        job=None if job is None else job_report(store, job, known, now=now),
+        job=job,
         history=() if job is None else store.jobs.events(known.name),
+        nodes=nodes,
+        clock=clock,
         now=now,
     )
 
@@ -184,29 +255,30 @@ def report(store: ProgressStore, known: ChangefeedRecord, *, now: datetime) -> R
 def reports(store: ProgressStore) -> list[Report]:
     """Return a report of every changefeed, by name, without the history of jobs and what is rescanned.
 
-    Six transactions, however many changefeeds there are; changes nothing.
+    Seven transactions, however many changefeeds there are; changes nothing.
     """
-    statuses, waiting, jobs = (
-        store.statuses.load_all(),
-        store.dead_letters.waiting(),
-        {job.name: job for job in store.jobs.all()},
-    )
-    progress, now = store.progress.load_all(), datetime.now(UTC)
-    found = []
-    for known in store.changefeeds.all():
-        name, job = known.name, jobs.get(known.name)
-        status = statuses.get(name)
-        found.append(
-            Report(
-                known=known,
-                progress=progress.get(name),
-                status=status,
-                dead_letters=waiting.get(name, 0),
-                job=None if job is None else JobReport(job=job, known=known, status=status, now=now),
-                now=now,
-            )
+    clock, nodes = _living(store)
+    statuses, waiting, jobs = store.statuses.load_all(), store.dead_letters.waiting(), store.jobs.all()
+    progress, by_name, now = store.progress.load_all(), {job.name: job for job in jobs}, datetime.now(UTC)
+    return [
+        Report(
+            known=known,
+            progress=progress.get(known.name),
+            status=statuses.get(known.name),
+            dead_letters=waiting.get(known.name, 0),
+            job=by_name.get(known.name),
+            nodes=nodes,
+            clock=clock,
+            now=now,
         )
-    return found
+        for known in store.changefeeds.all()
+    ]
+
+
+def _living(store: ProgressStore) -> tuple[float, list[NodeRecord]]:
+    """Return the database's clock, and the nodes that are alive then."""
+    clock, nodes = store.nodes.all()
+    return clock, [node for node in nodes if node.expires > clock]
 
 
 def protected_since(job: JobRecord, known: ChangefeedRecord) -> float | None:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from cdc_core.locality import Locality
 from cdc_core.store.job_values import JobState
+from cdc_core.store.values import record_of
 
 OnPreviousRunning = Literal["start", "skip", "wait"]
 OnExecutionFailure = Literal["retry", "reschedule", "pause"]
@@ -58,19 +59,5 @@ class ScheduleChange:
 
 def schedule_record(row: Any, runs: Sequence[ScheduledRun] = ()) -> ScheduleRecord:
     """Return a row of the schedules' table as a value."""
-    return ScheduleRecord(
-        name=row.name,
-        definition=json.loads(row.definition),
-        locality=Locality.parse(row.locality),
-        owner=row.owner,
-        cron=row.cron,
-        time_zone=row.time_zone,
-        on_previous_running=row.on_previous_running,
-        on_execution_failure=row.on_execution_failure,
-        created=row.created,
-        next_run=row.next_run,
-        reason=row.reason,
-        last_job=row.last_job,
-        version=row.version,
-        runs=runs,
-    )
+    definition, locality = json.loads(row.definition), Locality.parse(row.locality)
+    return record_of(ScheduleRecord, row, definition=definition, locality=locality, runs=runs)

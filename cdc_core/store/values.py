@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from cdc_core.frontier import Frontier
 from cdc_core.rangefeed import Token
@@ -19,6 +19,7 @@ _STALE_S = 150.0
 """What is measured once a minute is older when it cannot be measured."""
 Delivered = Mapping[str, Any]
 """An entry of `Flushed.delivered`: the sink's own."""
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,6 +207,12 @@ def rescan_record(row: Any) -> RescanRecord:
         asked_at=datetime.fromisoformat(row.asked_at),
         began=None if row.began is None else Timestamp.parse(row.began),
     )
+
+
+def record_of(cls: type[R], row: Any, **given: Any) -> R:
+    """Return *row* as a value of the dataclass *cls*: of each field that is not *given*, the column of its name."""
+    names = [each.name for each in fields(cls) if each.name in row._fields and each.name not in given]  # type: ignore[arg-type]
+    return cls(**{name: getattr(row, name) for name in names}, **given)
 
 
 def frontier_of(text: str | None) -> Frontier:

@@ -10,11 +10,10 @@ from starlette.responses import JSONResponse, Response
 
 from cdc_core.telemetry.metrics import Sample
 from cdc_core.web.connect import connectors, lifecycle, offsets, plugins, worker
-from cdc_core.web.endpoint import Answer, Endpoint, Refusal, Role
+from cdc_core.web.endpoint import TEXT, Answer, Endpoint, Refusal, Role, record
 from cdc_core.web.exposition import registry_of
 from cdc_core.web.openapi import openapi_endpoint
 from cdc_core.web.page import actions, altering, creating, letters, signing_in, static_files, views
-from cdc_core.web.shapes import TEXT, record
 from cdc_core.web.v1 import dead_letters, jobs, traces
 
 CONNECT_ENDPOINTS: tuple[Endpoint, ...] = (

@@ -15,8 +15,7 @@ from cdc_core.changefeeds.tracing import MAX_CHANGES
 from cdc_core.store.job_values import FOLLOWING
 from cdc_core.store.verbs import GRANTED
 from cdc_core.web.connect.shapes import SHAPES as CONNECT_SHAPES
-from cdc_core.web.endpoint import Answer, Endpoint, Role, Schema
-from cdc_core.web.shapes import ERROR, TEXT, any_object, array, choice, record, ref
+from cdc_core.web.endpoint import ERROR, TEXT, Answer, Endpoint, Role, Schema, any_object, array, choice, record, ref
 
 _V1_SHAPES: dict[str, Schema] = {
     "Event": record(

@@ -9,9 +9,8 @@ from starlette.requests import Request
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.store.verbs import BusyError
 from cdc_core.watching.preview import Previewed
-from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Refusal
-from cdc_core.web.requests import job_of, watch_client
+from cdc_core.web.requests import Deployment, deployment_of, job_of, watch_client
 
 MAX_ROWS = 100
 _WAIT_S = 5

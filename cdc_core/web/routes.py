@@ -14,8 +14,8 @@ from starlette.routing import Route
 
 from cdc_core.errors import CdcError, ConfigError, RetryableError
 from cdc_core.store.verbs import BusyError, RefusedError, UnknownError
-from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Endpoint, Refusal
+from cdc_core.web.requests import deployment_of
 
 log = logging.getLogger(__name__)
 

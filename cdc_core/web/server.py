@@ -23,8 +23,8 @@ from cdc_core.web.access.guard import MAX_HEAD, Guard
 from cdc_core.web.access.proxies import TrustedProxies
 from cdc_core.web.address import Address
 from cdc_core.web.connection import Connections, GuardedConnection, watched
-from cdc_core.web.deployment import Deployment
 from cdc_core.web.endpoint import Endpoint
+from cdc_core.web.requests import Deployment
 from cdc_core.web.routes import http_error, routes
 
 log = logging.getLogger(__name__)

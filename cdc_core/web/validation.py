@@ -22,8 +22,8 @@ from cdc_core.masking import MASK, mask, secret_forms, secret_texts, secrets_of_
 from cdc_core.options import option_problems, parse_options
 from cdc_core.uris import split_parameters
 from cdc_core.web.config_keys import CLASS, COMMON, CORE, ConfigKey, is_our_class, keys_of
-from cdc_core.web.deployment import Deployment
 from cdc_core.web.endpoint import Refusal
+from cdc_core.web.requests import Deployment
 
 T = TypeVar("T")
 _PLACE = "the request"

@@ -43,7 +43,7 @@ class Seen:
 def _is_left(report: Report) -> bool:
     if report.job is None:
         return not report.is_alive
-    return report.job.job.node is None and report.job.job.state in _WITHOUT_NODE
+    return report.job.node is None and report.job.state in _WITHOUT_NODE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ class Watched:
         began = time.monotonic()
         try:
             found = self._changefeeds.reports()
-            jobs = [report.job.job for report in found if report.job is not None]
+            jobs = [report.job for report in found if report.job is not None]
             nodes = self._changefeeds.living_nodes() if self._names is None or self._node is not None else []
             self._seen, self._up = Seen(reports=found, jobs=jobs, nodes=nodes, took_s=time.monotonic() - began), True
         except CdcError:

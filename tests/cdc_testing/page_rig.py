@@ -29,9 +29,9 @@ from cdc_core.telemetry.tally import Tally, keep_gauges
 from cdc_core.web.access.access import Access
 from cdc_core.web.access.settings import AccessSettings
 from cdc_core.web.address import Address
-from cdc_core.web.deployment import Deployment
 from cdc_core.web.endpoint import Endpoint
 from cdc_core.web.endpoints import PAGE_ENDPOINTS
+from cdc_core.web.requests import Deployment
 from cdc_core.web.server import WebServer, application
 
 HOSTILE = "<script>document.title='taken'</script>\"'&"

@@ -20,9 +20,9 @@ from cdc_core.store.progress import ProgressStore, store_url
 from cdc_core.web.access.access import Access
 from cdc_core.web.access.settings import AccessSettings
 from cdc_core.web.address import Address
-from cdc_core.web.deployment import Deployment
 from cdc_core.web.endpoint import Endpoint
 from cdc_core.web.endpoints import all_endpoints
+from cdc_core.web.requests import Deployment
 from cdc_core.web.server import WebServer, application
 
 ENVIRON = {"PW": "hunter2-of-the-source", "PIN": "pin-of-the-shelf", "NOWHERE": "plain-setting"}

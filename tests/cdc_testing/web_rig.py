@@ -22,8 +22,8 @@ from cdc_core.web.access.access import Access
 from cdc_core.web.access.callers import token_hash
 from cdc_core.web.access.settings import AccessSettings
 from cdc_core.web.address import Address
-from cdc_core.web.deployment import Deployment
 from cdc_core.web.endpoint import Endpoint, Role
+from cdc_core.web.requests import Deployment
 from cdc_core.web.server import WebServer, application
 
 LOOPBACK = Address("127.0.0.1", 0)

@@ -14,10 +14,10 @@ from cdc_testing.stored import DEFINITION, die, node
 
 from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.config.definition import changefeed_of
-from cdc_core.store.job_reports import job_report
 from cdc_core.store.job_values import NodeRecord
 from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
+from cdc_core.store.reports import report
 
 WRITTEN = {"source": "paper://desk/db", "tables": ["public.orders"], "sink": "shelf://room"}
 
@@ -131,8 +131,8 @@ def test_an_offer_lasts_by_the_clock_of_the_database(store: ProgressStore) -> No
     joined(store, "one")
     feeds = through(store, "one")
     create(feeds)
-    job, late = feeds.require_job("orders"), datetime.now(UTC) + timedelta(hours=1)
-    assert job_report(store, job, feeds.known("orders"), now=late).running_status == "waiting for node one to adopt it"
+    late = datetime.now(UTC) + timedelta(hours=1)
+    assert report(store, feeds.known("orders"), now=late).running_status == "waiting for node one to adopt it"
 
 
 def test_an_offer_ends_when_the_node_finds_that_it_lacks_something(store: ProgressStore) -> None:

@@ -27,7 +27,7 @@ from cdc_core.store.job_tables import JOB_EVENTS, JOBS
 from cdc_core.store.job_values import FOLLOWING, JobState
 from cdc_core.store.tables import CHANGEFEEDS
 from cdc_core.store.verbs import GRANTED, RULES, Verb
-from cdc_core.web.page.states import ACTIONS
+from cdc_core.web.page.texts import ACTIONS
 
 STATES = list(FOLLOWING)
 DELETED = {"cancel-requested", "reverting", "canceled"}

@@ -18,7 +18,7 @@ from cdc_testing.stored import node, progress
 from cdc_core.cli import debug as debug_module
 from cdc_core.cli import debug_parts
 from cdc_core.cli.debug import DebugArchive
-from cdc_core.cli.debug_masking import environment_secrets, masked_text, referred_secrets
+from cdc_core.cli.debug_parts import environment_secrets, masked_text, referred_secrets
 from cdc_core.cli.main import main
 from cdc_core.store.progress import ProgressStore, store_url
 

@@ -20,7 +20,7 @@ from cdc_testing.postgres import clock
 from psutil import Error as PsutilError
 from psutil import Process
 
-from cdc_core.store.job_reports import node_reports
+from cdc_core.store.node_reports import node_reports
 
 pytestmark = pytest.mark.slow
 NAMES = ("one", "two", "three")

@@ -24,7 +24,7 @@ from cdc_core.store.progress import DeadLetter, ProgressStore, store_url
 from cdc_core.store.tables import MOMENTS
 from cdc_core.store.traced_change import TracedChange
 from cdc_core.web.access.callers import token_hash
-from cdc_core.web.page.states import FOR_ADMINS
+from cdc_core.web.page.texts import FOR_ADMINS
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from cdc_core.changefeeds import previewing
 from cdc_core.engine.ipc import line, packed
 from cdc_core.masking import uri_secrets
 from cdc_core.plugins.host import PluginHost
-from cdc_core.web.deployment import Deployment
+from cdc_core.web.requests import Deployment
 
 PREVIEW = "/v1/jobs/orders/preview"
 SHOWN = "/ui/changefeeds/orders/preview"

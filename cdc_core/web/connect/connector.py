@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -11,13 +12,12 @@ from starlette.requests import Request
 
 from cdc_core.config.flat import flat
 from cdc_core.masking import MASK, is_secret_name, masked_uri
-from cdc_core.store.job_reports import JobReport
 from cdc_core.store.job_values import JobRecord
+from cdc_core.store.reports import Report
 from cdc_core.store.verbs import UnknownError
 from cdc_core.web.config_keys import CLASS
-from cdc_core.web.deployment import Deployment, deployment_of
 from cdc_core.web.endpoint import Refusal
-from cdc_core.web.requests import name_of
+from cdc_core.web.requests import Deployment, deployment_of, name_of
 
 TYPE = "source"
 VERSION = version("cdc-core")
@@ -33,13 +33,10 @@ def is_deleted(job: JobRecord) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """A job as a connector."""
+    """The *job* that *report* is about, as a connector."""
 
-    report: JobReport
-
-    @property
-    def job(self) -> JobRecord:
-        return self.report.job
+    report: Report
+    job: JobRecord
 
     @property
     def name(self) -> str:
@@ -92,13 +89,11 @@ class Connector:
 
 def find_connector(deployment: Deployment, name: str, *, missing: str = "Connector {} not found") -> Connector:
     """Return the connector. Raises: Refusal with the text *missing*, which has the name in place of `{}`."""
-    job = deployment.changefeeds.find_job(name)
-    if job is None or is_deleted(job):
-        raise Refusal(404, missing.replace("{}", name, 1))
-    try:
-        return Connector(deployment.changefeeds.job_report(job))
-    except UnknownError as error:  # it was forgotten meanwhile
-        raise Refusal(404, missing.replace("{}", name, 1)) from error
+    with suppress(UnknownError):
+        report = deployment.changefeeds.report(name)
+        if report.job is not None and not is_deleted(report.job):
+            return Connector(report, report.job)
+    raise Refusal(404, missing.replace("{}", name, 1))
 
 
 def connector_of(request: Request, *, missing: str = "Connector {} not found") -> Connector:
@@ -118,7 +113,8 @@ def unknown_class(name: str) -> Refusal:
 
 def all_connectors(deployment: Deployment) -> list[Connector]:
     """Return all connectors by name, in a few transactions."""
-    return [Connector(report) for report in deployment.changefeeds.job_reports() if not is_deleted(report.job)]
+    found = ((report, report.job) for report in deployment.changefeeds.job_reports())
+    return [Connector(report, job) for report, job in found if job is not None and not is_deleted(job)]
 
 
 def with_kept_secrets(config: Mapping[str, str | None], before: Mapping[str, str]) -> dict[str, str | None]:

@@ -21,10 +21,20 @@ from cdc_core.web.connect.connector import (
     with_kept_secrets,
 )
 from cdc_core.web.connect.shapes import CONFIG_VALUES, WHOLE_CONFIG
-from cdc_core.web.deployment import deployment_of
-from cdc_core.web.endpoint import Answer, Body, Endpoints, Parameter, Refusal, Role
-from cdc_core.web.requests import asked_by, flag, json_object, name_of, user_of
-from cdc_core.web.shapes import TEXT, array, choice, flag_parameter, ref
+from cdc_core.web.endpoint import (
+    TEXT,
+    Answer,
+    Body,
+    Endpoints,
+    Parameter,
+    Refusal,
+    Role,
+    array,
+    choice,
+    flag_parameter,
+    ref,
+)
+from cdc_core.web.requests import asked_by, deployment_of, flag, json_object, name_of, user_of
 from cdc_core.web.validation import config_of_json, validate
 
 ENDPOINTS = Endpoints()

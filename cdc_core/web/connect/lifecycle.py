@@ -9,10 +9,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from cdc_core.web.connect.connector import Connector, connector_of
-from cdc_core.web.deployment import deployment_of
-from cdc_core.web.endpoint import Answer, Endpoints, Handler, Refusal, Role
-from cdc_core.web.requests import asked_by, flag, name_of
-from cdc_core.web.shapes import array, flag_parameter, ref
+from cdc_core.web.endpoint import Answer, Endpoints, Handler, Refusal, Role, array, flag_parameter, ref
+from cdc_core.web.requests import asked_by, deployment_of, flag, name_of
 
 ENDPOINTS = Endpoints()
 

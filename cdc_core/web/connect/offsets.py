@@ -13,10 +13,8 @@ from cdc_core.changefeeds.moving import target_of, written_target
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.rangefeed_values import Token
 from cdc_core.web.connect.connector import Connector, connector_of, is_deleted
-from cdc_core.web.deployment import Deployment, deployment_of
-from cdc_core.web.endpoint import Answer, Body, Endpoints, Refusal, Role
-from cdc_core.web.requests import asked_by, json_object, name_of
-from cdc_core.web.shapes import record, ref
+from cdc_core.web.endpoint import Answer, Body, Endpoints, Refusal, Role, record, ref
+from cdc_core.web.requests import Deployment, asked_by, deployment_of, json_object, name_of
 
 ENDPOINTS = Endpoints()
 

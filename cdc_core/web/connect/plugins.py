@@ -15,10 +15,8 @@ from cdc_core.masking import mask
 from cdc_core.web.config_keys import CLASS, COMMON, CORE, ConfigKey, is_our_class, keys_of
 from cdc_core.web.connect.connector import TYPE, VERSION, unknown_class
 from cdc_core.web.connect.shapes import WHOLE_CONFIG
-from cdc_core.web.deployment import Deployment, deployment_of
-from cdc_core.web.endpoint import Answer, Endpoints, Refusal, Role
-from cdc_core.web.requests import flag, json_object
-from cdc_core.web.shapes import array, flag_parameter, ref
+from cdc_core.web.endpoint import Answer, Endpoints, Refusal, Role, array, flag_parameter, ref
+from cdc_core.web.requests import Deployment, deployment_of, flag, json_object
 from cdc_core.web.validation import Validated, config_of_json, validate
 
 ENDPOINTS = Endpoints()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cdc_core.web.endpoint import Body, Schema
-from cdc_core.web.shapes import TEXT, array, by_name, choice, record, ref
+from cdc_core.web.endpoint import TEXT, Body, Schema, array, by_name, choice, record, ref
 
 CONFIG_VALUES: Schema = {
     **by_name({"type": ["string", "number", "boolean", "null"]}),

@@ -12,10 +12,8 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from cdc_core.errors import CdcError
 from cdc_core.web.connect.connector import VERSION
-from cdc_core.web.deployment import deployment_of
-from cdc_core.web.endpoint import Answer, Body, Endpoints, Parameter, Refusal, Role
-from cdc_core.web.requests import json_object
-from cdc_core.web.shapes import TEXT, array, record, ref
+from cdc_core.web.endpoint import TEXT, Answer, Body, Endpoints, Parameter, Refusal, Role, array, record, ref
+from cdc_core.web.requests import deployment_of, json_object
 
 ENDPOINTS = Endpoints()
 

@@ -17,8 +17,18 @@ from cdc_core.telemetry import metrics
 from cdc_core.telemetry.stages import ENCODE, SINK, SOURCE
 from cdc_core.timestamp import Timestamp
 from cdc_core.web.page.history import Measurement
-from cdc_core.web.page.states import FOR_ADMINS, Tone, actions_of
-from cdc_core.web.page.texts import UNKNOWN, age_text, bytes_text, moment_text, number_text, rate_text, share_text
+from cdc_core.web.page.texts import (
+    FOR_ADMINS,
+    UNKNOWN,
+    Tone,
+    actions_of,
+    age_text,
+    bytes_text,
+    moment_text,
+    number_text,
+    rate_text,
+    share_text,
+)
 
 EVENTS = 50
 """How many events are shown."""
@@ -83,7 +93,7 @@ class ChangefeedView:
     @property
     def doing(self) -> str:
         """What is done for a job, or what it waits for; empty while it runs, as the strip says more then."""
-        text = "" if self.report.job is None else self.report.job.running_status
+        text = self.report.running_status
         return "" if text.startswith(("running", "retrying")) else text
 
     @property
@@ -194,7 +204,7 @@ def _retained_detail(report: Report) -> str:
 
 def _facts(report: Report) -> Iterator[Fact]:
     tally, known = report.tally, report.known
-    job = None if report.job is None else report.job.job
+    job = report.job
     status = {} if report.status is None else report.status.values
     if job is not None:
         yield Fact(name="node", value=job.node or UNKNOWN)

@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cdc_core.errors import ConfigError
-from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Endpoints, Role
 from cdc_core.web.page.rendering import page, redirect
+from cdc_core.web.requests import deployment_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

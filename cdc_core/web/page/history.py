@@ -17,7 +17,7 @@ from cdc_core.store.reports import Report
 from cdc_core.telemetry import metrics
 from cdc_core.telemetry.stages import STAGES
 from cdc_core.telemetry.tally import RETAINED
-from cdc_core.web.deployment import deployment_of
+from cdc_core.web.requests import deployment_of
 
 _PERCENTILES = (0.5, 0.95, 0.99)
 

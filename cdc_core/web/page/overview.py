@@ -13,7 +13,7 @@ from cdc_core.store.reports import Report
 from cdc_core.telemetry.metrics import ROWS
 from cdc_core.uris import place_of
 from cdc_core.web.page.history import Measurement, Snapshot
-from cdc_core.web.page.states import Tone, tone_of
+from cdc_core.web.page.texts import Tone, tone_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class FeedRow:
             tone=tone_of(report),
             source=sources[0] + (f" and {len(sources) - 1} more" if len(sources) > 1 else ""),
             sink=masked_uri(str(report.known.definition.get("sink") or "")),
-            owner="" if report.job is None else report.job.job.owner,
+            owner="" if report.job is None else report.job.owner,
         )
 
     @property

@@ -16,7 +16,7 @@ from cdc_core.options import counted
 from cdc_core.web.access.guard import COOKIE
 from cdc_core.web.endpoint import Role
 from cdc_core.web.page import texts
-from cdc_core.web.page.states import note_of, tone_of
+from cdc_core.web.page.texts import note_of, tone_of
 
 LOGIN = "/ui/login"
 _TITLES = {400: "This cannot be done", 403: "This is not allowed", 404: "There is nothing here", 503: "Try again later"}

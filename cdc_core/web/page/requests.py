@@ -8,9 +8,8 @@ from starlette.requests import Request
 
 from cdc_core.store.values import ChangefeedRecord
 from cdc_core.store.verbs import UnknownError
-from cdc_core.web.deployment import deployment_of
 from cdc_core.web.endpoint import Refusal
-from cdc_core.web.requests import name_of
+from cdc_core.web.requests import deployment_of, name_of
 
 MAX_ENTRIES = 1000
 """How many values a form may have; the fields that are empty come on top."""

@@ -17,15 +17,14 @@ from cdc_core.options import OptionDoc, describe
 from cdc_core.plugins.classes import load_class
 from cdc_core.plugins.entry_points import Listing
 from cdc_core.plugins.host import PluginHost
-from cdc_core.store.job_reports import NodeReport
-from cdc_core.web.deployment import deployment_of
+from cdc_core.store.node_reports import NodeReport
 from cdc_core.web.endpoint import Endpoints, Refusal, Role
 from cdc_core.web.page.changefeed import EVENTS, LETTERS, ChangefeedView
 from cdc_core.web.page.history import INTERVAL_S, Measurement, history_of, measure, moment_of
 from cdc_core.web.page.overview import Filter, Overview, overview
 from cdc_core.web.page.rendering import error_page, page, part
 from cdc_core.web.page.requests import known
-from cdc_core.web.requests import name_of
+from cdc_core.web.requests import deployment_of, name_of
 
 _MAX_STREAM_S = 240.0
 """The browser connects again after that, so that one that may not look any more is turned away."""

@@ -9,10 +9,8 @@ from starlette.responses import JSONResponse, Response
 
 from cdc_core.errors import CdcError, ConfigError, FencedError
 from cdc_core.store.values import DeadLetter
-from cdc_core.web.deployment import deployment_of
-from cdc_core.web.endpoint import Answer, Body, Endpoints, Refusal, Role
-from cdc_core.web.requests import job_of, json_object, number
-from cdc_core.web.shapes import array, number_parameter, ref
+from cdc_core.web.endpoint import Answer, Body, Endpoints, Refusal, Role, array, number_parameter, ref
+from cdc_core.web.requests import deployment_of, job_of, json_object, number
 
 ENDPOINTS = Endpoints()
 

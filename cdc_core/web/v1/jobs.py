@@ -11,11 +11,9 @@ from starlette.responses import JSONResponse, Response
 from cdc_core.options import did_you_mean
 from cdc_core.store.event_values import KINDS
 from cdc_core.store.verbs import UnknownError
-from cdc_core.web.deployment import Deployment, deployment_of
-from cdc_core.web.endpoint import Answer, Body, Endpoints, Parameter, Refusal, Role
+from cdc_core.web.endpoint import TEXT, Answer, Body, Endpoints, Parameter, Refusal, Role, array, number_parameter, ref
 from cdc_core.web.previews import MAX_ROWS, messages
-from cdc_core.web.requests import asked_by, job_of, json_object, name_of, number
-from cdc_core.web.shapes import TEXT, array, number_parameter, ref
+from cdc_core.web.requests import Deployment, asked_by, deployment_of, job_of, json_object, name_of, number
 
 ENDPOINTS = Endpoints()
 

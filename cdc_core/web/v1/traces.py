@@ -14,10 +14,8 @@ from cdc_core.errors import ConfigError
 from cdc_core.options import did_you_mean
 from cdc_core.store.traces import TraceRecord
 from cdc_core.watching.trace_keys import checked_key, key_number, written_key
-from cdc_core.web.deployment import deployment_of
-from cdc_core.web.endpoint import Answer, Body, Endpoints, Refusal, Role
-from cdc_core.web.requests import job_of, json_object
-from cdc_core.web.shapes import array, ref
+from cdc_core.web.endpoint import Answer, Body, Endpoints, Refusal, Role, array, ref
+from cdc_core.web.requests import deployment_of, job_of, json_object
 
 ENDPOINTS = Endpoints()
 
