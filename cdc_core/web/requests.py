@@ -1,4 +1,4 @@
-"""What handlers work with: the store of the jobs, the installed plugins, and what a request says."""
+"""What handlers work with: the store of the jobs, the installed plugins, what a request says, and previews."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from anyio import from_thread
 from starlette.requests import Request
 
 from cdc_core.changefeeds.service import Changefeeds, ProgressStore
+from cdc_core.errors import CdcError, ConfigError
 from cdc_core.masking import mask, secret_forms, uri_secrets
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.opening import sqlite_file
-from cdc_core.store.verbs import Verb
+from cdc_core.store.verbs import BusyError, Verb
+from cdc_core.watching.preview import Previewed
 from cdc_core.web.endpoint import Refusal
 
 
@@ -160,3 +163,30 @@ def _texts(value: Any) -> Any:
 
 def _no_number(text: str) -> None:
     raise ValueError(f"{text} is no number of JSON")
+
+
+MAX_ROWS = 100
+_WAIT_S = 5
+
+
+def messages(request: Request, rows: int) -> list[Previewed]:
+    """Return the messages of so many *rows* of the job in the path, without secrets. Raises: Refusal; ConfigError."""
+    deployment, name = deployment_of(request), job_of(request)
+    try:
+        found = deployment.changefeeds.preview(name, rows, is_gone=watch_client(request))
+    except BusyError as error:
+        raise Refusal(429, str(error), wait_s=_WAIT_S) from error
+    except ConfigError:
+        raise
+    except CdcError as error:
+        raise Refusal(409, deployment.masked(f"job '{name}' cannot be previewed: {error}")) from error
+    return [_masked(deployment, message) for message in found]
+
+
+def _masked(deployment: Deployment, message: Previewed) -> Previewed:
+    """Return *message* without secrets, which only the options of the changefeed can have brought into it."""
+    headers = message.headers
+    if headers is not None:
+        headers = {name: None if value is None else deployment.masked(value) for name, value in headers.items()}
+    error = None if message.error is None else deployment.masked(message.error)
+    return replace(message, topic=deployment.masked(message.topic), headers=headers, error=error)

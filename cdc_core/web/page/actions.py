@@ -12,9 +12,15 @@ from cdc_core.changefeeds.service import Changefeeds
 from cdc_core.errors import ConfigError
 from cdc_core.watching.trace_keys import checked_key
 from cdc_core.web.endpoint import Endpoints, Role
-from cdc_core.web.page.confirmations import Confirmation, add_confirmed
-from cdc_core.web.page.rendering import error_page, redirect
-from cdc_core.web.page.requests import feed_path, form_values, known_name
+from cdc_core.web.page.rendering import (
+    Confirmation,
+    add_confirmed,
+    error_page,
+    feed_path,
+    form_values,
+    known_name,
+    redirect,
+)
 from cdc_core.web.page.texts import FOR_ADMINS
 from cdc_core.web.requests import deployment_of, name_of
 

@@ -16,8 +16,7 @@ from cdc_core.errors import CdcError
 from cdc_core.web.endpoint import Endpoints, Role
 from cdc_core.web.page.changefeed import shown_value
 from cdc_core.web.page.forms import config_in, form_of, validated, values_of
-from cdc_core.web.page.rendering import error_page, page, redirect
-from cdc_core.web.page.requests import feed_path, form_values
+from cdc_core.web.page.rendering import error_page, feed_path, form_values, page, redirect
 from cdc_core.web.requests import deployment_of, name_of, user_of
 from cdc_core.web.routes import status_of
 from cdc_core.web.validation import Validated, key_of

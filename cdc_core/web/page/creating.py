@@ -10,8 +10,7 @@ from starlette.responses import HTMLResponse, Response
 from cdc_core.errors import CdcError, ConfigError
 from cdc_core.web.endpoint import Endpoints, Role
 from cdc_core.web.page.forms import Finding, form_of, text_of, validated, values_in
-from cdc_core.web.page.rendering import error_page, page, part, redirect
-from cdc_core.web.page.requests import feed_path, form_values
+from cdc_core.web.page.rendering import error_page, feed_path, form_values, page, part, redirect
 from cdc_core.web.requests import deployment_of, user_of
 from cdc_core.web.validation import Validated
 

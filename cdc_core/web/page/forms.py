@@ -11,7 +11,7 @@ from cdc_core.config.toml_file import definition_in, toml_text
 from cdc_core.errors import ConfigError
 from cdc_core.plugins.host import PluginHost
 from cdc_core.web.config_keys import CLASS, COMMON, CORE, ConfigKey
-from cdc_core.web.page.requests import MAX_ENTRIES
+from cdc_core.web.page.rendering import MAX_ENTRIES
 from cdc_core.web.requests import Deployment
 from cdc_core.web.validation import Validated, validate
 

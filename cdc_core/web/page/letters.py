@@ -15,11 +15,8 @@ from cdc_core.options import counted
 from cdc_core.store.values import DeadLetter
 from cdc_core.watching.preview import Previewed
 from cdc_core.web.endpoint import Endpoints, Refusal, Role
-from cdc_core.web.page.confirmations import Confirmation, add_confirmed
-from cdc_core.web.page.rendering import error_page, page
-from cdc_core.web.page.requests import feed_path, known_name
-from cdc_core.web.previews import MAX_ROWS, messages
-from cdc_core.web.requests import Deployment, deployment_of, number
+from cdc_core.web.page.rendering import Confirmation, add_confirmed, error_page, feed_path, known_name, page
+from cdc_core.web.requests import MAX_ROWS, Deployment, deployment_of, messages, number
 from cdc_core.web.routes import status_of
 
 ENDPOINTS = Endpoints(refused=error_page)

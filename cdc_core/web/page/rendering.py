@@ -1,22 +1,65 @@
-"""From values to answers: templates, redirects, and errors as pages."""
+"""From requests to answers: forms, templates, redirects, questions that people confirm, and errors as pages."""
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from cdc_core.errors import ConfigError
 from cdc_core.options import counted
+from cdc_core.store.values import ChangefeedRecord
+from cdc_core.store.verbs import UnknownError
 from cdc_core.web.access.guard import COOKIE
-from cdc_core.web.endpoint import Role
+from cdc_core.web.endpoint import Endpoints, Refusal, Role
 from cdc_core.web.page import texts
 from cdc_core.web.page.texts import note_of, tone_of
+from cdc_core.web.requests import deployment_of, name_of
+
+MAX_ENTRIES = 1000
+"""How many values a form may have; the fields that are empty come on top."""
+_MAX_FIELDS = 2 * MAX_ENTRIES
+_FORM = "application/x-www-form-urlencoded"
+
+
+def form_values(request: Request) -> dict[str, str]:
+    """Return the fields of the form that the request holds. Raises: Refusal when it holds no form."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body: bytes = request.state.body
+    if body and kind != _FORM:
+        raise Refusal(415, f"a form must be sent as {_FORM}")
+    try:
+        fields = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict")
+    except ValueError as error:
+        raise Refusal(400, "the form cannot be read: it is not UTF-8, or has too many fields") from error
+    return {name: value.replace("\r\n", "\n") for name, value in fields}
+
+
+def feed_path(name: str) -> str:
+    """Return the address of the page of a changefeed."""
+    return f"/ui/changefeeds/{quote(name, safe='')}"
+
+
+def known(request: Request) -> ChangefeedRecord:
+    """Return the changefeed in the path. Raises: Refusal when the store does not know it."""
+    name = name_of(request)
+    try:
+        return deployment_of(request).changefeeds.known(name)
+    except UnknownError as error:
+        raise Refusal(404, f"the store knows no changefeed '{name}'") from error
+
+
+def known_name(request: Request) -> str:
+    """Return the name of a changefeed in the path. Raises: Refusal when the store does not know it."""
+    return known(request).name
+
 
 LOGIN = "/ui/login"
 _TITLES = {400: "This cannot be done", 403: "This is not allowed", 404: "There is nothing here", 503: "Try again later"}
@@ -83,3 +126,43 @@ def error_page(request: Request, status: int, message: str) -> Response:
         return redirect(f"{LOGIN}?next={quote(wanted, safe='')}")
     title = _TITLES.get(status, "Something is wrong")
     return page(request, "error.html", status=status, title=title, message=message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """A question, and the form that answers it. `harm`: it cannot be undone. `error` is why it could not be done."""
+
+    title: str
+    text: str
+    button: str
+    target: str
+    back: str
+    harm: bool = False
+    asks_reason: bool = False
+    error: str = ""
+
+
+def add_confirmed(
+    endpoints: Endpoints,
+    path: str,
+    role: Role,
+    question: Callable[[Request], Confirmation],
+    obey: Callable[[Request], str],
+) -> None:
+    """Add to *endpoints* those that ask a *question*, and *obey*, which returns the address of the page that follows.
+
+    For its ConfigError the question is shown again, with the reason.
+    """
+
+    @endpoints.add(f"GET {path}", role)
+    def ask(request: Request) -> Response:
+        return page(request, "confirm.html", question=question(request))
+
+    @endpoints.add(f"POST {path}", role)
+    def do(request: Request) -> Response:
+        asked = question(request)
+        try:
+            return redirect(obey(request))
+        except ConfigError as error:
+            asked = replace(asked, error=deployment_of(request).masked(str(error)))
+            return page(request, "confirm.html", status=409, question=asked)

@@ -8,8 +8,7 @@ from starlette.responses import Response
 from cdc_core.web.access.access import Access
 from cdc_core.web.access.guard import COOKIE
 from cdc_core.web.endpoint import Endpoints, Role
-from cdc_core.web.page.rendering import LOGIN, error_page, page, redirect
-from cdc_core.web.page.requests import form_values
+from cdc_core.web.page.rendering import LOGIN, error_page, form_values, page, redirect
 
 ENDPOINTS = Endpoints(refused=error_page)
 

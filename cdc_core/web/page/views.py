@@ -22,8 +22,7 @@ from cdc_core.web.endpoint import Endpoints, Refusal, Role
 from cdc_core.web.page.changefeed import EVENTS, LETTERS, ChangefeedView
 from cdc_core.web.page.history import INTERVAL_S, Measurement, history_of, measure, moment_of
 from cdc_core.web.page.overview import Filter, Overview, overview
-from cdc_core.web.page.rendering import error_page, page, part
-from cdc_core.web.page.requests import known
+from cdc_core.web.page.rendering import error_page, known, page, part
 from cdc_core.web.requests import deployment_of, name_of
 
 _MAX_STREAM_S = 240.0

@@ -12,8 +12,17 @@ from cdc_core.options import did_you_mean
 from cdc_core.store.event_values import KINDS
 from cdc_core.store.verbs import UnknownError
 from cdc_core.web.endpoint import TEXT, Answer, Body, Endpoints, Parameter, Refusal, Role, array, number_parameter, ref
-from cdc_core.web.previews import MAX_ROWS, messages
-from cdc_core.web.requests import Deployment, asked_by, deployment_of, job_of, json_object, name_of, number
+from cdc_core.web.requests import (
+    MAX_ROWS,
+    Deployment,
+    asked_by,
+    deployment_of,
+    job_of,
+    json_object,
+    messages,
+    name_of,
+    number,
+)
 
 ENDPOINTS = Endpoints()
 
