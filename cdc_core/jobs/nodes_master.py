@@ -66,8 +66,7 @@ class NodesMaster:
         if now >= self._poll_at:
             self._poll_at = now + _POLL_INTERVAL_S
             with suppress(RetryableError):  # the run notices by itself
-                epoch, known = self._store.cluster.find(application)
-                if known or epoch == self._epoch:
+                if self._store.cluster.knows(application, epoch=self._epoch):
                     self._unknown_since = None
                 elif self._unknown_since is None:
                     self._unknown_since = now

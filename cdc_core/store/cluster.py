@@ -66,12 +66,15 @@ class ClusterRecords(Aggregate):
         assert me is not None
         return self._database.once_more(lambda connection: _lead(connection, me))
 
-    def find(self, application: str) -> tuple[int, bool]:
-        """Return the epoch, and whether *application*, by Spark's id, is in what the last master has written."""
+    def knows(self, application: str, *, epoch: int) -> bool:
+        """Return whether the master of *epoch* still leads, or what the present one has written has *application* in it.
+
+        By Spark's id. Cheap as long as it leads.
+        """
         written = CLUSTER.c.files.contains(f'"app_{application}"', autoescape=True)
+        known = sa.case((CLUSTER.c.epoch == epoch, sa.true()), else_=written)
         with self._database.transaction(reading=True) as connection:
-            epoch, found = connection.execute(sa.select(CLUSTER.c.epoch, written)).one()
-        return epoch, found
+            return bool(connection.execute(sa.select(known)).scalar_one())
 
     def files(self) -> dict[str, str]:
         """Return what the last master has written, by name in base64. May be large: ask once a master."""

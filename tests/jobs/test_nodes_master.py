@@ -114,7 +114,7 @@ def test_a_master_that_saves_late_has_not_lost_it(store: ProgressStore, lost: Ca
 def test_a_store_out_of_reach_says_nothing_of_it(
     lost: Callable[[], list[bool]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ClusterRecords, "find", Mock(side_effect=RetryableError("the connection is gone")))
+    monkeypatch.setattr(ClusterRecords, "knows", Mock(side_effect=RetryableError("the connection is gone")))
     assert not any(lost())
 
 
