@@ -67,9 +67,9 @@ class ClusterRecords(Aggregate):
         return self._database.once_more(lambda connection: _lead(connection, me))
 
     def knows(self, application: str, *, epoch: int) -> bool:
-        """Return whether the master of *epoch* still leads, or what the present one has written has *application* in it.
+        """Return whether the master of *epoch* still leads, or the next one knows *application*, by Spark's id.
 
-        By Spark's id. Cheap as long as it leads.
+        Cheap as long as it leads.
         """
         written = CLUSTER.c.files.contains(f'"app_{application}"', autoescape=True)
         known = sa.case((CLUSTER.c.epoch == epoch, sa.true()), else_=written)
