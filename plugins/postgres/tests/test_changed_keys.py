@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import psycopg
 import pytest
 from cdc_rangefeed_postgres import planner
 from cdc_testing.feeding import Feed, caught_up
@@ -337,19 +336,6 @@ def test_two_key_changes_with_a_look_in_between(database: str, sql: Sql) -> None
         sql.execute("ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (other)")
         sql.execute("DELETE FROM t WHERE id = 2")
         assert_agrees(feed, sql, "other")
-
-
-def test_only_the_table_whose_key_changed_is_read_again(database: str, sql: Sql) -> None:
-    create(sql)
-    sql.execute("CREATE TABLE u (id int PRIMARY KEY)")
-    sql.execute("INSERT INTO u SELECT generate_series(1, 50)")
-    with caught_up(database, "t", "u") as feed, psycopg.connect(database) as other:
-        other.execute(ANOTHER_KEY)
-        sql.execute("INSERT INTO u VALUES (51)")
-        feed.step()
-        other.commit()
-        assert_agrees(feed, sql, "other")
-        assert scanned(feed) == 250
 
 
 @BOTH_LAYOUTS_SLOWLY

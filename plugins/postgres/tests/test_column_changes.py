@@ -19,7 +19,6 @@ from cdc_testing.postgres import Sql, table_of
 
 from cdc_core import EncoderContext, Envelope, Op, RowBatch, SchemaChangeRules
 
-COLUMN_CHANGES = SchemaChangeRules(events="column_changes")
 NOBACKFILL = SchemaChangeRules(policy="nobackfill")
 
 
@@ -361,16 +360,6 @@ def test_rows_have_the_name_that_their_column_had(database: str, t: Sql, *, rest
         ]
         change(feed, t, "UPDATE t SET x = x + 1", restarts=not restarts)
         assert feed.rows("public.t") == text_table(t, "id, x")
-
-
-def test_a_renamed_column_is_read_again_when_column_changes_are_events(
-    database: str, t: Sql, *, restarts: bool
-) -> None:
-    t.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
-    t.execute("INSERT INTO t VALUES (1, 1)")
-    with caught_up(database, "t", schema_changes=COLUMN_CHANGES) as feed:
-        change(feed, t, "ALTER TABLE t RENAME COLUMN v TO w", restarts=restarts)
-        assert feed.rows("public.t") == {(1,): {"id": 1, "w": 1}}
 
 
 def test_with_nobackfill_only_later_rows_have_the_new_form(database: str, t: Sql, *, restarts: bool) -> None:

@@ -5,19 +5,15 @@ from __future__ import annotations
 import logging
 import pickle
 import traceback
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-import psycopg
 import pytest
 from cdc_rangefeed_postgres.connection import Server
 from cdc_rangefeed_postgres.history import PostgresHistory
 from cdc_rangefeed_postgres.options import PostgresOptions
 from cdc_rangefeed_postgres.planner import PostgresPlanner
 from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
-from cdc_rangefeed_postgres.reader import PostgresReader
-from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.documented_role import ROLE, documented
 from cdc_testing.feeding import caught_up, feed_of, started
 from cdc_testing.postgres import Sql
@@ -195,13 +191,6 @@ def test_every_connection_goes_to_the_host_that_answers(database: str, sql: Sql)
         assert list(feed.rows("public.t")) == [(1,), (2,)]
 
 
-@pytest.mark.parametrize("part", [PostgresRangefeed, PostgresPlanner, PostgresReader, PostgresHistory])
-def test_a_constructor_connects_to_nothing_and_a_part_can_be_closed_twice(part: Callable[..., Any]) -> None:
-    opened = part(context_of("postgresql://u:p@127.0.0.1:1/db"))
-    opened.close()
-    opened.close()
-
-
 def test_an_unreachable_server_is_retryable_during_an_attempt() -> None:
     context = context_of("postgresql://u:p@127.0.0.1:1/db")
     rangefeed, planner, history = PostgresRangefeed(context), PostgresPlanner(context), PostgresHistory(context)
@@ -215,22 +204,6 @@ def test_an_unreachable_server_is_retryable_during_an_attempt() -> None:
     ):
         with pytest.raises(RetryableRangefeedError, match=refused):
             call()
-
-
-def test_a_changefeed_continues_after_a_crash_of_the_server() -> None:
-    with CopiedPostgres() as server:
-        with psycopg.connect(server.uri(), autocommit=True) as sql:
-            sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
-            sql.execute("INSERT INTO t SELECT generate_series(1, 1000)")
-        with started(server.uri(), "t") as feed:
-            feed.step()
-            server.kill()
-            with pytest.raises(RetryableRangefeedError):
-                feed.step()
-            server.start()
-            feed.restart()
-            feed.catch_up()
-            assert len(feed.rows("public.t")) == 1000
 
 
 def test_a_revoked_privilege_is_terminal(database: str, sql: Sql) -> None:

@@ -213,17 +213,6 @@ def test_removed_partitions_can_keep_their_rows_at_the_sink(
         assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [warning]
 
 
-def test_a_truncated_partition_ends_the_changefeed(database: str, sql: Sql) -> None:
-    partitioned(sql)
-    with caught_up(database, "p") as feed:
-        sql.execute("VACUUM FULL p2")
-        sql.execute("CLUSTER p1 USING p1_pkey")
-        feed.catch_up()
-        sql.execute("TRUNCATE p1")
-        with pytest.raises(TerminalRangefeedError, match=r"table public\.p: 1 partition \(public\.p1\) was truncated"):
-            feed.catch_up()
-
-
 def test_a_partition_that_was_detached_for_a_while_is_scanned_again(database: str, sql: Sql) -> None:
     partitioned(sql)
     with caught_up(database, "p") as feed:

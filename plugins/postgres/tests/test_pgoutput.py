@@ -130,39 +130,6 @@ def test_messages_that_pgoutput_does_not_write_are_refused() -> None:
         read(insert(T, "1"))
 
 
-@pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
-@pytest.mark.parametrize("binary", [True, False])
-def test_a_real_log_of_all_kinds_of_changes(probe: LogProbe, identity: str, *, binary: bool) -> None:
-    probe.execute("CREATE TABLE t (id int PRIMARY KEY, v text, n numeric)")
-    probe.execute(f"ALTER TABLE t REPLICA IDENTITY {identity}")
-    probe.watch("t")
-    probe.execute("INSERT INTO t VALUES (1, 'a', 1.0), (2, NULL, NULL)")
-    probe.execute("UPDATE t SET v = 'b' WHERE id = 1")
-    probe.execute("UPDATE t SET id = 3 WHERE id = 2")
-    probe.transaction("DELETE FROM t WHERE id = 1", "INSERT INTO t VALUES (1, 'c', 0)")
-    probe.execute("DELETE FROM t WHERE id = 3")
-    diff = identity == "FULL"
-    expected: list[tuple[Any, ...]] = [
-        ("INSERT", 1, (1, "a", "1.0"), None),
-        ("INSERT", 2, (2, None, None), None),
-        ("UPDATE", 1, (1, "b", "1.0"), (1, "a", "1.0")),
-        ("DELETE", 2, None, (2, None, None)),
-        ("INSERT", 3, (3, None, None), None),
-        ("UPDATE", 1, (1, "c", "0"), (1, "b", "1.0")),
-        ("DELETE", 3, None, (3, None, None)),
-    ]
-    rows = rows_of(probe.log(binary=binary, diff=diff))
-    assert rows == (expected if diff else [row[:-1] for row in expected])
-
-
-def test_a_real_truncate_is_terminal(probe: LogProbe) -> None:
-    probe.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    probe.watch("t")
-    probe.execute("TRUNCATE t")
-    with pytest.raises(TerminalRangefeedError, match=r"table public\.t was truncated"):
-        probe.log(binary=True)
-
-
 def test_a_real_log_cut_into_arrays_anywhere_replays_to_the_table(probe: LogProbe) -> None:
     probe.execute("CREATE TABLE t (id int PRIMARY KEY, v text, n int)")
     probe.watch("t")

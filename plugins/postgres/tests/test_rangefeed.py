@@ -32,23 +32,6 @@ def test_an_idle_source_is_resolved_once_a_second_and_writes_no_log(database: st
         assert made == (0,)
 
 
-def test_a_step_of_the_log_obeys_the_limit_and_splits_no_transaction(database: str, sql: Sql) -> None:
-    sql.execute("CREATE TABLE t (id int PRIMARY KEY, pad text)")
-    with caught_up(database, "t", bytes_=200_000, initial_scan=False) as feed:
-        first = feed.steps
-        for begin in range(0, 2000, 100):
-            sql.execute(
-                "INSERT INTO t SELECT g, repeat('x', 500) FROM generate_series(%s::int, %s) g", [begin, begin + 99]
-            )
-        feed.catch_up()
-        assert feed.steps - first >= 5
-        by_transaction: dict[int, set[int]] = {}
-        for change in feed.changes:
-            by_transaction.setdefault(change.key[0] // 100, set()).add(change.step)
-        assert all(len(steps) == 1 for steps in by_transaction.values())
-        assert len(feed.rows("public.t")) == 2000
-
-
 @pytest.mark.parametrize(("beyond", "included"), [(0, False), (1, True)])
 def test_a_step_has_the_transactions_whose_commit_record_begins_before_its_end(
     database: str, sql: Sql, usual_pace: None, beyond: int, included: bool

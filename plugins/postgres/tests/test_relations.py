@@ -10,11 +10,9 @@ from cdc_testing.decoding import (
     T,
     V,
     decoder_of,
-    rows_of,
     transaction,
     version_of,
 )
-from cdc_testing.logprobe import LogProbe
 from cdc_testing.pgmessages import insert, log, relation
 
 from cdc_core import RetryableRangefeedError
@@ -66,15 +64,3 @@ def test_a_relation_message_describes_its_table() -> None:
     shown = relation_columns(relation(T, [ID, PgColumn("é", 1700, 655366)], name="ü", identity="f"))
     assert (shown.relid, shown.namespace, shown.name, shown.replica_identity) == (T, "public", "ü", "f")
     assert shown.columns == (ID, PgColumn("é", 1700, 655366, False))
-
-
-def test_a_real_log_with_a_schema_change(probe: LogProbe) -> None:
-    probe.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
-    probe.watch("t")
-    probe.execute("INSERT INTO t VALUES (1, 'a')")
-    probe.execute("ALTER TABLE t ADD COLUMN n int DEFAULT 7, DROP COLUMN v")
-    probe.learn("t")
-    probe.execute("INSERT INTO t VALUES (2)")
-    batches = probe.log(binary=True)
-    assert [batch.schema.version for batch in batches] == [1, 2]
-    assert rows_of(batches) == [("INSERT", 1, (1, "a")), ("INSERT", 2, (2, 7))]

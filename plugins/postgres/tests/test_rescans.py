@@ -35,15 +35,6 @@ def ids(table: str, *found: int) -> list[tuple[str, int]]:
     return [(f"public.{table}", id_) for id_ in found]
 
 
-def test_all_tables_are_read_again(database: str) -> None:
-    with caught_up(database, "t", "u") as feed:
-        known = len(feed.changes)
-        feed.ask(Rescan(table=None))
-        feed.step()
-        feed.catch_up()
-        assert scanned(feed, known) == ids("t", *range(1, 1001)) + ids("u", *range(1, 1001))
-
-
 def test_a_rescan_is_complete_that_begins_while_a_snapshot_for_another_one_is_awaited(database: str, sql: Sql) -> None:
     with caught_up(database, "t", "u") as feed, psycopg.connect(database) as other:
         known = len(feed.changes)

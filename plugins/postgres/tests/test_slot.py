@@ -47,18 +47,6 @@ def slot_of(feed: Feed) -> str:
     return f"cdc_test_{feed.context.feed_id}"
 
 
-def test_slot_and_publication_have_the_changefeeds_name_and_drop_removes_both(database: str, sql: Sql) -> None:
-    with started(database, "t") as feed:
-        feed.step()
-        assert slots(sql)[0] == slot_of(feed)
-        assert publications(sql) == [slot_of(feed)]
-        assert sql.execute("SELECT pubviaroot FROM pg_publication").fetchone() == (True,)
-        feed.rangefeed.drop(feed.saved)
-        feed.rangefeed.drop(feed.saved)
-        feed.planner.close()
-        assert publications(sql) == slots(sql) == []
-
-
 def test_a_start_without_progress_does_not_begin_beside_the_slot_of_an_earlier_one(database: str, sql: Sql) -> None:
     with caught_up(database, "t") as lost, feed_of(database, "t") as anew:
         with pytest.raises(ConfigError) as refused:

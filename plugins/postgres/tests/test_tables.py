@@ -51,20 +51,6 @@ def test_version_numbers_continue_after_a_restart(database: str, sql: Sql) -> No
         assert schema.version in (2, 4)
 
 
-def test_a_schema_change_that_is_undone_makes_two_new_versions(database: str, sql: Sql) -> None:
-    sql.execute("CREATE TABLE t (id int PRIMARY KEY)")
-    with started(database, "t", schema_changes=NOBACKFILL) as feed:
-        sql.execute("INSERT INTO t VALUES (1)")
-        feed.catch_up()
-        sql.execute("ALTER TABLE t ADD COLUMN c int")
-        sql.execute("INSERT INTO t VALUES (2, 2)")
-        feed.catch_up()
-        sql.execute("ALTER TABLE t DROP COLUMN c")
-        sql.execute("INSERT INTO t VALUES (3)")
-        feed.catch_up()
-        assert versions(feed) == [(1, ("id",)), (2, ("id", "c")), (3, ("id",))]
-
-
 def test_a_column_dropped_between_planning_and_reading_is_retried(database: str, sql: Sql) -> None:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, a int)")
     sql.execute("INSERT INTO t SELECT g, g FROM generate_series(1, 100) g")

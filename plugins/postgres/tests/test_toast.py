@@ -18,7 +18,6 @@ from cdc_testing.decoding import (
     transaction,
     version_of,
 )
-from cdc_testing.logprobe import LogProbe
 from cdc_testing.pgmessages import UNCHANGED, delete, insert, log, relation, update
 
 from cdc_core import RowBatch, TerminalRangefeedError
@@ -161,23 +160,3 @@ def test_values_are_looked_up_in_pieces_that_are_taken_one_by_one(sizes: list[in
     assert unavailable_in(taken) == [None] * len(rows)
     looked_up = rows_of(decoder.decode(log(*messages), target_bytes=100))
     assert [row[2] for row in looked_up if row[1] < 100] == [(n, "x" * size) for n, size in enumerate(sizes)]
-
-
-@pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
-def test_a_real_log_with_large_values(probe: LogProbe, identity: str) -> None:
-    probe.execute("CREATE TABLE t (id int PRIMARY KEY, v text, n int)")
-    probe.execute("ALTER TABLE t ALTER v SET STORAGE EXTERNAL")
-    probe.execute("INSERT INTO t SELECT g, repeat(g::text, 5000), 0 FROM generate_series(1, 3) g")
-    probe.execute(f"ALTER TABLE t REPLICA IDENTITY {identity}")
-    probe.watch("t")
-    probe.execute("UPDATE t SET n = 1 WHERE id < 3")
-    probe.execute("UPDATE t SET id = 4 WHERE id = 2")
-    batches = probe.log(binary=True)
-    big = identity == "FULL"
-    assert rows_of(batches) == [
-        ("UPDATE", 1, (1, "1" * 5000 if big else None, 1)),
-        ("UPDATE", 2, (2, "2" * 5000 if big else None, 1)),
-        ("DELETE", 2, None),
-        ("INSERT", 4, (4, "2" * 5000 if big else None, 1)),
-    ]
-    assert unavailable_in(batches) == ([None] * 4 if big else [["v"], ["v"], None, ["v"]])
