@@ -9,6 +9,7 @@ from threading import Lock
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import IntegerType
 
 from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.packing import SPARK_SCHEMA
@@ -49,7 +50,7 @@ def _open_rows(session: SparkSession, config: AttemptConfig) -> DataFrame:
     reader = session.readStream.format(SOURCE).option(OPTION, config.to_option())
     if not config.exchanges:
         return reader.schema(spark_schema(queries) if queries else SPARK_SCHEMA).load()
-    with_writer = spark_schema(queries).add(WRITER, "int") if queries else f"{SPARK_SCHEMA}, {WRITER} INT"
+    with_writer = spark_schema(queries).add(WRITER, IntegerType()) if queries else f"{SPARK_SCHEMA}, {WRITER} INT"
     rows = reader.schema(with_writer).load()
     return rows.repartitionById(config.feed.options.delivery_tasks, WRITER).drop(WRITER)
 
@@ -88,7 +89,12 @@ class RunningQuery:
         error = self._query.exception()
         if error is None:  # it was not stopped by this process: the Spark context is shutting down
             return QueryHostError("Spark ended the streaming query without an error")
-        return from_wire(str(error)) or QueryHostError(f"{type(error).__name__}: {error}")
+        text = str(error)
+        if "FetchFailed" in text:
+            return QueryHostError(
+                "an executor was lost, with rows that were read and not delivered; the step is repeated"
+            )
+        return from_wire(text) or QueryHostError(f"{type(error).__name__}: {text}")
 
     def stop(self) -> None:
         self._query.stop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +134,28 @@ def test_a_step_that_broke_off_is_repeated_into_the_same_files(
     eventually("the later rows", lambda: engine.step() and len(lines(data_files(root))) == 1100)
     assert len(set(lines(data_files(root)))) == 1100
     assert engine.progress.counters["rows_repeated"] == 1000
+
+
+def test_a_step_that_several_tasks_deliver_is_repeated_into_the_same_files(
+    engine: LocalEngine, database: str, tmp_path: Path
+) -> None:
+    engine.close()
+    root = tmp_path / "files"
+    insert(database, 1, 1000)
+    with closing(engine_of(database, tmp_path, delivery_tasks=3)) as divided:
+        divided.run()
+        with dying(after_batches=5):
+            step_until_it_dies(divided)
+        torso = data_files(root)
+        assert torso
+        divided.run()
+        eventually("all rows", lambda: divided.step() and len(lines(data_files(root))) == 1000)
+        assert divided.progress.counters["rows_repeated"] == 1000
+    whole = data_files(root)
+    assert whole.items() > torso.items()
+    assert len(set(lines(whole))) == 1000
+    names = [parse_name(path) for path in whole]
+    assert {name.slice_index for name in names if isinstance(name, DataFile)} == {0, 1, 2}
 
 
 def test_a_step_that_would_be_cut_otherwise_gets_names_of_its_own(

@@ -6,8 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 from cdc_testing.engine import stop_runs
+from cdc_testing.processes import command, kill
+from cdc_testing.spark_cluster import JAVA_OPTIONS
 
 from cdc_core.telemetry.status import Status
 
@@ -79,3 +82,35 @@ def test_a_killed_reader_of_a_large_slice_costs_a_task_attempt(engine: Engine) -
     assert engine.journal.faults(total=160_000) == []
     assert sum(len(rows) for *_, rows in engine.journal.of("rows")) == 160_000
     assert engine.journal.epochs == {1}
+
+
+def test_what_a_query_gives_is_delivered_by_several_in_order(engine: Engine) -> None:
+    query = "SELECT id, n * 10 AS n FROM counter WHERE n % 2 = 0"
+    assert engine.run(**LOG, total=20_000, rows_per_step=20_000, batch_rows=6000, query=query) == 0
+    shares = [[n for _, n in rows] for _, _, step, _, rows in engine.journal.of("rows") if step == 0]
+    assert [share == sorted(share) and len(share) > 1000 for share in shares] == [True] * TASKS
+    assert sorted(n for share in shares for n in share) == list(range(20, 200_001, 20))
+
+
+@pytest.mark.slow
+def test_executors_that_are_lost_with_rows_to_deliver_cost_one_attempt_of_the_run(engine: Engine) -> None:
+    spark = {
+        "master": "local-cluster[2,1,1024]",
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": JAVA_OPTIONS,
+    }
+
+    def watch(_: Status) -> None:
+        if engine.script.pending("hold-emit.held"):
+            for process in psutil.Process().children(recursive=True):
+                if "CoarseGrainedExecutorBackend" in command(process):
+                    kill(process)
+            (engine.directory / "hold-emit").unlink(missing_ok=True)
+            (engine.directory / "hold-emit.held").unlink(missing_ok=True)
+
+    engine.script.order("hold-emit")
+    assert engine.run(watch=watch, own_spark=True, spark=spark, **LOG, total=2000, rows_per_step=1000) == 0
+    assert engine.journal.faults(total=2000) == []
+    assert max(engine.journal.epochs) == 2
+    waits = [status.waiting_for for status in engine.statuses if status.waiting_for]
+    assert any("an executor was lost, with rows that were read and not delivered" in wait for wait in waits), waits
