@@ -19,6 +19,8 @@ from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.errors import ConfigError, RetryableError
 
+LAUNCHER = "CDC_LAUNCHER"
+"""The variable with the process that Spark has started, if that had another process fork this one."""
 _PREFIX = ".cdc-probe-"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 """Containers of one machine have the same."""
@@ -249,7 +251,7 @@ class ExecutorIdentity:
 @functools.cache
 def this_executor() -> ExecutorIdentity:
     """Return the executor that this process works for, by the arguments of the JVM above it."""
-    process = os.getpid()
+    process = int(os.environ.get(LAUNCHER, os.getpid()))
     try:
         for _ in range(_MAX_PARENTS):
             words = Path(f"/proc/{process}/cmdline").read_text().split("\0")

@@ -105,6 +105,7 @@ class Cluster:
             secret=_derived(self._secret, record),
             address=self._settings.reached_at,
             cores=record.cores(feed.options.execution_locality),
+            executors=len(record.within(feed.options.execution_locality)),
             slot=slot,
             versions=required_versions(feed),
         )
@@ -141,7 +142,7 @@ class _Member:
         self._master: MasterProcess | None = None
         self._saved: Mapping[str, str] = {}
         self._worker: WorkerProcess | None = None
-        self._versions = VersionWatch(_installed)
+        self._versions = VersionWatch(installed)
         self._in_order_at = self._reached_at = self._heard_at = self._master_heard_at = time.monotonic()
         self._start_at = self._lead_at = 0.0
         self._over = threading.Event()
@@ -250,7 +251,7 @@ class _Member:
             if self._worker is not None:
                 log.warning("node '%s': the worker of its cluster has ended; see %s", name, self._worker.log_path)
                 self._worker.kill()
-            self._versions = VersionWatch(_installed)
+            self._versions = VersionWatch(installed)
             self._worker = WorkerProcess(
                 self._home,
                 address=self._address,
@@ -325,8 +326,8 @@ def _derived(secret: str, record: ClusterRecord) -> str:
     return hmac.digest(secret.encode(), record.salt.encode(), "sha256").hex()
 
 
-def _installed() -> Mapping[str, str]:
-    """Return the versions of what tasks may need, by distribution."""
+def installed() -> Mapping[str, str]:
+    """Return the versions here of what tasks may need, by distribution."""
     return versions_here(each.distribution for named in published(PLUGINS).values() for each in named)
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
 from uuid import uuid4
@@ -23,7 +23,7 @@ from cdc_core.errors import ConfigError, FencedError, RetryableError, from_wire
 from cdc_core.options import counted, format_duration
 from cdc_core.spark.private_api import Py4JError, Py4JJavaError, executor_ids
 from cdc_core.spark.session import is_alive
-from cdc_core.spark.standalone import is_of_nodes
+from cdc_core.spark.standalone import EXECUTORS, is_of_nodes
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,25 @@ _NO_MODULE = re.compile(r"No module named '?([\w.]+)")
 _OTHER_PYTHON = re.compile(r"different version: ([\d.]+) than that in driver:? ([\d.]+)")
 
 
-def await_executors(session: SparkSession, wait_s: float, *, stopped: Callable[[], bool]) -> int:
+@dataclass
+class Presence:
+    """When the executors of a session were seen last, and looked for last, by a monotonic clock.
+
+    `slots` is how many tasks they could run at a time since `changed_at`. `settled` are those of the last wait.
+    """
+
+    seen_at: float = 0.0
+    looked_at: float = 0.0
+    slots: int = 0
+    changed_at: float = 0.0
+    settled: set[str] = field(default_factory=set)
+
+    def has_room(self, slots: int) -> bool:
+        """Return whether there has been room for more than *slots* tasks at a time for long enough to rely on it."""
+        return self.slots > slots and self.looked_at - self.changed_at >= _GROWN_S
+
+
+def await_executors(session: SparkSession, wait_s: float, presence: Presence, *, stopped: Callable[[], bool]) -> int:
     """Return how many tasks can run at a time, once executors are there; earlier when *stopped* becomes true.
 
     Where the settings say how many executors there will be, it waits for all of them, but not longer than *wait_s*.
@@ -50,18 +68,18 @@ def await_executors(session: SparkSession, wait_s: float, *, stopped: Callable[[
     Raises: QueryHostError when there is none after *wait_s*. It says what was asked for.
     """
     with _demand(session):
-        known = _awaited(session, wait_s, stopped=stopped)
+        presence.settled = _awaited(session, wait_s, presence.settled, stopped=stopped)
     slots = max(1, session.sparkContext.defaultParallelism)
-    log.info("%s with %s", counted(len(known), "executor"), counted(slots, "task slot"))
+    log.info("%s with %s", counted(len(presence.settled), "executor"), counted(slots, "task slot"))
     return slots
 
 
-def _awaited(session: SparkSession, wait_s: float, *, stopped: Callable[[], bool]) -> set[str]:
+def _awaited(session: SparkSession, wait_s: float, known: set[str], *, stopped: Callable[[], bool]) -> set[str]:
+    """Return the executors that are there when no more are to be expected soon: those that are *known* are settled."""
     context, pause = session.sparkContext, Event()
-    wanted = int(context.getConf().get("spark.executor.instances") or 1)
-    began = time.monotonic()
-    known: set[str] = set()
-    changed = began
+    conf = context.getConf()
+    wanted, all_of_nodes = int(conf.get("spark.executor.instances") or 1), int(conf.get(EXECUTORS) or 0)
+    began, changed = time.monotonic(), float("-inf")
     while not stopped():
         if not is_alive(session):
             raise QueryHostError(
@@ -71,7 +89,8 @@ def _awaited(session: SparkSession, wait_s: float, *, stopped: Callable[[], bool
         if (found := executor_ids(session)) != known:
             known, changed = found, now
         late = now - began >= wait_s
-        if known and (late or len(known) >= wanted) and now - changed >= _SETTLED_S:
+        settled = 0 < all_of_nodes <= len(known) or now - changed >= _SETTLED_S
+        if known and (late or len(known) >= wanted) and settled:
             break
         if late and not known:
             raise QueryHostError(
@@ -81,23 +100,6 @@ def _awaited(session: SparkSession, wait_s: float, *, stopped: Callable[[], bool
             )
         pause.wait(_POLL_S)
     return known
-
-
-@dataclass
-class Presence:
-    """When the executors of a session were seen last, and looked for last, by a monotonic clock.
-
-    `slots` is how many tasks they could run at a time since `changed_at`.
-    """
-
-    seen_at: float = 0.0
-    looked_at: float = 0.0
-    slots: int = 0
-    changed_at: float = 0.0
-
-    def has_room(self, slots: int) -> bool:
-        """Return whether there has been room for more than *slots* tasks at a time for long enough to rely on it."""
-        return self.slots > slots and self.looked_at - self.changed_at >= _GROWN_S
 
 
 def require_executors(session: SparkSession, wait_s: float, presence: Presence) -> None:

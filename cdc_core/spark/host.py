@@ -124,7 +124,7 @@ class SparkHost:
                     changefeeds=self._changefeeds,
                     wanted=self._is_wanted,
                 )
-                self._sessions = StartSessions(session)
+                self._sessions, self._presence = StartSessions(session), Presence()
                 warn_of_open_masters(self._spark)
                 with self._sessions.lent(evaluates=False):
                     pass  # the first one takes time, which no query has to spend
@@ -155,7 +155,7 @@ class SparkHost:
 
         with _spark_errors():
             try:
-                return await_executors(session, wait_s, stopped=poll)
+                return await_executors(session, wait_s, self._presence, stopped=poll)
             except QueryHostError:
                 with self._lock:
                     if not self.is_shared:  # a master that was restarted may not know the application any more

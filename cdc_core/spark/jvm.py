@@ -17,6 +17,7 @@ from tempfile import mkdtemp
 
 import pyspark
 
+from cdc_core.engine.process_session import kill_session
 from cdc_core.engine.run_control import Stopped
 from cdc_core.errors import TerminalError
 from cdc_core.spark import python_launcher
@@ -25,6 +26,8 @@ from cdc_core.spark.private_api import connect, disconnect, jvm_process, spark_h
 
 LOOPBACK = "127.0.0.1"
 _POLL_S = 0.02
+_PYTHON = "python-of-cdc"
+"""The name of the program of a ForkedPython, in a directory that comes first in the PATH of those who start it."""
 _NO_PYTHON = "none-of-cdc"
 """A program that is nowhere. Spark would ask its Python, in two processes, for data sources to load by itself."""
 
@@ -43,9 +46,10 @@ def start_jvm(
     """Start the JVM with *settings*, and give it to pyspark for all sessions of this process.
 
     Its output goes to *log_path*. Without *home* it is the Spark that pyspark finds. Python workers on this host look
-    for packages in *python_path* too. With *scratch*, a directory for temporary files, they are all on this host, and
-    there is a `forked_python` for them if possible and the Spark is that of our pyspark. Called from any thread. When
-    this raises, whatever it raises, the JVM has ended: pyspark's own way leaves one that is still starting to itself.
+    for packages in *python_path* too. With *scratch*, a directory for temporary files, there is a `forked_python` if
+    possible and the Spark is that of our pyspark: for all of them, or, on a cluster of nodes, for the driver's. Called
+    from any thread. When this raises, whatever it raises, the JVM has ended: pyspark's own way leaves one that is still
+    starting to itself.
 
     Raises: TerminalError when the JVM ends before it is ready; Stopped when it is no longer *wanted* before.
     """
@@ -59,7 +63,7 @@ def start_jvm(
         connection = Path(directory) / "connection"
         own = {"SPARK_HOME": place, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection)}
         own["PYTHONSAFEPATH"] = "1"  # others may be able to put modules into the working directory
-        if settings.get("spark.master", "").startswith("local"):
+        if local := settings.get("spark.master", "").startswith("local"):
             own["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", LOOPBACK)  # where Spark's pages listen
         if python_path:
             own["PYTHONPATH"] = os.pathsep.join(python_path)
@@ -67,7 +71,8 @@ def start_jvm(
             own["PYSPARK_DRIVER_PYTHON"] = _NO_PYTHON
             if Path(place, "jars").resolve() == Path(pyspark.__file__).resolve().parent / "jars":
                 with suppress(OSError):
-                    _forked.append(ForkedPython(settings, scratch=scratch, log_path=log_path))
+                    _forked.append(ForkedPython(settings if local else {}, scratch=scratch, log_path=log_path))
+                    own["PATH"] = _forked[0].path
         # The JVM ends when its standard input does, so also when this process is killed.
         try:
             jvm = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env={**os.environ, **own})
@@ -91,8 +96,8 @@ def start_jvm(
 
 
 def forked_python() -> str | None:
-    """Return the path of a Python that starts at once, for the JVM's processes on this host; None if it has none."""
-    return _forked[0].program if _forked else None
+    """Return the name of a Python that starts at once, for the JVM's processes on this host; None if it has none."""
+    return _PYTHON if _forked else None
 
 
 def forget_jvm(*, grace_s: float) -> None:
@@ -128,15 +133,17 @@ class ForkedPython:
 
     Made before the JVM that starts the program, and ended after it. What the processes print goes to the JVM, what the
     server prints to *log_path*. The server's environment is what Spark's *settings* give workers, as some variables
-    count when Python or a library is loaded. A server that ends too early costs its processes a second each.
+    count when Python or a library is loaded. A server that ends too early costs its processes a second each. With
+    *session* all of them are in one of their own, and end with it.
 
     Raises: OSError when this host has no room for it, or is not Linux.
     """
 
-    def __init__(self, settings: Mapping[str, str], *, scratch: Path, log_path: Path) -> None:
+    def __init__(self, settings: Mapping[str, str], *, scratch: Path, log_path: Path, session: bool = False) -> None:
         self._directory = Path(mkdtemp(prefix="python-", dir=scratch.absolute()))
+        self._has_session = session
         try:
-            self._server = self._start(_environment(settings), log_path)
+            self._server = self._start({**_environment(settings), "PATH": self.path}, log_path)
         except BaseException:
             shutil.rmtree(self._directory, ignore_errors=True)
             raise
@@ -144,13 +151,22 @@ class ForkedPython:
     @property
     def program(self) -> str:
         """The path to give to Spark as that of its Python."""
-        return str(self._directory / "python")
+        return str(self._directory / _PYTHON)
+
+    @property
+    def path(self) -> str:
+        """The variable PATH with which a process finds the program by its name."""
+        return os.pathsep.join([str(self._directory), os.environ.get("PATH", os.defpath)])
 
     def end(self) -> None:
-        """Return when the server has ended. Processes that it has forked keep running until their JVM ends them."""
+        """Return when the server has ended. Processes that it has forked keep running until their JVM ends them, unless
+        they have a session.
+        """
         assert self._server.stdin is not None
         self._server.stdin.close()
         self._server.kill()
+        if self._has_session:
+            kill_session(self._server.pid)
         self._server.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
 
@@ -173,7 +189,9 @@ class ForkedPython:
                 stderr=log,
                 env=environment,
                 pass_fds=[listening.fileno()],
-                process_group=0,  # Ctrl-C at a terminal is for this process; in its session, `kill_session` finds it
+                # Ctrl-C at a terminal is for this process; in its session, `kill_session` finds it.
+                process_group=None if self._has_session else 0,
+                start_new_session=self._has_session,
             )
 
 

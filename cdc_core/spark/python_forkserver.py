@@ -64,10 +64,13 @@ _OF_SPARK = (
     "PYTHON_WORKER_",
     "SPARK_",
     "_PYSPARK_",
+    "_SPARK_",
 )
 """How the variables begin that Spark gives each process for itself, and reads when the process runs."""
-_OF_NO_LIBRARY = frozenset({"OLDPWD", "PWD", "PYTHONPATH", "PYTHONSAFEPATH", "PYTHONUNBUFFERED", "SHLVL", "_"})
-"""Variables of shells, and what a forked process is given in another way."""
+_OF_NO_LIBRARY = frozenset(
+    {"JDK_JAVA_OPTIONS", "OLDPWD", "PWD", "PYTHONPATH", "PYTHONSAFEPATH", "PYTHONUNBUFFERED", "SHLVL", "_"}
+)
+"""Variables of Java and of shells, and what a forked process is given in another way."""
 _ONLY_OF_WORKERS = "OMP_NUM_THREADS"
 _WORKER = "pyspark.worker"
 _LIMIT_S = 5.0
@@ -170,6 +173,8 @@ def _received(launcher: socket.socket) -> Asked:
 
 def run(asked: Asked, end: End) -> None:
     """Run what was *asked* for in this process, which was forked for it, and give *end* its status."""
+    from cdc_core.engine.host_requirements import LAUNCHER  # after `End` was made
+
     launcher, request = asked.launcher, asked.request
     end.status = 1
     end.told_to(launcher)
@@ -180,7 +185,7 @@ def run(asked: Asked, end: End) -> None:
             os.close(descriptor)
         os.chdir(request["directory"])
         os.environ.clear()
-        os.environ.update(request["environment"])
+        os.environ.update(request["environment"], **{LAUNCHER: str(request["process"])})
         os.register_at_fork(after_in_child=launcher.close)
         _end_with(launcher)
         launcher.sendall(b"\1")

@@ -42,8 +42,8 @@ def launch(directory: str, python: str, arguments: Sequence[str]) -> int:
 
 def _forked(server: socket.socket, directory: str, arguments: Sequence[str]) -> bool:
     """Return whether the server has forked a process."""
-    asked = {"arguments": list(arguments), "environment": dict(os.environ), "directory": os.getcwd()}
-    request = json.dumps(asked).encode()
+    here = {"environment": dict(os.environ), "directory": os.getcwd(), "process": os.getpid()}
+    request = json.dumps({"arguments": list(arguments), **here}).encode()
     try:
         with reached(directory) as place:
             server.connect(place)

@@ -137,8 +137,9 @@ def open_session(
     home = scratch = None
     archive = ClassArchive.find() if "SPARK_HOME" not in os.environ else None
     if is_of_nodes(spark):
-        home = None if archive is None else archive.home
-        settings |= _driver_settings(_emptied(log_path.with_suffix(".tmp")), archive)
+        home, own = None if archive is None else archive.home, _emptied(log_path.with_suffix(".tmp"))
+        settings |= _driver_settings(own, archive)
+        scratch = own if _python(spark) == sys.executable else None
     if is_local(spark) or _is_local_cluster(spark):
         own = _emptied(log_path.with_suffix(".tmp"))
         archive = archive if is_local(spark) else None

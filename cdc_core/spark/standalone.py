@@ -28,12 +28,14 @@ from cdc_core.engine.process_session import kill_session
 from cdc_core.errors import ConfigError
 from cdc_core.locality import Locality
 from cdc_core.spark.class_archive import ClassArchive
-from cdc_core.spark.jvm import LOOPBACK
+from cdc_core.spark.jvm import LOOPBACK, ForkedPython
 from cdc_core.spark.log_file import LIMIT_BYTES, keep_newest, open_log
 from cdc_core.spark.placement_settings import resource_name
 
 SLOTS = 64
 """How many jobs may run across the nodes at a time. Each has one executor of each worker: that of its slot."""
+EXECUTORS = "spark.cdc.executors"
+"""The setting of an application that has how many executors it may have. Some hosts may have other versions."""
 _SLOT = "cdc_job_"
 _SLOT_SETTING = f"spark.executor.resource.{_SLOT}"
 _TIED = (
@@ -71,6 +73,7 @@ def application_settings(
     secret: str,
     address: str,
     cores: int,
+    executors: int,
     slot: int,
     versions: Mapping[str, str],
 ) -> dict[str, str]:
@@ -87,6 +90,7 @@ def application_settings(
         "spark.driver.bindAddress": address,
         "spark.executor.cores": str(cores),
         "spark.executor.memory": "512m",
+        EXECUTORS: str(executors),
         "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
         **{f"spark.executor.resource.{name}.amount": "1" for name in _packages(versions)},
         "spark.scheduler.minRegisteredResourcesRatio": "0",
@@ -106,7 +110,7 @@ def application_settings(
 def _packages(versions: Mapping[str, str]) -> list[str]:
     """Return the names of the resources by which a worker says that it has these *versions*, and those of the host."""
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    found = {**versions, "pyspark": pyspark.__version__, "python": python}
+    found = {**versions, "pyspark": pyspark.__version__, "forked_python": python}
     return [_NOT_IN_NAMES.sub("_", f"cdc_has_{name}_{version}") for name, version in found.items()]
 
 
@@ -265,9 +269,9 @@ class WorkerProcess(_Daemon):
         self._cores = cores
         self._memory = memory
         self._work, self._scratch = directory / "work", directory / "tmp"
-        self._variables = {"SPARK_LOCAL_DIRS": str(self._scratch)}
+        self._variables = {"SPARK_LOCAL_DIRS": str(self._scratch)}  # executors inherit them
         if locality.tiers:
-            self._variables["CDC_LOCALITY"] = str(locality)  # executors inherit it
+            self._variables["CDC_LOCALITY"] = str(locality)
         shared = [*(resource_name(*tier) for tier in locality.tiers), *_packages(versions)]
         resources = dict.fromkeys(shared, SLOTS) | {f"{_SLOT}{number}": 1 for number in range(SLOTS)}
         listed = [
@@ -277,6 +281,8 @@ class WorkerProcess(_Daemon):
             }
             for name, count in resources.items()
         ]
+        self._directory = directory
+        self._python: ForkedPython | None = None
         file = directory / "resources.json"
         conf = {
             "spark.worker.resourcesFile": str(file),
@@ -295,9 +301,18 @@ class WorkerProcess(_Daemon):
         """Start it; it registers with one of *masters*."""
         for written in (self._work, self._scratch):
             shutil.rmtree(written, ignore_errors=True)
+        variables = {f"spark.executorEnv.{name}": value for name, value in self._variables.items()}
+        python = ForkedPython(variables, scratch=self._directory, log_path=self.log_path, session=True)
+        self._python, self._variables = python, {**self._variables, "PATH": python.path}
         # Executors of several jobs share the cores, as the changefeeds of one host do.
         size = ["--cores", str(self._cores * SLOTS), "--memory", f"{self._memory >> 20}m"]
         super().start(*size, "--work-dir", str(self._work), *masters)
+
+    def kill(self) -> None:
+        super().kill()
+        python, self._python = self._python, None
+        if python is not None:
+            python.end()
 
 
 def host_memory() -> int:

@@ -233,7 +233,7 @@ def test_a_worker_starts_anew_when_other_versions_are_installed(
 ) -> None:
     monkeypatch.setattr(version_watch, "_POLL_INTERVAL_S", 0.0)
     installed = {"cdc-core": "1.0"}
-    monkeypatch.setattr(cluster, "_installed", installed.copy)
+    monkeypatch.setattr(cluster, "installed", installed.copy)
     with ExitStack() as stack:
         join(stack, store, tmp_path, "one", 7001)
         eventually("the worker is watched", lambda: Process.asked > 9)
@@ -247,7 +247,7 @@ def test_workers_offer_what_jobs_ask_for(tmp_path: Path) -> None:
     feed = resolved_feed(f"simulated://{tmp_path}", "null://", "t")
     asked = required_versions(feed)
     assert {"cdc-core", "cdc-sink-null"} <= asked.keys()
-    assert asked.items() <= cluster._installed().items()
+    assert asked.items() <= cluster.installed().items()
 
 
 @pytest.fixture

@@ -17,7 +17,9 @@ from cdc_core.jobs import subprocess_main
 from cdc_core.spark.standalone import application_settings
 from cdc_core.store.progress import store_url
 
-OF_NODES = application_settings({}, master="spark://a:7077", secret="s", address="a", cores=1, slot=0, versions={})
+OF_NODES = application_settings(
+    {}, master="spark://a:7077", secret="s", address="a", cores=1, executors=1, slot=0, versions={}
+)
 
 
 class Run:

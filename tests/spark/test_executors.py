@@ -9,7 +9,8 @@ import pytest
 
 from cdc_core.engine.query_host import QueryHostError
 from cdc_core.errors import ConfigError
-from cdc_core.spark.executors import Presence, _problem, require_executors
+from cdc_core.spark.executors import Presence, _problem, await_executors, require_executors
+from cdc_core.spark.standalone import EXECUTORS
 
 PINNED = {"spark.executor.resource.cdc_region_us-east-2.amount": "1"}
 
@@ -42,6 +43,25 @@ def test_an_error_without_executors_says_where_to_look(
     with pytest.raises(QueryHostError) as raised:
         require_executors(session, 0.0, Presence())
     assert str(raised.value).endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("settings", "settled", "waits"),
+    [({}, set(), True), ({}, {"0", "1"}, False), ({EXECUTORS: "2"}, set(), False), ({EXECUTORS: "3"}, set(), True)],
+    ids=["more may register", "they were there before", "all that nodes can have", "a node has none yet"],
+)
+def test_executors_are_given_time_to_register_if_more_may_come(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], settled: set[str], waits: bool
+) -> None:
+    monkeypatch.setattr("cdc_core.spark.executors.executor_ids", lambda _: {"0", "1"})
+    monkeypatch.setattr("cdc_core.spark.executors.is_alive", lambda _: True)
+    presence, polls = Presence(settled=settled), iter((False, True))
+    context = SimpleNamespace(
+        defaultParallelism=2, getConf=lambda: SimpleNamespace(get=lambda key, other=None: settings.get(key, other))
+    )
+    session: Any = SimpleNamespace(sparkContext=context)
+    assert await_executors(session, 60.0, presence, stopped=lambda: next(polls)) == 2
+    assert next(polls, None) is (None if waits else True)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import psutil
 import pytest
 from cdc_testing.engine import eventually
 
+from cdc_core.engine.host_requirements import LAUNCHER
 from cdc_core.spark.jvm import ForkedPython
 from cdc_core.spark.python_forkserver import too_late
 
@@ -107,6 +108,7 @@ def test_a_process_has_all_that_spark_gave_it_and_has_loaded_what_it_needs(forke
     assert (shown["name"], shown["arguments"], shown["input"]) == ("__main__", ["a b", ""], "said\n")
     assert shown["directory"] == str(modules.parent)
     assert shown["environment"]["SPARK_ONLY_HERE"] == "\udcff"
+    assert shown["environment"][LAUNCHER] == str(process.pid), "there the JVM above it is found"
     assert "/of/spark-core.jar" not in shown["path"]
     assert shown["parent"] == forked._server.pid
     loaded = {*shown["loaded"]}
@@ -191,6 +193,17 @@ def test_without_its_server_it_is_the_real_python(tmp_path: Path, modules: Path)
         assert "pyarrow" not in json.loads(output)["loaded"]
     finally:
         python.end()
+
+
+def test_processes_with_a_session_of_their_own_end_with_their_server(tmp_path: Path, modules: Path) -> None:
+    python = ForkedPython({}, scratch=tmp_path, log_path=tmp_path / "log", session=True)
+    with started(python, modules, "-m", "waiting") as process:
+        assert process.stdout is not None
+        child = psutil.Process(int(process.stdout.readline()))
+        assert os.getsid(child.pid) == python._server.pid != os.getsid(0)
+        python.end()
+        assert process.wait(60) == 1
+        eventually(lambda: not child.is_running(), what="the end of the process")
 
 
 def test_it_loads_no_module_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

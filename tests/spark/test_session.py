@@ -217,7 +217,7 @@ def test_a_driver_of_the_nodes_has_the_archive_of_classes(
     archive = ClassArchive.find()
     assert archive is not None
     spark = application_settings(
-        {}, master="spark://a:7077", secret="s" * 16, address="a", cores=1, slot=3, versions={}
+        {}, master="spark://a:7077", secret="s" * 16, address="a", cores=1, executors=1, slot=3, versions={}
     )
     with pytest.raises(QueryHostError):
         open_session("t", spark, log_path=tmp_path / "log")

@@ -40,7 +40,9 @@ def offered(directory: Path, versions: Mapping[str, str]) -> set[str]:
 
 def settings_of(own: Mapping[str, str], versions: Mapping[str, str] = INSTALLED) -> Mapping[str, str]:
     where = "spark://a:7077"
-    return application_settings(own, master=where, secret=SECRET, address="a", cores=1, slot=3, versions=versions)
+    return application_settings(
+        own, master=where, secret=SECRET, address="a", cores=1, executors=1, slot=3, versions=versions
+    )
 
 
 def asked(versions: Mapping[str, str]) -> set[str]:
@@ -127,7 +129,10 @@ def test_executors_leave_no_temporary_files_after_a_restart_of_their_worker(
     left = tmp_path / "tmp" / "spark-1"
     left.mkdir(parents=True)
     one.start("spark://a:7077")
-    assert ([how["env"]["SPARK_LOCAL_DIRS"] for how in made], left.exists()) == ([str(tmp_path / "tmp")], False)
+    assert {how["env"]["SPARK_LOCAL_DIRS"] for how in made} == {str(tmp_path / "tmp")}
+    assert not left.exists()
+    python, java = (how["env"]["PATH"].split(os.pathsep)[0] for how in made)
+    assert python == java, "executors find a Python there that the first of them forks"
 
 
 def test_executors_know_the_locality_of_their_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +141,7 @@ def test_executors_know_the_locality_of_their_node(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(subprocess, "Popen", lambda _command, **how: made.append(how))
     for place in ("region=eu,zone=a", ""):
         worker(tmp_path, INSTALLED, place).start("spark://a:7077")
-    assert [how["env"].get("CDC_LOCALITY") for how in made] == ["region=eu,zone=a", None]
+    assert [how["env"].get("CDC_LOCALITY") for how in made] == 2 * ["region=eu,zone=a"] + 2 * [None]
 
 
 def test_executors_map_the_archive_of_classes_of_their_own_host(
@@ -151,7 +156,7 @@ def test_executors_map_the_archive_of_classes_of_their_own_host(
     worker(tmp_path, INSTALLED, "").start("spark://a:7077")
     archive.file.touch()
     worker(tmp_path, INSTALLED, "").start("spark://a:7077")
-    options = [how["env"]["JDK_JAVA_OPTIONS"] for how in made]
+    options = [how["env"]["JDK_JAVA_OPTIONS"] for how in made if "SPARK_HOME" in how["env"]]
     assert options == ["-Down=1", f"-Down=1 {archive.java_options()}"]
 
 
