@@ -96,7 +96,6 @@ class Frontier:
         return frontier
 
     def _add(self, entries: Iterable[tuple[Span, Timestamp]]) -> None:
-        """Add entries of tables that this frontier has, or does not have yet."""
         added: dict[str, list[tuple[Span, Timestamp]]] = {}
         for entry in entries:
             added.setdefault(entry[0].table, []).append(entry)

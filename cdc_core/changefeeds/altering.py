@@ -217,7 +217,8 @@ def configure(
             what = "changefeed" if job.is_run else "job"
             raise RefusedError(f"{what} '{name}' has been changed meanwhile", state=job.state, remedy=_AGAIN)
         earlier = json.loads(row.initial_scans or "{}") if job.pending is None else job.pending.initial_scans
-        scans = {**_remaining(earlier, wanted.definition), **wanted.initial_scans}
+        remaining = {table: scan for table, scan in earlier.items() if table in wanted.definition["tables"]}
+        scans = {**remaining, **wanted.initial_scans}
         wanted = replace(wanted, initial_scans=scans)
         if not runs:
             if job.is_run or job.state not in RESTING:  # fence a run that begins, or a node that is dead or frozen
@@ -253,11 +254,6 @@ def _fixed(job: JobRecord, what: str, *, begun: bool, why: str = "") -> ConfigEr
     if job.state == "pause-requested":
         remedy = "wait until it is paused"
     return RefusedError(f"{what} cannot be altered while a node begins with the job", state=job.state, remedy=remedy)
-
-
-def _remaining(scans: Mapping[str, bool], definition: Mapping[str, Any]) -> dict[str, bool]:
-    """Return what was chosen about scans of tables that *definition* still has."""
-    return {table: scan for table, scan in scans.items() if table in definition["tables"]}
 
 
 def _require_table_changes(feed: ResolvedChangefeed) -> None:

@@ -45,7 +45,6 @@ def audit(
 
 
 def _rests(store: ProgressStore, name: str) -> bool:
-    """Return whether nothing runs the changefeed now."""
     job = store.jobs.find(name)
     if job is not None:
         return job.state in FINISHED | RESTING

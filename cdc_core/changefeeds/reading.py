@@ -72,13 +72,12 @@ class Reading(Finder):
         self,
         name: str | None = None,
         *,
-        since: datetime | None = None,
         after: int = 0,
         kinds: Sequence[str] = (),
         limit: int | None = None,
     ) -> list[Event]:
         """Return the events of a changefeed, or of all and of nodes, the first one first: see `Events.read`."""
-        return self.store.events.read(name, since=since, after=after, kinds=kinds, limit=limit)
+        return self.store.events.read(name, after=after, kinds=kinds, limit=limit)
 
     def follow_events(
         self, name: str | None, *, since: datetime | None, kinds: Sequence[str], limit: int | None

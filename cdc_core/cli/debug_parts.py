@@ -35,7 +35,8 @@ _VARIABLES = re.compile(r"(CDC|HADOOP|JAVA|KUBERNETES|LANG|LC|PG|PYSPARK|PYTHON|
 
 def versions() -> dict[str, Any]:
     """Return the versions of Python, Java, Spark, every installed distribution, and the plugins with their problems."""
-    java = shutil.which("java", path=os.pathsep.join(_java_places()))
+    home, path = os.environ.get("JAVA_HOME"), os.environ.get("PATH", os.defpath)
+    java = shutil.which("java", path=f"{home}/bin{os.pathsep}{path}" if home else path)
     shown = "none" if java is None else subprocess.run([java, "-version"], capture_output=True, text=True).stderr
     installed = {found.metadata["Name"]: found.version for found in distributions()}
     return {
@@ -135,11 +136,6 @@ def _without_secrets(values: Any) -> dict[str, Any]:
         name: MASK if value and is_secret_name(name) else _without_secrets(value) if isinstance(value, dict) else value
         for name, value in dict(values).items()
     }
-
-
-def _java_places() -> list[str]:
-    home = os.environ.get("JAVA_HOME")
-    return [*([f"{home}/bin"] if home else []), os.environ.get("PATH", os.defpath)]
 
 
 def require_file(path: Path) -> Path:

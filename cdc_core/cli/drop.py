@@ -155,7 +155,6 @@ def _drop_orphans(session: CliSession, uri: str, states: Sequence[str], only: Se
 
 
 def _identities(session: CliSession, state: str) -> dict[str, str]:
-    """Return the changefeeds of a progress store, names by identity."""
     with opened(session, state_of(Path(), state)[1]) as changefeeds:
         require_store(changefeeds.store)
         return changefeeds.identities()

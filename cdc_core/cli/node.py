@@ -70,7 +70,6 @@ def node(session: CliSession, /, listen: str | None, metrics: str | None, otlp: 
 
 
 def _settings(given: dict[str, Any]) -> NodeSettings:
-    """Return the node's settings from the command line. Raises: ConfigError."""
     values = given_options(NodeSettings, given)
     if "store" not in values:
         raise ConfigError("say which progress store the node joins: --store URL, or the variable CDC_STORE")

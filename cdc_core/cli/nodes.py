@@ -53,6 +53,5 @@ def _row(shown: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _part(shown: dict[str, Any]) -> tuple[str, ...]:
-    """Return what the node has of the cluster."""
     cores = f"{shown['cores']}, {shown['cores_used']} used" if shown["cores"] else "none"
     return ("yes" if shown["leads"] else "no", cores, counted(len(shown["aggregates"]), "job"))

@@ -56,17 +56,21 @@ def report_lines(report: Report) -> Iterator[str]:
     else:
         reason = "" if job["state"] in ("running", "retrying") or job["reason"] is None else f": {job['reason']}"
         yield f"job '{shown['name']}': {job['state']}{' on node ' + job['node'] if job['node'] else ''}{reason}"
+    held_s, shards = report.protected_age_s, shown["shards"]
     rows = [
         *(() if job is None else _job(report, shown, job)),
         ("source", f"{', '.join(report.known.sources)}: {', '.join(shown['tables'] or ())}"),
         ("query", " ".join((shown["query"] or "").split())),
-        *(("selected", _selected(*section)) for section in (shown["selections"] or {}).items()),
+        *(
+            ("selected", f"{table}: {Selection.parse(table, section).shown}")
+            for table, section in (shown["selections"] or {}).items()
+        ),
         ("sink", f"{shown['sink']} ({shown['format']})"),
         ("scan", shown["scan"] and "{done:,} of {total:,} {unit}".format(**shown["scan"])),
         *(("rescan", _rescan(each)) for each in shown["rescans"]),
         ("high-water mark", _high_water(report)),
-        ("held back", _held_back(report)),
-        *(("shard", _shard(each)) for each in shown["shards"]),
+        ("held back", None if held_s is None else f"{behind_text(held_s)} of the source's history"),
+        *(("shard", _shard(each)) for each in shards),
         ("delivered", _delivered(shown)),
         ("slices", _slices(report, shown)),
         ("last saved", report.known.saved_at and shown_moment(report.known.saved_at)),
@@ -83,10 +87,6 @@ def report_lines(report: Report) -> Iterator[str]:
     for label, text in rows:
         if text:
             yield f"  {label:17} {text}"
-
-
-def _selected(table: str, section: dict[str, Any]) -> str:
-    return f"{table}: {Selection.parse(table, section).shown}"
 
 
 def _job(report: Report, shown: dict[str, Any], job: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
@@ -145,11 +145,6 @@ def _high_water(report: Report) -> str:
     mark = report.known.high_water
     shown = shown_moment(mark.to_datetime()) if mark else "none yet"
     return shown if report.behind_s is None else f"{shown} ({behind_text(report.behind_s)} behind)"
-
-
-def _held_back(report: Report) -> str:
-    age_s = report.protected_age_s
-    return "" if age_s is None else f"{behind_text(age_s)} of the source's history"
 
 
 def _delivered(shown: dict[str, Any]) -> str:

@@ -76,7 +76,6 @@ def sql(
 
 
 def _execute(session: CliSession, target: SqlTarget, text: str, how: Format) -> None:
-    """Execute all statements in *text*."""
     parsed = parse(text)
     if not parsed:
         raise ConfigError("there is no statement in the text; see `cdc docs sql`")

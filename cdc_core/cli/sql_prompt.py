@@ -25,7 +25,8 @@ def prompt(execute: Callable[[str], None], refuse: Callable[[CdcError], None]) -
 
     Ctrl-C abandons what is typed. Statements with secrets are not kept in the history.
     """
-    history = _history_file()
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    history = Path(state).expanduser() / "cdc" / "sql_history"
     readline.set_auto_history(False)
     with suppress(OSError):
         readline.read_history_file(history)
@@ -72,8 +73,3 @@ def _keep(text: str, history: Path) -> None:
         history.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         history.touch(mode=0o600)
         readline.write_history_file(history)
-
-
-def _history_file() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "cdc" / "sql_history"

@@ -52,7 +52,7 @@ def flat(written: Mapping[str, Any]) -> dict[str, str]:
 
 def flat_options(options: Mapping[str, Any]) -> dict[str, str]:
     """Return options by their names in a flat definition."""
-    return {_option_name(name): text for name, text in _options(options)}
+    return {name if option_of(name) == name else f"options.{name}": text for name, text in _options(options)}
 
 
 def option_of(name: str) -> str | None:
@@ -114,10 +114,6 @@ def _options(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield f"{name}.{entry}", _text(inner)
         elif value is not None:
             yield name, _text(value)
-
-
-def _option_name(option: str) -> str:
-    return option if option_of(option) == option else f"options.{option}"
 
 
 def _text(value: Any) -> str:

@@ -292,7 +292,6 @@ def _refuse_impossible(
 
 
 def _refuse_pointless(owner: str, options: ChangefeedOptions, given: Mapping[str, Any]) -> None:
-    """Raise an OptionError for an option that would have no effect."""
     for name in ("cloudevents_mode", "cloudevents_source", "cloudevents_type_prefix"):
         if name in given and not SHAPES[options.envelope].events:
             raise OptionError(f"{owner}: option '{name}' requires envelope 'cloudevents'; remove it")
@@ -330,7 +329,6 @@ def _refuse_about_topics(owner: str, changefeed: Changefeed, given: Mapping[str,
 
 
 def _secrets(changefeed: Changefeed, parsed: list[Any]) -> frozenset[str]:
-    """Return every secret that the changefeed holds, as written."""
     found = set(uri_secrets(changefeed.sink)).union(*map(uri_secrets, changefeed.sources))
     for options in parsed:
         found.update(secret_values(options))

@@ -111,7 +111,7 @@ def _wrong(registration: object, cls: type[Registration]) -> str:
     types = _types(cls)  # type: ignore[arg-type]  # a class can be hashed
     for field in fields(cls):
         value, type_ = getattr(registration, field.name), types[field.name]
-        fits, expected = _VALUES.get(field.name, (_always, ""))
+        fits, expected = _VALUES.get(field.name, (lambda _: True, ""))
         if field.name in ("options", *cls.CLASSES):
             fits, expected = _is_target, "'module:Class'" if cls is not FunctionRegistration else "'module:function'"
         elif cls is FunctionRegistration and field.name == "name":
@@ -152,16 +152,11 @@ def _is_new_to_sql(value: str) -> bool:
 
 
 def _is_value_type(type_: pa.DataType) -> bool:
-    """Return whether Spark has values of the type."""
     return type_ in _VALUE_TYPES or pa.types.is_decimal128(type_)
 
 
 def _is_target(value: str) -> bool:
     return _TARGET.fullmatch(value) is not None
-
-
-def _always(_value: object) -> bool:
-    return True
 
 
 def _words(known: tuple[str, ...]) -> tuple[Callable[[Any], bool], str]:

@@ -220,7 +220,6 @@ def _decimal(type_: ColumnType) -> str:
 
 
 def _literal(text: str) -> str:
-    """Return a text as Spark's SQL writes it."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 

@@ -240,7 +240,6 @@ class ChangeReader:
         return opened
 
     def _decoder(self, file: StoredFile, shape: FileShape) -> Decoder:
-        """Return the decoder for files of this shape."""
         found = self._decoders.get((file.format, file.schema_path))
         if found is None:
             encoder = self._host.encoder(shape.format)

@@ -88,7 +88,6 @@ _OWN = "ALTER JOB 'name' OWNER TO user"
 
 
 def _control_jobs(reading: Reading) -> ControlJobs:
-    """Take `PAUSE`, `RESUME` or `CANCEL`, and what follows it."""
     verb = cast(Verb, reading.skip().text.upper())
     jobs: list[str] | None = []
     if reading.has("ALL", "CHANGEFEED", "JOBS"):
@@ -109,7 +108,6 @@ def _control_jobs(reading: Reading) -> ControlJobs:
 
 
 def _show_jobs(reading: Reading) -> ShowJobs:
-    """Take what follows `SHOW`."""
     changefeeds = reading.has("CHANGEFEED")
     job = None
     if reading.has("JOB"):
@@ -122,7 +120,6 @@ def _show_jobs(reading: Reading) -> ShowJobs:
 
 
 def _own_job(reading: Reading) -> OwnJob:
-    """Take what follows `ALTER JOB`."""
     job = reading.name("the name of the job")
     reading.require("OWNER", "TO", shape=_OWN)
     return OwnJob(job=job, owner=reading.name("the name of the owner"))
@@ -171,14 +168,12 @@ def _options(reading: Reading, now: datetime) -> dict[str, str]:
 
 
 def _control_schedules(reading: Reading) -> ControlSchedules:
-    """Take `PAUSE`, `RESUME` or `DROP`, and what follows it."""
     verb = cast(ScheduleVerb, reading.skip().text.upper())
     reading.skip()
     return ControlSchedules(verb=verb, schedules=tuple(reading.names("the label of a schedule")))
 
 
 def _show_schedules(reading: Reading) -> ShowSchedules:
-    """Take `SHOW SCHEDULES`, or `SHOW SCHEDULE` and a label."""
     reading.skip()
     if reading.skip().text.upper() == "SCHEDULE":
         return ShowSchedules(schedule=reading.name("the label of the schedule"))

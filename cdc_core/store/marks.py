@@ -84,7 +84,6 @@ def _note_gap(connection: sa.Connection, name: str) -> None:
 
 
 def _recorded(connection: sa.Connection, name: str) -> Timestamp | None:
-    """Return the last mark that is recorded."""
     text = connection.execute(sa.select(CHANGEFEEDS.c.recorded).where(CHANGEFEEDS.c.name == name)).scalar_one()
     return None if text is None else Timestamp.parse(text)
 

@@ -204,7 +204,9 @@ class Report:
             "heard_at": self.status and _text(self.status.written_at),
             "feed_id": known.feed_id,
             "epoch": known.epoch,
-            "job": None if self.job is None else {**self.job_json(), "history": list(map(_event, self.history))},
+            "job": None
+            if self.job is None
+            else {**self.job_json(), "history": [_event(each) for each in self.history]},
         }
 
     @property

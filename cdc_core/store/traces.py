@@ -139,7 +139,6 @@ class Traces(Aggregate):
 
 
 def _changes(found: str) -> dict[str, TracedChange]:
-    """Return what the column `found` has, by identities."""
     return {identity: TracedChange.from_json(change) for identity, change in _texts(found).items()}
 
 

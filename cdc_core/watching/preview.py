@@ -100,7 +100,6 @@ class _Messages:
         self._destination = self._opened(feed)
 
     def check(self, schemas: Sequence[TableSchema]) -> None:
-        """Return when rows of *schemas* can be encoded. Raises: ConfigError."""
         feed = self._feed
         feed = feed.for_attempt(feed_id=feed.feed_id, epoch=1, table_names=[schema.name for schema in schemas])
         self._destination = destination = self._opened(feed)

@@ -9,24 +9,21 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from cdc_core.telemetry.metrics import Sample
-from cdc_core.web.connect import connectors, lifecycle, offsets, plugins, worker
+from cdc_core.web.connect import connectors, lifecycle, plugins, worker
 from cdc_core.web.endpoint import TEXT, Answer, Endpoint, Refusal, Role, record
 from cdc_core.web.exposition import registry_of
 from cdc_core.web.openapi import openapi_endpoint
-from cdc_core.web.page import actions, altering, creating, letters, signing_in, static_files, views
-from cdc_core.web.v1 import dead_letters, jobs, traces
+from cdc_core.web.page import actions, altering, creating, entrance, letters, views
+from cdc_core.web.v1 import jobs
 
 CONNECT_ENDPOINTS: tuple[Endpoint, ...] = (
     *worker.ENDPOINTS,
     *connectors.ENDPOINTS,
     *lifecycle.ENDPOINTS,
-    *offsets.ENDPOINTS,
     *plugins.ENDPOINTS,
 )
-_V1_ENDPOINTS = (*jobs.ENDPOINTS, *dead_letters.ENDPOINTS, *traces.ENDPOINTS)
 PAGE_ENDPOINTS: tuple[Endpoint, ...] = (
-    *static_files.ENDPOINTS,
-    *signing_in.ENDPOINTS,
+    *entrance.ENDPOINTS,
     *views.ENDPOINTS,
     *actions.ENDPOINTS,
     *altering.ENDPOINTS,
@@ -40,7 +37,7 @@ def all_endpoints(
     collect: Callable[[], Iterable[Sample]], problem: Callable[[], str | None] = lambda: None
 ) -> list[Endpoint]:
     """Return the endpoints of a server whose metrics *collect* returns; *problem* says why it is not ready."""
-    found = [*CONNECT_ENDPOINTS, *_V1_ENDPOINTS, metrics_endpoint(collect), ready_endpoint(problem)]
+    found = [*CONNECT_ENDPOINTS, *jobs.ENDPOINTS, metrics_endpoint(collect), ready_endpoint(problem)]
     return [*found, openapi_endpoint(found), *PAGE_ENDPOINTS]
 
 

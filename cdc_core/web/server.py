@@ -117,7 +117,6 @@ class WebServer(AbstractContextManager["WebServer"]):
 
 
 def _listening(address: Address) -> socket.socket:
-    """Return a socket that listens. Raises: ConfigError."""
     try:
         family, _, _, _, where = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

@@ -198,7 +198,7 @@ def test_static_files_are_those_of_the_package_and_no_others(browser: Browser) -
         ).status
         == 304
     )
-    code = "static_files.py"
+    code = "entrance.py"
     for path in (f"/ui/static/../{code}", f"/ui/static/%2e%2e/{code}", "/ui/static/vendor", "/ui/static/x"):
         assert browser.get(path).status in (400, 404), path
 

@@ -74,7 +74,6 @@ class Guard:
             await self._app(scope, body, answer_to)
 
     def _admit(self, scope: Scope, headers: Headers) -> None:
-        """Return if the request is admitted. Raises: Refusal."""
         _require_sound(scope, headers)
         host = _host(scope, headers)
         _require_sound_path(scope)
@@ -112,7 +111,7 @@ class Guard:
         if given is not None:
             scheme, _, token = given.partition(" ")
             return (callers.by_token(token.strip()) if scheme.lower() == "bearer" else None), True
-        cookie = _cookie(headers)
+        cookie = cookie_parser("; ".join(headers.getlist("cookie"))).get(COOKIE)
         if cookie:
             return callers.by_token(cookie), True
         certificate = state.get("certificate")
@@ -223,7 +222,3 @@ def _require_sound_path(scope: Scope) -> None:
         raise Refusal(400, "the path has a control character")
     if not path.startswith("/") or any(part in (".", "..") for part in path.split("/")):
         raise Refusal(400, "the path is not absolute, or leads upwards")
-
-
-def _cookie(headers: Headers) -> str | None:
-    return cookie_parser("; ".join(headers.getlist("cookie"))).get(COOKIE)

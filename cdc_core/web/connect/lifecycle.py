@@ -1,16 +1,20 @@
-"""Connectors and their tasks while they run: status, restart, pause, resume, stop."""
+"""Connectors and their tasks while they run: status, restart, pause, resume, stop; offsets; topics."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from cdc_core.web.connect.connector import Connector, connector_of
-from cdc_core.web.endpoint import Answer, Endpoints, Handler, Refusal, Role, array, flag_parameter, ref
-from cdc_core.web.requests import asked_by, deployment_of, flag, name_of
+from cdc_core.changefeeds.moving import target_of, written_target
+from cdc_core.errors import CdcError, ConfigError
+from cdc_core.rangefeed_values import Token
+from cdc_core.web.connect.connector import Connector, connector_of, is_deleted
+from cdc_core.web.endpoint import Answer, Body, Endpoints, Handler, Refusal, Role, array, flag_parameter, record, ref
+from cdc_core.web.requests import Deployment, asked_by, deployment_of, flag, json_object, name_of
 
 ENDPOINTS = Endpoints()
 
@@ -123,3 +127,155 @@ def _rest(request: Request, kind: Literal["pause", "stop"], answer: int) -> Resp
 
 def _restart(request: Request, connector: Connector) -> None:
     deployment_of(request).changefeeds.restart(connector.name, asked_by(request, "a restart"))
+
+
+@ENDPOINTS.add(
+    "GET /connectors/{name}/offsets",
+    Role.VIEW,
+    Answer(ref("Offsets"), "Position and resolved timestamp of each source."),
+    errors=[404],
+)
+def get_offsets(request: Request) -> Response:
+    """How far each source of a connector is read."""
+    return JSONResponse({"offsets": _offsets(deployment_of(request), connector_of(request))})
+
+
+@ENDPOINTS.add(
+    "PATCH /connectors/{name}/offsets",
+    Role.ADMIN,
+    Answer(ref("Message"), "Done."),
+    body=Body(
+        record("offsets:[Offset]"),
+        "As they are read, or with `to` as the only field of an offset.",
+    ),
+    errors=[400, 404, 409, 415],
+)
+def alter_offsets(request: Request) -> Response:
+    """Move a stopped connector to another position, or start it over with the offset null.
+
+    The source says what positions there are.
+    """
+    deployment, name = deployment_of(request), name_of(request)
+    value = json_object(request)
+    unknown, wanted = [key for key in value if key != "offsets"], value.get("offsets")
+    if unknown:
+        raise Refusal(400, f"the field '{unknown[0]}' is not known; known: offsets")
+    connector = connector_of(request)
+    if not isinstance(wanted, list) or not wanted:
+        raise Refusal(400, "Partitions / offsets need to be provided for an alter offsets request")
+    _require_stopped(connector)
+    present = _offsets(deployment, connector)
+    known = {_key(each["partition"]): (index, each["offset"]) for index, each in enumerate(present)}
+    anew, targets = set(), dict[int, str | Token]()
+    for each in wanted:
+        partition = each.get("partition") if isinstance(each, dict) else None
+        if not isinstance(partition, dict) or "offset" not in each:
+            raise Refusal(400, "each of the 'offsets' needs a 'partition', which is an object, and an 'offset'")
+        if _key(partition) not in known:
+            raise Refusal(
+                400,
+                f"connector {name} has read nothing of the partition {partition}; see GET /connectors/{name}/offsets",
+            )
+        if each["offset"] is None:
+            anew.add(_key(partition))
+        else:
+            index, offset = known[_key(partition)]
+            target = _target(each["offset"])
+            if target != offset["token"]:
+                targets[index] = target
+    if anew and anew != known.keys():
+        raise Refusal(400, f"connector {name} begins anew with all of its sources or none; give null for each of them")
+    if anew:
+        _begin_anew(deployment, connector)
+    elif targets:
+        _move(deployment, connector, targets, why=asked_by(request, "a move"))
+    return JSONResponse({"message": "The offsets for this connector have been altered successfully"})
+
+
+@ENDPOINTS.add("DELETE /connectors/{name}/offsets", Role.ADMIN, Answer(ref("Message"), "Done."), errors=[400, 404, 409])
+def reset_offsets(request: Request) -> Response:
+    """Start a stopped connector over, with all rows of all tables."""
+    connector = connector_of(request)
+    _require_stopped(connector)
+    _begin_anew(deployment_of(request), connector)
+    return JSONResponse({"message": "The offsets for this connector have been reset successfully"})
+
+
+@ENDPOINTS.add("GET /connectors/{name}/topics", Role.VIEW, Answer(ref("Topics"), "The topics by the connector's name."))
+def topics(request: Request) -> Response:
+    """The topics of a connector, as far as they are known. An unknown connector has none.
+
+    These are the topics by the definition, and those that a query has given to rows.
+    """
+    changefeeds, name = deployment_of(request).changefeeds, name_of(request)
+    job = changefeeds.find_job(name)
+    found = [] if job is None or is_deleted(job) else changefeeds.topics(name)
+    return JSONResponse({name: {"topics": found}})
+
+
+@ENDPOINTS.add("PUT /connectors/{name}/topics/reset", Role.OPERATE, errors=[403])
+def reset_topics(request: Request) -> Response:  # noqa: ARG001
+    """Refused: resolved marks go to every topic, so none of them is forgotten."""
+    raise Refusal(403, "Topic tracking reset is disabled.")
+
+
+def _offsets(deployment: Deployment, connector: Connector) -> list[dict[str, Any]]:
+    """Return source and position, once for each source."""
+    return [
+        {
+            "partition": {"source": each.source},
+            "offset": {"resolved": str(each.resolved) if each.resolved else None, "token": each.token},
+        }
+        for each in deployment.changefeeds.positions(connector.name)
+    ]
+
+
+def _key(partition: Mapping[str, Any]) -> str:
+    return repr(sorted(partition.items(), key=repr))
+
+
+def _require_stopped(connector: Connector) -> None:
+    if connector.job.state != "paused" or connector.job.paused_for != "stop":
+        raise Refusal(
+            400,
+            "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the"
+            f" specified connector by issuing a 'PUT' request to the '/connectors/{connector.name}/stop' endpoint",
+        )
+
+
+def _target(offset: object) -> str | Token:
+    """Return where *offset* is: one as `_offsets` gives it, of which `resolved` is not set, or words in `to`."""
+    if isinstance(offset, dict) and offset.keys() == {"to"} and isinstance(offset["to"], str):
+        return written_target(offset["to"])
+    if isinstance(offset, dict) and offset.keys() <= {"token", "resolved"} and isinstance(offset.get("token"), dict):
+        token: Token = offset["token"]
+        return token
+    raise Refusal(
+        400,
+        "an 'offset' is null, which begins anew with all rows, or one that GET gave, or {\"to\": POSITION} with now, a"
+        " time, or a position of the source's own",
+    )
+
+
+def _move(deployment: Deployment, connector: Connector, targets: Mapping[int, str | Token], *, why: str) -> None:
+    changefeeds = deployment.changefeeds
+    with _refused(deployment):
+        feed = changefeeds.feed(connector.name, connector.definition)
+        changefeeds.move(changefeeds.plan_move(feed, target_of(connector.report.known, targets)), why)
+
+
+def _begin_anew(deployment: Deployment, connector: Connector) -> None:
+    changefeeds, name = deployment.changefeeds, connector.name
+    if changefeeds.positions(name):
+        with _refused(deployment):
+            changefeeds.begin_anew(changefeeds.feed(name, connector.definition))
+
+
+@contextmanager
+def _refused(deployment: Deployment) -> Iterator[None]:
+    """Turn errors into refusals: also those for which another request would get 409, 500 or 503."""
+    try:
+        yield
+    except CdcError as error:
+        status = 400 if isinstance(error, ConfigError) else 409
+        raise Refusal(status, deployment.masked(str(error))) from error

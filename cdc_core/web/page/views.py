@@ -196,7 +196,6 @@ def _overview(request: Request) -> Overview:
 
 
 def _nodes(request: Request) -> list[NodeReport]:
-    """Return the nodes, the living ones first."""
     return sorted(deployment_of(request).changefeeds.nodes(), key=lambda row: row.state == "dead")
 
 
