@@ -9,7 +9,7 @@ import json
 import os
 import secrets
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Protocol
@@ -18,14 +18,12 @@ from urllib.parse import quote
 import pytest
 from cdc_sink_kafka.demo.servers import (
     Certificates,
-    KafkaCluster,
-    KafkaSecurity,
     make_certificates,
 )
 from cdc_testing.registry_proxy import RegistryProxy
 from cdc_testing.shared_servers import KAFKA_PASSWORD, KAFKA_USER, SERVERS, SecuredKafka
 
-__all__ = ["KAFKA_PASSWORD", "KAFKA_USER", "QUICK_RETURN", "ClusterFactory", "Kafka", "ProxyFactory", "Registry"]
+__all__ = ["KAFKA_PASSWORD", "KAFKA_USER", "QUICK_RETURN", "Kafka", "ProxyFactory", "Registry"]
 
 QUICK_RETURN = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "200"}
 """With these settings a killed broker can rejoin two seconds sooner. Do not use them for several brokers: they would
@@ -44,14 +42,6 @@ class Registry(Protocol):
 
     @property
     def url(self) -> str: ...
-
-
-class ClusterFactory(Protocol):
-    """Starts a cluster that ends with the test."""
-
-    def __call__(
-        self, *, nodes: int = 3, settings: Mapping[str, str] | None = None, security: KafkaSecurity | None = None
-    ) -> KafkaCluster: ...
 
 
 class ProxyFactory(Protocol):
@@ -113,19 +103,6 @@ def set_compatibility(schema_registry: Registry) -> Callable[[str, str], None]:
 def topic_prefix() -> str:
     """A prefix for topics and subjects that no other test uses, on any server."""
     return f"t{secrets.token_hex(5)}_"
-
-
-@pytest.fixture
-def kafka_cluster() -> Iterator[ClusterFactory]:
-    """Starts clusters for tests that kill brokers. `kafka_cluster()` has three, `kafka_cluster(nodes=1)` has one."""
-    with ExitStack() as stack:
-
-        def cluster(
-            *, nodes: int = 3, settings: Mapping[str, str] | None = None, security: KafkaSecurity | None = None
-        ) -> KafkaCluster:
-            return stack.enter_context(KafkaCluster(nodes=nodes, settings=settings, security=security))
-
-        yield cluster
 
 
 @pytest.fixture(scope="session")

@@ -148,7 +148,8 @@ def test_a_script_in_a_name_is_text_wherever_it_is_shown(web: Web) -> None:
 
 
 def test_a_login_leads_only_to_the_page_itself(web: Web) -> None:
-    for target in ("https://evil.example", "//evil.example", "/\\evil.example", "/ui/../x", "javascript:alert(1)"):
+    elsewhere = ("https://evil.example", "//evil.example", "/\\evil.example", "javascript:alert(1)", "/metrics")
+    for target in (*elsewhere, "/ui/../x", "/ui/../x\\@evil"):
         body = f"token={VIEW}&next={quote(target, safe='')}".encode()
         form = ("Content-Type", "application/x-www-form-urlencoded")
         reply = web.ask("/ui/login", method="POST", body=body, headers=[form])

@@ -61,19 +61,6 @@ def test_a_newer_schema_version_closes_the_file_of_the_older_version(cloud: Clou
     assert orders == [(0, 1), (1, 2), (3, 3)]
 
 
-def test_all_rows_of_a_file_have_one_topic_and_one_schema_version(cloud: CloudRig) -> None:
-    sink = cloud.sink({"file_size": "150"})
-    sink.begin(slice_of())
-    for number in range(60):
-        sink.emit(rows([number], table=("orders", "users")[number % 2], version=1 + number // 20))
-    sink.flush()
-    paths = cloud.visible()
-    assert len(paths) >= 2 * 3
-    for path in paths:
-        kinds = {(line[0], line[2]) for line in map(json.loads, (cloud.root / path).read_text().splitlines())}
-        assert len(kinds) == 1
-
-
 def test_files_of_a_topic_become_visible_in_the_order_of_their_names(cloud: CloudRig) -> None:
     sink = cloud.sink({"file_size": "150"})
     sink.begin(slice_of())

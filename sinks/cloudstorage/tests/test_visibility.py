@@ -3,28 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import signal
-import subprocess
-import sys
 import threading
 
 from cdc_sink_cloudstorage.names import DataFile, parse_name
 from cdc_testing.cloud_rig import CloudRig, rows, slice_of
-
-DYING_WRITER = """
-import signal, sys
-from cdc_sink_cloudstorage.local import LocalStore
-from cdc_sink_cloudstorage.temporary_names import TemporaryNames
-
-def body():
-    yield b"x" * 3_000_000
-    print("half way", flush=True)
-    signal.pause()
-
-store = LocalStore(sys.argv[1], temporary_names=TemporaryNames(changefeed="feed", epoch=1))
-store.put("2020-01-01/whole", [b"a whole file"])
-store.put("2020-01-01/incomplete", body())
-"""
 
 
 def test_a_reader_never_sees_part_of_a_file(cloud: CloudRig) -> None:
@@ -75,19 +57,3 @@ def test_a_file_that_an_earlier_attempt_writes_late_sorts_before_those_of_its_su
         8,
     ]
     assert cloud.destination().longest_call_s() == 0.0, "a successor need not wait"
-
-
-def test_a_killed_writer_leaves_nothing_visible_and_the_next_attempt_cleans_up(cloud: CloudRig) -> None:
-    command = [sys.executable, "-c", DYING_WRITER, str(cloud.root)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "half way\n"
-        writer.send_signal(signal.SIGKILL)
-    assert writer.returncode == -signal.SIGKILL
-    assert cloud.visible() == ["2020-01-01/whole"]
-    assert len(list((cloud.root / ".inprogress").iterdir())) == 1
-    sink = cloud.sink(epoch=2)
-    sink.begin(slice_of())
-    sink.flush()
-    assert list((cloud.root / ".inprogress").iterdir()) == []
-    assert cloud.visible() == ["2020-01-01/whole"]

@@ -74,15 +74,6 @@ def test_one_message_too_large_for_its_topic_is_a_bad_row_and_all_others_arrive_
     assert sum(map(len, first_seen.values())) == 999
 
 
-def test_a_message_too_large_for_the_client_is_a_bad_row_and_every_other_row_arrives_once(kafka: KafkaRig) -> None:
-    sink = kafka.sink({"kafka_sink_config": {"Flush": {"MaxBytes": 2000}}, "topic_partitions": "1"})
-    texts = [LARGE if number in (3, 70) else "x" for number in range(100)]
-    bad_rows, flushed = deliver(sink, [rows(range(100), texts=texts)])
-    assert [bad for bad, _ in bad_rows] == [3, 70]
-    assert flushed.messages == 98
-    assert [version(message)[0] for message in kafka.received()] == [n for n in range(100) if n not in (3, 70)]
-
-
 def test_a_message_that_the_topic_refuses_for_its_content_is_a_bad_row(kafka: KafkaRig) -> None:
     kafka.create_topic(1, cleanup_policy="compact")
     encoder = WithoutSomeKeys(EncoderContext(changefeed="feed", envelope=Envelope(), options=None))

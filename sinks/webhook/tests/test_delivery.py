@@ -7,7 +7,7 @@ import gzip
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from email.utils import formatdate
 from itertools import pairwise
@@ -304,30 +304,6 @@ def test_only_the_beginning_of_a_long_answer_is_shown(hook: WebhookRig) -> None:
     (refused,) = write(hook.sink(), rows([1])).refused
     assert refused.reason.startswith("400: no! no!")
     assert len(refused.reason) < 250
-
-
-@pytest.fixture
-def busy_server(tmp_path: Any) -> Iterator[WebhookServer]:
-    with WebhookServer(tmp_path) as server:
-        yield server
-
-
-def test_killing_the_endpoint_causes_repeats_and_loses_no_rows(hook: WebhookRig, busy_server: WebhookServer) -> None:
-    server = busy_server
-    server.faults(slow_s=0.002)
-    sink = hook.sink(flush(Messages=5, retry={"Max": "inf", "Backoff": "20ms"}), at=server)
-    for number in range(6):
-        sink.emit(rows(range(50), wall=100 * number + 1))
-        server.kill()
-        server.start()
-    assert sink.flush().messages == 300
-    messages = [message for body in server.bodies(hook.path) for message in json.loads(body)["payload"]]
-    first: dict[int, list[int]] = {key: [] for key in range(50)}
-    for message in messages:
-        walls = first[message["key"][0]]
-        if message["wall"] not in walls:
-            walls.append(message["wall"])
-    assert first == {key: [100 * number + 1 + key for number in range(6)] for key in range(50)}
 
 
 def test_rows_after_a_failed_request_are_not_sent(hook: WebhookRig, caplog: pytest.LogCaptureFixture) -> None:

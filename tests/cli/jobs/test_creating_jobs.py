@@ -285,40 +285,6 @@ def test_what_moved_before_an_interrupt_is_skipped_when_a_file_is_moved_again(
         assert known.feed_id == before.feed_id
 
 
-def test_a_job_that_was_created_when_its_command_was_killed_is_known_to_the_store_of_the_run(
-    store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture, cdc: Cdc, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(Handover, "arrive", lambda *_: stop_with(KeyboardInterrupt())())
-        main(["create", str(file), "--from-state"])
-    given = left.jobs.find("orders")
-    assert given is not None
-    assert given.is_leaving
-    capsys.readouterr()
-    assert cdc("create", file, "--from-state").out == "job 'orders' has the progress of its run already\n"
-    given = left.jobs.find("orders")
-    assert given is not None
-    assert not given.is_leaving
-
-
-def test_a_run_continues_when_the_other_store_was_out_of_reach_and_then_refuses_it(
-    store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture, cdc: Cdc
-) -> None:
-    for _ in range(2):
-        with at_creation(stop_with(RetryableError("out of reach"))):
-            assert main(["create", str(file), "--from-state"]) == 1
-    given = left.jobs.find("orders")
-    assert given is not None
-    assert given.is_leaving
-    capsys.readouterr()
-    whole = file.read_text()
-    file.write_text(f'{whole}execution_locality = "region=eu"\n')
-    assert "no node matches execution_locality 'region=eu'" in cdc.sentence("create", file, "--from-state")
-    assert left.jobs.find("orders") is None
-    file.write_text(whole)
-    assert cdc("create", file, "--from-state").out
-
-
 def test_a_run_continues_when_its_hand_over_was_killed_and_is_then_refused(
     store: ProgressStore, left: ProgressStore, file: Path, capsys: Capture, cdc: Cdc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
