@@ -150,7 +150,8 @@ class _Member:
         self._thread.start()
 
     def abandon(self) -> None:
-        """End the master; return at once."""
+        """End the master; return at once. The worker ends soon."""
+        self._over.set()
         if (master := self._master) is not None:
             master.abandon()
 
@@ -214,6 +215,8 @@ class _Member:
             self._master.start()
             self._master_heard_at = now + _START_S
             log.info("node '%s' leads the cluster: spark://%s", self._settings.name, self._lease.node.master)
+        elif self._over.is_set():  # it was abandoned
+            return
         elif not self._master.is_running:
             log.warning(
                 "node '%s': the cluster's master has ended, and another node may lead; is port %d free here? see %s",

@@ -19,13 +19,12 @@ from cdc_testing.runs import eventually
 from cdc_core.engine import version_watch
 from cdc_core.engine.error_text import one_line
 from cdc_core.engine.host_requirements import required_versions
-from cdc_core.errors import RetryableError
 from cdc_core.jobs import cluster
 from cdc_core.jobs.cluster import Cluster
 from cdc_core.jobs.lease import Lease
 from cdc_core.jobs.settings import NodeSettings
 from cdc_core.spark.log_file import LIMIT_BYTES
-from cdc_core.store.cluster import ClusterRecords
+from cdc_core.store.cluster import ClusterRecord, ClusterRecords
 from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
 
@@ -162,22 +161,26 @@ def test_nodes_of_two_stores_with_one_secret_are_two_clusters(store: ProgressSto
 
 
 def test_a_master_ends_with_the_lease_of_its_node_although_the_store_hangs(
-    store: ProgressStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: ProgressStore, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would take the executors of others for lost, as their workers know the next master."""
-    mended = threading.Event()
+    hangs, mended, poll = threading.Event(), threading.Event(), ClusterRecords.poll
 
-    def hang(*_: object) -> None:
+    def hang(records: ClusterRecords, *_: object) -> ClusterRecord:
+        found = poll(records)
+        hangs.set()
         mended.wait()
-        raise RetryableError("the connection is gone")
+        return found
 
     with ExitStack() as stack:
         part, _ = join(stack, store, tmp_path, "one", 7001)
         stack.callback(mended.set)
         eventually("its master runs", lambda: Process.running == {7001})
         monkeypatch.setattr(ClusterRecords, "poll", hang)
+        assert hangs.wait(60)
         part.abandon()
         assert Process.running == set()
+    assert "has ended" not in caplog.text, "by itself, that would mean"
 
 
 def test_the_cores_in_use_are_told_while_nobody_leads_and_none_at_the_end(
