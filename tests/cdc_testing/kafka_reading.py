@@ -33,11 +33,6 @@ class Message:
     timestamp_ms: int
 
     @property
-    def place(self) -> tuple[str, int]:
-        """Topic and partition."""
-        return self.topic, self.partition
-
-    @property
     def stored(self) -> StoredMessage:
         """The message as a sink reader returns it."""
         return StoredMessage(topic=self.topic, partition=self.partition, key=self.key, value=self.value)
@@ -55,14 +50,6 @@ def read_topics(
     with consumer(bootstrap_servers) as client:
         places = [place for topic in topics for place in reader.partitions_of(client, topic, limit_s=_LIMIT_S)]
         return [copied(message) for message in reader.read_to_end(client, places, limit_s=_LIMIT_S)]
-
-
-def by_partition(messages: Iterable[Message]) -> dict[tuple[str, int], list[Message]]:
-    """Return the messages by topic and partition, in order."""
-    found: dict[tuple[str, int], list[Message]] = {}
-    for message in messages:
-        found.setdefault(message.place, []).append(message)
-    return found
 
 
 def partitions_of(bootstrap_servers: str, topics: Iterable[str]) -> list[tuple[str, int]]:

@@ -14,7 +14,6 @@ from cdc_testing.local_engine import LocalEngine, resolved_feed
 from cdc_testing.postgres import clock
 
 from cdc_core import Timestamp
-from cdc_core.config.parts import Parts
 
 GIVEN = {"slot_name": "s", "publication_name": "p"}
 COMMITTED = "SELECT id, (extract(epoch FROM pg_xact_commit_timestamp(xmin)) * 1000000)::bigint * 1000 FROM items"
@@ -66,12 +65,3 @@ def test_exactly_the_changes_after_the_cursor_arrive(database: str, tmp_path: Pa
         assert max(resolved(tmp_path)) >= (end if bounded else now)
         if bounded:
             assert max(resolved(tmp_path)) == end
-
-
-def test_a_cursor_means_no_initial_scan_unless_it_is_asked_for(database: str) -> None:
-    def scans(**options: Any) -> bool:
-        return Parts(resolved_feed(database, "file:///out", "items", options=options)).rangefeed_context().initial_scan
-
-    assert scans()
-    assert not scans(cursor="0/1")
-    assert scans(cursor="0/1", initial_scan="yes")

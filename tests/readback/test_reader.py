@@ -35,31 +35,14 @@ class Shop:
         """Return the manifests in the order of their marks."""
         return sorted((self.directory / "files").glob("*/*.MANIFEST.*"))
 
-    def run(
-        self,
-        *tables: str,
-        parameters: str = "",
-        format_: str = "json",
-        name: str = "t",
-        **options: Any,
-    ) -> LocalEngine:
+    def run(self, *tables: str, format_: str = "json", **options: Any) -> None:
         """Begin a run with these options and follow up to a first mark."""
-        if self.engine is not None:
-            self.engine.close()
-        feed = resolved_feed(
-            self.database,
-            self.uri + parameters,
-            "public.orders",
-            *tables,
-            format_=format_,
-            name=name,
-            options={"file_size": "1KB", **options},
-        )
-        self.engine = LocalEngine(feed, self.directory / name)
+        options = {"file_size": "1KB", **options}
+        feed = resolved_feed(self.database, self.uri, "public.orders", *tables, format_=format_, options=options)
+        self.engine = LocalEngine(feed, self.directory / "t")
         self.engine.run()
         while not self.engine.high_water:
             self.engine.step()
-        return self.engine
 
     def commit(self, *statements: str) -> None:
         with psycopg.connect(self.database) as connection:
@@ -224,36 +207,6 @@ def test_reading_after_a_time_that_is_not_a_mark_is_refused(changed: Shop) -> No
             lost.write_text(text)
 
 
-def test_a_gap_of_a_run_without_marks_is_reported(shop: Shop) -> None:
-    shop.run()
-    with ChangeReader(shop.uri) as reader:
-        before = reader.newest()
-        shop.run(resolved=False)
-        shop.commit("UPDATE orders SET note = 'unrecorded' WHERE id = 1")
-        assert reader.newest() == before
-        shop.run()
-        shop.commit("UPDATE orders SET note = 'recorded' WHERE id = 1")
-        assert len(seen(reader.read(upto=before))) == 50
-        with pytest.raises(
-            HistoryLostError, match=r"cannot be read after .*: before the mark .* no manifest here lists"
-        ):
-            list(reader.read())
-        shop.commit("UPDATE orders SET note = 'later' WHERE id = 1")
-        *_, known, _ = reader.marks()
-        assert [note for _, note, _ in seen(reader.read(after=known))] == ["later"]
-
-
-def test_changefeeds_that_share_a_place_have_separate_histories(shop: Shop) -> None:
-    shop.run(name="one", parameters="?topic_prefix=one-")
-    shop.run(name="two", parameters="?topic_prefix=two-")
-    with pytest.raises(ConfigError, match=r"Choose one of one\.[0-9a-f]{12}, two\.[0-9a-f]{12}"):
-        list(ChangeReader(shop.uri).read())
-    for name in ("one", "two"):
-        with ChangeReader(shop.uri, changefeed=name) as reader:
-            assert len(seen(reader.read())) == 50
-            assert {file.topic for file in reader.files()} == {f"{name}-orders"}
-
-
 def test_the_error_for_files_without_times_names_the_missing_option(shop: Shop) -> None:
     shop.run(updated=False)
     with (
@@ -281,21 +234,3 @@ def test_the_error_for_files_without_times_names_the_missing_option(shop: Shop) 
 def test_the_error_for_an_unreadable_uri_says_why(uri: str, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         ChangeReader(uri).marks()
-
-
-def test_damaged_and_missing_files_are_noticed(shop: Shop) -> None:
-    shop.run()
-    file = min((shop.directory / "files").glob("2*/*.ndjson"))
-    (schema,) = (shop.directory / "files").glob("_schemas/*")
-    schema_text = schema.read_text()
-    with ChangeReader(shop.uri) as reader:
-        schema.write_text("{}")
-        with pytest.raises(HistoryLostError, match=r"the schema of .*, is damaged"):
-            list(reader.read())
-        schema.write_text(schema_text)
-        file.write_bytes(file.read_bytes()[:-1])
-        with pytest.raises(HistoryLostError, match=f"{file.name} is not the file that the mark .* covers"):
-            list(reader.read())
-        file.unlink()
-        with pytest.raises(HistoryLostError, match=f"{file.name}, which the mark .* covers, does not exist"):
-            list(reader.read())

@@ -164,8 +164,11 @@ def test_damaged_and_missing_files_are_noticed(cloud: CloudRig, feed: Feed, hist
     (cloud.root / path).unlink()
     with pytest.raises(HistoryLostError, match="does not exist"):
         history.body(file)
-    for schema in (cloud.root / "_schemas").iterdir():
-        schema.unlink()
+    (schema,) = (cloud.root / "_schemas").iterdir()
+    schema.write_text("{}")
+    with pytest.raises(HistoryLostError, match=r"the schema of .*, is damaged"):
+        history.shape(file)
+    schema.unlink()
     with pytest.raises(HistoryLostError, match=r"_schemas.*does not exist"):
         history.shape(file)
 
