@@ -40,36 +40,6 @@ from typing import Any
 
 from cdc_core.remedies import RUN_ANOTHER
 
-__all__ = [
-    "START_OVER",
-    "BadRowError",
-    "CdcError",
-    "ConfigError",
-    "ContractError",
-    "DestinationLostError",
-    "EncodeError",
-    "FencedError",
-    "HistoryLostError",
-    "OptionError",
-    "PluginConflictError",
-    "PluginLoadError",
-    "RefusedRowsError",
-    "RestartError",
-    "RetryableError",
-    "RetryableRangefeedError",
-    "RetryableSinkError",
-    "RowError",
-    "TerminalError",
-    "TerminalRangefeedError",
-    "TerminalSinkError",
-    "UnknownPluginError",
-    "UnplannedSchemaError",
-    "from_wire",
-    "is_outage",
-    "to_wire",
-]
-
-
 START_OVER = f"To start over, {RUN_ANOTHER}, with an initial scan, and remove this one with `cdc drop FILE NAME`"
 """The remedy in messages about rows that this changefeed can no longer deliver. A sentence without its full stop."""
 

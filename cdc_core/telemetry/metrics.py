@@ -278,28 +278,13 @@ NODE_EXPIRED = _process(
 JOBS = _process("jobs", "gauge", "jobs", "Jobs of the store by state; every node says the same.", "state")
 NODES = _process("nodes", "gauge", "nodes", "Nodes of the store that are alive; every node says the same.")
 
-CHANGEFEED_METRICS = tuple(
-    metric for metric in list(vars().values()) if isinstance(metric, Metric) and "_changefeed_" in metric.name
-)
+METRICS = tuple(metric for metric in list(vars().values()) if isinstance(metric, Metric))
+CHANGEFEED_METRICS = tuple(metric for metric in METRICS if "_changefeed_" in metric.name)
 """Of one changefeed."""
 PROCESS_METRICS = (STORE_UP, STORE_READ_SECONDS)
 """Of the process that exposes them."""
-NODE_METRICS = (
-    NODE_INFO,
-    NODE_JOINED,
-    NODE_DRAINING,
-    NODE_JOBS,
-    NODE_LEADS,
-    NODE_CORES,
-    NODE_ADOPTIONS,
-    NODE_FAILOVERS,
-    NODE_SESSIONS_LOST,
-    NODE_EXPIRED,
-    JOBS,
-    NODES,
-)
+NODE_METRICS = tuple(metric for metric in METRICS if metric not in CHANGEFEED_METRICS + PROCESS_METRICS)
 """Of a node, and of the jobs of its store."""
-METRICS = CHANGEFEED_METRICS + PROCESS_METRICS + NODE_METRICS
 _OF_CHANGEFEEDS = frozenset(metric.name for metric in CHANGEFEED_METRICS)
 
 
