@@ -13,7 +13,7 @@ from cdc_core.web.connect import connectors, lifecycle, plugins, worker
 from cdc_core.web.endpoint import TEXT, Answer, Endpoint, Refusal, Role, record
 from cdc_core.web.exposition import registry_of
 from cdc_core.web.openapi import openapi_endpoint
-from cdc_core.web.page import actions, altering, creating, entrance, letters, views
+from cdc_core.web.page import actions, creating, entrance, letters, views
 from cdc_core.web.v1 import jobs
 
 CONNECT_ENDPOINTS: tuple[Endpoint, ...] = (
@@ -26,7 +26,6 @@ PAGE_ENDPOINTS: tuple[Endpoint, ...] = (
     *entrance.ENDPOINTS,
     *views.ENDPOINTS,
     *actions.ENDPOINTS,
-    *altering.ENDPOINTS,
     *letters.ENDPOINTS,
     *creating.ENDPOINTS,
 )
