@@ -34,6 +34,8 @@ _OF_THE_EXCHANGE = frozenset(
         "spark.shuffle.manager",
         "spark.shuffle.push.enabled",
         "spark.shuffle.sort.bypassMergeThreshold",
+        "spark.speculation",
+        "spark.stage.ignoreDecommissionFetchFailure",
         "spark.stage.maxConsecutiveAttempts",
     }
 )
@@ -78,6 +80,16 @@ def resolve_without_sink(changefeed: Changefeed, host: PluginHost) -> ResolvedCh
         dead_letter=None,
         locality=executor_locality(),
     )
+
+
+def require_exchange(owner: str, options: ChangefeedOptions, spark: Mapping[str, str]) -> None:
+    """Raises: OptionError when Spark, with the settings *spark*, may not exchange rows as *options* need it."""
+    changed = sorted(_OF_THE_EXCHANGE & spark.keys())
+    if options.delivery_tasks > 1 and changed:
+        raise OptionError(
+            f"{owner}: with option 'delivery_tasks', Spark exchanges rows in its own way, which keeps their order;"
+            f" remove the setting '{changed[0]}'"
+        )
 
 
 def _resolved(
@@ -127,17 +139,12 @@ def _resolved(
         )
     if options.placement is not None and not rangefeed.registration.replicas:
         raise OptionError(f"{owner}: source '{rangefeed.name}' keeps no replicas; remove option 'placement'")
-    changed = sorted(_OF_THE_EXCHANGE & changefeed.spark.keys())
-    if options.delivery_tasks > 1 and changed:
-        raise OptionError(
-            f"{owner}: with option 'delivery_tasks', Spark exchanges rows in its own way, which keeps their order;"
-            f" remove the setting '{changed[0]}'"
-        )
+    require_exchange(owner, options, changefeed.spark)
     _refuse_impossible(owner, options, encoder.registration, sink.registration, host)
     _refuse_pointless(owner, options, given)
     selections = TableQueries.of(changefeed.query, changefeed.table).selections
     _check_mask_key(owner, options, selections)
-    _refuse_about_topics(owner, changefeed, given, sink.registration)
+    _refuse_about_topics(owner, changefeed, given, sink.registration, options)
     letters = None if options.dead_letter is None else _dead_letters(changefeed, options.dead_letter, host, rangefeed)
     frequency = options.min_checkpoint_frequency
     secrets = _secrets(changefeed, [*(component.parsed() for component in own), options])
@@ -314,13 +321,24 @@ def _check_mask_key(owner: str, options: ChangefeedOptions, selections: Sequence
         raise OptionError(f"{owner}: option 'mask_key' has no effect, because no mask hashes values; remove it")
 
 
-def _refuse_about_topics(owner: str, changefeed: Changefeed, given: Mapping[str, Any], sink: SinkRegistration) -> None:
-    """Raise an OptionError when the sink cannot obey a query that gives topics, or an option would have no effect."""
+def _refuse_about_topics(
+    owner: str, changefeed: Changefeed, given: Mapping[str, Any], sink: SinkRegistration, options: ChangefeedOptions
+) -> None:
+    """Raise an OptionError when the sink cannot obey a query that gives topics, or an option would have no effect.
+
+    Likewise when several tasks would deliver the rows of one topic, or of one key of messages.
+    """
     routes = changefeed.query is not None and parse_query(changefeed.query, tuple(changefeed.functions.items())).routes
     if routes and not sink.routes:
         raise OptionError(
             f"{owner}: its query gives rows a cdc_topic, which sink '{sink.name}' does not obey; choose another sink,"
             " or another name for that column"
+        )
+    shared = "a cdc_topic" if routes else "a value of key_column" if options.key_column is not None else None
+    if options.delivery_tasks > 1 and shared is not None:
+        raise OptionError(
+            f"{owner}: with option 'delivery_tasks', the versions of a row stay in order, but not the rows that share"
+            f" {shared}; remove option 'delivery_tasks'"
         )
     for name in ("topic", "full_table_name") if routes else ("max_topics",):
         if name in given:

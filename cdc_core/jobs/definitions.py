@@ -13,7 +13,7 @@ from packaging.version import InvalidVersion, Version
 
 from cdc_core.config.definition import changefeed_from
 from cdc_core.config.parts import Parts
-from cdc_core.config.resolve import resolve
+from cdc_core.config.resolve import require_exchange, resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.error_text import one_line
 from cdc_core.errors import CdcError, ConfigError, FencedError, RetryableError, TerminalError
@@ -127,7 +127,9 @@ class Definitions:
         changefeed = changefeed_from(known.definition, name, origin=origin, environ=os.environ)
         feed = resolve(changefeed, self._plugins)
         self._keep_secret(feed.secrets())
-        return replace(feed, spark=feed.spark or self._settings.spark or {})
+        spark = feed.spark or self._settings.spark or {}
+        require_exchange(f"changefeed '{name}'", feed.options, spark)
+        return replace(feed, spark=spark)
 
     def to_start(self, name: str) -> ResolvedChangefeed:
         """Return the changefeed of job *name* as `resolve` does, with the cluster's present settings if it runs there.

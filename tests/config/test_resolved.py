@@ -369,3 +369,28 @@ def test_marks_that_come_more_rarely_than_asked_are_named(given: dict[str, Any],
     found = feed(given, shelf=sink(min_checkpoint_frequency_s=10.0)).rarer_marks()
     assert (found is None) == (told is None)
     assert found is None or re.search(told or "", found)
+
+
+QUERY = "SELECT id, kind AS cdc_topic FROM public.orders"
+
+
+@pytest.mark.parametrize(
+    ("options", "query", "shared"),
+    [({}, QUERY, "a cdc_topic"), ({"key_column": "customer", "unordered": True}, None, "a value of key_column")],
+    ids=["cdc_topic", "key_column"],
+)
+def test_several_tasks_do_not_deliver_what_has_an_order_between_rows(
+    options: dict[str, Any], query: str | None, shared: str
+) -> None:
+    plugins = host(rangefeed(), encoder(rekeys=True), sink(routes=True, output="messages"))
+    tables = () if query else ("public.orders",)
+    resolve(changefeed(options=options, query=query, tables=tables), plugins)
+    with pytest.raises(OptionError, match=f"not the rows that share {shared}; remove option 'delivery_tasks'"):
+        resolve(changefeed(options={**options, "delivery_tasks": 2}, query=query, tables=tables), plugins)
+
+
+@pytest.mark.parametrize("setting", ["spark.speculation", "spark.shuffle.manager"])
+def test_several_tasks_need_that_spark_exchanges_rows_in_its_own_way(setting: str) -> None:
+    feed(spark={setting: "x"})
+    with pytest.raises(OptionError, match=f"remove the setting '{setting}'"):
+        feed({"delivery_tasks": 2}, spark={setting: "x"})

@@ -12,6 +12,7 @@ from cdc_testing.engine import counter_feed
 from cdc_core.errors import ConfigError, RetryableError
 from cdc_core.jobs.definitions import Definitions
 from cdc_core.jobs.settings import NodeSettings
+from cdc_core.locality import Locality
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.job_values import JobRecord
 from cdc_core.store.progress import ProgressStore
@@ -50,3 +51,17 @@ def test_a_cluster_without_cores_is_a_problem_of_the_job(
     found = definitions(store, tmp_path, monkeypatch, cluster=ConfigError("no node offers cores"))
     assert found.why_not(JOB) == "no node offers cores"
     assert found.problems() == {"t": "no node offers cores"}
+
+
+def test_a_setting_of_the_node_that_several_delivery_tasks_cannot_have_is_a_problem_of_the_job(
+    store: ProgressStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = counter_feed(tmp_path, options={"delivery_tasks": 2})
+    monkeypatch.setattr("cdc_core.jobs.definitions.changefeed_from", lambda *_, **__: None)
+    monkeypatch.setattr("cdc_core.jobs.definitions.resolve", lambda *_: feed)
+    store.jobs.create("t", {}, owner="ann", locality=Locality())
+    spark = {"spark.speculation": "true"}
+    settings = NodeSettings(store=store.url, name="one", directory=str(tmp_path), spark=spark)
+    of_node: Any = None
+    found = Definitions(store, PluginHost.load(), settings, of_node, keep_secret=lambda _: None)
+    assert "remove the setting 'spark.speculation'" in str(found.why_not(JOB))
