@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
+from cdc_core.cli.explain import selected
 from cdc_core.cli.locality import locality_option
 from cdc_core.cli.located import Named, changefeed_command, progress_at, resolved
-from cdc_core.cli.query_check import selected
 from cdc_core.cli.session import CliSession, json_option
 from cdc_core.cli.tables import coloured
 from cdc_core.config.component import Component

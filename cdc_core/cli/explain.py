@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cdc_core.cli.located import Named, changefeed_command
-from cdc_core.cli.query_check import plans_of
 from cdc_core.cli.session import json_option
 from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.planned_queries import PlannedQueries, check_query
 from cdc_core.errors import ConfigError
 from cdc_core.options import counted
+from cdc_core.plugins.classes import needing
 from cdc_core.queries.query import Query
 from cdc_core.queries.restricting import parts_of_condition, restriction_of
 from cdc_core.schema import Kind, TableName, TableSchema
+
+if TYPE_CHECKING:
+    from cdc_core.spark.host import SparkHost
+
 
 _Sections = Sequence[tuple[str, Sequence[str]]]
 """Titles, each with lines."""
@@ -113,3 +120,39 @@ def _needs(query: Query, schema: TableSchema) -> Iterator[tuple[str, list[str]]]
             else ("its first part is no comparison of a column with constants that sources evaluate like Spark")
         )
         yield f"left to Spark: {after}", list(parts[count:])
+
+
+_USER = "check"
+
+
+def selected(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> Sequence[TableSchema]:
+    """Return the columns that *feed* delivers of tables with *schemas*; takes some seconds if Spark has to plan.
+
+    Raises: ConfigError when it cannot be evaluated, or Spark is not installed.
+    """
+    with _spark() as host:
+        return PlannedQueries(feed, host, acquire=lambda: host.acquire(_USER)).delivered(schemas)
+
+
+def plans_of(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> Mapping[TableName, Sequence[str]]:
+    """Return Catalyst's plans of what *feed* selects, by table, where Spark evaluates it. Raises: as `selected`."""
+    check_query(feed, schemas)
+    with _spark() as host:
+        host.acquire(_USER)
+        found: dict[TableName, list[str]] = {}
+        for plan in PlannedQueries(feed, host, acquire=lambda: None).plans(schemas):
+            if plan.query.by_spark:
+                found.setdefault(plan.schema.name, []).append(host.explain(plan.query))
+        return found
+
+
+@contextmanager
+def _spark() -> Iterator[SparkHost]:
+    with needing("pyspark", "py4j", otherwise="checking a query needs Spark: pip install 'cdc-core[spark]'"):
+        from cdc_core.spark.host import SparkHost
+    with TemporaryDirectory(prefix="cdc-check-", ignore_cleanup_errors=True) as directory:
+        host = SparkHost(_USER, {}, state_dir=Path(directory), temporary=True)
+        try:
+            yield host
+        finally:
+            host.release(_USER)

@@ -28,10 +28,10 @@ _SECTIONS = {
         "pause": ("lifecycle:pause", "Pause a changefeed or job."),
         "resume": ("lifecycle:resume", "Resume a paused changefeed or job."),
         "alter": ("alter:alter", "Change the tables of a changefeed, or anything of a job."),
-        "rescan": ("rescan:rescan", "Emit a table, or a part of it, again."),
-        "move": ("move:move", "Move a stopped changefeed to another position at its source."),
+        "rescan": ("repeating:rescan", "Emit a table, or a part of it, again."),
+        "move": ("repeating:move", "Move a stopped changefeed to another position at its source."),
         "drop": ("drop:drop", "Remove a changefeed from its source and from the progress store."),
-        "replay-dead-letters": ("replay:replay_dead_letters", "Send dead letters to the sink again."),
+        "replay-dead-letters": ("repeating:replay_dead_letters", "Send dead letters to the sink again."),
     },
     "Jobs, which nodes run": {
         "create": ("create:create", "Create a job: a changefeed that nodes run."),
@@ -43,9 +43,9 @@ _SECTIONS = {
     },
     "Nodes and servers": {
         "node": ("node:node", "Run jobs as a node, until it is drained."),
-        "nodes": ("nodes:nodes", "List the nodes."),
+        "nodes": ("jobs:nodes", "List the nodes."),
         "drain": ("lifecycle:drain", "Have a node hand over its jobs and end."),
-        "serve": ("serve:serve", "Serve the REST interface, the page and metrics."),
+        "serve": ("serving:serve", "Serve the REST interface, the page and metrics."),
         "token": ("token:token", "Make a token for a server."),
         "pack": ("pack:pack", "Pack plugins and libraries for the executors of a cluster."),
         "worker-resources": (

@@ -11,8 +11,14 @@ import click
 
 from cdc_core.cli.declared_options import declared_options, given_options
 from cdc_core.cli.located import state_of
-from cdc_core.cli.metrics import exporting_metrics, metrics_option, otlp_option, serving_metrics
-from cdc_core.cli.serving import listen_options, serving
+from cdc_core.cli.serving import (
+    exporting_metrics,
+    listen_options,
+    metrics_option,
+    otlp_option,
+    serving,
+    serving_metrics,
+)
 from cdc_core.cli.session import CliSession, debug_option, log_format_option
 from cdc_core.cli.stop_signals import stop_signals
 from cdc_core.errors import ConfigError

@@ -11,7 +11,7 @@ import click
 
 from cdc_core.cli.locality import locality_option
 from cdc_core.cli.located import Named, changefeed_command, progress_at, resolved
-from cdc_core.cli.metrics import exporting_metrics, metrics_option, otlp_option, serving_metrics
+from cdc_core.cli.serving import exporting_metrics, metrics_option, otlp_option, serving_metrics
 from cdc_core.cli.session import log_format_option
 from cdc_core.cli.stop_signals import stop_signals
 from cdc_core.config.definition import changed_plugins

@@ -1,25 +1,31 @@
-"""The option `--listen`, and a server while a command runs."""
+"""`cdc serve`, and what else serves or sends while a command runs: `--listen`, `--metrics` and `--otlp`."""
 
 from __future__ import annotations
 
 import logging
 import os
+import queue
+import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
 import click
 
 from cdc_core.cli.declared_options import declared_options, given_options, option_flag
-from cdc_core.cli.session import CliSession
+from cdc_core.cli.job_commands import changefeeds_at, job_store_option
+from cdc_core.cli.session import CliSession, debug_option, log_format_option
+from cdc_core.cli.stop_signals import stop_signals, take_back_interrupts
 from cdc_core.engine.history_meter import HistoryMeter
 from cdc_core.errors import ConfigError
+from cdc_core.masking import secret_forms
 from cdc_core.options import parse_options
 from cdc_core.plugins.classes import needing
 from cdc_core.plugins.host import PluginHost
 from cdc_core.store.progress import ProgressStore
 from cdc_core.web.access.settings import AccessSettings
 from cdc_core.web.address import Address
+from cdc_core.web.otlp_settings import OtlpSettings, otlp_secrets
 from cdc_core.web.watched import NodeView, Watched
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -96,3 +102,113 @@ def serving(
             log.info("this server is at %s", server.url)
             with meter if node is None else nullcontext():  # a node has its own
                 yield server.url
+
+
+_POLL_INTERVAL_S = 0.5
+
+
+@click.command
+@job_store_option
+@listen_options(
+    f"Where to listen. Default: {DEFAULT_ADDRESS}, which other hosts cannot reach.", default=DEFAULT_ADDRESS
+)
+@log_format_option
+@debug_option
+@click.pass_obj
+def serve(session: CliSession, /, store: str | None, listen: str, **given: Any) -> int:
+    """Serve the REST interface, the page and metrics of the jobs of a store, until SIGTERM or Ctrl-C.
+
+    It runs no job: nodes do. Checks of definitions need the plugins, and the variables and files that they refer to.
+    """
+    session.start_logging()
+    with (
+        changefeeds_at(session, store, create=True) as changefeeds,
+        serving(session, listen, given, store=changefeeds.store.url, plugins=PluginHost.load()),
+    ):
+        told: queue.SimpleQueue[None] = queue.SimpleQueue()
+        with stop_signals(lambda: told.put(None)):
+            while True:
+                take_back_interrupts()
+                with suppress(queue.Empty):
+                    told.get(timeout=_POLL_INTERVAL_S)
+                    break
+    return 0
+
+
+_DEFAULT = "127.0.0.1:9464"
+
+
+def metrics_option(command: F) -> F:
+    """Give a command the option --metrics."""
+    return click.option(
+        "--metrics",
+        metavar="[HOST:PORT]",
+        is_flag=False,
+        flag_value=_DEFAULT,
+        envvar="CDC_METRICS",
+        help=f"Serve metrics for Prometheus at http://HOST:PORT/metrics. Without an address: {_DEFAULT}, which other"
+        " hosts cannot reach. Needs cdc-core[metrics]. Also from the environment variable CDC_METRICS.",
+    )(command)
+
+
+@contextmanager
+def serving_metrics(
+    where: str | None, store: str, *, names: frozenset[str] | None = None, node: NodeView | None = None
+) -> Iterator[None]:
+    """Serve, inside the block, metrics of the changefeeds *names*, or of *node*, if *where* says so.
+
+    *store* is the URL of the progress store. Raises: ConfigError at the begin.
+    """
+    if where is None:
+        yield
+        return
+    with needing("prometheus_client", otherwise="--metrics needs a library: pip install 'cdc-core[metrics]'"):
+        from cdc_core.web.metrics_server import MetricsServer
+    address = Address.parse(where, option="--metrics")
+    with closing(Watched(store, names=names, node=node)) as watched, MetricsServer(address, watched.samples) as server:
+        log.info("metrics are at %s", server.url)
+        yield
+
+
+def otlp_option(command: F) -> F:
+    """Give a command the option --otlp."""
+    return click.option(
+        "--otlp",
+        is_flag=True,
+        envvar="CDC_OTLP",
+        help="Send metrics by OTLP, as the environment variables OTEL_* say. Without them: every minute to"
+        " http://localhost:4318. Needs cdc-core[otlp]. Also if the environment variable CDC_OTLP is 1.",
+    )(command)
+
+
+@contextmanager
+def exporting_metrics(
+    session: CliSession,
+    wanted: bool,
+    store: str,
+    *,
+    names: frozenset[str] | None = None,
+    node: NodeView | None = None,
+) -> Iterator[None]:
+    """Send, inside the block, metrics of the changefeeds *names*, or of *node*, by OTLP if *wanted*.
+
+    *store* is the URL of the progress store. Raises: ConfigError at the begin.
+    """
+    if not wanted:
+        yield
+        return
+    session.add_secrets(secret_forms(otlp_secrets()))
+    settings = OtlpSettings.of()
+    if settings is None:
+        log.info("OTEL_SDK_DISABLED is true, so --otlp sends no metrics")
+        yield
+        return
+    with needing("opentelemetry", otherwise="--otlp needs a library: pip install 'cdc-core[otlp]'"):
+        from cdc_core.web.otlp_export import OtlpExport
+    instance = socket.gethostname() if node is None else node.name
+    with (
+        closing(Watched(store, names=names, node=node)) as watched,
+        OtlpExport(settings, watched.samples, instance=instance),
+    ):
+        log.info("metrics are sent to %s every %g s", settings.endpoint, settings.interval_s)
+        yield

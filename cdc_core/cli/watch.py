@@ -25,7 +25,7 @@ from cdc_core.config.sinkless import refuse_unused
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
 from cdc_core.plugins.host import PluginHost
-from cdc_core.watching.texts import text_or_hex
+from cdc_core.watching.preview import text_or_hex
 from cdc_core.watching.watch import Watch, WatchedRow
 
 _NULL = "NULL"

@@ -25,7 +25,6 @@ from cdc_core.schema import TableSchema
 from cdc_core.telemetry.stages import ENCODE
 from cdc_core.timestamp import Timestamp
 from cdc_core.watching.evaluation import evaluation_of
-from cdc_core.watching.texts import is_text, text_or_hex
 
 _FILES = "files"
 
@@ -193,3 +192,18 @@ def _json(value: Any) -> str:
         return str(text_or_hex(inner) if isinstance(inner, bytes) else inner)
 
     return json.dumps(value, ensure_ascii=False, default=shown)
+
+
+def text_or_hex(value: bytes | None) -> str | None:
+    r"""Return *value* as text; bytes that are none as hexadecimal digits after \x, as PostgreSQL and CockroachDB do."""
+    if value is None:
+        return None
+    return value.decode() if is_text(value) else f"\\x{value.hex()}"
+
+
+def is_text(value: bytes | None) -> bool:
+    """Return whether *value* can be shown as text."""
+    try:
+        return value is None or "\0" not in value.decode()
+    except UnicodeDecodeError:
+        return False
