@@ -15,8 +15,8 @@ _MAX_ROW_BYTES = 1024 * MB
 _MIN_PROTECTION_S = 60.0
 _MAX_LABEL_BYTES = 128
 _MIN_MASK_KEY = 16
-_MAX_DELIVERY_TASKS = 200
-"""With more partitions, Spark sorts what it exchanges."""
+MAX_DELIVERY_TASKS = 200
+"""With more partitions, Spark would sort what it exchanges."""
 NOT_OF_SCANS = ("resolved", "diff", "mvcc_timestamp", "updated", "end_time")
 """Options that initial_scan='only' cannot be combined with."""
 
@@ -235,8 +235,8 @@ class ChangefeedOptions:
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"'{name}' must be at least 1")
-        if not 1 <= self.delivery_tasks <= _MAX_DELIVERY_TASKS:
-            raise ValueError(f"'delivery_tasks' must be from 1 to {_MAX_DELIVERY_TASKS}")
+        if not 1 <= self.delivery_tasks <= MAX_DELIVERY_TASKS:
+            raise ValueError(f"'delivery_tasks' must be from 1 to {MAX_DELIVERY_TASKS}")
         if self.log_slow is not None and self.log_slow <= 0:
             raise ValueError("'log_slow' must be longer than 0s; remove it for no lines")
         if self.mask_key is not None and len(self.mask_key) < _MIN_MASK_KEY:

@@ -127,7 +127,7 @@ class Attempt:
         is yielded as a note: raising it would cost one of several attempts at the task, repeated at once.
         """
         config, exchanged = self.config, self.config.exchanges
-        writers = config.feed.options.delivery_tasks if exchanged else 1
+        writers = config.writers if exchanged else 1
         try:
             with ExitStack() as opened:
                 opened.enter_context(config.guarded())

@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cdc_core.config.changefeed_options import MAX_DELIVERY_TASKS
 from cdc_core.config.parts import Parts
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.routing import TopicAdmission
@@ -101,8 +102,13 @@ class AttemptConfig:
 
     @property
     def exchanges(self) -> bool:
-        """Whether the host must exchange rows between reading and writing tasks. Otherwise a task does both."""
+        """Whether the host must exchange rows between reading tasks and `writers`. Otherwise a task does both."""
         return self.feed.options.delivery_tasks > 1
+
+    @property
+    def writers(self) -> int:
+        """How many writing tasks each step has if rows are exchanged: enough for the slices of a scan, too."""
+        return min(MAX_DELIVERY_TASKS, max(self.feed.options.delivery_tasks, self.feed.parallelism))
 
     @property
     def key(self) -> tuple[str, int]:

@@ -52,7 +52,7 @@ def _open_rows(session: SparkSession, config: AttemptConfig) -> DataFrame:
         return reader.schema(spark_schema(queries) if queries else SPARK_SCHEMA).load()
     with_writer = spark_schema(queries).add(WRITER, IntegerType()) if queries else f"{SPARK_SCHEMA}, {WRITER} INT"
     rows = reader.schema(with_writer).load()
-    return rows.repartitionById(config.feed.options.delivery_tasks, WRITER).drop(WRITER)
+    return rows.repartitionById(config.writers, WRITER).drop(WRITER)
 
 
 def warm_up(sessions: StartSessions, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:

@@ -107,7 +107,7 @@ class Steps:
         for number, task in tasks:
             for writer, batch in _repeated(lambda: list(self._attempt.read(number, task))):  # noqa: B023 (called here)
                 rows[writer].append(batch)
-        return [partial(_each, rows[writer]) for writer in range(self._attempt.config.feed.options.delivery_tasks)]
+        return [partial(_each, rows[writer]) for writer in range(self._attempt.config.writers)]
 
     def _write(
         self, read: Callable[[], Generator[pa.RecordBatch]], passed: Callable[..., Iterator[pa.RecordBatch]]

@@ -44,13 +44,14 @@ def config(tmp_path: Path) -> AttemptConfig:
     )
 
 
-def step_of(*places: Locality, step: int = 0) -> list[PlannedSlice]:
+def step_of(*places: Locality, step: int = 0, parts: int = 1) -> list[PlannedSlice]:
     return [
         PlannedSlice(
             slice=Slice(lower=Timestamp(1), payload=index, locality=place),
-            info=SliceInfo(step=step, index=index, lower=Timestamp(1)),
-            slices=len(places),
+            info=SliceInfo(step=step, index=index * parts, lower=Timestamp(1)),
+            slices=len(places) * parts,
             end={},
+            parts=parts,
         )
         for index, place in enumerate(places)
     ]
@@ -65,6 +66,14 @@ def test_a_task_takes_the_nearest_slice_that_is_left_and_takes_it_again(
     assert taken == [0, 3, 1, 2]
     again = [claim(store, config, task, offered[task], US).info.index for task in (3, 2, 0, 1)]
     assert again == taken, "another attempt of a task reads the same slice, wherever it runs"
+
+
+def test_a_task_takes_its_own_of_equally_near_slices_that_are_divided(
+    store: ProgressStore, config: AttemptConfig
+) -> None:
+    offered = offers(config, step_of(US, EU, US, EU, parts=3))
+    taken = [claim(store, config, task, offered[task], here).info.index for task, here in ((3, EU), (2, US), (0, US))]
+    assert taken == [9, 6, 0]
 
 
 def test_tasks_that_claim_at_the_same_time_take_each_slice_once(store: ProgressStore, config: AttemptConfig) -> None:
