@@ -128,6 +128,7 @@ class Node:
                     f"a node is already running from {settings.home} (process {lock.holder}); give this one"
                     " another --directory or --name"
                 )
+            self._running.spares.remove_left()
             self._last_session = LastSessionFile(settings.home / "node.lock")
             self._store.open()
             try:
@@ -137,6 +138,7 @@ class Node:
                     lease = self._serve(lease)
             finally:
                 self._running.abandon_all()  # none, unless an error ends the node
+                self._running.spares.end()
                 self._host.release(_USER)
                 self._store.close()
                 self._to_leave.met()
@@ -251,6 +253,7 @@ class Node:
             if not self._leaving:
                 self._adopt(overview, lease)
                 self._move(overview, lease)
+                self._running.keep_spares()
                 self._schedules.tick()
                 self.counts.expired += len(self._retention_limit.enforce(overview.now))
                 self._prune()

@@ -112,9 +112,14 @@ class RunningJob:
     """
 
     @property
+    def has_begun(self) -> bool:
+        """Whether it is well on its way."""
+        return isinstance(self.run, Reverting) or self.run.has_begun
+
+    @property
     def is_movable(self) -> bool:
         """Whether it is a run that is well on its way, and was not told to stop."""
-        return not isinstance(self.run, Reverting) and not self.stop_requested and self.run.has_begun
+        return not isinstance(self.run, Reverting) and not self.stop_requested and self.has_begun
 
     def ending(self, store: ProgressStore) -> JobEnding | None:
         """Return how it has ended, None while it goes on. Raises: RetryableError from the store."""

@@ -17,6 +17,7 @@ from cdc_core.jobs.definitions import Definitions
 from cdc_core.jobs.lease import Lease
 from cdc_core.jobs.running_job import Reverting, RunningJob
 from cdc_core.jobs.settings import NodeSettings
+from cdc_core.jobs.spares import Spares
 from cdc_core.jobs.subprocess_run import SubprocessRun
 from cdc_core.store.job_values import RUNNABLE, Adoption, Ended, JobRecord, NodeRecord, Overview
 from cdc_core.store.progress import ProgressStore
@@ -106,6 +107,7 @@ class RunningJobs:
         self._definitions = definitions
         self._wake = wake
         self._back_off = BackOff()
+        self.spares = Spares(settings)
 
     def may_run(self, job: JobRecord) -> bool:
         """Return whether this node can run *job*, and has not failed to a moment ago."""
@@ -141,6 +143,11 @@ class RunningJobs:
         """Have the running steps end and be saved."""
         for running in self.by_name.values():
             self._stop(running)
+
+    def keep_spares(self) -> None:
+        """Have processes wait for the next jobs, if there is room for one. Called at each poll."""
+        if len(self.by_name) < self._settings.max_jobs:
+            self.spares.keep(calm=all(each.has_begun for each in self.by_name.values()))
 
     def abandon_all(self) -> None:
         """End everything without waiting for the running steps. Called from any thread."""
@@ -226,7 +233,8 @@ class RunningJobs:
                 feed, store=store, state_dir=settings.home, host=self._host, **how
             )
         else:
-            run = SubprocessRun(feed, store=settings.store, state_dir=settings.home, until=lease.until, **how)
+            how |= {"until": lease.until, "spare": self.spares.take(feed.spark)}
+            run = SubprocessRun(feed, store=settings.store, state_dir=settings.home, **how)
         return RunningJob(run, feed, steps_before=before)
 
     def _revert(self, name: str, lease: Lease) -> None:

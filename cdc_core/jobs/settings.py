@@ -55,6 +55,11 @@ class NodeSettings:
     memory: ByteSize | None = option(
         None, doc="How much memory the executors of such jobs may use here. Default: half of the host's."
     )
+    spares: int = option(
+        1,
+        doc="How many processes wait with Spark loaded for such jobs, so that the next one delivers sooner. Only on a"
+        " node with cores. 0: none.",
+    )
     address: str = option(
         "", doc="Where other nodes reach this one. Default: the address from which it reaches the store."
     )
@@ -91,6 +96,8 @@ class NodeSettings:
             raise ValueError(f"'max_jobs' is {self.max_jobs}; it must be at least 1")
         if self.cores < 0:
             raise ValueError(f"'cores' is {self.cores}; it must be at least 0")
+        if self.spares < 0:
+            raise ValueError(f"'spares' is {self.spares}; it must be at least 0")
         if self.cores and self.owners:
             raise ValueError("'owners' and 'cores' exclude each other: jobs of all owners use the cores of a cluster")
         if self.memory is not None and self.memory < _MIN_MEMORY:

@@ -1,6 +1,7 @@
 """One changefeed in a process of its own: `python -m cdc_core.jobs.subprocess_main`, which `SubprocessRun` starts.
 
-It lives no longer than its lease, and no longer than the process that started it.
+It lives no longer than its lease, and no longer than the process that started it. With a path as its argument it is a
+`Spare`: it makes Spark ready, creates that file, and waits for its job.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -38,7 +40,7 @@ class _Node:
         self._orders = orders
         self._reports = reports
         self._sending = threading.Lock()
-        self._job = threading.Event()
+        self._has_job = threading.Event()
         self.job: dict[str, Any] = {}
         self.stop = threading.Event()
         self.abandon = threading.Event()
@@ -46,7 +48,10 @@ class _Node:
         self._over = False
         for work in (self._listen, self._watch_lease):
             threading.Thread(target=work, name="orders of the node", daemon=True).start()
-        self._job.wait()
+
+    def await_job(self) -> None:
+        """Return when there is a `job`."""
+        self._has_job.wait()
 
     def say(self, **values: Any) -> None:
         """Send one line. A node that does not listen any more is about to be noticed.
@@ -86,7 +91,7 @@ class _Node:
         self._until = values.get("until", self._until)
         if "job" in values:
             self.job = values["job"]
-            self._job.set()
+            self._has_job.set()
         match values.get("order"):
             case "stop":
                 self.stop.set()
@@ -115,6 +120,13 @@ def main() -> None:
     node = _Node(orders, reports)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: node.stop.set())
+    if len(sys.argv) > 1:
+        from cdc_core.spark.preload import preload_jvm
+
+        ready = Path(sys.argv[1])
+        preload_jvm(ready.with_name("spark.log"))
+        ready.touch()
+    node.await_job()
     feed: ResolvedChangefeed = unpacked(node.job["feed"])
     secrets = feed.secrets() | secret_forms(uri_secrets(node.job["store"]))
     _log_to(node, secrets)

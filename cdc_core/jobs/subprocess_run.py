@@ -18,6 +18,7 @@ from cdc_core.engine.ipc import POLL_INTERVAL_S, lease_clock, line, outcome_of, 
 from cdc_core.engine.process_session import kill_session
 from cdc_core.engine.supervisor import Outcome
 from cdc_core.errors import RetryableError
+from cdc_core.jobs.spares import Spare
 from cdc_core.spark.log_file import open_log
 from cdc_core.telemetry.logs import logged_as
 from cdc_core.telemetry.status import Status
@@ -36,7 +37,7 @@ class SubprocessRun:
     not hear in time that it may, or this process ends, it kills itself and everything that it has started; this process
     does the same to it. A child that was told to abandon the step has a minute. *run* are the other keywords of
     `Supervisor`, such as `job_epoch`; *store* is the URL of the progress store. *on_end* is called, in any thread, when
-    there is an `outcome`.
+    there is an `outcome`. With a *spare* that is the child.
 
     The child gets all of this, secrets included, through a pipe: its command line shows nothing, and its environment is
     that of this process. What it logs is logged here, under the same names. What Spark, libraries and Python itself
@@ -50,6 +51,7 @@ class SubprocessRun:
         store: str,
         state_dir: Path,
         until: float,
+        spare: Spare | None = None,
         on_end: Callable[[], None] = lambda: None,
         **run: Any,
     ) -> None:
@@ -67,7 +69,8 @@ class SubprocessRun:
         self._said: queue.SimpleQueue[Outcome | Exception | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._reason = ""
-        self._process: subprocess.Popen[bytes] | None = None
+        self._spare = spare
+        self._process: subprocess.Popen[bytes] | None = None if spare is None else spare.process
         self._outcome: Outcome | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"process of changefeed {feed.name}", daemon=True)
@@ -140,6 +143,9 @@ class SubprocessRun:
         self._on_end()
 
     def _start(self) -> None:
+        if self._spare is not None:
+            self._spare.log_to(self._log_path)
+            return
         with self._lock, open_log(self._log_path) as log:
             if self._reason:
                 return
@@ -212,7 +218,10 @@ class SubprocessRun:
                 if pipe is not None:
                     with suppress(BrokenPipeError):
                         pipe.close()
-            return process.wait()
+            status = process.wait()
+        if self._spare is not None:
+            self._spare.remove()
+        return status
 
     def _lost(self, status: int | None) -> SubprocessLostError:
         process = "" if self._process is None else f" (process {self._process.pid})"

@@ -20,6 +20,8 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from cdc_core.engine.packing import IDLE, SPARK_SCHEMA, note
+from cdc_core.spark.private_api import forget_secret, is_connected
+from cdc_core.spark.session import close_session, open_session
 
 _LIMIT_S = 60.0
 _WAIT_S = 0.2
@@ -45,6 +47,19 @@ def preload(session: SparkSession, scratch: Path, *, tasks: int, stopped: Callab
                 query.stop()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def preload_jvm(log_path: Path) -> None:
+    """Return when this process has a JVM that has run a step, for a later session, and no session any more.
+
+    The JVM has our own settings. It keeps *log_path* open for its output, wherever that file is moved to.
+    Raises: as `open_session`; Spark's error.
+    """
+    session = open_session("spare", {"master": "local[1]"}, log_path=log_path)
+    preload(session, log_path.with_suffix(".preload"), tasks=1, stopped=lambda: False)
+    close_session(session)
+    if is_connected():  # a JVM that had to save its classes may have ended
+        forget_secret()
 
 
 class PreloadSource(DataSource):

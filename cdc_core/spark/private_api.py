@@ -40,6 +40,7 @@ __all__ = [
     "dump_classes",
     "executor_ids",
     "expression_of",
+    "forget_secret",
     "is_closed",
     "is_connected",
     "is_stopped",
@@ -124,6 +125,14 @@ def is_closed(session: SparkSession) -> bool:
 def is_stopped(session: SparkSession) -> bool:
     """Return whether the context of *session* was stopped by whomever. Raises: Py4JError, OSError, AttributeError."""
     return bool(session.sparkContext._jsc.sc().isStopped())
+
+
+def forget_secret() -> None:
+    """Have the JVM forget the secret that Spark made for an application on this host, which has ended.
+
+    Spark keeps it among the credentials of the JVM's user, where it counts for later applications, before their own.
+    """
+    _jvm().org.apache.hadoop.security.UserGroupInformation.reset()
 
 
 def make_active(session: SparkSession) -> None:

@@ -51,6 +51,11 @@ def executors(node: NodeProcess) -> set[int]:
     return found
 
 
+def spares(node: NodeProcess) -> list[Path]:
+    """Return the directories of processes of the node that are ready for a job."""
+    return [ready.parent for ready in node.directory.glob("spare-*/ready")]
+
+
 def leader(nodes: Nodes) -> str | None:
     found = nodes.store.cluster.poll().leader
     return None if found is None else found.name
@@ -67,8 +72,12 @@ def test_a_job_runs_on_all_nodes_and_goes_on_when_the_leader_the_coordinator_or_
     files = tmp_path / "files"
     open_bank(database)
     with Bank(database, pause_s=0.05):
+        nodes.eventually("spare processes", lambda: all(spares(nodes[name]) for name in NAMES))
+        ready = {name: spares(nodes[name]) for name in NAMES}
         nodes.create("bank", database, TABLES, f"file://{files}")
         coordinator = nodes.until_delivering("bank")
+        (taken,) = ready[coordinator.name]
+        assert not (taken / "spark.log").exists(), "it is the job's now"
         nodes.eventually("executors on all nodes", lambda: all(executors(nodes[name]) for name in NAMES))
         nodes.eventually("all are shown to have a part", lambda: parts(nodes) == [(1, ["bank"])] * len(NAMES))
         running = {pid for name in NAMES for pid in executors(nodes[name])}

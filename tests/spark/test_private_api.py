@@ -47,6 +47,7 @@ def test_no_other_module_uses_what_is_private() -> None:
         pytest.param(SparkSession, "active", ["active", "getActiveSession"], id="make_active"),
         pytest.param(StatusTracker, "job", ["getActiveJobsIds", "getJobIdsForGroup", "getJobInfo"], id="count_jobs"),
         pytest.param(pyspark.SparkExecutorInfo, "id$|name", [], id="executor_ids"),
+        pytest.param(SparkContext, "secret|credential", [], id="forget_secret"),
         pytest.param(pyspark.daemon, "load|hook|main", [], id="run_daemon"),
         pytest.param(DataFrame, "plan$|analy|optimi", [], id="analyzed, optimized, written_out"),
         pytest.param(f, "^(try|attempt|if_error|is_error)$", [], id="tried"),
@@ -130,6 +131,18 @@ def test_jobs_are_counted(session: SparkSession) -> None:
 def test_the_only_executor_of_a_local_session_is_its_driver(session: SparkSession) -> None:
     assert private_api.executor_ids(session) == set()
     assert session.sparkContext.statusTracker().getExecutorInfos() != []
+
+
+def test_the_secret_of_an_application_is_forgotten(session: SparkSession) -> None:
+    hadoop = session._jvm.org.apache.hadoop
+    name = hadoop.io.Text("sparkCookie")
+
+    def kept() -> object:
+        return hadoop.security.UserGroupInformation.getCurrentUser().getCredentials().getSecretKey(name)
+
+    assert kept() is not None
+    private_api.forget_secret()
+    assert kept() is None
 
 
 def test_what_spark_starts_are_modules_of_its_python() -> None:
