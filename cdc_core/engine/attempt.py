@@ -34,7 +34,7 @@ from cdc_core.placement import executor_locality
 from cdc_core.rows import RowBatch
 from cdc_core.sink import Sink, SliceInfo
 from cdc_core.slice_reader import SliceReader
-from cdc_core.telemetry.stages import SINK, SOURCE, STORE
+from cdc_core.telemetry.stages import SINK, SOURCE, STORE, waited_for
 from cdc_core.timestamp import Timestamp
 
 if TYPE_CHECKING:
@@ -138,10 +138,10 @@ class Attempt:
                     return
                 opened.enter_context(config.at_work())
                 if exchanged:  # otherwise the writer does, which waits for the rows
-                    opened.enter_context(self._channel.at_stages(SLICE, first=SOURCE))
+                    opened.enter_context(self._channel.at_stages(SLICE, first=SINK))
                 reader = opened.enter_context(_readers.use(config.key, config.open_reader))
                 planned = self._claimed(number, task)
-                for part, batch in read_slice(
+                parts = read_slice(
                     reader,
                     planned,
                     within=TimeRange.of(config.feed.options),
@@ -149,7 +149,8 @@ class Attempt:
                     pack=pack,
                     shown=shown,
                     exchanged=exchanged,
-                ):
+                )
+                for part, batch in waited_for(parts):
                     yield (planned.info.index + part) % writers, batch
         except MaskedError as error:
             for writer in range(writers):

@@ -9,18 +9,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_core.engine.packing import divided
 from cdc_core.rows import RowBatch
 
 
 def divided_by_key(rows: RowBatch, parts: int) -> Iterator[tuple[int, RowBatch]]:
-    """Yield the rows of each part from 0 to *parts* - 1 that has some, in their order, with the number of the part.
+    """Yield *rows*, in pieces that are divided among the parts from 0 to *parts* - 1, each with the number of its part.
 
-    All rows of a key are in the same part, whatever batch they are in and whichever process divides it. So are all rows
-    of a table without a key.
+    The rows of a part come in their order. All rows of a key are in the same part, whatever batch they are in and
+    whichever process divides it. So are all rows of a table without a key.
     """
     if parts == 1 or len(rows) == 0:
         yield 0, rows
         return
+    for piece in divided(rows):  # what has rows of several parts is copied
+        yield from _parts_of(piece, parts)
+
+
+def _parts_of(rows: RowBatch, parts: int) -> Iterator[tuple[int, RowBatch]]:
     numbers = _hashes(rows) % parts
     if (numbers == numbers[0]).all():
         yield int(numbers[0]), rows

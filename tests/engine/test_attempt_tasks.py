@@ -248,3 +248,25 @@ def test_a_warm_up_loads_the_sink_and_reports_nothing(
     warm_up.commit([warm_up.write([note(IDLE, {})])])
     assert Journal(script.directory).events == []
     assert saved(store) == 0
+
+
+def test_a_task_that_reads_for_others_shows_whether_it_waits_for_the_source(
+    config: AttemptConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = dataclasses.replace(config.feed.options, delivery_tasks=2)
+    config = dataclasses.replace(config, feed=dataclasses.replace(config.feed, options=options))
+    (config.run_dir / "activity").mkdir()
+    channel, stages = config.channel, []
+
+    def reading(*_: Any, **__: Any) -> Iterator[tuple[int, pa.RecordBatch]]:
+        stages.append([activity.stage for activity in channel.activities()])
+        yield 0, note(IDLE, {})
+
+    monkeypatch.setattr(attempt, "read_slice", reading)
+    lower = Timestamp(1)
+    planned = PlannedSlice(
+        slice=Slice(lower=lower, payload=()), info=SliceInfo(step=0, index=0, lower=lower), slices=2, end={}
+    )
+    for _ in Attempt(config).read(0, (planned,)):
+        stages.append([activity.stage for activity in channel.activities()])
+    assert stages == [["source"], ["sink"]]

@@ -15,7 +15,7 @@ from cdc_testing.thread_host import ThreadEngine
 from cdc_core import Column, ColumnType, Kind, Op, RowBatch, TableName, TableSchema
 from cdc_core.config.changefeed_options import ChangefeedOptions
 from cdc_core.engine.key_parts import divided_by_key
-from cdc_core.options import Duration
+from cdc_core.options import MB, Duration
 
 ORDERS = {
     "read": ("die", "RetryableRangefeedError busy"),
@@ -146,3 +146,16 @@ def test_equal_keys_of_another_width_are_in_the_same_part() -> None:
 def test_rows_without_a_key_stay_together() -> None:
     [(_, found)] = divided_by_key(batch([], list(range(20))), 8)
     assert len(found) == 20
+
+
+def test_a_batch_of_large_rows_is_not_copied_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = [bytes([n]) * MB for n in range(32)]
+    monkeypatch.setitem(KEYS, "large", (ColumnType(kind=Kind.BYTES, source="bytea"), large))
+    rows = batch(["large"], list(range(32)))
+    before, most, seen = pa.total_allocated_bytes(), 0, 0
+    for _, found in divided_by_key(rows, 4):
+        seen += len(found)
+        most = max(most, pa.total_allocated_bytes() - before)
+        del found
+    assert seen == 32
+    assert most < rows.nbytes / 2
