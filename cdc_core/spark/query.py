@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
@@ -21,6 +22,8 @@ from cdc_core.spark.private_api import make_active
 from cdc_core.spark.query_layout import WRITER
 from cdc_core.spark.query_planning import evaluated, query_session
 from cdc_core.spark.session import is_local
+
+_FETCH_FAILURE = re.compile(r"FetchFailedException: *(\S[^\n]*)")
 
 
 def start_query(sessions: StartSessions, config: AttemptConfig) -> StreamingQuery:
@@ -90,11 +93,17 @@ class RunningQuery:
         if error is None:  # it was not stopped by this process: the Spark context is shutting down
             return QueryHostError("Spark ended the streaming query without an error")
         text = str(error)
+        if (cause := from_wire(text)) is not None:
+            return cause
         if "FetchFailed" in text:
+            reason = _FETCH_FAILURE.search(text)
             return QueryHostError(
-                "an executor was lost, with rows that were read and not delivered; the step is repeated"
+                "rows that were read did not reach the tasks that deliver them"
+                f" ({text.splitlines()[0] if reason is None else reason.group(1)}); the step is repeated. If this"
+                " happens again, look into the executors' logs: one may have ended for want of memory or disk, or"
+                " others cannot reach its spark.blockManager.port"
             )
-        return from_wire(text) or QueryHostError(f"{type(error).__name__}: {text}")
+        return QueryHostError(f"{type(error).__name__}: {text}")
 
     def stop(self) -> None:
         self._query.stop()

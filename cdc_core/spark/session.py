@@ -60,6 +60,10 @@ _SETTINGS = {
     # Exchanged rows that are lost with an executor are read again by a new attempt, which repeats the step's plan: a
     # stage that Spark repeats would count its tasks' attempts from 0, and a sink would take its names for new ones.
     "spark.stage.maxConsecutiveAttempts": "1",
+    "spark.stage.ignoreDecommissionFetchFailure": "false",
+    # Up to so many partitions, exchanged rows are written as they come; with more, they are sorted.
+    "spark.shuffle.sort.bypassMergeThreshold": "200",
+    "spark.sql.classic.shuffleDependency.fileCleanup.enabled": "true",
     # How much finished work Spark remembers for its web page; the defaults are a thousand of each.
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",

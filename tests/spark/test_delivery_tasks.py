@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
-from cdc_testing.engine import stop_runs
+from cdc_testing.engine import eventually, stop_runs
 from cdc_testing.processes import command, kill
 from cdc_testing.spark_cluster import JAVA_OPTIONS
+from pyspark.errors import StreamingQueryException
 
+from cdc_core.errors import TerminalError, to_wire
+from cdc_core.spark.query import RunningQuery
 from cdc_core.telemetry.status import Status
 
 if TYPE_CHECKING:
@@ -47,6 +51,10 @@ def test_all_tasks_deliver_a_share_and_nothing_twice(finished: Engine) -> None:
     assert Counter(index for _, _, step, index, _ in events if step == 0) == dict.fromkeys(range(TASKS), 1)
     assert sum(len(rows) for *_, rows in events) == 60_000
     assert min(len(rows) for _, _, step, _, rows in events if step == 0) > 20_000 / TASKS / 2
+
+
+def test_the_files_of_exchanged_rows_are_removed_after_their_step(finished: Engine) -> None:
+    eventually(lambda: not [*finished.spark.directory.rglob("shuffle_*.data")])
 
 
 def test_the_time_of_reading_is_counted_once(finished: Engine) -> None:
@@ -113,4 +121,22 @@ def test_executors_that_are_lost_with_rows_to_deliver_cost_one_attempt_of_the_ru
     assert engine.journal.faults(total=2000) == []
     assert max(engine.journal.epochs) == 2
     waits = [status.waiting_for for status in engine.statuses if status.waiting_for]
-    assert any("an executor was lost, with rows that were read and not delivered" in wait for wait in waits), waits
+    assert any("rows that were read did not reach the tasks that deliver them" in wait for wait in waits), waits
+
+
+def failure(text: str) -> Exception:
+    return RunningQuery(Mock(**{"exception.return_value": StreamingQueryException(text)})).failure()
+
+
+def test_rows_that_cannot_be_fetched_are_reported_with_the_reason_and_a_remedy() -> None:
+    spark = (
+        "has failed the maximum allowable number of times: 1. Most recent failure reason:\norg.apache.spark.shuffle."
+    )
+    text = str(failure(f"Job aborted: {spark}FetchFailedException: Failed to connect to /10.0.0.2:7079\n\tat org…"))
+    assert "(Failed to connect to /10.0.0.2:7079); the step is repeated" in text
+    assert "cannot reach its spark.blockManager.port" in text
+
+
+def test_an_error_of_ours_comes_before_rows_that_cannot_be_fetched() -> None:
+    ours = TerminalError("the host lacks a file")
+    assert str(failure(f"FetchFailed(…) {to_wire(ours)}")) == "the host lacks a file"
