@@ -54,7 +54,7 @@ def test_all_tasks_deliver_a_share_and_nothing_twice(finished: Engine) -> None:
 
 
 def test_the_files_of_exchanged_rows_are_removed_after_their_step(finished: Engine) -> None:
-    eventually(lambda: not [*finished.spark.directory.rglob("shuffle_*.data")])
+    eventually(lambda: not [*finished.spark.directory.rglob("shuffle_*.data")], what="files are gone")
 
 
 def test_the_time_of_reading_is_counted_once(finished: Engine) -> None:
