@@ -11,10 +11,8 @@ its middle that is too large for the topic.
 
 from __future__ import annotations
 
-import gc
 import statistics
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +23,7 @@ from benchmarks.context import Bench
 from benchmarks.kafka_feed import KafkaFeed
 from benchmarks.report import Figure, Target
 from benchmarks.rows import SCHEMA, row_batch
+from benchmarks.timing import take_turns
 from benchmarks.workload import TABLE, connect, create_table, update_rows
 from cdc_testing.written import written
 
@@ -46,14 +45,11 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.delivery.bad_rows import DeadLetterRows
 from cdc_core.delivery.row_json import key_json
 from cdc_core.engine.packing import BEGIN, END, note, pack
-from cdc_core.engine.slices import PlannedSlice
+from cdc_core.engine.slices import PlannedSlice, SliceEnd
 from cdc_core.file_body import joined_values
 from cdc_core.plugins.host import PluginHost
 
-Rounds = dict[str, list[float]]
-
 _BATCH_ROWS = 16_384
-_ROUNDS = 5
 _BLOCKED_KEYS = 1000
 _FEED_ROUNDS = 3
 _MAX_CHANGES = 1_000_000
@@ -75,7 +71,7 @@ def run(bench: Bench) -> Iterator[Figure]:
     slice_ = [
         note(BEGIN, planned),
         *(packed for start in range(0, len(whole), _BATCH_ROWS) for packed in pack(whole.slice(start, _BATCH_ROWS))),
-        note(END, []),
+        note(END, SliceEnd(marks=[], read_s=0.0)),
     ]
     bad = whole.column("after").field("id")[len(whole) * 3 // 4].as_py()
     keys = whole.column("key")
@@ -88,7 +84,9 @@ def run(bench: Bench) -> Iterator[Figure]:
             **{how: lambda how=how: _write(_Sink(how, bad), slice_, feed, bad=1) for how in _HOW},  # type: ignore[misc]
             "blocked": lambda: _write(_Sink("", None), [begin, *slice_[1:]], _feed(directory, "block_key"), bad=0),
         }
-        by_clock, by_processor = _take_turns(work, len(whole))
+        turns = take_turns(work)
+    by_clock = {name: [len(whole) / turn.elapsed_s for turn in taken] for name, taken in turns.items()}
+    by_processor = {name: [len(whole) / turn.cpu_s for turn in taken] for name, taken in turns.items()}
     fastest = {name: max(values) for name, values in by_processor.items()}
     details = {"rows": len(whole), "by_clock": by_clock, "by_processor": by_processor}
     for how, shown in _HOW.items():
@@ -146,24 +144,6 @@ def _whole_feed(bench: Bench) -> Figure:
         target=Target(per_peer=0.9),
         details={"changes": changes, "rounds_with": rates[True], "rounds_without": rates[False]},
     )
-
-
-def _take_turns(work: Mapping[str, Callable[[], object]], rows: int) -> tuple[Rounds, Rounds]:
-    """Return rows per second, by the clock and by processor time, of each round after one that does not count."""
-    by_clock: Rounds = {name: [] for name in work}
-    by_processor: Rounds = {name: [] for name in work}
-    gc.freeze()
-    try:
-        for round_ in range(_ROUNDS + 1):
-            for name, each in work.items():
-                started, used = time.perf_counter(), time.process_time()
-                each()
-                if round_:
-                    by_clock[name].append(rows / (time.perf_counter() - started))
-                    by_processor[name].append(rows / (time.process_time() - used))
-    finally:
-        gc.unfreeze()
-    return by_clock, by_processor
 
 
 def _write(sink: Sink, slice_: Sequence[pa.RecordBatch], feed: ResolvedChangefeed, *, bad: int) -> None:

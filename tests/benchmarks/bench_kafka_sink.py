@@ -14,17 +14,15 @@ real program must.
 
 from __future__ import annotations
 
-import gc
 import statistics
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks.bench_encode import encoder
 from benchmarks.context import Bench
 from benchmarks.report import Figure, Target
 from benchmarks.rows import SCHEMA, row_batch
+from benchmarks.timing import take_turns
 from cdc_sink_kafka.destination import KafkaDestination
 from cdc_sink_kafka.options import KafkaOptions
 from cdc_sink_kafka.producer_config import client_properties, producer_properties
@@ -35,7 +33,6 @@ from cdc_core import RowBatch, SinkContext, SliceInfo
 
 _BATCH_ROWS = 16_384
 _CHUNK = 10_000
-_ROUNDS = 5
 _QUEUE_FULL = KafkaError._QUEUE_FULL
 
 Messages = list[dict[str, Any]]
@@ -53,9 +50,8 @@ def run(bench: Bench) -> Iterator[Figure]:
     keys, values = _encoded(batches, topic)
     ready = _messages(keys, values)
     bare = _BareLoop(f"kafka://{bench.broker.bootstrap_servers}", topic)
-    gc.freeze()  # otherwise the garbage collector would scan all of this during the measurement
     try:
-        turns = _take_turns(
+        turns = take_turns(
             {
                 "sink": lambda: _write_slice(sink, batches),
                 "bare": lambda: bare.produce(ready),
@@ -63,7 +59,6 @@ def run(bench: Bench) -> Iterator[Figure]:
             }
         )
     finally:
-        gc.unfreeze()
         sink.close()
         bench.delete_topics(topic)
     rates = {name: [len(whole) / turn.elapsed_s for turn in taken] for name, taken in turns.items()}
@@ -130,14 +125,6 @@ class _BareLoop:
         self._failed += error is not None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Turn:
-    """`cpu_s` is the CPU time of this process, including the client's threads, without the broker."""
-
-    elapsed_s: float
-    cpu_s: float
-
-
 def _context(uri: str) -> SinkContext:
     return SinkContext(
         changefeed="bench", epoch=1, uri=uri, options=KafkaOptions(), encoder=encoder(), tables=(SCHEMA.name,)
@@ -163,16 +150,3 @@ def _encoded(batches: Sequence[RowBatch], topic: str) -> tuple[list[bytes], list
 
 def _messages(keys: Sequence[bytes], values: Sequence[bytes]) -> Messages:
     return [{"key": key, "value": value} for key, value in zip(keys, values, strict=True)]
-
-
-def _take_turns(works: dict[str, Callable[[], None]]) -> dict[str, list[_Turn]]:
-    """Return the time of each round. The first round does not count."""
-    turns: dict[str, list[_Turn]] = {name: [] for name in works}
-    for number in range(-1, _ROUNDS):
-        for name, work in works.items():
-            started, used = time.perf_counter(), time.process_time()
-            work()
-            turn = _Turn(elapsed_s=time.perf_counter() - started, cpu_s=time.process_time() - used)
-            if number >= 0:
-                turns[name].append(turn)
-    return turns

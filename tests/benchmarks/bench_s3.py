@@ -13,17 +13,16 @@ loop has four uploads at the same time (`asyncio.gather`), as many as the sink m
 from __future__ import annotations
 
 import asyncio
-import gc
 import itertools
 import statistics
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks.bench_encode import encoder
 from benchmarks.context import Bench
 from benchmarks.report import Figure, Target
 from benchmarks.rows import SCHEMA, row_batch
+from benchmarks.timing import take_turns
 from cdc_sink_cloudstorage.options import CloudStorageOptions
 from cdc_sink_cloudstorage.s3 import S3Store
 from cdc_sink_cloudstorage.sink import CloudStorageSink
@@ -33,7 +32,6 @@ from fsspec.asyn import sync
 from cdc_core import RowBatch, SinkContext, SliceInfo
 
 _BATCH_ROWS = 16_384
-_ROUNDS = 5
 _AT_ONCE = 4
 
 
@@ -63,9 +61,8 @@ def run(bench: Bench) -> Iterator[Figure]:
         fs = S3Store.new_client(options)
         bodies = [fs.cat_file(path) for path in sorted(fs.find(f"{BUCKET}/sink")) if path.endswith(".ndjson")]
         keys = (f"{BUCKET}/bare/{number}" for number in itertools.count())
-        gc.freeze()  # keeps the garbage collector from traversing all of this during the measurement
         try:
-            elapsed = _take_turns(
+            turns = take_turns(
                 {
                     "sink": lambda: _write_slice(sink, batches, next(steps)),
                     "bare": lambda: [fs.pipe_file(next(keys), body) for body in bodies],
@@ -73,10 +70,9 @@ def run(bench: Bench) -> Iterator[Figure]:
                 }
             )
         finally:
-            gc.unfreeze()
             sink.close()
     nbytes = sum(map(len, bodies))
-    rates = {name: [len(whole) / seconds for seconds in taken] for name, taken in elapsed.items()}
+    rates = {name: [len(whole) / turn.elapsed_s for turn in taken] for name, taken in turns.items()}
     medians = {name: statistics.median(values) for name, values in rates.items()}
     name = "part: cloud-storage sink, Arrow rows to acknowledged objects in S3"
     yield Figure(
@@ -116,14 +112,3 @@ async def _upload_at_once(fs: Any, keys: Iterator[str], bodies: Sequence[bytes])
             await fs._pipe_file(next(keys), body)
 
     await asyncio.gather(*(upload() for _ in range(_AT_ONCE)))
-
-
-def _take_turns(works: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
-    """Return the seconds that each of *works* took in each round, after one round that is not counted."""
-    elapsed: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(1 + _ROUNDS):
-        for name, work in works.items():
-            started = time.perf_counter()
-            work()
-            elapsed[name].append(time.perf_counter() - started)
-    return {name: seconds[1:] for name, seconds in elapsed.items()}

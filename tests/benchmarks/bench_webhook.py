@@ -16,13 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import gc
 import json
 import ssl
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +31,7 @@ from benchmarks.context import Bench
 from benchmarks.feed import Arrival, Feed
 from benchmarks.report import Figure, Target
 from benchmarks.rows import SCHEMA, row_batch
+from benchmarks.timing import take_turns
 from benchmarks.workload import create_table, update_rows
 from cdc_encoder_json.encoder import JsonEncoder
 from cdc_sink_kafka.demo.servers import Certificates, make_certificates
@@ -43,7 +42,6 @@ from cdc_core import EncoderContext, Envelope, RowBatch, SinkContext, SliceInfo
 
 _BATCH_ROWS = 16_384
 _PARALLEL = 16
-_ROUNDS = 5
 _REQUESTS = {1: 2_000, 100: 1_000}
 """Requests in each round, by the number of rows in a request."""
 _MIN_REQUESTS = 300
@@ -102,20 +100,18 @@ def _whole_feed(bench: Bench, port: int, certificates: Certificates, scratch: Pa
 def _measured(port: int, certificates: Certificates, *, rows: RowBatch, rows_each: int) -> Figure:
     sink = _sink(port, certificates, rows_each=rows_each)
     bodies = _bodies(rows, rows_each)
-    gc.freeze()  # the collector must not traverse these objects during the timing
     try:
         with _PlainLoop(port, certificates) as plain:
-            rates = _take_turns(
+            turns = take_turns(
                 {
                     "sink": lambda: _write_slice(sink, rows),
                     "client": lambda: plain.run(bodies, plain.post),
                     "transport": lambda: plain.run(bodies, plain.post_by_transport),
-                },
-                len(rows),
+                }
             )
     finally:
-        gc.unfreeze()
         sink.close()
+    rates = {name: [len(rows) / turn.elapsed_s for turn in taken] for name, taken in turns.items()}
     medians = {name: statistics.median(taken) for name, taken in rates.items()}
     plural = "row" if rows_each == 1 else "rows"
     return Figure(
@@ -233,15 +229,3 @@ def _write_slice(sink: WebhookSink, rows: RowBatch) -> None:
         sink.emit(rows.slice(start, _BATCH_ROWS))
     flushed = sink.flush()
     assert flushed.messages == len(rows)
-
-
-def _take_turns(works: dict[str, Callable[[], None]], rows: int) -> dict[str, list[float]]:
-    """Return the rows per second of each round, after one round that does not count."""
-    rates: dict[str, list[float]] = {name: [] for name in works}
-    for number in range(-1, _ROUNDS):
-        for name, work in works.items():
-            started = time.perf_counter()
-            work()
-            if number >= 0:
-                rates[name].append(rows / (time.perf_counter() - started))
-    return rates

@@ -9,6 +9,7 @@ from math import ceil
 from types import SimpleNamespace
 from typing import Any
 
+from cdc_testing.stored import node as joining
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,17 +24,7 @@ PLENTY = 99
 
 
 def node(name: str, locality: str = "", *, max_jobs: int = PLENTY, draining: bool = False) -> NodeRecord:
-    return NodeRecord(
-        node_id=name,
-        name=name,
-        locality=Locality.parse(locality),
-        host="here",
-        pid=1,
-        directory=f"/{name}",
-        version="1",
-        max_jobs=max_jobs,
-        draining=draining,
-    )
+    return replace(joining(name, locality), node_id=name, max_jobs=max_jobs, draining=draining)
 
 
 def job(name: str, locality: str = "", state: str = "running", **values: object) -> JobRecord:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
+from cdc_testing.stored import node as joining
 
 from cdc_core.jobs.adoption import Choices, choose
 from cdc_core.jobs.running_jobs import BackOff
@@ -14,17 +15,7 @@ from cdc_core.store.job_values import RUNNABLE, JobRecord, JobState, NodeRecord,
 
 
 def node(name: str, locality: str = "", *, max_jobs: int = 20, draining: bool = False) -> NodeRecord:
-    return NodeRecord(
-        node_id=name,
-        name=name,
-        locality=Locality.parse(locality),
-        host="host",
-        pid=1,
-        directory=name,
-        version="1",
-        max_jobs=max_jobs,
-        draining=draining,
-    )
+    return replace(joining(name, locality), node_id=name, max_jobs=max_jobs, draining=draining)
 
 
 def job(state: JobState, locality: str = "") -> JobRecord:

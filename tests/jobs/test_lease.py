@@ -12,23 +12,16 @@ from contextlib import contextmanager
 
 import pytest
 from cdc_testing.runs import eventually
-from cdc_testing.stored import DEFINITION
+from cdc_testing.stored import DEFINITION, node
 from cdc_testing.tcp_proxy import TcpProxy
 
 from cdc_core.jobs.lease import Lease
 from cdc_core.locality import Locality
-from cdc_core.store.job_values import NodeRecord
 from cdc_core.store.opening import store_url
 from cdc_core.store.progress import ProgressStore
 
 LEASE_S = 6.0
 HEARTBEAT_S = 0.1
-
-
-def node(name: str) -> NodeRecord:
-    return NodeRecord(
-        node_id="", name=name, locality=Locality(), host="here", pid=1, directory=f"/{name}", version="1", max_jobs=9
-    )
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

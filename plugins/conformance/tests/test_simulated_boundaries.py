@@ -13,7 +13,7 @@ from cdc_conformance.simulated import SimulatedDatabase
 from cdc_conformance.simulated.errors import StatementError
 from cdc_conformance.simulated.follower import Follower
 
-from cdc_core import Op, Rescan, SchemaChangeRules, Span, TerminalRangefeedError, Timestamp
+from cdc_core import Op, Rescan, SchemaChangeRules, Span, Timestamp
 
 
 @pytest.fixture
@@ -73,33 +73,6 @@ def test_all_tables_wait_at_a_boundary_for_the_slowest(db: SimulatedDatabase) ->
     slow.commit()
     feed.until(db.now)
     assert [row.table for row in feed.changes] == ["u", *"ttttt"]
-
-
-def test_two_changes_in_a_row_are_two_backfills(db: SimulatedDatabase) -> None:
-    feed = followed(db)
-    first = db.add_column("t", "x", default="1")
-    second = db.add_column("t", "y", default="2")
-    feed.until(db.now)
-    assert [len(again(feed, at=at)) for at in (first, second)] == [5, 5]
-    assert "y" not in (again(feed, at=first)[0].after or {})
-
-
-def test_a_changefeed_stops_at_the_boundary_whenever_it_is_resumed(db: SimulatedDatabase) -> None:
-    feed = followed(db, policy="stop")
-    early = db.put("t", id=1, n=10)
-    since = db.drop_column("t", "note")
-    db.put("t", id=1, n=11)
-    db.settle()
-    with pytest.raises(TerminalRangefeedError, match=r"table sim\.public\.t: column note was dropped"):
-        feed.until(db.now)
-    assert [row.updated for row in feed.changes] == [early]
-    assert feed.frontier.high_water == since.prev()
-    stopped = Follower(db, resume_from=feed.progress, schema_changes=SchemaChangeRules(policy="stop"))
-    with pytest.raises(TerminalRangefeedError, match="column note was dropped"):
-        stopped.step()
-    resumed = Follower(db, resume_from=feed.progress)
-    resumed.until(db.now)
-    assert len(again(resumed, at=since)) == 5
 
 
 def test_a_step_into_a_backfill_is_planned_anew(db: SimulatedDatabase) -> None:

@@ -14,11 +14,8 @@ from cdc_conformance.simulated.source import SimulatedOptions
 
 from cdc_core import (
     ConfigError,
-    HistoryLostError,
     Op,
     RangefeedContext,
-    StepLimit,
-    TerminalRangefeedError,
 )
 
 
@@ -41,60 +38,6 @@ def test_ranges_lag_differently_and_hold_back_only_their_own_rows(db: SimulatedD
     assert feed.frontier.high_water < first
     feed.until(db.now)
     assert [row.id for row in feed.changes] == [1, 100]
-
-
-def test_a_step_obeys_the_limit_and_splits_no_transaction(db: SimulatedDatabase) -> None:
-    feed = Follower(db, limit=StepLimit(rows=3, bytes=10**9))
-    for round_ in range(5):
-        with db.transaction() as txn:
-            for id_ in range(2):
-                txn.put("t", id=id_, n=round_)
-    db.settle()
-    sizes = []
-    while len(feed.changes) < 10:
-        before = len(feed.changes)
-        feed.step()
-        sizes.append(len(feed.changes) - before)
-    assert [size for size in sizes if size] == [2, 2, 2, 2, 2]
-
-
-def test_a_follower_continues_from_any_saved_token(db: SimulatedDatabase) -> None:
-    for id_ in range(7):
-        db.put("t", id=id_, n=0)
-    feed = Follower(db, options={"scan_chunk_rows": 2})
-    for id_ in range(7):
-        db.put("t", id=id_, n=1)
-    db.settle()
-    places = []
-    while len(feed.changes) < 14:
-        places.append((feed.progress, len(feed.changes)))
-        feed.step()
-    for reached, seen in places:
-        again = Follower(db, options={"scan_chunk_rows": 2}, resume_from=reached)
-        assert again.token == reached.token
-        again.until(feed.resolved)
-        rows = [dataclasses.replace(row, step=0) for row in (*feed.changes[:seen], *again.changes)]
-        assert rows == [dataclasses.replace(row, step=0) for row in feed.changes]
-
-
-def test_forced_garbage_collection_loses_history(db: SimulatedDatabase) -> None:
-    feed = Follower(db, initial_scan=False)
-    db.put("t", id=1, n=1)
-    db.put("t", id=1, n=2)
-    db.settle()
-    db.collect_garbage(force=True)
-    with pytest.raises(HistoryLostError, match="collected garbage"):
-        feed.step()
-    with pytest.raises(HistoryLostError, match="another name"):
-        SimulatedRangefeed(feed.context).start(feed.token, feed.save_intent)
-
-
-def test_a_dropped_table_ends_the_changefeed(db: SimulatedDatabase) -> None:
-    feed = Follower(db)
-    db.drop_table("t")
-    db.create_table("t")
-    with pytest.raises(TerminalRangefeedError, match=r"sim\.public\.t was dropped"):
-        feed.step()
 
 
 def test_the_clock_is_never_behind_the_marks(db: SimulatedDatabase) -> None:
