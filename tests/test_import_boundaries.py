@@ -77,7 +77,7 @@ def test_each_package_of_the_core_says_in_one_sentence_what_belongs_there() -> N
 COMMANDS = ("click", "rich", "alembic", "packaging", "cronsim")
 PARSERS = ("sqlglot",)
 STORE = ("sqlalchemy", "alembic")
-OTHER_COMMANDS = ("cdc_core.cli.alter", "cdc_core.cli.node", "cdc_core.cli.sql", "cdc_core.statements.parsing")
+OTHER_COMMANDS = ("cdc_core.cli.create", "cdc_core.cli.node", "cdc_core.cli.sql", "cdc_core.statements.parsing")
 
 
 def test_a_command_loads_none_of_the_others_and_the_core_with_every_plugin_nothing_heavy() -> None:

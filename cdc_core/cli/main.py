@@ -19,7 +19,7 @@ _SECTIONS = {
         "options": ("plugins:options", "Explain the options of a source, an encoder, a sink or the changefeed."),
         "check": ("check:check", "Check that a changefeed can run; change nothing."),
         "explain": ("explain:explain", "Show what a query reads, and how Spark evaluates it."),
-        "preview": ("preview:preview", "Show the messages that a changefeed would send; send nothing."),
+        "preview": ("watch:preview", "Show the messages that a changefeed would send; send nothing."),
         "watch": ("watch:watch", "Print the changes of tables as they come; no sink, nothing is saved."),
     },
     "Changefeeds": {
@@ -27,7 +27,7 @@ _SECTIONS = {
         "show": ("show:show", "Show what the progress store knows of changefeeds."),
         "pause": ("lifecycle:pause", "Pause a changefeed or job."),
         "resume": ("lifecycle:resume", "Resume a paused changefeed or job."),
-        "alter": ("alter:alter", "Change the tables of a changefeed, or anything of a job."),
+        "alter": ("create:alter", "Change the tables of a changefeed, or anything of a job."),
         "rescan": ("repeating:rescan", "Emit a table, or a part of it, again."),
         "move": ("repeating:move", "Move a stopped changefeed to another position at its source."),
         "drop": ("drop:drop", "Remove a changefeed from its source and from the progress store."),
@@ -54,7 +54,7 @@ _SECTIONS = {
         ),
     },
     "Diagnostics": {
-        "events": ("events:events", "Show what happened to changefeeds and nodes."),
+        "events": ("show:events", "Show what happened to changefeeds and nodes."),
         "trace": ("trace:trace", "Follow changes of a key from their commit to the sink."),
         "audit": ("audit:audit", "Compare what a changefeed has delivered with its source."),
         "debug": ("debug:debug", "Collect diagnostics in one archive."),

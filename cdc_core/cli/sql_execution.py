@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cdc_core.changefeeds.service import Changefeeds
-from cdc_core.cli.alter import altered_text
-from cdc_core.cli.create import created_text
+from cdc_core.cli.create import altered_text, created_text
 from cdc_core.cli.job_commands import by_user, changefeeds_at, require_owner, user_name
 from cdc_core.cli.lifecycle import cancel_text, pause_text, resume_text
 from cdc_core.cli.schedule import new_schedule

@@ -14,6 +14,7 @@ from cdc_core.changefeeds.tracing import (
     ROWS,
     TIMEOUT,
     Trace,
+    checked_key,
     shown_change,
     standing_text,
     trace_seconds,
@@ -24,7 +25,6 @@ from cdc_core.errors import ConfigError
 from cdc_core.options import format_duration
 from cdc_core.store.traced_change import TracedChange
 from cdc_core.telemetry.status import shown_moment
-from cdc_core.watching.trace_keys import checked_key
 
 _POLL_S = 0.2
 _STANDING_S = 5.0

@@ -1,4 +1,4 @@
-"""`cdc watch`."""
+"""`cdc watch` and `cdc preview`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import click
 
 from cdc_core.cli.completion import complete_name
-from cdc_core.cli.located import Named, store_option
-from cdc_core.cli.session import FILE, CliSession, debug_option
+from cdc_core.cli.located import Named, changefeed_command, store_option
+from cdc_core.cli.session import FILE, CliSession, debug_option, json_option
 from cdc_core.cli.stop_signals import take_back_interrupts
 from cdc_core.config.alteration import assigned
 from cdc_core.config.changefeed import Changefeed
@@ -24,8 +24,10 @@ from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.config.sinkless import refuse_unused
 from cdc_core.errors import ConfigError
 from cdc_core.masking import secret_forms, uri_secrets
+from cdc_core.options import counted
 from cdc_core.plugins.host import PluginHost
-from cdc_core.watching.preview import text_or_hex
+from cdc_core.watching.preview import Previewed, text_or_hex
+from cdc_core.watching.preview import preview as previewed
 from cdc_core.watching.watch import Watch, WatchedRow
 
 _NULL = "NULL"
@@ -159,3 +161,53 @@ def _is_json(text: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return "\n" not in text
+
+
+@changefeed_command(environment="of definitions", has_state=False)
+@click.option("--rows", type=click.IntRange(min=1), default=20, show_default=True, help="Stop after so many rows.")
+@click.option(
+    "--live/--from-scan",
+    default=False,
+    help="Show the next changes, or rows that the tables hold. Default: --from-scan.",
+)
+@json_option
+def preview(named: Named, rows: int, live: bool, as_json: bool) -> int:
+    """Show the messages that the changefeed NAME in FILE would send, as its sink would get them.
+
+    Connects to the source, and to a schema registry to look up ids, but not to the sink. Sends nothing, saves nothing,
+    and leaves nothing behind. A row that cannot be encoded is shown with the reason. The exit status is 1 when there
+    was one.
+    """
+    session = named.session
+    session.start_logging(quiet=True)
+    feed, *_ = named.resolved()
+    found = []
+    with closing(previewed(feed, rows=rows, live=live)) as messages:
+        for message in messages:
+            found.append(_masked(session, message))
+            if not as_json:
+                click.echo("\n".join(_lines(found[-1], format_=feed.encoder.name)))
+    refused = sum(message.error is not None for message in found)
+    if as_json:
+        click.echo(json.dumps([asdict(message) for message in found], ensure_ascii=False))
+    else:
+        errors = f", {counted(refused, 'row')} refused" if refused else ""
+        click.echo(f"{counted(len(found) - refused, 'message')}{errors}; nothing was sent")
+    return 1 if refused else 0
+
+
+def _masked(session: CliSession, message: Previewed) -> Previewed:
+    """Return *message* without the changefeed's secrets. Key and value are the row's, and stay."""
+    masked = session.masked_texts
+    return replace(message, topic=masked(message.topic), headers=masked(message.headers), error=masked(message.error))
+
+
+def _lines(message: Previewed, *, format_: str) -> list[str]:
+    key = "NULL" if message.key is None else message.key
+    lines = [f"topic {message.topic}, key {key}" if message.topic else f"key {key}"]
+    if message.error is not None:
+        return [*lines, f"  error: {message.error}"]
+    if message.headers:
+        lines.append(f"  headers: {json.dumps(message.headers, ensure_ascii=False)}")
+    how = f" (decoded from {format_})" if message.decoded else ""
+    return [*lines, f"  value{how}: {'NULL' if message.value is None else message.value}"]

@@ -10,9 +10,9 @@ import pytest
 from cdc_testing.command import Cdc
 from cdc_testing.stored import DEFINITION
 
-from cdc_core.cli import events as command
-from cdc_core.cli.events import event_text, since_of
+from cdc_core.cli import show as command
 from cdc_core.cli.main import main
+from cdc_core.cli.show import event_text, since_of
 from cdc_core.errors import ConfigError
 from cdc_core.store.event_values import Event
 from cdc_core.store.progress import ProgressStore, store_url

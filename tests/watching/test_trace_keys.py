@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from cdc_core.changefeeds.tracing import checked_key
 from cdc_core.errors import ConfigError
-from cdc_core.watching.trace_keys import checked_key
 
 
 @pytest.mark.parametrize("text", ["[42]", '["eu", 7, true]', "[1.50, 0.12345678901234567890]", '["é\\u0000"]'])

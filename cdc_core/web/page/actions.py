@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cdc_core.changefeeds.service import Changefeeds
+from cdc_core.changefeeds.tracing import checked_key
 from cdc_core.errors import ConfigError
-from cdc_core.watching.trace_keys import checked_key
 from cdc_core.web.endpoint import Endpoints, Role
 from cdc_core.web.page.rendering import (
     Confirmation,

@@ -10,14 +10,13 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from cdc_core.changefeeds.tracing import ROWS, TIMEOUT, shown_change
+from cdc_core.changefeeds.tracing import ROWS, TIMEOUT, checked_key, key_number, shown_change, written_key
 from cdc_core.errors import CdcError, ConfigError, FencedError
 from cdc_core.options import did_you_mean
 from cdc_core.store.event_values import KINDS
 from cdc_core.store.traces import TraceRecord
 from cdc_core.store.values import DeadLetter
 from cdc_core.store.verbs import UnknownError
-from cdc_core.watching.trace_keys import checked_key, key_number, written_key
 from cdc_core.web.endpoint import TEXT, Answer, Body, Endpoints, Parameter, Refusal, Role, array, number_parameter, ref
 from cdc_core.web.requests import (
     MAX_ROWS,
