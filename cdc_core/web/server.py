@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import os
 import socket
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any
@@ -16,16 +17,43 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from cdc_core.errors import ConfigError
 from cdc_core.web.access.access import Access
 from cdc_core.web.access.guard import MAX_HEAD, Guard
-from cdc_core.web.access.proxies import TrustedProxies
 from cdc_core.web.address import Address
 from cdc_core.web.connection import Connections, GuardedConnection, watched
 from cdc_core.web.endpoint import Endpoint
 from cdc_core.web.requests import Deployment
 from cdc_core.web.routes import http_error, routes
+
+
+class TrustedProxies:
+    """Passes requests to *app* with the client and scheme that one of *trusted* says, if it is the peer.
+
+    The peer stays the client where a proxy says no IP address: such a text may be the client's own.
+    """
+
+    def __init__(self, app: ASGIApp, trusted: Sequence[str]) -> None:
+        self._app = app
+        self._believing = ProxyHeadersMiddleware(self._with_address, list(trusted))  # type: ignore[arg-type]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("client") is not None:
+            host, port = scope["client"]
+            # how a socket for both kinds of addresses shows those of IPv4
+            scope["client"] = scope["peer"] = (host.removeprefix("::ffff:") if "." in host else host, port)
+        await self._believing(scope, receive, send)  # type: ignore[arg-type]
+
+    async def _with_address(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            ipaddress.ip_address(scope["client"][0])
+        except (TypeError, ValueError):
+            scope["client"] = scope.get("peer")
+        await self._app(scope, receive, send)
+
 
 log = logging.getLogger(__name__)
 

@@ -22,10 +22,10 @@ from cdc_testing.web_rig import LOOPBACK, TOKENS, Web, serving, write_tokens
 from cdc_core.errors import ConfigError, OptionError
 from cdc_core.options import parse_options
 from cdc_core.web.access.access import Access, RateLimit
-from cdc_core.web.access.proxies import TrustedProxies
 from cdc_core.web.access.settings import AccessSettings
 from cdc_core.web.access.tls import subject_of
 from cdc_core.web.address import Address
+from cdc_core.web.server import TrustedProxies
 
 VIEW, OPERATE, ADMIN = TOKENS.values()
 EVERYWHERE = Address("0.0.0.0", 0)
