@@ -17,6 +17,8 @@ from cdc_core.options import counted
 from cdc_core.rangefeed_values import Token
 from cdc_core.store.values import DeadLetter
 
+_MAX_SHOWN = 20
+
 
 @changefeed_command()
 @click.option(
@@ -114,9 +116,6 @@ def _name_and_table(words: Sequence[str], *, everything: bool, named: bool) -> t
         raise ConfigError(f"write `cdc rescan {form} TABLE`, or `cdc rescan {form} --all`")
     names, table = (list(words), None) if everything else (list(words[:-1]), words[-1])
     return (names[0] if names else None), table
-
-
-_MAX_SHOWN = 20
 
 
 @changefeed_command()

@@ -33,6 +33,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 log = logging.getLogger(__name__)
 
 DEFAULT_ADDRESS = "127.0.0.1:8083"
+_METRICS_ADDRESS = "127.0.0.1:9464"
+_POLL_INTERVAL_S = 0.5
 _LIBRARIES = frozenset({"h11", "jinja2", "prometheus_client", "starlette", "uvicorn"})
 _VARIABLES = {
     name: f"CDC_{name.upper()}"
@@ -104,9 +106,6 @@ def serving(
                 yield server.url
 
 
-_POLL_INTERVAL_S = 0.5
-
-
 @click.command
 @job_store_option
 @listen_options(
@@ -135,19 +134,16 @@ def serve(session: CliSession, /, store: str | None, listen: str, **given: Any) 
     return 0
 
 
-_DEFAULT = "127.0.0.1:9464"
-
-
 def metrics_option(command: F) -> F:
     """Give a command the option --metrics."""
     return click.option(
         "--metrics",
         metavar="[HOST:PORT]",
         is_flag=False,
-        flag_value=_DEFAULT,
+        flag_value=_METRICS_ADDRESS,
         envvar="CDC_METRICS",
-        help=f"Serve metrics for Prometheus at http://HOST:PORT/metrics. Without an address: {_DEFAULT}, which other"
-        " hosts cannot reach. Needs cdc-core[metrics]. Also from the environment variable CDC_METRICS.",
+        help=f"Serve metrics for Prometheus at http://HOST:PORT/metrics. Without an address: {_METRICS_ADDRESS}, which"
+        " other hosts cannot reach. Needs cdc-core[metrics]. Also from the environment variable CDC_METRICS.",
     )(command)
 
 

@@ -22,6 +22,8 @@ from cdc_core.store.node_reports import by_address
 from cdc_core.store.reports import Report
 from cdc_core.telemetry.status import Status, behind_text, delivered_text, shown_moment, size_text
 
+_LATEST = 100
+_POLL_S = 1.0
 _EVENTS = 20
 """How many of the latest changes of a job's state are listed; with --json, all."""
 
@@ -189,10 +191,6 @@ def _waiting(shown: dict[str, Any]) -> str:
     at = shown["next_attempt_at"]
     retry = "" if at is None else f"next attempt at {shown_moment(datetime.fromisoformat(at))}"
     return "; ".join(filter(None, (shown["waiting_on"], shown["waiting_for"], retry)))
-
-
-_LATEST = 100
-_POLL_S = 1.0
 
 
 @changefeed_command(has_file=False)

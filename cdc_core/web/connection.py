@@ -17,6 +17,8 @@ from uvicorn.server import ServerState
 from cdc_core.open_files import REMEDY, open_files_limit, with_open_files_limit
 from cdc_core.web.access.access import Access
 
+log = logging.getLogger(__name__)
+
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 """Errors of `accept` after which asyncio tries again each second."""
 
@@ -70,8 +72,6 @@ class Connections:
             self._accepts = False
             log.warning("no connection could be accepted: %s", with_open_files_limit(str(error), error))
 
-
-log = logging.getLogger(__name__)
 
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nretry-after: 1\r\nconnection: close\r\n"

@@ -22,6 +22,10 @@ from cdc_core.store.verbs import BusyError, Verb
 from cdc_core.watching.preview import Previewed
 from cdc_core.web.endpoint import Refusal
 
+MAX_ROWS = 100
+"""Of one preview."""
+_WAIT_S = 5
+
 
 class Deployment:
     """The changefeeds of one store, for all requests of a server. Safe with several threads.
@@ -163,10 +167,6 @@ def _texts(value: Any) -> Any:
 
 def _no_number(text: str) -> None:
     raise ValueError(f"{text} is no number of JSON")
-
-
-MAX_ROWS = 100
-_WAIT_S = 5
 
 
 def messages(request: Request, rows: int) -> list[Previewed]:

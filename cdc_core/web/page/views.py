@@ -25,6 +25,8 @@ from cdc_core.web.page.overview import Filter, Overview, overview
 from cdc_core.web.page.rendering import error_page, known, page, part
 from cdc_core.web.requests import deployment_of, name_of
 
+_TITLES = {"rangefeed": "Sources", "encoder": "Encoders", "sink": "Sinks", "function": "Functions", "": "Unusable"}
+_WITH_OPTIONS = ("rangefeed", "encoder", "sink")
 _MAX_STREAM_S = 240.0
 """The browser connects again after that, so that one that may not look any more is turned away."""
 
@@ -206,10 +208,6 @@ def _filter_of(request: Request) -> Filter:
 
 def _done(request: Request) -> str:
     return _DONE.get(request.query_params.get("done", ""), "")
-
-
-_TITLES = {"rangefeed": "Sources", "encoder": "Encoders", "sink": "Sinks", "function": "Functions", "": "Unusable"}
-_WITH_OPTIONS = ("rangefeed", "encoder", "sink")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
