@@ -60,7 +60,7 @@ def test_files_are_complete_and_in_order_whatever_is_killed(
     assert "no executor has been there for 20s (executor_wait): the master spark://" in feed.log()
 
 
-def test_topics_are_complete_and_in_order_when_a_worker_is_killed(
+def test_topics_that_several_tasks_write_are_complete_and_in_order_when_a_worker_is_killed(
     cluster: SparkCluster,
     spark: KeptSpark,
     database: str,
@@ -70,7 +70,7 @@ def test_topics_are_complete_and_in_order_when_a_worker_is_killed(
     tmp_path: Path,
 ) -> None:
     servers = kafka_broker.bootstrap_servers
-    options = {**OPTIONS, "topic_prefix": topic_prefix, "topic_partitions": 3}
+    options = {**OPTIONS, "topic_prefix": topic_prefix, "topic_partitions": 3, "delivery_tasks": 3}
     directory = cluster.private / tmp_path.name
     feed = Feed(
         directory, database, TABLES, options=options, spark=spark.settings, sink=f"kafka://{servers}", store=store
