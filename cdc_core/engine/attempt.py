@@ -273,22 +273,24 @@ class WarmUp(Attempt):
 
 
 def _by_slice(values: Iterator[tuple[str, Any]]) -> Iterator[Iterator[tuple[str, Any]]]:
-    """Yield the *values* of each slice: of none, if there are none. Take all of a slice before the next one."""
+    """Yield the *values* of each slice and each `idle`, nothing if there are none. Take all of one before the next."""
     ahead = list(islice(values, 1))
 
     def one() -> Iterator[tuple[str, Any]]:
         if ahead:
             yield ahead.pop()
         for value in values:
-            if value[0] == BEGIN:
+            if value[0] in (BEGIN, IDLE):
                 ahead.append(value)
                 return
             yield value
             del value  # a large one would stay while the next one arrives
 
-    yield one()
-    while ahead:
+    while True:
         yield one()
+        ahead.extend(() if ahead else islice(values, 1))  # nobody takes what follows an `idle`
+        if not ahead:
+            return
 
 
 def _nothing() -> PlannedSlice:

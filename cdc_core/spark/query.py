@@ -47,7 +47,8 @@ def _open_rows(session: SparkSession, config: AttemptConfig) -> DataFrame:
     """Return the streaming rows of the attempt, in the packed layout, or that of columns, where they are written.
 
     The exchange keeps the order: up to 200 partitions, a task adds each row to the file of its partition as it comes,
-    and what it has for a partition is read as one block.
+    and what it has for a partition is read as one block. On one host, a task reads several partitions one after the
+    other, so that the changefeed never has more slots than others leave to it.
     """
     queries = [plan.query for plan in config.plans]
     reader = session.readStream.format(SOURCE).option(OPTION, config.to_option())
@@ -55,7 +56,8 @@ def _open_rows(session: SparkSession, config: AttemptConfig) -> DataFrame:
         return reader.schema(spark_schema(queries) if queries else SPARK_SCHEMA).load()
     with_writer = spark_schema(queries).add(WRITER, IntegerType()) if queries else f"{SPARK_SCHEMA}, {WRITER} INT"
     rows = reader.schema(with_writer).load()
-    return rows.repartitionById(config.writers, WRITER).drop(WRITER)
+    rows = rows.repartitionById(config.writers, WRITER).drop(WRITER)
+    return rows.coalesce(config.feed.parallelism) if is_local(config.feed.spark) else rows
 
 
 def warm_up(sessions: StartSessions, config: AttemptConfig, *, stopped: Callable[[], bool]) -> None:

@@ -250,11 +250,26 @@ def test_a_warm_up_loads_the_sink_and_reports_nothing(
     assert saved(store) == 0
 
 
+def exchanging(config: AttemptConfig) -> AttemptConfig:
+    options = dataclasses.replace(config.feed.options, delivery_tasks=2)
+    return dataclasses.replace(config, feed=dataclasses.replace(config.feed, options=options))
+
+
+def test_a_task_delivers_all_slices_that_reach_it_whatever_is_idle_between_them(config: AttemptConfig) -> None:
+    config, idle = exchanging(config), [note(IDLE, {})]
+    message = Attempt(config).write([*idle, *idle, *slice_of(config, 0), *idle, *slice_of(config, 1), *idle])
+    assert [report.planned.info.index for report in message.reports] == [0, 1]
+    assert Attempt(config).write([*idle, *idle]) == TaskMessage(idle=True)
+
+
+def test_a_task_that_gets_nothing_at_all_fails(config: AttemptConfig) -> None:
+    assert "died before its first row" in (Attempt(exchanging(config)).write([]).failure or "")
+
+
 def test_a_task_that_reads_for_others_shows_whether_it_waits_for_the_source(
     config: AttemptConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = dataclasses.replace(config.feed.options, delivery_tasks=2)
-    config = dataclasses.replace(config, feed=dataclasses.replace(config.feed, options=options))
+    config = exchanging(config)
     (config.run_dir / "activity").mkdir()
     channel, stages = config.channel, []
 

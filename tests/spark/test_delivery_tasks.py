@@ -9,13 +9,16 @@ from unittest.mock import Mock
 
 import psutil
 import pytest
-from cdc_testing.engine import eventually, stop_runs
+from cdc_testing.engine import counter_feed, eventually, stop_runs
 from cdc_testing.processes import command, kill
+from cdc_testing.scripted import Script
 from cdc_testing.spark_cluster import JAVA_OPTIONS
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
 
+from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.errors import TerminalError, to_wire
-from cdc_core.spark.query import RunningQuery
+from cdc_core.spark.query import RunningQuery, StartSessions, _open_rows
 from cdc_core.telemetry.status import Status
 
 if TYPE_CHECKING:
@@ -90,6 +93,17 @@ def test_a_killed_reader_of_a_large_slice_costs_a_task_attempt(engine: Engine) -
     assert engine.journal.faults(total=160_000) == []
     assert sum(len(rows) for *_, rows in engine.journal.of("rows")) == 160_000
     assert engine.journal.epochs == {1}
+
+
+def test_on_one_host_no_more_tasks_deliver_than_the_slots_that_a_changefeed_has(
+    session: SparkSession, script: Script
+) -> None:
+    feed = counter_feed(script.directory, options={"delivery_tasks": 7})
+    feed = feed.for_attempt(feed_id="0" * 12, epoch=1, state="sqlite://", parallelism=2)
+    config = AttemptConfig(feed=feed, state_dir=script.directory, run_dir=script.directory)
+    with StartSessions(session).lent(evaluates=False) as own:
+        plan = _open_rows(own, config)._jdf.queryExecution().analyzed().toString()
+    assert plan.startswith("~Repartition 2, false\n")
 
 
 def test_what_a_query_gives_is_delivered_by_several_in_order(engine: Engine) -> None:
