@@ -121,9 +121,9 @@ class WebhookRig:
         self, values: Mapping[str, Any] | None = None, /, *, at: WebhookServer | None = None, **changes: Any
     ) -> WebhookSink:
         """Return a sink that has begun a slice, for the path of another server *at* if there is one."""
-        sink = WebhookSink(self._context(values, at or self.server, changes))
+        sink = self._opened.enter_context(closing(WebhookSink(self._context(values, at or self.server, changes))))
         sink.begin(SliceInfo(step=0, index=0, lower=Timestamp(1)))
-        return self._opened.enter_context(closing(sink))
+        return sink
 
     def resolved_sink(self, values: Mapping[str, Any] | None = None, /, **changes: Any) -> WebhookResolvedSink:
         return self._opened.enter_context(closing(WebhookResolvedSink(self._context(values, self.server, changes))))

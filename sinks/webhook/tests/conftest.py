@@ -16,8 +16,8 @@ from cdc_testing.webhook_server import WebhookServer
 def hook(webhook_server: WebhookServer) -> Iterator[WebhookRig]:
     """A rig whose parts are closed after the test. The faults of the endpoint are removed then."""
     with ExitStack() as opened:
+        opened.callback(webhook_server.faults)
         yield WebhookRig(webhook_server, opened)
-    webhook_server.faults()
 
 
 class Proxy:
