@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 SCHEMA_VERSION = 16
-"""Version of the tables below: the newest of those in migrations/versions."""
+"""Version of the tables below. `cdc_core.store.upgrading` upgrades the older ones."""
 
 METADATA = sa.MetaData()
 NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")

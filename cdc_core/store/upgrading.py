@@ -30,9 +30,15 @@ _MAY_REST = (
 def upgrade(connection: sa.Connection, version: int) -> None:
     """Upgrade the store from *version* in the transaction of *connection*.
 
-    A table that it lacks is made as it is now. So a change of a table is only for stores that had it.
+    A table that it lacks is made as it is now. So a change of a table is only for stores that had it. Statements write
+    rows into tables as they are now too: a column that may not be null is added before them, or has a server's default.
     """
     op = Operations(MigrationContext.configure(connection))
+    if connection.dialect.name == "postgresql":  # only its own schema is seen, and not another store's on the path
+        op.execute(
+            "SELECT set_config('search_path', relnamespace::regnamespace::text, true)"
+            " FROM pg_class WHERE oid = 'cdc_store'::regclass"
+        )
     METADATA.create_all(connection)
     for since, names in _COLUMNS.items():
         for name in names if version < since else ():
@@ -61,8 +67,7 @@ def upgrade(connection: sa.Connection, version: int) -> None:
 
 def _move_gaps(op: Operations) -> None:
     """Give gaps, a list in a column of changefeeds, their table."""
-    if op.get_bind().dialect.name == "postgresql":  # processes of the older version may still write gaps
-        op.execute("LOCK TABLE cdc_changefeeds IN ACCESS EXCLUSIVE MODE")
+    # processes of the older version may still write gaps: not now, as a column that was added before locks the table
     changefeeds = sa.table("cdc_changefeeds", sa.column("name"), sa.column("unrecorded"))
     for row in op.get_bind().execute(sa.select(changefeeds).where(changefeeds.c.unrecorded.is_not(None))).all():
         marks = dict.fromkeys(row.unrecorded.split())

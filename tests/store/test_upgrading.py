@@ -23,10 +23,26 @@ from cdc_core.errors import RetryableError
 from cdc_core.locality import Locality
 from cdc_core.store.opening import open_engine
 from cdc_core.store.progress import DeadLetter, PendingRecord, ProgressStore, store_url
-from cdc_core.store.tables import METADATA, SCHEMA_VERSION
+from cdc_core.store.tables import GAPS, METADATA, SCHEMA_VERSION
 from cdc_core.store.values import Pause
 
 WRITTEN = Path(__file__).parent / "written"
+LAST = SCHEMA_VERSION - 1
+ROWS = {
+    (1, LAST): "INSERT INTO cdc_changefeeds (name, feed_id, epoch, definition, created_at)"
+    " VALUES ('run', 'a', 0, '{}', '2026-06-01T10:00:00+00:00')",
+    (6, LAST): "INSERT INTO cdc_changefeeds (name, feed_id, epoch, definition, created_at)"
+    " VALUES ('job', 'b', 0, '{}', '2026-06-01T10:00:00+00:00')",
+    (2, 14): """UPDATE cdc_changefeeds SET paused = '{"reason":"no route","since":"2026-06-01T10:00:00+00:00"}'"""
+    " WHERE name = 'run'",
+    (2, 3): "UPDATE cdc_changefeeds SET unrecorded = '10.0000000000' WHERE name = 'run'",
+    (4, LAST): "INSERT INTO cdc_gaps (name, mark) VALUES ('run', '10.0000000000')",
+    (6, 14): "INSERT INTO cdc_jobs (name, state, owner, locality, clean, created)"
+    " VALUES ('job', 'paused', 'ann', '', false, 1)",
+    (15, LAST): "INSERT INTO cdc_jobs (name, state, owner, locality, is_clean, created, is_run)"
+    " VALUES ('job', 'paused', 'ann', '', false, 1, false), ('run', 'paused', '', '', true, 1, true)",
+}
+"""A run and its gap, and a job, in the stores of the first to the last of these versions."""
 TO_V14 = """
 DELETE FROM cdc_jobs WHERE is_run;
 DELETE FROM cdc_job_events WHERE name = 'paused';
@@ -85,8 +101,14 @@ def test_the_tables_of_every_version_become_those_of_a_new_store(url: str, engin
     assert last.startswith(f"{SCHEMA_VERSION - 1}\n")
     made = changes.partition(f"\n-- {version + 1}\n")[0]
     write(engine, re.sub("^-- .*\n", "", made, flags=re.MULTILINE) + f"\nINSERT INTO cdc_store VALUES ({version});\n")
+    write(engine, ";\n".join(sql for (since, until), sql in ROWS.items() if since <= version <= until))
     store = ProgressStore(url)
     assert store.cluster.poll().salt
+    assert [(job.name, job.state) for job in store.jobs.all()] == ([("job", "paused")] if version >= 6 else [])
+    assert store.jobs.runs() == ["run"]
+    assert list(store.jobs.paused_runs()) == ["run"] * (version >= 2)
+    with engine.connect() as connection:
+        assert connection.execute(sa.select(GAPS.c.mark)).scalars().all() == ["10.0000000000"] * (version >= 2)
     assert store.jobs.create("orders", DEFINITION, owner="ann", locality=Locality()).state == "running"
     assert differences(engine) == []
     store.close()
@@ -273,6 +295,23 @@ def test_a_gap_that_an_older_process_is_writing_is_kept(
         found = connection.exec_driver_sql("SELECT mark FROM cdc_gaps WHERE name = 'users'").scalars().all()
     assert found == ["70.0000000000"]
     store.close()
+
+
+def test_another_store_that_is_seen_too_is_left_alone(database: str) -> None:
+    other = ProgressStore(database)
+    before = other.cluster.poll()
+    mine = f"{database}?options=-csearch_path%3Dmine,public"
+    engine = open_engine(mine)
+    write(engine, "CREATE SCHEMA mine;\n" + (WRITTEN / "v3.sql").read_text())
+    store = ProgressStore(mine)
+    assert [known.name for known in store.changefeeds.all()] == ["orders", "users"]
+    assert store.cluster.poll().salt not in ("", before.salt)
+    assert other.cluster.poll() == before
+    assert other.changefeeds.all() == []
+    assert set(sa.inspect(engine).get_table_names(schema="mine")) == METADATA.tables.keys()
+    for opened in (store, other):
+        opened.close()
+    engine.dispose()
 
 
 def test_an_upgrade_that_fails_changes_nothing(url: str, engine: sa.Engine) -> None:
