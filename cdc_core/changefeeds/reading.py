@@ -15,7 +15,7 @@ from cdc_core.store.job_values import JobEvent, JobRecord, NodeRecord, moment
 from cdc_core.store.moments import Moment
 from cdc_core.store.node_reports import NodeReport, node_reports
 from cdc_core.store.progress import ChangefeedRecord, Progress
-from cdc_core.store.reports import Report, report, reports
+from cdc_core.store.reports import Report, job_report, report, reports
 from cdc_core.store.verbs import RULES, Verb
 
 _RECENT = timedelta(hours=12)
@@ -41,8 +41,12 @@ class Reading(Finder):
         return self.store.jobs.runs()
 
     def job_reports(self) -> list[Report]:
-        """Return a report of every job, by name, of finished ones too."""
-        return [each for each in self.reports() if each.job is not None]
+        """Return a brief report of every job, by name, of finished ones too; `job_json` of each is its shape."""
+        return [each for each in reports(self.store, brief=True) if each.job is not None]
+
+    def job_report(self, job: JobRecord) -> Report:
+        """Return a brief report of the job. Raises: UnknownError when it was forgotten meanwhile."""
+        return job_report(self.store, job, self.known(job.name))
 
     def jobs_for(self, verb: Verb) -> list[str]:
         """Return the names of the jobs for which *verb* would do something."""
@@ -72,12 +76,13 @@ class Reading(Finder):
         self,
         name: str | None = None,
         *,
+        since: datetime | None = None,
         after: int = 0,
         kinds: Sequence[str] = (),
         limit: int | None = None,
     ) -> list[Event]:
         """Return the events of a changefeed, or of all and of nodes, the first one first: see `Events.read`."""
-        return self.store.events.read(name, after=after, kinds=kinds, limit=limit)
+        return self.store.events.read(name, since=since, after=after, kinds=kinds, limit=limit)
 
     def follow_events(
         self, name: str | None, *, since: datetime | None, kinds: Sequence[str], limit: int | None

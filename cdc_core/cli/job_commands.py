@@ -86,7 +86,7 @@ def echo_job(session: CliSession, changefeeds: Changefeeds, job: JobRecord, text
     if as_json and job.is_run:
         session.echo_json(changefeeds.report(job.name).to_json())
     elif as_json:
-        session.echo_json(changefeeds.report(job.name).job_json())
+        session.echo_json(changefeeds.job_report(job).job_json())
     else:
         click.echo(session.masked(text))
 

@@ -92,7 +92,7 @@ def show_jobs(changefeeds: Changefeeds, statement: ShowJobs) -> Result:
     if statement.job is None:
         found = recent(changefeeds.job_reports())
     else:
-        found = [changefeeds.report(changefeeds.require_job(statement.job).name)]
+        found = [changefeeds.job_report(changefeeds.require_job(statement.job))]
     columns = _CHANGEFEEDS if statement.changefeeds else _JOBS
     rows = [_values(changefeeds, each) for each in found]
     return Result(columns=columns, rows=[[row[column] for column in columns] for row in rows])

@@ -89,10 +89,10 @@ class Connector:
 
 def find_connector(deployment: Deployment, name: str, *, missing: str = "Connector {} not found") -> Connector:
     """Return the connector. Raises: Refusal with the text *missing*, which has the name in place of `{}`."""
-    with suppress(UnknownError):
-        report = deployment.changefeeds.report(name)
-        if report.job is not None and not is_deleted(report.job):
-            return Connector(report, report.job)
+    job = deployment.changefeeds.find_job(name)
+    if job is not None and not is_deleted(job):
+        with suppress(UnknownError):  # it was forgotten meanwhile
+            return Connector(deployment.changefeeds.job_report(job), job)
     raise Refusal(404, missing.replace("{}", name, 1))
 
 

@@ -1,0 +1,45 @@
+"""Reports and events, as programs read them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import sqlalchemy as sa
+from cdc_testing.stored import DEFINITION, node, progress
+
+from cdc_core.changefeeds.service import Changefeeds
+from cdc_core.locality import Locality
+from cdc_core.store.progress import ProgressStore
+
+
+def test_brief_reports_know_as_much_of_jobs_in_fewer_transactions(store: ProgressStore) -> None:
+    for name in ("one", "two"):
+        store.jobs.create(name, DEFINITION, owner="ann", locality=Locality())
+        store.progress.save(name, store.changefeeds.begin_attempt(name), progress())
+    store.changefeeds.register("run", DEFINITION)
+    store.nodes.join(node("one"), lease_s=600)
+    begun: list[object] = []
+    note = begun.append
+    sa.event.listen(sa.Engine, "begin", note)
+    try:
+        changefeeds = Changefeeds(store)
+        brief = changefeeds.job_reports()
+        assert len(begun) == 4
+        whole = changefeeds.reports()
+        assert len(begun) == 4 + 6
+    finally:
+        sa.event.remove(sa.Engine, "begin", note)
+    assert [each.job and each.job.name for each in whole] == ["one", None, "two"]
+    of_jobs = [each for each in whole if each.job is not None]
+    for known, least in zip(of_jobs, brief, strict=True):
+        assert replace(least, now=known.now).job_json() == known.job_json()
+        assert known.job is not None
+        assert replace(changefeeds.job_report(known.job), now=known.now).job_json() == known.job_json()
+
+
+def test_events_are_those_since_a_time(store: ProgressStore) -> None:
+    store.jobs.create("one", DEFINITION, owner="ann", locality=Locality())
+    now, changefeeds = datetime.now(UTC), Changefeeds(store)
+    assert changefeeds.events("one", since=now - timedelta(hours=1)) == changefeeds.events("one") != []
+    assert changefeeds.events("one", since=now + timedelta(hours=1)) == []
