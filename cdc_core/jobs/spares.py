@@ -22,7 +22,7 @@ from cdc_core.spark.standalone import is_of_nodes
 log = logging.getLogger(__name__)
 
 _PREFIX = "spare-"
-_CALM_S = 10.0
+_CALM_S = 30.0
 """How long after the last job has begun a spare does: it takes seconds of processor time, which the job needs first."""
 _AGAIN_S = 60.0
 """How long after the end of one that failed."""

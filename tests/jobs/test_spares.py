@@ -85,7 +85,7 @@ def test_a_job_takes_a_spare_and_another_one_begins_when_the_job_has_had_time_to
     for calm in (False, True):
         waiting.keep(calm=calm)
         assert waiting.take(across_nodes()) is None
-    clock[0] += 11
+    clock[0] += 31
     waiting.keep(calm=True)
     assert len(made) == 2
     waiting.end()
