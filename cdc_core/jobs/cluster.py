@@ -176,12 +176,11 @@ class _Member:
                     log.error("node '%s': its part of the cluster failed: %s", self._settings.name, one_line(error))
                     self._give_up_lead()
                     self._over.wait(_AGAIN_S)
-            if self._master is not None and self._lease.is_safe:  # as the node leaves
+        finally:
+            self._end_worker()
+            if self._master is not None:  # one that has lost its session may live on in the store for a while
                 with suppress(RetryableError):
                     self._hand_over(self._master.epoch)
-        finally:
-            self._end_master()
-            self._end_worker()
 
     def _keep(self, record: ClusterRecord) -> None:
         for process in (self._master, self._worker):

@@ -123,18 +123,24 @@ def test_a_node_whose_master_ends_by_itself_lets_another_one_lead(
         eventually("the other one leads", lambda: leader(store) == "two")
 
 
-@pytest.mark.parametrize("how", ["drains", "leaves"])
-def test_a_node_that_drains_or_leaves_lets_another_one_lead_with_all_that_its_master_has_written(
+@pytest.mark.parametrize("how", ["drains", "leaves", "has lost its session"])
+def test_a_node_that_ends_its_part_lets_another_one_lead_with_all_that_its_master_has_written(
     how: str, store: ProgressStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While it drains, jobs already begin elsewhere: they are to register with the next master."""
     with ExitStack() as stack:
         first = stack.enter_context(ExitStack())
-        _, lease = join(first, store, tmp_path, "one", 7001)
+        part, lease = join(first, store, tmp_path, "one", 7001)
         eventually("its master runs", lambda: Process.running == {7001})
         join(stack, store, tmp_path, "two", 7002)
         monkeypatch.setattr(Process, "last_written", {"app_1": "YQ=="})
-        store.nodes.drain(lease.node.node_id) if how == "drains" else first.close()
+        match how:
+            case "drains":
+                store.nodes.drain(lease.node.node_id)
+            case "leaves":
+                first.close()
+            case _:
+                part.abandon()
         eventually("the other one leads", lambda: Process.running == {7002})
         assert store.cluster.files() == {"app_1": "YQ=="}
 
