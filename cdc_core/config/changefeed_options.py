@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from cdc_core.cloudevents import CloudEvents
+from cdc_core.errors import OptionError
 from cdc_core.messages import topic_placeholders
 from cdc_core.options import MB, ByteSize, Duration, Moment, Position, Tiers, format_bytes, format_duration, option
 from cdc_core.timestamp import Timestamp
@@ -17,6 +19,17 @@ _MAX_LABEL_BYTES = 128
 _MIN_MASK_KEY = 16
 MAX_DELIVERY_TASKS = 200
 """With more partitions, Spark would sort what it exchanges."""
+_OF_THE_EXCHANGE = frozenset(
+    {
+        "spark.shuffle.manager",
+        "spark.shuffle.push.enabled",
+        "spark.shuffle.sort.bypassMergeThreshold",
+        "spark.speculation",
+        "spark.stage.ignoreDecommissionFetchFailure",
+        "spark.stage.maxConsecutiveAttempts",
+    }
+)
+"""Settings with which Spark may not keep the order of exchanged rows, or may write a part twice as if it were new."""
 NOT_OF_SCANS = ("resolved", "diff", "mvcc_timestamp", "updated", "end_time")
 """Options that initial_scan='only' cannot be combined with."""
 
@@ -263,3 +276,13 @@ class ChangefeedOptions:
             return None if self.cursor is None else Timestamp.parse(self.cursor)
         except ValueError:
             return None
+
+
+def require_exchange(owner: str, options: ChangefeedOptions, spark: Mapping[str, str]) -> None:
+    """Raises: OptionError when Spark, with the settings *spark*, may not exchange rows as *options* need it."""
+    changed = sorted(_OF_THE_EXCHANGE & spark.keys())
+    if options.delivery_tasks > 1 and changed:
+        raise OptionError(
+            f"{owner}: with option 'delivery_tasks', Spark exchanges rows in its own way, which keeps their order;"
+            f" remove the setting '{changed[0]}'"
+        )

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from cdc_core.config.changefeed import Changefeed, dead_letter_changefeed, dead_letter_table
-from cdc_core.config.changefeed_options import ChangefeedOptions
+from cdc_core.config.changefeed_options import ChangefeedOptions, require_exchange
 from cdc_core.config.component import Component
 from cdc_core.config.definition import stored_definition
 from cdc_core.config.resolved import ResolvedChangefeed
@@ -28,18 +28,6 @@ from cdc_core.registrations import EncoderRegistration, RangefeedRegistration, R
 from cdc_core.uris import place_of, split_parameters
 
 R = TypeVar("R", bound=Registration)
-
-_OF_THE_EXCHANGE = frozenset(
-    {
-        "spark.shuffle.manager",
-        "spark.shuffle.push.enabled",
-        "spark.shuffle.sort.bypassMergeThreshold",
-        "spark.speculation",
-        "spark.stage.ignoreDecommissionFetchFailure",
-        "spark.stage.maxConsecutiveAttempts",
-    }
-)
-"""Settings with which Spark may not keep the order of exchanged rows, or may write a part twice as if it were new."""
 
 
 def resolve(changefeed: Changefeed, host: PluginHost) -> ResolvedChangefeed:
@@ -80,16 +68,6 @@ def resolve_without_sink(changefeed: Changefeed, host: PluginHost) -> ResolvedCh
         dead_letter=None,
         locality=executor_locality(),
     )
-
-
-def require_exchange(owner: str, options: ChangefeedOptions, spark: Mapping[str, str]) -> None:
-    """Raises: OptionError when Spark, with the settings *spark*, may not exchange rows as *options* need it."""
-    changed = sorted(_OF_THE_EXCHANGE & spark.keys())
-    if options.delivery_tasks > 1 and changed:
-        raise OptionError(
-            f"{owner}: with option 'delivery_tasks', Spark exchanges rows in its own way, which keeps their order;"
-            f" remove the setting '{changed[0]}'"
-        )
 
 
 def _resolved(

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 
 from packaging.version import InvalidVersion, Version
 
+from cdc_core.config.changefeed_options import require_exchange
 from cdc_core.config.definition import changefeed_from
 from cdc_core.config.parts import Parts
-from cdc_core.config.resolve import require_exchange, resolve
+from cdc_core.config.resolve import resolve
 from cdc_core.config.resolved import ResolvedChangefeed
 from cdc_core.engine.error_text import one_line
 from cdc_core.errors import CdcError, ConfigError, FencedError, RetryableError, TerminalError
