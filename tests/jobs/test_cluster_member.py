@@ -54,6 +54,7 @@ class Process:
         self.epoch, self.port = epoch, port
         self.versions += [more["versions"]] if "versions" in more else []
         self.secrets.append(more["secret"])
+        self._given = dict(more.get("files", {}))
         self.is_running = False
         self.log_path = home / "its.log"
 
@@ -64,7 +65,7 @@ class Process:
             self.running.add(self.port)
 
     def files(self) -> dict[str, str]:
-        return {} if self.is_running else dict(self.last_written)
+        return self._given if self.is_running else self._given | self.last_written
 
     def state(self) -> dict[str, object] | None:
         if self.port:
