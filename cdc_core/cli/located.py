@@ -182,7 +182,7 @@ def changefeed_command(
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a function a command with FILE and NAME, --state, --store and --debug. It is called with a `Named`.
 
-    Of a command that *has_file* not, FILE may be left out; one that *has_name* not has words of its own behind FILE.
+    Without *has_file*, FILE may be left out. Without *has_name*, what follows FILE are the command's own words.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:

@@ -288,7 +288,7 @@ def _by_slice(values: Iterator[tuple[str, Any]]) -> Iterator[Iterator[tuple[str,
 
     while True:
         yield one()
-        ahead.extend(() if ahead else islice(values, 1))  # nobody takes what follows an `idle`
+        ahead.extend(() if ahead else islice(values, 1))  # the reader of an `idle` stops without reading ahead
         if not ahead:
             return
 

@@ -41,8 +41,9 @@ class NodesMaster:
     def url(self, *, wanted: Callable[[], bool]) -> str:
         """Return where an application that begins now finds it, once it listens, or after a while.
 
-        Spark would ask only every 20 seconds. Returns earlier when it is not *wanted* any more. Raises: RetryableError
-        when no node offers cores.
+        Spark would ask only every 20 seconds. Returns at once when it is no longer *wanted*.
+
+        Raises: RetryableError when no node offers cores.
         """
         give_up_at = time.monotonic() + _START_S
         while True:

@@ -39,7 +39,7 @@ class Master(Protocol):
     """The master of a cluster, which may move from host to host."""
 
     def url(self, *, wanted: Callable[[], bool]) -> str:
-        """Return where an application that begins now finds it; earlier when it is not *wanted* any more.
+        """Return where a new application finds it; at once, whatever it knows, when it is no longer *wanted*.
 
         Raises: RetryableError.
         """
@@ -225,10 +225,10 @@ class SparkHost:
         return bool(self._users)
 
     def _require_known(self, session: SparkSession) -> None:
-        """Raises: QueryHostError when the master has lost the application: it would get no executor any more."""
+        """Raises: QueryHostError when the master has lost the application, which would get no more executors."""
         if self._master is not None and self._master.has_lost(session.sparkContext.applicationId):
             raise QueryHostError(
-                f"the master {session.sparkContext.master} does not know the application any more, which begins anew",
+                f"the master {session.sparkContext.master} no longer knows the application, so a new one starts",
                 outage=True,
             )
 

@@ -50,7 +50,7 @@ def preload(session: SparkSession, scratch: Path, *, tasks: int, stopped: Callab
 
 
 def preload_jvm(log_path: Path) -> None:
-    """Return when this process has a JVM that has run a step, for a later session, and no session any more.
+    """Start a JVM, run a step in it, and leave it without a session: a later session of this process uses it.
 
     The JVM has our own settings. It keeps *log_path* open for its output, wherever that file is moved to.
     Raises: as `open_session`; Spark's error.

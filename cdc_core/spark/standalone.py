@@ -200,7 +200,9 @@ class _Daemon:
 
 
 def _free_port() -> int:
-    """Return a port for a page that the kernel, by default, gives to nobody meanwhile: Java takes seconds to listen.
+    """Return a free port for a page, outside the kernel's default range for outgoing connections.
+
+    Java takes seconds to listen, and a connection could take one of that range meanwhile.
 
     Raises: OSError when none of many is free.
     """

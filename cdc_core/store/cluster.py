@@ -57,7 +57,7 @@ class ClusterRecords(Aggregate):
     """The cluster of a store. All of its members lead it in turn: the next one when the session of one is over."""
 
     def poll(self, me: NodeRecord | None = None) -> ClusterRecord:
-        """Return the cluster. If nobody leads it, *me* takes the lead, unless it is None or drains."""
+        """Return the cluster. If no node leads it, *me* takes the lead, unless *me* is None or is draining."""
         with self._database.transaction(reading=True) as connection:
             found = _record(connection)
         may_lead = me is not None and any(node.node_id == me.node_id and not node.draining for node in found.members)

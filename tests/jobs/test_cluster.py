@@ -144,7 +144,7 @@ def test_a_job_whose_application_the_next_master_does_not_know_begins_anew(
         assert others != files
         assert cluster.save(others, epoch=epoch)
         cluster.resign(epoch)
-        nodes.eventually("it notices", lambda: "does not know the application any more" in coordinator.log())
+        nodes.eventually("it notices", lambda: "no longer knows the application" in coordinator.log())
         begun = coordinator.log().count("executors with")
         nodes.eventually("it begins anew", lambda: coordinator.log().count("executors with") > begun)
         until_moving(nodes)

@@ -136,12 +136,12 @@ def test_a_session_that_its_master_has_lost_ends_and_the_next_one_finds_the_mast
     tested = SparkHost("t", spark, state_dir=tmp_path, master=master)
     tested.acquire("t")
     master.has_lost.return_value = True
-    with pytest.raises(QueryHostError, match="does not know the application any more") as raised:
+    with pytest.raises(QueryHostError, match="no longer knows the application") as raised:
         tested.maintain(executor_wait_s=60, slots=1)
     assert raised.value.outage
     tested.acquire("t")
     assert (ended, master.url.call_count) == ([], 1), "its query is still to be stopped"
-    with pytest.raises(QueryHostError, match="does not know the application any more"):
+    with pytest.raises(QueryHostError, match="no longer knows the application"):
         tested.await_executors(60, stopped=lambda: False)
     tested.acquire("t")
     assert (len(ended), master.url.call_count) == (1, 2)

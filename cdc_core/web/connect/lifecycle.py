@@ -184,7 +184,7 @@ def alter_offsets(request: Request) -> Response:
             if target != offset["token"]:
                 targets[index] = target
     if anew and anew != known.keys():
-        raise Refusal(400, f"connector {name} begins anew with all of its sources or none; give null for each of them")
+        raise Refusal(400, f"connector {name} starts over with all of its sources or none; give null for each of them")
     if anew:
         _begin_anew(deployment, connector)
     elif targets:
