@@ -136,9 +136,13 @@ def only_own_garbage() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def restored_logging() -> Iterator[None]:
-    """Restore the logging of this process, which the command `cdc` configures."""
+    """Restore the logging of this process: the command `cdc` configures it, and requests may set any logger's level."""
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    handlers = root.handlers[:]
+    found = [root, *(each for each in root.manager.loggerDict.values() if isinstance(each, logging.Logger))]
+    levels = [(logger, logger.level) for logger in found]
     yield
     root.handlers[:] = handlers
-    root.setLevel(level)
+    for logger, level in levels:
+        if logger.level != level:
+            logger.setLevel(level)

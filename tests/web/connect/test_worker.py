@@ -19,18 +19,14 @@ def test_the_root_tells_versions_that_clients_compare(rest: Rest) -> None:
 def test_loggers_of_this_process_are_read_and_set(rest: Rest) -> None:
     logger = logging.getLogger("cdc_testing.a_logger")
     child = logging.getLogger("cdc_testing.a_logger.child")
-    try:
-        path = "/admin/loggers/cdc_testing.a_logger"
-        assert rest.ask("PUT", path, status=200, json={"level": "error"}) == [logger.name, child.name]
-        assert rest.ask("PUT", path, status=200, json={"level": "ERROR"}) == []  # nothing has changed
-        assert rest.get(path)["level"] == "ERROR"
-        assert rest.get("/admin/loggers/")[child.name]["last_modified"] > 0
-        assert rest.get("/admin/loggers/root").keys() == {"level", "last_modified"}
-        assert "Desired 'level'" in rest.message("PUT", path, status=400, json={})
-        assert rest.message("PUT", path, status=404, json={"level": "LOUD"}) == "invalid log level 'LOUD'."
-        rest.ask("PUT", f"{path}?scope=cluster", status=400, json={"level": "INFO"})
-        assert rest.message("GET", "/admin/loggers/nope", status=404) == "Logger nope not found."
-        rest.ask("PUT", "/admin/loggers/nope", status=404, json={"level": "INFO"})
-    finally:
-        logger.setLevel(logging.NOTSET)
-        child.setLevel(logging.NOTSET)
+    path = "/admin/loggers/cdc_testing.a_logger"
+    assert rest.ask("PUT", path, status=200, json={"level": "error"}) == [logger.name, child.name]
+    assert rest.ask("PUT", path, status=200, json={"level": "ERROR"}) == []  # nothing has changed
+    assert rest.get(path)["level"] == "ERROR"
+    assert rest.get("/admin/loggers/")[child.name]["last_modified"] > 0
+    assert rest.get("/admin/loggers/root").keys() == {"level", "last_modified"}
+    assert "Desired 'level'" in rest.message("PUT", path, status=400, json={})
+    assert rest.message("PUT", path, status=404, json={"level": "LOUD"}) == "invalid log level 'LOUD'."
+    rest.ask("PUT", f"{path}?scope=cluster", status=400, json={"level": "INFO"})
+    assert rest.message("GET", "/admin/loggers/nope", status=404) == "Logger nope not found."
+    rest.ask("PUT", "/admin/loggers/nope", status=404, json={"level": "INFO"})
