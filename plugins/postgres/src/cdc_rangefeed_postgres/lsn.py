@@ -17,8 +17,13 @@ __all__ = ["commit_of", "flushed_and_clock", "is_lsn", "lsn_text", "newest", "pa
 
 _NOW = """
 SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END::text,
-       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+       CASE WHEN pg_is_in_recovery() THEN false ELSE pg_current_wal_insert_lsn() > pg_current_wal_flush_lsn() END
 """
+_PAGE_BYTES = 8192
+"""What the server makes durable by itself are whole pages, so a record may go on in the next one."""
+_COMPLETE = "SELECT pg_current_xact_id()"
+"""A transaction without changes. Its commit is made durable within `wal_writer_delay`, and all that is before it."""
 _NEWEST = """
 SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END::text
 """
@@ -50,9 +55,16 @@ def commit_of(begin: bytes) -> tuple[int, Timestamp]:
 
 
 def flushed_and_clock(connection: Connection) -> tuple[int, Timestamp]:
-    """Return where the durable log ends, and the server's clock: no commit before that is later than it."""
+    """Return where the durable log ends, and the server's clock: no commit before that is later than it.
+
+    Decoding waits for the rest of a record that is durable in part, on a quiet server for up to 15 seconds. Then the
+    server is made to complete it.
+    """
     row: Any = connection.execute(_NOW).fetchone()
-    return parse_lsn(row[0]), Timestamp(row[1] * 1000 + 999)
+    flushed = parse_lsn(row[0])
+    if row[2] and flushed % _PAGE_BYTES == 0:
+        connection.execute(_COMPLETE)
+    return flushed, Timestamp(row[1] * 1000 + 999)
 
 
 def newest(connection: Connection) -> int:
