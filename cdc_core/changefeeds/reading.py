@@ -112,7 +112,7 @@ class Reading(Finder):
                 "counters": progress.counters,
             },
             "status": None if status is None else {**status.values, "written_at": status.written_at.isoformat()},
-            "plan": store.steps.load_plan(name),
+            "plan": store.planned_steps.load_plan(name),
             "topics": list(store.topics.of(name)),
             "rescans": [asdict(rescan) for rescan in found.rescans],
         }

@@ -13,6 +13,7 @@ from typing import Literal
 from cdc_core.config.parts import Parts
 from cdc_core.engine.attempt_channel import AttemptChannel
 from cdc_core.engine.attempt_config import AttemptConfig
+from cdc_core.engine.attempt_progress import AttemptProgress
 from cdc_core.engine.checks import end_of_once, source_clock
 from cdc_core.engine.control_requests import ControlRequests
 from cdc_core.engine.driver_log import DeadLetterLog
@@ -25,7 +26,6 @@ from cdc_core.engine.query_host import Query, QueryHostError
 from cdc_core.engine.resolved_marks import emit_last_resolved_mark
 from cdc_core.engine.run_control import Pausing, RunContext
 from cdc_core.engine.run_events import RunEvents
-from cdc_core.engine.saved_progress import AttemptProgress
 from cdc_core.engine.source_probe import SourceProbe
 from cdc_core.engine.start_position import start_token
 from cdc_core.engine.status_sampler import StatusSampler
@@ -106,10 +106,11 @@ class Attempts:
             rangefeed = Parts(feed).open_rangefeed()
             cleanup.callback(self._run.quietly, rangefeed.close)
             token, self.before = start_token(feed, self._run.store, rangefeed), self._run.delivered()
-            moved = self._run.store.steps.was_moved(feed.name)
+            moved = self._run.store.planned_steps.was_moved(feed.name)
             self._previous.await_calls(feed, scans=rangefeed.scan_progress(token) is not None, moved=moved)
             if moved:
-                self._run.store.steps.save_plan(feed.name, epoch, {})  # from now on, late rows of others are repeats
+                # From now on, late rows of others are repeats.
+                self._run.store.planned_steps.save_plan(feed.name, epoch, {})
             tables = [schema.name for schema in rangefeed.schemas()]
             feed = feed.for_attempt(feed_id=feed.feed_id, epoch=epoch, table_names=tables)
             config = replace(config, feed=feed, start=token)

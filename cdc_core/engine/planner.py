@@ -82,7 +82,7 @@ class Planner:
 
     def forget_claims(self, end: Offset) -> None:
         """Forget which tasks of steps before the one that ends at *end* took which slices."""
-        self._store.steps.forget_claims(self._name, before=(self._epoch, end["step"]))
+        self._store.planned_steps.forget_claims(self._name, before=(self._epoch, end["step"]))
 
     def release_connections(self) -> None:
         """Give back the connection to the store until the next call: each changefeed has a planner of its own."""

@@ -149,10 +149,10 @@ class Plans:
             yield planner
 
     def _save(self, plan: Plan) -> None:
-        self._store.steps.save_plan(self._feed.name, self._feed.epoch, plan.to_json())
+        self._store.planned_steps.save_plan(self._feed.name, self._feed.epoch, plan.to_json())
 
     def _saved(self) -> Plan | None:
-        value = self._store.steps.load_plan(self._feed.name)
+        value = self._store.planned_steps.load_plan(self._feed.name)
         try:
             return None if value is None else Plan.from_json(value)
         except (ValueError, TypeError, KeyError):  # of another version of this code

@@ -1,4 +1,7 @@
-"""What a supervisor needs of Spark: a session that several changefeeds share, and one streaming query an attempt."""
+"""What a run needs of its host: a session that several changefeeds share, and one streaming query an attempt.
+
+`cdc_core.spark.host` is the host of the product. Another one calls `cdc_core.engine.attempt` as Spark does.
+"""
 
 from __future__ import annotations
 

@@ -72,8 +72,8 @@ def replay(
             progress = store.progress.load(feed.name)
             assert progress is not None, "dead letters come from steps that were saved"
             # A plan that an earlier attempt left knew of keys that had to wait.
-            if not store.steps.was_moved(feed.name):
-                store.steps.save_plan(feed.name, epoch, {})
+            if not store.planned_steps.was_moved(feed.name):
+                store.planned_steps.save_plan(feed.name, epoch, {})
             lower = progress.frontier.high_water.next()
             fenced = FencedSink(sink, check.require_newest)
             admission = TopicAdmission(store, name=feed.name, epoch=epoch, most=feed.options.max_topics)

@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.attempt_progress import delivered
 from cdc_core.engine.control_requests import Answers
 from cdc_core.engine.error_text import one_line
 from cdc_core.engine.query_host import QueryHost
 from cdc_core.engine.run_status import RunStatus
-from cdc_core.engine.saved_progress import delivered
 from cdc_core.errors import FencedError, RetryableError, TerminalError
 from cdc_core.masking import mask
 from cdc_core.remedies import fitting

@@ -168,5 +168,5 @@ def claim(
         return -here.common(slice_.locality), (index - own) % len(offered)
 
     preferred = [offered[index].info.index for index in sorted(range(len(offered)), key=distance)]
-    chosen = store.steps.claim_slice(config.feed.name, config.feed.epoch, step, task=task, preferred=preferred)
+    chosen = store.planned_steps.claim_slice(config.feed.name, config.feed.epoch, step, task=task, preferred=preferred)
     return next(each for each in offered if each.info.index == chosen)

@@ -1,4 +1,4 @@
-"""What a step machine asks its host to do, and what it is answered: see `cdc_core.engine.step_machine`."""
+"""What a step machine asks for, and what it is answered: see `cdc_core.engine.step_machine`."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
     advance -> slices -> (read -> emit -> flush -> report) of each slice -> fold -> save -> mark -> release
 
 `StepMachine.plan` and `StepMachine.complete` are this order, to be read from top to bottom. Each yields actions, one by
-one; a host carries an action out and sends its result back (`perform`). So the machine has no thread, clock, file,
-store or Spark, as the protocol of h11 has no socket. A new phase is a new action, here and in each host that carries it
-out.
+one; whoever drives the machine carries an action out and sends its result back (`perform`). So the machine has no
+thread, clock, file, store or Spark, as the protocol of h11 has no socket. A new phase is a new action: in
+`step_actions`, here, and in what carries it out, which is `planner` or `coordinator`, and `temporary_run`.
 
 On Spark the two halves run in two processes, as planning and committing do there: each has a machine of its own, and
 the progress that the store has saved is what they share. In one process, `plan`, the slices and `complete` follow each

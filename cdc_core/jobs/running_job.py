@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from cdc_core.config.resolved import ResolvedChangefeed
+from cdc_core.engine.attempt_progress import saved_steps
 from cdc_core.engine.error_text import one_line
-from cdc_core.engine.saved_progress import saved_steps
 from cdc_core.engine.supervisor import Supervisor
 from cdc_core.errors import FencedError, RetryableError
 from cdc_core.jobs.definitions import Definitions

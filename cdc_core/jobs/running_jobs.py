@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from cdc_core.engine.attempt_progress import saved_steps
 from cdc_core.engine.error_text import one_line
 from cdc_core.engine.query_host import QueryHost
-from cdc_core.engine.saved_progress import saved_steps
 from cdc_core.engine.supervisor import Supervisor
 from cdc_core.errors import RetryableError
 from cdc_core.jobs.adoption import surplus

@@ -18,11 +18,11 @@ from cdc_core.store.marks import Marks
 from cdc_core.store.moments import Moments
 from cdc_core.store.nodes import Nodes
 from cdc_core.store.opening import sqlite_file, store_url
+from cdc_core.store.planned_steps import PlannedSteps
 from cdc_core.store.rescans import Rescans
 from cdc_core.store.saved_progress import SavedProgress
 from cdc_core.store.schedules import Schedules
 from cdc_core.store.statuses import Statuses
-from cdc_core.store.steps import Steps
 from cdc_core.store.topics import Topics
 from cdc_core.store.traces import Traces
 from cdc_core.store.values import (
@@ -61,7 +61,7 @@ class ProgressStore:
         self._database = database = Database(url, alone=alone)
         self.changefeeds = ChangefeedRecords(database)
         self.progress = SavedProgress(database)
-        self.steps = Steps(database)
+        self.planned_steps = PlannedSteps(database)
         self.marks = Marks(database)
         self.topics = Topics(database)
         self.dead_letters = DeadLetters(database)

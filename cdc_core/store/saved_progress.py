@@ -16,7 +16,7 @@ from cdc_core.store.database import Aggregate, overtaken
 from cdc_core.store.dead_letters import count_refused, keep_refused
 from cdc_core.store.events import add_event
 from cdc_core.store.marks import keep_delivered
-from cdc_core.store.steps import MOVED
+from cdc_core.store.planned_steps import MOVED
 from cdc_core.store.tables import CHANGEFEEDS, update
 from cdc_core.store.values import DeadLetter, Delivered, Progress, dump, frontier_of, moment_of, now_text, timestamp_of
 from cdc_core.telemetry.tally import Tally, keep_gauges, measure_once

@@ -111,7 +111,7 @@ class ClusterKills:
 
     def _is_in_a_step(self, phase: Phase) -> bool:
         with self._progress() as store:
-            plan, progress = store.steps.load_plan("test"), store.progress.load("test")
+            plan, progress = store.planned_steps.load_plan("test"), store.progress.load("test")
         if plan is None or progress is None or plan["start"] != progress.token:
             return False
         scans = plan["start"]["lsn"] == plan["end"]["lsn"] and plan["start"]["scan"] is not None

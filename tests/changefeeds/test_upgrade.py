@@ -86,7 +86,7 @@ def test_what_is_there_stays_as_it_was(url: str, request: pytest.FixtureRequest)
     for name in STATES:
         progress = store.progress.load(name)
         assert progress is not None, name
-        assert store.steps.load_plan(name) == {"step": progress.token["lsn"]}
+        assert store.planned_steps.load_plan(name) == {"step": progress.token["lsn"]}
         assert progress.counters["rows"] == 10 * progress.token["lsn"]
     assert (jobs["stopped"].paused_for, jobs["held"].paused_for) == ("stop", "error")
     assert jobs["held"].rests_for_error

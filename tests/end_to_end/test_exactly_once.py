@@ -109,7 +109,7 @@ class KillRun:
 
     def _has_begun_a_step(self) -> bool:
         """Whether a step of the log is planned that is not saved."""
-        plan = self._progress.steps.load_plan("test")
+        plan = self._progress.planned_steps.load_plan("test")
         return plan is not None and plan.get("start") == self._token()
 
 

@@ -97,8 +97,8 @@ def test_claims_of_other_steps_and_attempts_do_not_count_and_are_forgotten(
     newer = dataclasses.replace(config, feed=dataclasses.replace(config.feed, epoch=2))
     for attempt, offered in ((config, first), (config, second), (newer, second)):
         assert claim(store, attempt, 0, offered[0], US).info.index == 1
-    store.steps.forget_claims(NAME, before=(2, 1))
-    store.steps.forget_claims(NAME, before=(1, 5))  # an attempt that does not know yet that it was overtaken
+    store.planned_steps.forget_claims(NAME, before=(2, 1))
+    store.planned_steps.forget_claims(NAME, before=(1, 5))  # an attempt that does not know yet that it was overtaken
     assert claim(store, config, 1, first[1], US).info.index == 1, "it was forgotten"
     assert claim(store, newer, 1, second[1], US).info.index == 0, "it was not"
     store.changefeeds.register(NAME, DEFINITION)

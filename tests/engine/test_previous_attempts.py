@@ -135,7 +135,7 @@ def test_the_first_run_after_a_move_waits_too_and_can_be_stopped(engine: ThreadE
     assert engine.run(after_unclean=True, watch=watch) == 0
     assert CALLS in engine.phases
     assert "running" not in engine.phases
-    assert store.steps.was_moved("t"), "the next run waits again"
+    assert store.planned_steps.was_moved("t"), "the next run waits again"
 
 
 def test_a_run_waits_until_the_tasks_of_an_earlier_one_have_ended(engine: ThreadEngine) -> None:

@@ -13,7 +13,7 @@ from cdc_testing.stored import DEFINITION
 from cdc_core import Changefeed, ConfigError, Frontier, Rangefeed, Span, TableName, TableSchema, Timestamp, Token
 from cdc_core.config.parts import Parts
 from cdc_core.config.resolve import resolve
-from cdc_core.engine.saved_progress import delivered
+from cdc_core.engine.attempt_progress import delivered
 from cdc_core.engine.start_position import register, start_token
 from cdc_core.store.progress import Progress, ProgressStore, store_url
 

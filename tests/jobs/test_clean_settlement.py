@@ -11,7 +11,7 @@ import pytest
 from cdc_testing.engine import counter_feed, eventually
 from cdc_testing.stored import DEFINITION, die, node
 
-from cdc_core.engine.saved_progress import saved_steps
+from cdc_core.engine.attempt_progress import saved_steps
 from cdc_core.engine.start_position import register
 from cdc_core.engine.supervisor import Outcome
 from cdc_core.jobs.definitions import Definitions

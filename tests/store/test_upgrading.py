@@ -133,7 +133,7 @@ def test_a_store_is_upgraded_with_all_its_contents(url: str, engine: sa.Engine, 
     assert (loaded.token, loaded.latest) == ({"lsn": 1234, "slot": "cdc_orders"}, Timestamp(60))
     assert (loaded.counters, loaded.emitted) == ({"rows": 10.0}, Timestamp(20 if version == 3 else 0))
     assert store.progress.load("users") is None
-    assert store.steps.load_plan("orders") == {"step": 7}
+    assert store.planned_steps.load_plan("orders") == {"step": 7}
     assert [(letter.key, letter.error) for letter in store.dead_letters.of("orders")] == [("[2]", "refused")]
     assert store.statuses.load("orders") is None
     assert differences(engine) == []

@@ -21,7 +21,7 @@ class _OvertakenError(Exception):
     """Another task took the slice at the same time."""
 
 
-class Steps(Aggregate):
+class PlannedSteps(Aggregate):
     """The plan that each changefeed saved last, and the claims of its step."""
 
     def save_plan(self, name: str, epoch: int, plan: Mapping[str, Any]) -> None:
