@@ -20,8 +20,9 @@ from cdc_core.engine.planned_queries import PlannedQueries, check_query
 from cdc_core.errors import ConfigError
 from cdc_core.options import counted
 from cdc_core.plugins.classes import needing
+from cdc_core.queries.comparisons import parts_of_condition
 from cdc_core.queries.query import Query
-from cdc_core.queries.restricting import parts_of_condition, restriction_of
+from cdc_core.queries.restricting import restriction_of
 from cdc_core.schema import Kind, TableName, TableSchema
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def plans_of(feed: ResolvedChangefeed, schemas: Sequence[TableSchema]) -> Mappin
         host.acquire(_USER)
         found: dict[TableName, list[str]] = {}
         for plan in PlannedQueries(feed, host, acquire=lambda: None).plans(schemas):
-            if plan.query.by_spark:
+            if plan.query.planned:
                 found.setdefault(plan.schema.name, []).append(host.explain(plan.query))
         return found
 

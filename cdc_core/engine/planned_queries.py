@@ -83,7 +83,7 @@ class PlannedQueries:
         if not self._queries.exist:
             return schemas
         check_query(self._feed, schemas)
-        if any(query.by_spark for query in map(self._queries.bind, schemas) if query is not None):
+        if any(query.planned for query in map(self._queries.bind, schemas) if query is not None):
             self._acquire()
         self.plans(schemas)
         plans = [self._plan_of(schema) for schema in schemas]
@@ -94,7 +94,7 @@ class PlannedQueries:
 
     def _planned(self, query: BoundQuery) -> QueryPlan:
         """Return *query* planned, by Spark where it is to evaluate something. Raises: ConfigError, QueryHostError."""
-        if not query.by_spark:
+        if not query.planned:
             return QueryPlan(query=query, schema=output_schema(query, {}))
         try:
             return self._host.plan(query)

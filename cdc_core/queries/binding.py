@@ -20,6 +20,7 @@ from cdc_core.queries.query import (
     Reference,
 )
 from cdc_core.queries.refusals import refusal
+from cdc_core.restriction import Comparison
 from cdc_core.schema import ColumnType, Kind, TableSchema
 
 _MVCC = (
@@ -70,7 +71,9 @@ class _Binder:
             if output.name in names:
                 raise refusal(query.text, output.at, f"two columns are named {output.name}; give one another with AS")
             names[output.name] = output
+        by_outputs = tuple(self._typed)
         condition = None if query.condition is None else self._computed(query.condition, "WHERE")
+        comparisons, decided = self._comparisons()
         return BoundQuery(
             number=self._number,
             text=query.text,
@@ -81,8 +84,21 @@ class _Binder:
             condition=condition,
             calls=tuple(self._calls.values()),
             topic=topic,
+            comparisons=comparisons,
+            decided=decided,
+            evaluated=by_outputs if decided else tuple(self._typed),
             functions=(*(own.name for own in query.functions), *(installed.name for installed in query.installed)),
         )
+
+    def _comparisons(self) -> tuple[tuple[Comparison, ...], bool]:
+        """Return the comparisons of no decimals that the condition begins with, and whether they are all of it."""
+        if self._query.condition is None:
+            return (), False
+        from cdc_core.queries.comparisons import comparisons_of  # loads the parser
+
+        found, whole = comparisons_of(self._query, self._schema)
+        kinds = {column.name: column.type.kind for column in self._schema.columns}
+        return tuple(each for each in found if kinds[each.column] is not Kind.DECIMAL), whole
 
     def _topic(self) -> Output | None:
         items = [item for item in self._query.items if item.is_topic]

@@ -7,13 +7,14 @@ and `previous`, rows of the columns in Spark's types, with decimals as their tex
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from cdc_core.function_registration import FunctionRegistration
 from cdc_core.queries.masks import Mask
+from cdc_core.restriction import Comparison
 from cdc_core.rows import Op, RowBatch
 from cdc_core.schema import Column, ColumnType, TableSchema
 from cdc_core.unavailable import unavailable_by_column, unavailable_column
@@ -64,10 +65,16 @@ class BoundQuery:
     schema: TableSchema
     outputs: tuple[Output, ...]
     typed: tuple[str, ...]
+    evaluated: tuple[str, ...]
+    """Those of `typed` that Spark needs: none that only a decided condition uses."""
     previous: tuple[str, ...]
     condition: Output | None
     calls: tuple[PythonCall, ...] = ()
     topic: Output | None = None
+    comparisons: tuple[Comparison, ...] = ()
+    """What the condition begins with: a row for which one is false does not meet it."""
+    decided: bool = False
+    """Whether the condition holds exactly where all `comparisons` do."""
     section: bool = False
     """Whether it is the section of a table: all outputs are columns under their own names."""
     diff: bool = False
@@ -79,9 +86,15 @@ class BoundQuery:
     """The names of the functions that it could call beside those of Spark."""
 
     @property
+    def planned(self) -> bool:
+        """Whether Spark plans it, and refuses what it cannot evaluate."""
+        return not self.section or self.condition is not None
+
+    @property
     def by_spark(self) -> bool:
         """Whether rows travel in the columns layout, for Spark to evaluate something."""
-        return not self.section or self.condition is not None
+        undecided = self.condition is not None and not self.decided
+        return undecided or self.topic is not None or bool(self.computed)
 
     @property
     def condition_sql(self) -> str:
@@ -90,6 +103,14 @@ class BoundQuery:
         if not self.deletes_pass:
             return self.condition.sql
         return f"(CASE WHEN `op` = {Op.DELETE:d} THEN true ELSE (\n{self.condition.sql}\n) END)"
+
+    @property
+    def sql(self) -> Iterator[str]:
+        """All SQL that Spark evaluates for rows."""
+        yield from (output.sql for output in (*self.computed, *([] if self.topic is None else [self.topic])))
+        yield from (argument for call in self.calls for argument in call.arguments)
+        if self.condition is not None and not self.decided:
+            yield self.condition_sql
 
     @property
     def masked(self) -> TableSchema:

@@ -4,14 +4,15 @@ Only what expressions use becomes rows of Spark. The columns that are passed on 
 value that the JVM never opens: a note of the kind `beside`, with the rows as a `RowBatch` has them. The changes that
 follow are its rows, in order; `position` says which, as a condition leaves some out.
 
-Each row of Spark is one change, or a note as in the packed layout (`cdc_core.engine.packing`), whose columns come
-first. What follows belongs to changes:
+Each row of Spark is one change, or a note as in the packed layout (`cdc_core.engine.packing`), whose columns but the
+table come first. What follows belongs to changes:
 
     plan                      number of the table's version among those that the attempt knows; -1 for a note
     position                  index of the row in the batch beside it
     op                        an `Op`
     wall, logical             `updated`
-    mvcc_wall, mvcc_logical   `mvcc`, null where the source does not know it
+    mvcc_wall, mvcc_logical   `mvcc`, null where the source does not know it; like the three before, if an expression
+                              uses it
     vN                        for version N, null for other changes: a struct of
         typed, previous         columns that expressions use, after and before the change, in Spark's types, but for
                                 decimals, which are texts
@@ -26,24 +27,25 @@ A deleted row has its key in `typed`, and nulls elsewhere, as in CockroachDB.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from cdc_core.engine.packing import BESIDE, REFUSED, divided, note, pack, pack_whole
 from cdc_core.engine.refused_rows import refusal_for
 from cdc_core.errors import UnplannedSchemaError
-from cdc_core.queries.bound_query import BoundQuery, delivered_rows
+from cdc_core.queries.arrow_evaluation import candidates, given_rows, images
+from cdc_core.queries.bound_query import BoundQuery, delivered_rows, output_schema
 from cdc_core.rows import RowBatch
 from cdc_core.schema import ColumnType, Kind, TableName, TableSchema
 from cdc_core.spark.column_types import cast, row_texts, short_times
 from cdc_core.telemetry.stages import QUERY
 from cdc_core.unavailable import unavailable_by_column
 
-_NOTE = [("kind", pa.string()), ("table", pa.string()), ("version", pa.int32()), ("payload", pa.binary())]
+_NOTE = [("kind", pa.string()), ("version", pa.int32()), ("payload", pa.binary())]
 _CHANGE = [
     ("plan", pa.int32()),
     ("position", pa.int32()),
@@ -63,8 +65,11 @@ BATCH_ROWS = 4096
 
 def columns_schema(queries: Sequence[BoundQuery]) -> pa.Schema:
     """Return the columns that travel through Spark for *queries*, one for each version that expressions use."""
-    versions = [(f"v{query.number}", _version_type(query)) for query in queries if query.by_spark and _uses(query)]
-    return pa.schema([*_NOTE, *_CHANGE, *versions])
+    evaluated = [query for query in queries if query.by_spark]
+    sql = "".join(text for query in evaluated for text in query.sql)
+    change = [field for field in _CHANGE if field[0] in ("plan", "position") or f"`{field[0]}`" in sql]
+    versions = [(f"v{query.number}", _version_type(query)) for query in evaluated if _uses(query)]
+    return pa.schema([*_NOTE, *change, *versions])
 
 
 def spark_schema(queries: Sequence[BoundQuery]) -> StructType:
@@ -73,12 +78,13 @@ def spark_schema(queries: Sequence[BoundQuery]) -> StructType:
 
 
 def noted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a note of the packed layout in the columns of *schema*; any other batch as it is."""
-    if batch.num_columns == len(schema):
+    """Return notes, which may have the packed layout, in the columns of *schema*; any other batch as it is."""
+    if "plan" in batch.schema.names:
         return batch
     rest = [pa.nulls(len(batch), field.type) for field in list(schema)[len(_NOTE) + 1 :]]
     plan = pa.repeat(pa.scalar(NO_PLAN, pa.int32()), len(batch))
-    return pa.RecordBatch.from_arrays([*batch.columns, plan, *rest], schema=schema)
+    columns = (batch.column(name) for name, _ in _NOTE)
+    return pa.RecordBatch.from_arrays([*columns, plan, *rest], schema=schema)
 
 
 def packed_columns(
@@ -88,11 +94,12 @@ def packed_columns(
     schema: pa.Schema,
     selects: Callable[[TableName], bool] = lambda _: True,
     mask_key: bytes = b"",
+    deletes_as_rows: bool,
 ) -> Iterator[pa.RecordBatch]:
     """Yield *rows* in the columns of *schema*; a row that lacks a value which the query uses becomes a `refused` note.
 
-    Rows of a table of which nothing is selected are packed whole, and those of a section without a condition as it
-    delivers them; *selects* tells the tables apart.
+    Rows of a table of which nothing is selected are packed whole; *selects* tells the tables apart. Those of which
+    Spark need evaluate nothing are packed as they are delivered, see `given_rows` for *deletes_as_rows*.
 
     Raises: UnplannedSchemaError when *rows* have a version of their table that is not among *queries*.
     """
@@ -100,34 +107,35 @@ def packed_columns(
         yield from _spread(pack(rows), schema)
         return
     query = query_for(rows, queries)
-    if not query.by_spark:
-        yield from _spread(pack(delivered_rows(rows, query, key=mask_key)), schema)
-        return
-    for part in divided(rows):
-        delivered = delivered_rows(part, query.passing, key=mask_key)
-        yield from _spread(pack_whole(BESIDE, delivered), schema)
-        changes = _changes(part, query, schema)
+    left = candidates(rows, query)
+    for part in divided(left) if query.by_spark else (left,):
+        passed = delivered_rows(part, query.passing, key=mask_key)
+        changes = None
+        if query.by_spark:
+            yield from _spread(pack_whole(BESIDE, passed), schema)
+            changes = _changes(part, query, schema)
         bad = _incomplete(part, query)
         start = 0
         for index in (*sorted(bad), len(part)):
-            if index > start:
+            if index > start and changes is not None:
                 yield changes.slice(start, index - start)
+            elif index > start:
+                given = _given(passed.slice(start, index - start), query, deletes_as_rows=deletes_as_rows)
+                yield from _spread(pack(given), schema)
             if index < len(part):
-                shown = delivered if query.section else part
+                shown = passed if query.section else part
                 yield noted(note(REFUSED, refusal_for(shown.slice(index, 1), bad[index], stage=QUERY)), schema)
             start = index + 1
-        yield from _fillers(changes.nbytes // ROW_BYTES - len(part), schema)
+        if changes is not None:
+            yield from _fillers(changes.nbytes // ROW_BYTES - len(part), schema)
 
 
-def images(rows: RowBatch) -> dict[str, pa.Array]:
-    """Return the columns of `after`, of a deleted row its key and nulls."""
-    after = rows.column("after")
-    found = _by_name(after)
-    if after.null_count:
-        for name, values in _by_name(rows.column("key")).items():
-            if name in found:
-                found[name] = pc.coalesce(found[name], values)
-    return found
+def _given(passed: RowBatch, query: BoundQuery, *, deletes_as_rows: bool) -> RowBatch:
+    """Return what *query*, of which Spark evaluates nothing, gives for *passed*."""
+    if query.condition is None and query.section:
+        return passed
+    schema = replace(output_schema(query, {}), version=passed.schema.version)
+    return given_rows(passed, query, schema, deletes_as_rows=deletes_as_rows)
 
 
 def query_for(rows: RowBatch, queries: Sequence[BoundQuery]) -> BoundQuery:
@@ -150,11 +158,9 @@ def _spread(packed: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.
 
 def _fillers(count: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     if count > 0:
-        columns = [
-            pa.repeat(pa.scalar(FILLER, pa.string()), count),
-            *(pa.nulls(count, type_) for _, type_ in _NOTE[1:]),
-        ]
-        yield noted(pa.RecordBatch.from_arrays(columns, names=[name for name, _ in _NOTE]), schema)
+        columns = {name: pa.nulls(count, type_) for name, type_ in _NOTE}
+        columns["kind"] = pa.repeat(pa.scalar(FILLER, pa.string()), count)
+        yield noted(pa.record_batch(columns), schema)
 
 
 def _typed_as(type_: ColumnType) -> pa.DataType:
@@ -164,11 +170,11 @@ def _typed_as(type_: ColumnType) -> pa.DataType:
 
 def _uses(query: BoundQuery) -> bool:
     """Return whether expressions use columns of the table."""
-    return bool(query.typed or query.previous or query.previous_row)
+    return bool(query.evaluated or query.previous or query.previous_row)
 
 
 def _version_type(query: BoundQuery) -> pa.StructType:
-    used = {"typed": query.typed, "previous": query.previous}
+    used = {"typed": query.evaluated, "previous": query.previous}
     fields = [
         (image, pa.struct([(name, _typed_as(query.schema.column(name).type)) for name in names]))
         for image, names in used.items()
@@ -181,8 +187,8 @@ def _version(rows: RowBatch, query: BoundQuery) -> pa.StructArray:
     """Return the column of the version."""
     type_ = _version_type(query)
     arrays = []
-    if query.typed:
-        arrays.append(_typed(images(rows), rows.schema, query.typed, type_.field("typed").type))
+    if query.evaluated:
+        arrays.append(_typed(images(rows), rows.schema, query.evaluated, type_.field("typed").type))
     before = rows.column("before") if rows.has_before else pa.nulls(len(rows), rows.schema.after_type)
     if query.previous:
         wanted, nulls = type_.field("previous").type, before.is_null()

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from cdc_core.delivery.dead_letters import BadRow
 from cdc_core.engine.packing import BESIDE, PIECES, REFUSED, ROWS, Arriving, unpack
 from cdc_core.errors import ContractError
+from cdc_core.queries.arrow_evaluation import given_rows
 from cdc_core.queries.bound_query import BoundQuery, QueryPlan
-from cdc_core.rows import Op, RowBatch
-from cdc_core.schema import Column, TableSchema
-from cdc_core.spark.columns import FILLER, NO_PLAN, images
+from cdc_core.rows import RowBatch
+from cdc_core.schema import Column
+from cdc_core.spark.columns import FILLER, NO_PLAN
 from cdc_core.telemetry.stages import QUERY
-from cdc_core.unavailable import unavailable_by_column, unavailable_column
 
 _CHANGES = "changes"
 
@@ -77,39 +77,32 @@ def _evaluated(
     plan = _of_version(plans[changes.column("plan")[0].as_py()], passed.schema.version)
     query, schema = plan.query, plan.schema
     fields = _fields(changes, query)
-    columns, unknown = images(passed), unavailable_by_column(passed)
-    arrays, reasons = [], dict[int, str]()
-    lacking: dict[str, npt.NDArray[np.bool_]] = {}
+    reasons = dict[int, str]()
+    computed: dict[str, pa.Array] = {}
+    failed: dict[str, npt.NDArray[np.bool_]] = {}
     for index, (output, column) in enumerate(zip(query.outputs, schema.columns, strict=True)):
         if output.column:
-            arrays.append(columns[output.column])
-            if output.column in unknown:
-                lacking[column.name] = unknown[output.column]
             continue
-        computed = fields[f"c{index}"]
-        if computed.null_count:
-            lacking[column.name] = failed = np.asarray(computed.is_null())
-            reasons.update(_failures(output.text, query, failed, fields.get(f"e{index}")))
-        arrays.append(_restored(computed.flatten()[0], column))
+        found = fields[f"c{index}"]
+        if found.null_count:
+            failed[output.name] = np.asarray(found.is_null())
+            reasons.update(_failures(output.text, query, failed[output.name], fields.get(f"e{index}")))
+        computed[output.name] = _restored(found.flatten()[0], column)
     texts = {
         "topic": query.topic and query.topic.text,
-        "condition": query.condition and f"WHERE {query.condition.text}",
+        "condition": query.condition and not query.decided and f"WHERE {query.condition.text}",
     }
     for name, text in texts.items():
         if text and fields[name].null_count:
-            failed = np.asarray(fields[name].is_null())
-            reasons.update(_failures(text, query, failed, fields.get(f"{name}_error")))
-    op = passed.column("op")
-    mask = None if deletes_as_rows else pc.equal(op, pa.scalar(int(Op.DELETE), pa.uint8()))
-    rows = RowBatch.of(
+            refused = np.asarray(fields[name].is_null())
+            reasons.update(_failures(text, query, refused, fields.get(f"{name}_error")))
+    rows = given_rows(
+        passed,
+        query,
         schema,
-        op=op,
-        updated=passed.column("updated"),
-        mvcc=passed.column("mvcc") if "mvcc" in passed.batch.schema.names else None,
-        key=passed.column("key"),
-        after=RowBatch.struct(schema.after_type, arrays, mask),
-        before=_before(passed, schema) if query.diff else None,
-        unavailable=unavailable_column(lacking) if lacking else None,
+        deletes_as_rows=deletes_as_rows,
+        computed=computed,
+        failed=failed,
         topic=None if query.topic is None else fields["topic"].flatten()[0].cast(pa.string()),
     )
     start = 0
@@ -134,10 +127,6 @@ def _fields(changes: pa.RecordBatch, query: BoundQuery) -> dict[str, pa.Array]:
         return {}
     column = changes.column(name)
     return dict(zip((field.name for field in column.type), column.flatten(), strict=True))
-
-
-def _before(rows: RowBatch, schema: TableSchema) -> pa.StructArray:
-    return rows.column("before") if rows.has_before else pa.nulls(len(rows), schema.after_type)
 
 
 def _failures(text: str, query: BoundQuery, failed: npt.NDArray[np.bool_], errors: pa.Array | None) -> dict[int, str]:

@@ -92,17 +92,21 @@ class SparkEvaluation:
 
     def of(self, rows: RowBatch) -> Iterator[Arriving]:
         query = self._query_of(rows)
-        if query is None or not query.by_spark:
-            yield ROWS, self._delivered(rows, query)
+        if query is None:
+            yield ROWS, rows
             return
         plans = self._queries.plans([rows.schema])
         queries = [plan.query for plan in plans]
         schema, key = columns_schema(queries), self._mask_key
-        packed = [noted(each, schema) for each in packed_columns(rows, queries=queries, schema=schema, mask_key=key)]
+        as_rows = self._deletes_as_rows
+        packing = packed_columns(rows, queries=queries, schema=schema, mask_key=key, deletes_as_rows=as_rows)
+        packed = [noted(each, schema) for each in packing]
         if not packed:
             return
-        batches = self._host.evaluate(pa.Table.from_batches(packed, schema), plans)
-        yield from opened(batches, plans, deletes_as_rows=self._deletes_as_rows)
+        batches: Sequence[pa.RecordBatch] = packed
+        if query.by_spark:
+            batches = self._host.evaluate(pa.Table.from_batches(packed, schema), plans)
+        yield from opened(batches, plans, deletes_as_rows=as_rows)
 
     def shown(self, rows: RowBatch) -> RowBatch:
         return self._delivered(rows, self._query_of(rows))

@@ -8,6 +8,7 @@ from functools import partial
 import pyarrow as pa
 
 from cdc_core.engine.attempt import Attempt, Task
+from cdc_core.engine.attempt_config import AttemptConfig
 from cdc_core.engine.packing import Arriving
 from cdc_core.envelope import DeleteForm
 from cdc_core.queries.bound_query import delivered_rows
@@ -41,7 +42,14 @@ def _read(attempt: Attempt, number: int, task: Task) -> Iterator[tuple[int, pa.R
         query = query_for(rows, queries) if selects(rows.schema.name) else None
         return delivered_rows(rows, query, key=key) if query is not None and query.section else rows
 
-    packed = partial(packed_columns, queries=queries, schema=schema, selects=selects, mask_key=key)
+    packed = partial(
+        packed_columns,
+        queries=queries,
+        schema=schema,
+        selects=selects,
+        mask_key=key,
+        deletes_as_rows=_deletes_as_rows(config),
+    )
     for writer, batch in attempt.read(number, task, pack=packed, shown=shown):
         yield writer, noted(batch, schema)
 
@@ -50,7 +58,10 @@ def arriving(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Ar
     """Yield what arrives for `Attempt.write`, which guards it, opened if it has the columns layout."""
     config = attempt.config
     if config.plans:
-        as_rows = config.feed.envelope().delete is DeleteForm.KEY_AND_NULLS
-        yield from opened(batches, config.plans, deletes_as_rows=as_rows)
+        yield from opened(batches, config.plans, deletes_as_rows=_deletes_as_rows(config))
     else:
         yield from batches
+
+
+def _deletes_as_rows(config: AttemptConfig) -> bool:
+    return config.feed.envelope().delete is DeleteForm.KEY_AND_NULLS

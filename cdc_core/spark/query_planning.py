@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -121,7 +122,8 @@ def plan_query(session: SparkSession, query: BoundQuery) -> QueryPlan:
 
 def _empty(session: SparkSession, query: BoundQuery, *, passed: bool = False) -> DataFrame:
     """Return the columns that the SQL of *query* is written for, without rows; with *passed*, those passed on, too."""
-    schema = StructType([*spark_schema([query]).fields, *call_fields(query)])
+    whole = replace(query, evaluated=query.typed, decided=False)
+    schema = StructType([*spark_schema([whole]).fields, *call_fields(query)])
     if passed:
         schema.add("passed", StructType([StructField(name, NullType()) for name in query.raw]))
     return session.createDataFrame(session.sparkContext.emptyRDD(), schema)
@@ -205,7 +207,7 @@ def evaluated(rows: DataFrame, plans: Sequence[QueryPlan]) -> DataFrame:
             fields.append(_tried(rows, f.expr(_on_one_line(query.topic.sql))).alias("topic"))
             fields += _errors(query.topic, "topic_error")
         condition = f.lit(True)
-        if query.condition is not None:
+        if query.condition is not None and not query.decided:
             held = _tried(rows, f.expr(_on_one_line(query.condition_sql)))
             fields += [held.alias("condition"), *_errors(query.condition, "condition_error")]
             condition = held.isNull() | f.coalesce(held.getField("value"), f.lit(False))

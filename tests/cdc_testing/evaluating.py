@@ -36,7 +36,11 @@ def answers(
     """Return what a writer gets for *batches*, in order; the note that ends a slice must come last."""
     queries = [plan.query for plan in plans]
     schema = columns_schema(queries)
-    packed = [part for batch in batches for part in packed_columns(batch, queries=queries, schema=schema)]
+    packed = [
+        part
+        for batch in batches
+        for part in packed_columns(batch, queries=queries, schema=schema, deletes_as_rows=deletes_as_rows)
+    ]
     packed = [noted(part, schema) for part in (*packed, note(END, {"slices": 1}))]
     frame = session.createDataFrame(pa.Table.from_batches(packed), spark_schema(queries)).coalesce(1)
     result = evaluated(frame, plans).toArrow().to_batches()

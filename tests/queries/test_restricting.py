@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from cdc_core import Column, ColumnType, Comparison, Kind, TableName, TableSchema
-from cdc_core.queries.restricting import parts_of_condition, restriction_of
+from cdc_core.queries.comparisons import parts_of_condition
+from cdc_core.queries.restricting import restriction_of
 from cdc_core.queries.statement import parse_query
 
 TYPES = {
@@ -86,6 +87,7 @@ def test_comparisons_of_a_column_with_constants_are_for_the_source(
         "at < TIMESTAMP '2024-01-01 10:00:00+02'",
         "id IS NOT DISTINCT FROM 5",
         "cdc_prev.id = 5",
+        "cdc_prev IS NULL",
         "event_op() = 'insert'",
         "crdb_internal_mvcc_timestamp > 5",
         "id = id",

@@ -37,7 +37,10 @@ def test_one_large_row_is_held_at_a_time() -> None:
     columns = tuple(SCHEMA.column(name) for name in ("id", "text"))
     plan = QueryPlan(query=query, schema=replace(TABLE, columns=columns))
     schema, size = columns_schema([query]), 20_000_000
-    packed = [[*packed_columns(wide(number, size), queries=[query], schema=schema)] for number in range(2)]
+    packed = [
+        [*packed_columns(wide(number, size), queries=[query], schema=schema, deletes_as_rows=True)]
+        for number in range(2)
+    ]
     most = 0
 
     def arriving() -> Iterator[pa.RecordBatch]:

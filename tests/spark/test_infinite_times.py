@@ -127,7 +127,9 @@ def values(session: SparkSession, *expressions: str) -> dict[str, tuple[Any, ...
     plans = planned(session, f"SELECT {items} FROM t", SCHEMA, functions={"later": "(d) -> d + 30"})
     queries = [plan.query for plan in plans]
     schema = columns_schema(queries)
-    packed = [noted(part, schema) for part in packed_columns(rows(), queries=queries, schema=schema)]
+    packed = [
+        noted(part, schema) for part in packed_columns(rows(), queries=queries, schema=schema, deletes_as_rows=True)
+    ]
     frame = session.createDataFrame(pa.Table.from_batches(packed), spark_schema(queries)).coalesce(1)
     found = evaluated(frame, plans).where("plan >= 0").select("o0.*").toArrow()
     return {

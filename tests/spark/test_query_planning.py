@@ -27,6 +27,7 @@ def test_a_version_that_is_not_planned_is_named(session: SparkSession) -> None:
                 rows([{}], schema=table(2, note=COLUMNS["doc"])),
                 queries=[known.query],
                 schema=columns_schema([known.query]),
+                deletes_as_rows=True,
             )
         )
     assert TableSchema.from_json(unplanned.value.schema) == table(2, note=COLUMNS["doc"])

@@ -165,7 +165,7 @@ def test_a_value_that_the_source_did_not_send_is_passed_on_as_such_and_fails_whe
 
 def test_rows_of_several_versions_are_evaluated_side_by_side(session: SparkSession) -> None:
     newer = table(2, note=ColumnType(kind=Kind.STRING, source="text"))
-    plans = plan(session, "SELECT * FROM orders WHERE id >= 0", SCHEMA, newer)
+    plans = plan(session, "SELECT * FROM orders WHERE id + 0 >= 0", SCHEMA, newer)
     old, new, last = answers(
         session, plans, rows([{"Name": "a"}]), rows([{"note": "b"}], schema=newer), rows([{"Name": "c"}])
     )
@@ -190,10 +190,10 @@ def test_a_reference_of_spark_in_a_text_stays_what_it_is(session: SparkSession) 
 
 
 def test_large_rows_never_fill_a_batch_with_more_than_its_bytes(session: SparkSession) -> None:
-    (known,) = plan(session, "SELECT doc FROM orders WHERE id >= 0")
+    (known,) = plan(session, "SELECT doc FROM orders WHERE id + 0 >= 0")
     schema = columns_schema([known.query])
     given = rows([{"doc": "x" * size} for size in (10, 3_000_000, 20, 5_000_000, 900_000, 30)])
-    parts = list(packed_columns(given, queries=[known.query], schema=schema))
+    parts = list(packed_columns(given, queries=[known.query], schema=schema, deletes_as_rows=True))
     assert sum(map(len, parts)) >= given.nbytes // ROW_BYTES - len(parts)
     found = answers(session, [known], given)
     lengths = [len(text) for part in found for text in part.column("after").field("doc").to_pylist()]  # type: ignore[union-attr]
