@@ -1,4 +1,4 @@
-"""A changefeed and the Debezium engine that have done the same, as figures."""
+"""A changefeed and a peer that have done the same, as figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from benchmarks.report import Figure, Target
 
 
 def compared(
-    what: str, ours: FeedRun, theirs: PeerRun, *, rows: int, target: Target, details: Mapping[str, Any] | None = None
+    what: str,
+    ours: FeedRun,
+    theirs: PeerRun,
+    *,
+    rows: int,
+    peer: str = "Debezium",
+    target: Target | None,
+    details: Mapping[str, Any] | None = None,
 ) -> Iterator[Figure]:
     """Yield the rate of *ours* beside that of *theirs*, counted in three ways, each the same for both.
 
@@ -24,7 +31,7 @@ def compared(
         value=ours.rate,
         unit="rows/s",
         peer=theirs.rate,
-        peer_name="Debezium",
+        peer_name=peer,
         target=target,
         peak_rss=ours.peak_rss,
         details={"ours": ours.details(), "peer": theirs.details(), **(details or {})},
@@ -34,12 +41,12 @@ def compared(
         value=ours.rate_of_query,
         unit="rows/s",
         peer=theirs.rate_of_engine,
-        peer_name="Debezium",
+        peer_name=peer,
     )
     yield Figure(
         name=f"{what}, from the start of the processes",
         value=ours.rate_with_start,
         unit="rows/s",
         peer=theirs.rate_with_start,
-        peer_name="Debezium",
+        peer_name=peer,
     )

@@ -31,6 +31,7 @@ class Sizes:
 
     part_rows: int = 500_000
     log_changes: int = 2_000_000
+    log_rounds: int = 5
     scan_rows: int = 2_000_000
     latency_s: float = 25.0
     backlog_changes: int = 5_000_000
@@ -45,6 +46,7 @@ class Sizes:
         """Return *share* of the full sizes, at least enough to see something."""
         full = cls()
         return cls(
+            log_rounds=max(1, round(full.log_rounds * min(share, 1.0))),
             latency_s=max(_MIN_LATENCY_S, full.latency_s * share),
             kills=max(_MIN_KILLS, round(full.kills * share)),
             **{

@@ -44,7 +44,8 @@ class MqBridge:
             shutil.rmtree(self._work)
 
     def run(self, *, expect: int, timeout_s: float = 600.0) -> PeerRun:
-        """Let the route write *expect* changes to its file."""
+        """Let the route write *expect* changes to its file, which is new for each run."""
+        Path(self._path).unlink(missing_ok=True)
         task = {"route": self._route(), "expect": expect, "timeout_s": timeout_s, "path": self._path}
         return peer_run(self._directory, self._work, package=_PACKAGE, program=_PROGRAM, task=task)
 

@@ -120,7 +120,7 @@ def peer_run(directory: Path, work: Path, *, package: str, program: Path, task: 
 
     It runs in *work*, with the interpreter of an environment in *directory* that has *package* and nothing of ours.
     """
-    python = _environment(directory, package)
+    python = environment(directory, package)
     result = work / "result.json"
     launched = time.time()
     done = subprocess.run(
@@ -136,7 +136,7 @@ def peer_run(directory: Path, work: Path, *, package: str, program: Path, task: 
     return PeerRun(launch_s=found.pop("started_at") - launched, **found)
 
 
-def _environment(directory: Path, package: str) -> Path:
+def environment(directory: Path, package: str) -> Path:
     """Return the interpreter of the virtual environment of *package*, which is made when it is missing."""
     environment = directory / f"{package.partition('==')[0]}-venv"
     python = environment / "bin" / "python"

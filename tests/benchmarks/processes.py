@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -75,6 +75,16 @@ def watched(pid: int, *, every_s: float = 0.5) -> Iterator[Usage]:
     finally:
         stop.set()
         thread.join()
+
+
+def processor_seconds(pid: int) -> float:
+    """Return what process *pid* and its descendants have used so far, those that have ended included."""
+    root = psutil.Process(pid)
+    found = [root.cpu_times()]
+    for child in root.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            found.append(child.cpu_times())
+    return float(sum(times.user + times.system + times.children_user + times.children_system for times in found))
 
 
 def _sample(root: psutil.Process, usage: Usage) -> None:

@@ -1,6 +1,6 @@
 """Run the benchmarks, print one table and write build/bench.json.
 
-    python tests/benchmarks/run.py [--quick | --scale SHARE] [--only NAME ...]
+    python tests/benchmarks/run.py [--quick | --scale SHARE] [--only NAME ... | --docs]
 
 Nothing here asserts a time: whether each target is met is printed, and the exit status tells only whether every
 benchmark ran.
@@ -32,7 +32,7 @@ _BENCHMARKS = {
     "webhook": "rows to acknowledged requests over TLS, beside a bare loop of the same client",
     "dead_letters": "a slice with one bad row in a million, beside the same without it",
     "engine": "ready rows through Spark to nowhere",
-    "log": "a backlog to JSON files, beside Debezium",
+    "log": "a backlog to JSON files, beside Debezium, mq-bridge, rivet and pg_recvlogical",
     "query": "a backlog to JSON files through a query, beside the same without one",
     "metrics": "a backlog to JSON files while metrics are scraped each second, beside the same without metrics",
     "scan": "the initial scan to JSON files, beside Debezium",
@@ -55,6 +55,7 @@ _BENCHMARKS = {
 
 
 def main() -> int:
+    from benchmarks import page
     from benchmarks.context import Bench, Sizes
     from benchmarks.report import Figure, print_table, write_json
 
@@ -64,7 +65,7 @@ def main() -> int:
     figures: list[Figure] = []
     failed: dict[str, str] = {}
     with Bench(build / "bench", Sizes.scaled(scale)) as bench:
-        for name in arguments.only or _BENCHMARKS:
+        for name in page.BENCHMARKS if arguments.docs else arguments.only or _BENCHMARKS:
             started = time.monotonic()
             print(f"{name}: {_BENCHMARKS[name]} …", file=sys.stderr, flush=True)
             try:
@@ -78,6 +79,8 @@ def main() -> int:
     write_json(path, figures, scale=scale, failed=failed)
     print_table(figures)
     print(f"written to {path}")
+    if arguments.docs and not failed:
+        page.write_page(path, _TESTS.parent / "docs")
     for name, error_text in failed.items():
         print(f"benchmark {name} failed: {error_text}")
     return 1 if failed else 0
@@ -90,6 +93,7 @@ def _arguments() -> argparse.Namespace:
         epilog=f"benchmarks:\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--docs", action="store_true", help="measure what docs/benchmarks.md begins with, and write it")
     parser.add_argument("--only", action="append", choices=list(_BENCHMARKS), metavar="NAME", help="may be repeated")
     parser.add_argument(
         "--quick", action="store_true", help=f"the same as --scale {_QUICK:g}: a look, not a measurement"
