@@ -13,7 +13,10 @@ SERVERS := $(READY) maven azurite spark-archive
 # Images of Python often set it, and then each of the many processes of the tests compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-kafka test test-slow test-all costs sabotage nemesis bench lint docs java maven azurite spark-archive clean
+.PHONY: install demo demo-kafka test test-slow test-all costs sabotage nemesis bench lint docs java maven azurite spark-archive clean
+
+# The command `cdc` with every plugin in .venv/bin.
+install: $(READY) java
 
 # With STAY=yes it goes on until Ctrl-C.
 demo: $(READY) java
