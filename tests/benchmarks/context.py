@@ -34,6 +34,7 @@ class Sizes:
     log_rounds: int = 5
     scan_rows: int = 2_000_000
     latency_s: float = 25.0
+    held_changes: int = 3_000_000
     backlog_changes: int = 5_000_000
     transaction_rows: int = 2_000_000
     backfill_rows: int = 5_000_000
@@ -54,6 +55,7 @@ class Sizes:
                 for name in (
                     "part_rows",
                     "log_changes",
+                    "held_changes",
                     "scan_rows",
                     "backlog_changes",
                     "transaction_rows",

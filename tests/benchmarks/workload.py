@@ -92,6 +92,15 @@ def update_rows(uri: str, changes: int, *, keys: int, transaction_rows: int = TR
         _flush(connection)
 
 
+def insert_rows(uri: str, rows: int, *, after: int) -> None:
+    """Commit *rows* new rows, with keys above *after*, in transactions of TRANSACTION_ROWS."""
+    with connect(uri) as connection:
+        connection.execute("SET synchronous_commit = off")
+        for first in range(after + 1, after + rows + 1, TRANSACTION_ROWS):
+            connection.execute(_FILL, (first, first + TRANSACTION_ROWS - 1))
+        _flush(connection)
+
+
 def insert_at_once(uri: str, rows: int, *, after: int) -> None:
     """Commit *rows* new rows in one transaction, with keys above *after*."""
     with connect(uri) as connection:
@@ -102,6 +111,14 @@ def commit_evenly(uri: str, seconds: float, *, keys: int) -> None:
     """Commit 100 transactions of 10 updates a second for *seconds*; see `_commit_evenly`."""
     transactions = int(seconds * _EVEN_CHANGES_PER_S / _EVEN_ROWS)
     _commit_evenly(uri, transactions, keys=keys, rows=_EVEN_ROWS, changes_per_s=_EVEN_CHANGES_PER_S)
+
+
+@contextmanager
+def writing_transaction(uri: str) -> Iterator[None]:
+    """Keep a transaction open that has written, so that the server decodes from its beginning."""
+    with psycopg.connect(uri) as connection:
+        connection.execute("SELECT pg_logical_emit_message(true, 'bench', '')")
+        yield
 
 
 @contextmanager

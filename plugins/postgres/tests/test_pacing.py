@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import psycopg
+import pytest
+from cdc_rangefeed_postgres import kept_log
+from cdc_rangefeed_postgres.kept_log import KeptLog
 from cdc_rangefeed_postgres.pacing import Pacing
 from cdc_testing.clock import Clock
 from cdc_testing.feeding import Feed, caught_up
 from cdc_testing.postgres import Sql
 
 MB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def without_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_log, "POSSIBLE", False)
 
 
 def fill(sql: Sql, megabytes: int) -> None:
@@ -18,7 +26,8 @@ def fill(sql: Sql, megabytes: int) -> None:
 
 
 def paced(feed: Feed, clock: Clock) -> None:
-    feed.planner._pacing = Pacing(feed.planner._slot.name, clock=clock)
+    feed.planner._kept = KeptLog(feed.planner._server, feed.planner._slot, clock=clock)
+    feed.planner._pacing = Pacing(feed.planner._kept, clock=clock)
 
 
 def test_steps_are_apart_while_a_transaction_is_open_and_not_when_it_has_ended(

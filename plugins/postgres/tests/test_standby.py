@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from cdc_rangefeed_postgres import log_slice
+from cdc_rangefeed_postgres import kept_log, log_slice
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.feeding import caught_up, feed_of
@@ -57,6 +57,29 @@ def logging_transactions(primary: EmbeddedPostgres) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
+
+
+def test_behind_an_open_transaction_of_the_primary_a_session_is_kept_on_the_standby(
+    pair: tuple[EmbeddedPostgres, EmbeddedPostgres], sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_log, "MIN_AGAIN_BYTES", 256 << 10)
+    monkeypatch.setattr(kept_log, "_POLL_INTERVAL_S", 0.0)
+    primary, standby = pair
+    numbers = iter(range(1000, 2000))
+    with logging_transactions(primary), caught_up(standby.uri(), "t", checked=True, options=PUBLICATION) as feed:
+        with psycopg.connect(primary.uri()) as writer:
+            writer.execute("INSERT INTO t VALUES (500, 500)")
+            sql.execute("SELECT pg_logical_emit_message(false, 'filler', repeat('x', 1000000))")
+
+            def served() -> bool:
+                sql.execute("INSERT INTO t VALUES (%s, 1)", [next(numbers)])
+                (slice_,) = feed.slices()
+                feed.catch_up()
+                return bool(slice_.payload.session)
+
+            eventually("a slice that a session has", served)
+        feed.catch_up()
+        assert feed.rows("public.t") == table_of(sql, "SELECT * FROM t")
 
 
 @pytest.mark.parametrize("worth_bytes", [log_slice._WORTH_BYTES, 1], ids=["from the slot", "from copies"])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cdc_core import RangefeedContext, SourceHistory, Token
@@ -17,11 +18,15 @@ from cdc_rangefeed_postgres.token import endpoint_of
 
 __all__ = ["PostgresHistory"]
 
+_SPARED = 100
+"""Behind a transaction that is still open, the log is released again after so many times what that took last."""
 _METRICS = """
 SELECT (pg_wal_lsn_diff(l.lsn, s.restart_lsn))::float8, (pg_wal_lsn_diff(l.lsn, s.confirmed_flush_lsn))::float8,
        (SELECT extract(epoch FROM max(clock_timestamp() - a.xact_start))::float8 FROM pg_stat_activity a
         WHERE a.application_name LIKE %s),
-       (pg_wal_lsn_diff(s.confirmed_flush_lsn, s.restart_lsn))::float8, s.restart_lsn::text
+       (pg_wal_lsn_diff(s.confirmed_flush_lsn, s.restart_lsn))::float8, s.restart_lsn::text,
+       EXISTS (SELECT FROM pg_stat_activity a WHERE a.application_name LIKE %s),
+       pg_snapshot_xmin(pg_current_snapshot())::text
 FROM pg_replication_slots s,
      (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END AS lsn) l
 WHERE s.slot_name = %s
@@ -29,10 +34,20 @@ WHERE s.slot_name = %s
 
 
 class PostgresHistory(SourceHistory):
-    """See `cdc_core.SourceHistory`. Opens one connection."""
+    """See `cdc_core.SourceHistory`. Opens one connection. *clock* is monotonic.
 
-    def __init__(self, context: RangefeedContext) -> None:
+    While a decoding session is kept, and until the oldest open transaction has ended, the log is released rarely: the
+    server would decode all of it again, and forget none of it.
+    """
+
+    def __init__(self, context: RangefeedContext, *, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(context)
+        self._clock = clock
+        self._kept = False
+        """Whether there was a decoding session when the metrics were read last."""
+        self._spare_until = float("-inf")
+        self._oldest = ""
+        """The oldest transaction that was open then."""
         self._server = Server(context)
         if context.saved is not None:
             self._server.use(endpoint_of(context.saved))
@@ -49,21 +64,30 @@ class PostgresHistory(SourceHistory):
             self._server.use(endpoint_of(token))
             # Nothing but the connection that created a temporary slot can move it.
             connection = TemporaryObjects.of(self._slot).owner if self._slot.temporary else self._connection.open()
-            lsn, before = parse_lsn(token["lsn"]), self._last_record
-            self._last_record = self._slot.release(connection, lsn, released=self._released, last_record=before)
+            lsn, before, began = parse_lsn(token["lsn"]), self._last_record, self._clock()
+            sparingly = self._kept and began < self._spare_until
+            self._last_record = self._slot.release(
+                connection, lsn, released=self._released, last_record=before, sparingly=sparingly
+            )
+            ended = self._clock()
+            self._spare_until = max(self._spare_until, ended + _SPARED * (ended - began))
             if self._last_record != before:
                 self._primary.log_transactions()
             self._released = max(lsn, self._released or 0)
 
     def metrics(self) -> Mapping[str, float]:
         with self._server.translated("reading metrics"):
-            pattern = f"cdc/%/{self.context.feed_id}/snapshot"
+            snapshot, session = (f"cdc/%/{self.context.feed_id}/{role}" for role in ("snapshot", "session"))
             connection = self._connection.open()
-            row: Any = connection.execute(_METRICS, [pattern, self._slot.name]).fetchone()
+            row: Any = connection.execute(_METRICS, [snapshot, session, self._slot.name]).fetchone()
             if row is None:
                 return {}
-            retained, unconfirmed, snapshot_age, again, restart = row
-            self._notice = self._long_transactions.poll(connection, restart=restart, again_bytes=again or 0.0)
+            retained, unconfirmed, snapshot_age, again, restart, self._kept, oldest = row
+            if oldest != self._oldest:
+                self._oldest, self._spare_until = oldest, float("-inf")
+            self._notice = self._long_transactions.poll(
+                connection, restart=restart, again_bytes=again or 0.0, kept=self._kept
+            )
             if self._released is None:  # nothing runs that would keep the slot in use
                 self._notice = self._notice or unused(connection, self._slot)
         return {

@@ -11,9 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from cdc_core import RangefeedContext, RowBatch, Span, SpanMark, Timestamp
+from cdc_core import RangefeedContext, RetryableRangefeedError, RowBatch, Span, SpanMark, Timestamp
 from cdc_rangefeed_postgres.client_errors import ClientError, sqlstate, text_of
 from cdc_rangefeed_postgres.connection import Server, stream
+from cdc_rangefeed_postgres.log_socket import slice_from
 from cdc_rangefeed_postgres.lost_history import explain, explained
 from cdc_rangefeed_postgres.lsn import lsn_text
 from cdc_rangefeed_postgres.options import PostgresOptions
@@ -65,6 +66,8 @@ class LogSlice:
     """Full names of all watched tables."""
     endpoint: str = field(default="", repr=False)
     """Where the slot is, see `PostgresToken.endpoint`."""
+    session: str = field(default="", repr=False)
+    """The socket of the decoding session that has the slice, empty if none has."""
 
     @property
     def all_versions(self) -> list[TableVersion]:
@@ -111,6 +114,8 @@ def read_log(
 
 def _batches(server: Server, connection: Any, slice_: LogSlice, options: PostgresOptions) -> Generator[pa.RecordBatch]:
     """Yield the messages of the log from at or before the slice's start to at or after its end."""
+    if slice_.session and (yield from _from_session(slice_)):
+        return
     worth = slice_.slot.temporary or slice_.end - slice_.start >= _WORTH_BYTES
     copy = _copy(server, connection, slice_) if worth else None
     if copy is None:
@@ -120,6 +125,24 @@ def _batches(server: Server, connection: Any, slice_: LogSlice, options: Postgre
         with explained(server, slice_.slot, needed=slice_.start):
             fetches = copy.fetches(slice_.end, binary=slice_.binary, batch_bytes=options.fetch_size)
             yield from read_ahead(fetches, max_bytes=_AHEAD_BYTES, interrupt=copy.cancel)
+
+
+def _from_session(slice_: LogSlice) -> Generator[pa.RecordBatch, None, bool]:
+    """Yield what the decoding session has, and return whether that was the slice. Otherwise there was no row.
+
+    Raises: RetryableRangefeedError when the session ends after the first row.
+    """
+    given = 0
+    try:
+        for batch in slice_from(slice_.session, slice_.start, slice_.end):
+            given += 1
+            yield batch
+    except OSError as error:
+        if given > 1:  # the first has only the shapes of tables
+            raise RetryableRangefeedError(f"the log was read only in part: {error}") from None
+        log.debug("the slice is read by SQL, because the session does not give it: %s", error)
+        return False
+    return True
 
 
 def _copy(server: Server, connection: Any, slice_: LogSlice) -> SlotCopy | None:

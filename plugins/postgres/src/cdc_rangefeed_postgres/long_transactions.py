@@ -55,8 +55,10 @@ class LongTransactions:
         self._level = 0
         self._text: str | None = None
 
-    def poll(self, connection: Connection, *, restart: str, again_bytes: float) -> str | None:
+    def poll(self, connection: Connection, *, restart: str, again_bytes: float, kept: bool = False) -> str | None:
         """Return who makes each step decode *again_bytes* again, from *restart* on; None when that is little.
+
+        *kept*: while a decoding session is kept, only each start does.
 
         Asks the server every 10 s at most, and only when it is much. The text changes when another transaction holds
         the restart point, and each time that the log doubles.
@@ -75,9 +77,8 @@ class LongTransactions:
         if holder is not None and now - self._since >= _HOLDS_S and level >= 2 * self._level:
             self._level = 1 << level.bit_length() - 1
             size = self._level * _MIN_BYTES >> 20
-            self._text = (
-                f"each step decodes more than {size:,} MB of the log again, from the beginning of {holder.text}"
-            )
+            what = f"each {'start' if kept else 'step'} decodes more than {size:,} MB of the log again"
+            self._text = f"{what}, from the beginning of {holder.text}"
         return self._text
 
 

@@ -30,6 +30,7 @@ from cdc_rangefeed_postgres.boundaries import (
 )
 from cdc_rangefeed_postgres.connection import Connection, KeptConnection, Server
 from cdc_rangefeed_postgres.filter_watch import FilterWatch
+from cdc_rangefeed_postgres.kept_log import KeptLog
 from cdc_rangefeed_postgres.lsn import flushed_and_clock
 from cdc_rangefeed_postgres.members import followed_before, load_members
 from cdc_rangefeed_postgres.new_tables import NewTables
@@ -60,7 +61,10 @@ _TELL_AGAIN_S = 60.0
 
 
 class PostgresPlanner(StepPlanner):
-    """See `cdc_core.StepPlanner`. Opens one connection, and two more for each snapshot of the initial scan."""
+    """See `cdc_core.StepPlanner`. Opens one connection, and two more for each snapshot of the initial scan.
+
+    While an open transaction makes each step decode much log again, it keeps one more, see `KeptLog`.
+    """
 
     def __init__(self, context: RangefeedContext) -> None:
         super().__init__(context)
@@ -73,7 +77,8 @@ class PostgresPlanner(StepPlanner):
         self._scan_steps = ScanSteps(context, self._server, self._slot, self._watched, self._along_log)
         self._filters = FilterWatch(self._slot.publication)
         self._truncated = TruncateSearch(self._slot)
-        self._pacing = Pacing(self._slot.name)
+        self._kept = KeptLog(self._server, self._slot)
+        self._pacing = Pacing(self._kept)
         self._use = SlotUse(self._slot)
         self._plan: LogPlan | ScanPlan | None = None
         self._first_log_step = True
@@ -106,7 +111,8 @@ class PostgresPlanner(StepPlanner):
             self._plan = replace(plan, end=end)
             self._planned_at = time.monotonic()
             if end.lsn > token.lsn:
-                self._pacing.planned(connection)
+                self._kept.poll(connection, near_end=end.clock is not None)
+                self._pacing.planned(token.lsn, end.lsn)
         return end.to_json()
 
     def slices(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice]:
@@ -114,7 +120,8 @@ class PostgresPlanner(StepPlanner):
         if plan is None or plan.end != PostgresToken.from_json(end):
             raise ContractError("engine: slices() must directly follow the advance() that planned the step")
         if isinstance(plan, LogPlan):
-            return plan.slices(after=_latest(PostgresToken.from_json(start), after))
+            found = plan.slices(after=_latest(PostgresToken.from_json(start), after))
+            return [self._kept.named(slice_) for slice_ in found]
         return plan.slices()
 
     def repeat(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice] | None:
@@ -153,6 +160,7 @@ class PostgresPlanner(StepPlanner):
 
     def close(self) -> None:
         self._scan_steps.close()
+        self._kept.close()
         self._connection.close()
 
     def _at(self, start: Token) -> PostgresToken:

@@ -235,16 +235,32 @@ class Slot:
         """Return the like for the slot *copy*, a copy of this one, which then begins where the server stopped."""
         return self._decoded("get", copy, end, binary=binary, changes=None)
 
-    def _decoded(self, how: str, name: str, end: int | None, *, binary: bool, changes: int | None) -> str:
-        publication = quoted(self.publication.name).replace("'", "''")
-        upto = "NULL" if end is None else f"'{lsn_text(end)}'"
-        return (
-            f"pg_logical_slot_{how}_binary_changes('{name}', {upto}, {changes or 'NULL'}, 'proto_version', '1', "
-            f"'publication_names', '{publication}', 'binary', '{'true' if binary else 'false'}')"
-        )
+    def stream(self, copy: str, *, binary: bool) -> str:
+        """Return the replication command that sends what *copy*, a copy of this slot, has and will have."""
+        options = ", ".join(f"{name} {value}" for name, value in self._options(binary=binary).items())
+        return f'START_REPLICATION SLOT "{copy}" LOGICAL 0/0 ({options})'
 
-    def release(self, connection: Connection, lsn: int, *, released: int | None, last_record: int) -> int:
+    def _decoded(self, how: str, name: str, end: int | None, *, binary: bool, changes: int | None) -> str:
+        upto = "NULL" if end is None else f"'{lsn_text(end)}'"
+        options = ", ".join(f"'{option}', {value}" for option, value in self._options(binary=binary).items())
+        return f"pg_logical_slot_{how}_binary_changes('{name}', {upto}, {changes or 'NULL'}, {options})"
+
+    def _options(self, *, binary: bool) -> dict[str, str]:
+        """Return the options of the output plugin, their values as SQL literals."""
+        publication = quoted(self.publication.name).replace("'", "''")
+        return {
+            "proto_version": "'1'",
+            "publication_names": f"'{publication}'",
+            "binary": f"'{'true' if binary else 'false'}'",
+        }
+
+    def release(
+        self, connection: Connection, lsn: int, *, released: int | None, last_record: int, sparingly: bool = False
+    ) -> int:
         """Let the server forget the log before *lsn*. Never moves the slot back.
+
+        With *sparingly*, not while the server would decode more log again for that than it would forget: behind an open
+        transaction.
 
         *released* is the greatest LSN of the calls before, None for the first call. Raises: HistoryLostError when
         another program has moved a slot that was made beforehand.
@@ -258,7 +274,7 @@ class Slot:
             return last_record
         if self.given and released is not None and state.confirmed > released:
             self.require(connection, needed=released)
-        if state.confirmed < lsn:
+        if state.confirmed < lsn and not (sparingly and lsn - state.confirmed < state.confirmed - state.restart):
             connection.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", [self.name, lsn_text(lsn)])
         if lsn - state.restart < _LARGE_LAG_BYTES or lsn - last_record < _LARGE_LAG_BYTES:
             return last_record

@@ -1,0 +1,145 @@
+"""When a decoding session is kept: while an open transaction would make each step decode much of the log again."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from cdc_core import Slice
+from cdc_rangefeed_postgres.client_errors import ClientError, text_of
+from cdc_rangefeed_postgres.connection import Connection, Server
+from cdc_rangefeed_postgres.log_session import LogSession
+from cdc_rangefeed_postgres.log_slice import LogSlice
+from cdc_rangefeed_postgres.log_socket import POSSIBLE, SliceSocket
+from cdc_rangefeed_postgres.slot import Slot
+
+__all__ = ["MIN_AGAIN_BYTES", "KeptLog"]
+
+log = logging.getLogger(__name__)
+
+MIN_AGAIN_BYTES = 64 << 20
+_MAX_SLICE_BYTES = 32 << 20
+"""Of more log, a copy costs the server less, and the next part is decoded while one is read."""
+_POLL_INTERVAL_S = 1.0
+_BEHIND_LIMIT_S = 120.0
+"""A session that takes longer than this to come to the end of the log cannot keep up."""
+_PAUSE_S = 30.0
+"""A session decodes from the restart point once, so another one does not follow at once."""
+_LONG_PAUSE_S = 600.0
+_MAX_UNASKED = 3
+_AGAIN = """
+SELECT pg_wal_lsn_diff(s.confirmed_flush_lsn, s.restart_lsn)::bigint, s.restart_lsn::text,
+       coalesce(to_jsonb(s) ->> 'failover' = 'true', false),
+       EXISTS (SELECT FROM pg_replication_slots c WHERE c.slot_name = %s)
+FROM pg_replication_slots s WHERE s.slot_name = %s
+"""
+
+
+class KeptLog:
+    """The decoding session of one planner, and how much log the server decodes again without it.
+
+    Slices that the session has name it, and their readers take them from it. Every other slice, and every slice that it
+    does not give, is read by SQL. *clock* is monotonic.
+    """
+
+    def __init__(self, server: Server, slot: Slot, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._server = server
+        self._slot = slot
+        self._clock = clock
+        self.again_bytes = 0
+        self._poll_at = float("-inf")
+        self._open_at = float("-inf")
+        self._restart = ""
+        self._binary: bool | None = None
+        """How the last slice was to be read."""
+        self._session: LogSession | None = None
+        self._socket: SliceSocket | None = None
+        self._is_here = False
+        """Whether the server of the planner has the session, too."""
+        self._named = 0
+        """How many slices have named the session."""
+        self._served_at = 0.0
+        self._told = False
+
+    def poll(self, connection: Connection, *, near_end: bool) -> None:
+        """Open or end the session: once a step. Asks the server once a second at most."""
+        now = self._clock()
+        if now < self._poll_at:
+            return
+        self._poll_at = now + _POLL_INTERVAL_S
+        session = self._session
+        row: Any = connection.execute(_AGAIN, [session.copy if session else "", self._slot.name]).fetchone()
+        again, restart, failover, seen = row or (0, "", False, False)
+        self.again_bytes = again or 0
+        held, self._restart = restart == self._restart, restart
+        much = self.again_bytes >= MIN_AGAIN_BYTES
+        if session is not None:
+            if not much:
+                self._end("the open transaction has ended")
+            elif session.ended is not None or not seen:
+                self._end(session.ended or "it is on another server")
+            elif self._socket is not None and self._named - self._socket.requests >= _MAX_UNASKED:
+                self._end("no task has read from it: they run on other hosts", pause_s=_LONG_PAUSE_S)
+            elif now - self._served_at > _BEHIND_LIMIT_S:
+                self._end("it does not keep up")
+        elif much and held and near_end and not failover and POSSIBLE and now >= self._open_at:
+            self._begin()
+        self._is_here = self._session is not None and seen
+
+    def serves(self, start: int, end: int) -> bool:
+        """Return whether a step between these positions costs the server nothing for the log before it."""
+        session = self._session
+        return (
+            session is not None
+            and self._is_here
+            and session.binary == self._binary
+            and end - start < _MAX_SLICE_BYTES
+            and session.stands_at(start)
+        )
+
+    def named(self, slice_: Slice) -> Slice:
+        """Return a slice of the log with the name of the session, if that has it."""
+        payload: LogSlice = slice_.payload
+        self._binary = payload.binary
+        if self._session is not None:
+            self._session.forget(payload.start)
+        if self._socket is None or not self.serves(payload.start, payload.end):
+            return slice_
+        self._served_at = self._clock()
+        self._named += 1
+        return replace(slice_, payload=replace(payload, session=self._socket.name))
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        if self._session is not None:
+            self._session.close()
+        self._socket = self._session = None
+
+    def _begin(self) -> None:
+        if self._binary is None:
+            return
+        try:
+            self._session = LogSession(self._server, self._slot, binary=self._binary)
+        except ClientError as error:
+            self._open_at = self._clock() + _PAUSE_S
+            if not self._told:
+                self._told = True
+                log.warning(
+                    "replication slot %s: each step decodes the log behind the open transaction again, because the "
+                    "server gives no kept connection: %s",
+                    self._slot.name,
+                    self._server.mask(text_of(error)),
+                )
+            return
+        self._socket, self._named = SliceSocket(self._session), 0
+        self._served_at = self._clock()
+        log.info("replication slot %s: reading the log through a kept connection", self._slot.name)
+
+    def _end(self, reason: str, *, pause_s: float | None = None) -> None:
+        log.info("replication slot %s: closed the kept connection: %s", self._slot.name, reason)
+        self._open_at = self._clock() + (_PAUSE_S if pause_s is None else pause_s)
+        self.close()
