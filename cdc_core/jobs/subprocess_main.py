@@ -151,11 +151,13 @@ def _run(node: _Node, feed: ResolvedChangefeed) -> Outcome:
 
     state_dir, store = Path(node.job["state_dir"]), ProgressStore(node.job["store"])
     master = NodesMaster(store) if is_of_nodes(feed.spark) else None
+    host = SparkHost(feed.name, feed.spark, state_dir=state_dir, master=master)
+    host.queries = feed.queries().compute
     supervisor = Supervisor(
         feed,
         store=store,
         state_dir=state_dir,
-        host=SparkHost(feed.name, feed.spark, state_dir=state_dir, master=master),
+        host=host,
         **node.job["run"],
     )
     supervisor.start()

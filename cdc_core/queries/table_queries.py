@@ -47,6 +47,15 @@ class TableQueries:
         return self.query is not None or bool(self.selections)
 
     @property
+    def compute(self) -> bool:
+        """Whether Spark may have to evaluate rows: not all is columns that are passed on. Raises: OptionError."""
+        if self.query is None:
+            return any(selection.where is not None for selection in self.selections)
+        query = parse_query(self.query, self.functions, self.installed)
+        passed = all(item.fragment is None or item.column is not None for item in query.items)
+        return not passed or query.condition is not None
+
+    @property
     def routes(self) -> bool:
         """Whether the query gives each row its topic."""
         return self.query is not None and parse_query(self.query, self.functions, self.installed).routes

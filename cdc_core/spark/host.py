@@ -82,6 +82,8 @@ class SparkHost:
         """Of the session that is open."""
         self._users: set[str] = set()
         self._presence = Presence()
+        self.queries = False
+        """Whether the next JVM is to evaluate queries."""
 
     @property
     def is_local(self) -> bool:
@@ -122,6 +124,7 @@ class SparkHost:
                     self._spark,
                     log_path=self._log_path,
                     changefeeds=self._changefeeds,
+                    queries=self.queries,
                     wanted=self._is_wanted,
                 )
                 self._sessions, self._presence = StartSessions(session), Presence()

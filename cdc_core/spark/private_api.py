@@ -53,6 +53,7 @@ __all__ = [
     "silence_accumulators",
     "spark_home",
     "tried",
+    "tried_value",
     "with_children",
     "written_out",
 ]
@@ -231,10 +232,17 @@ def tried(value: Column) -> Column:
 
     SQL has `try_` functions for a few operators, and none for any expression.
     """
-    expressions = _jvm().org.apache.spark.sql.catalyst.expressions
     # Arrow refuses nulls of a struct that has a field without nulls.
-    nullable = column_of(expressions.KnownNullable(expression_of(value)))
-    return column_of(expressions.TryEval(expression_of(f.struct(nullable.alias("value")))))
+    return tried_value(f.struct(_nullable(value).alias("value")))
+
+
+def tried_value(value: Column) -> Column:
+    """Return the *value* of an expression, null where evaluating it fails as well."""
+    return column_of(_jvm().org.apache.spark.sql.catalyst.expressions.TryEval(expression_of(_nullable(value))))
+
+
+def _nullable(value: Column) -> Column:
+    return column_of(_jvm().org.apache.spark.sql.catalyst.expressions.KnownNullable(expression_of(value)))
 
 
 def can_up_cast(session: SparkSession, given: DataType, wanted: DataType) -> bool:

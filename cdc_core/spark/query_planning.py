@@ -44,7 +44,16 @@ from cdc_core.queries.refusals import refusal
 from cdc_core.schema import ColumnType, Kind
 from cdc_core.spark.columns import BATCH_ROWS, spark_schema
 from cdc_core.spark.infinite_times import as_json, with_infinities
-from cdc_core.spark.private_api import JavaObject, analyzed, can_up_cast, items, optimized, tried, written_out
+from cdc_core.spark.private_api import (
+    JavaObject,
+    analyzed,
+    can_up_cast,
+    items,
+    optimized,
+    tried,
+    tried_value,
+    written_out,
+)
 from cdc_core.spark.python_functions import call_fields, called
 from cdc_core.spark.query_refusals import clock_reading, named, reason_of
 
@@ -208,9 +217,10 @@ def evaluated(rows: DataFrame, plans: Sequence[QueryPlan]) -> DataFrame:
             fields += _errors(query.topic, "topic_error")
         condition = f.lit(True)
         if query.condition is not None and not query.decided:
-            held = _tried(rows, f.expr(_on_one_line(query.condition_sql)))
+            value = with_infinities(rows, f.expr(_on_one_line(query.condition_sql)))
+            held = tried_value(f.coalesce(value, f.lit(False)))
             fields += [held.alias("condition"), *_errors(query.condition, "condition_error")]
-            condition = held.isNull() | f.coalesce(held.getField("value"), f.lit(False))
+            condition = f.coalesce(held, f.lit(True))
         kept = kept | ((f.col("plan") == query.number) & condition)
         if fields:
             results.append(f.when(f.col("plan") == query.number, f.struct(*fields)).alias(f"o{query.number}"))

@@ -98,6 +98,7 @@ class Runner:
                 f"changefeed '{changefeed.name}' has other Spark settings than the session of this process, or another"
                 " execution_locality; run it in a process of its own, or give all changefeeds here the same"
             )
+        self._host.queries |= changefeed.queries().compute
         supervisor = Supervisor(
             changefeed,
             store=ProgressStore(self._url),

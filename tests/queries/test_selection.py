@@ -330,3 +330,17 @@ def test_a_dropped_table_takes_its_section_with_it() -> None:
     assert changed["table"] == {"items": {"where": "b"}}
     with pytest.raises(ConfigError, match=r"'table\.items\.where' cannot be altered; create another job"):
         Alteration.parse(add=[], drop=[], assignments=["table.items.where=true"], unset=[])
+
+
+@pytest.mark.parametrize(
+    ("query", "section", "computes"),
+    [
+        ("SELECT *, id AS n FROM users", {}, False),
+        ("SELECT upper(name) AS n FROM users", {}, True),
+        ("SELECT id FROM users WHERE id > 5", {}, True),
+        (None, {"columns": {"include": ["id"]}}, False),
+        (None, {"where": "id > 5"}, True),
+    ],
+)
+def test_spark_computes_nothing_where_columns_are_passed_on(query: str | None, section: Any, computes: bool) -> None:
+    assert TableQueries.of(query, {"users": section} if section else {}).compute is computes

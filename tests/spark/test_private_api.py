@@ -50,7 +50,7 @@ def test_no_other_module_uses_what_is_private() -> None:
         pytest.param(SparkContext, "secret|credential", [], id="forget_secret"),
         pytest.param(pyspark.daemon, "load|hook|main", [], id="run_daemon"),
         pytest.param(DataFrame, "plan$|analy|optimi", [], id="analyzed, optimized, written_out"),
-        pytest.param(f, "^(try|attempt|if_error|is_error)$", [], id="tried"),
+        pytest.param(f, "^(try|attempt|if_error|is_error)$", [], id="tried, tried_value"),
         pytest.param(DataType, "cast|accept|fits", [], id="can_up_cast"),
         pytest.param(SparkSession, "expression|catalyst", [], id="column_of, expression_of, with_children, literal"),
     ],
@@ -182,6 +182,8 @@ def test_an_expression_that_fails_gives_null(rows: DataFrame) -> None:
     rows.sparkSession.conf.set("spark.sql.ansi.enabled", "true")
     found = rows.select(private_api.tried(f.lit(6) / f.col("n")).alias("tried")).collect()
     assert [row.tried and row.tried.value for row in found] == [6.0, None]
+    found = rows.select(private_api.tried_value(f.lit(6) / f.col("n")).alias("value")).collect()
+    assert [row.value for row in found] == [6.0, None]
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from cdc_core.spark.class_archive import VARIABLE, ClassArchive
 from cdc_core.spark.evaluation import SparkEvaluation
 from cdc_core.spark.host import SparkHost
 from cdc_core.spark.jvm import forget_jvm, forked_python
+from cdc_core.spark.runner import Runner
 from cdc_core.spark.session import DEFAULT_MASTER, close_session, is_alive, open_session, require_java
 from cdc_core.spark.standalone import application_settings
 
@@ -225,6 +226,31 @@ def test_a_driver_of_the_nodes_has_the_archive_of_classes(
     assert home == archive.home
     assert archive.java_options() in settings["spark.driver.extraJavaOptions"]
     assert settings["spark.local.dir"] == str(tmp_path / "log.tmp")
+
+
+def test_the_jvm_has_the_second_compiler_only_for_queries(
+    tmp_path: Path, refused: list[tuple[Mapping[str, str], Path | None]]
+) -> None:
+    for queries in (False, True):
+        with pytest.raises(TerminalError):
+            open_session("t", {}, log_path=tmp_path / "log", queries=queries)
+    assert ["TieredStopAtLevel=1" in settings["spark.driver.extraJavaOptions"] for settings, _ in refused] == [
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "queries"), [("SELECT id FROM counter", False), ("SELECT -n AS n FROM counter", True)]
+)
+def test_a_runner_tells_its_host_of_queries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, queries: bool
+) -> None:
+    host = SparkHost("t", {}, state_dir=tmp_path)
+    monkeypatch.setattr("cdc_core.spark.runner.SparkHost", lambda *_, **__: host)
+    with Runner(tmp_path) as runner:
+        runner.add(counter_feed(tmp_path, query=query))
+    assert host.queries is queries
 
 
 def submit(directory: Path, script: str) -> Path:
