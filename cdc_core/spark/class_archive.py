@@ -1,7 +1,7 @@
 """Spark's classes in an archive that each JVM maps instead of loading them, in the user's cache directory.
 
-There is one for each installation of Java and pyspark, some 120 MB. The JVM of the first run that has delivered
-something writes it when that run ends. Without an archive, or where it does not fit, Java loads the classes as ever.
+There is one for each installation of Java and pyspark, some 170 MB. The JVM of the first run that has delivered
+something writes it when it ends. Without an archive, or where it does not fit, Java loads the classes as ever.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,14 +23,16 @@ import pyspark
 from pyspark import SparkContext
 
 from cdc_core.private_files import others_may_write
-from cdc_core.spark.private_api import Py4JError, count_jobs, dump_classes
+from cdc_core.spark.private_api import Py4JError, count_jobs
 
 log = logging.getLogger(__name__)
 
 VARIABLE = "CDC_CACHE"
 """Name of the environment variable with the cache directory; `off` is none at all."""
 
-_RECORD = "-XX:+RecordDynamicDumpInfo"
+_AT_EXIT = "-XX:ArchiveClassesAtExit"
+"""Java's option for a JVM that writes the archive when it ends in good order. It also checks and links all classes that
+it has loaded. `jcmd PID VM.cds dynamic_dump` would leave a fifth of them out, which no JVM had to link before."""
 _JOBS = 1
 """Spark jobs of a run that has read and written something: until then Java has loaded only a part of the classes."""
 _SPACE = 1024**3
@@ -84,12 +87,14 @@ class ClassArchive:
         """Return what a JVM needs to use the archive, or to write one later."""
         if self.file.exists():
             return f'-Xshare:auto "-XX:SharedArchiveFile={self.file}" -Xlog:cds*=off'
-        return "" if self._failed.exists() else f"-XX:+IgnoreUnrecognizedVMOptions {_RECORD} -Xlog:cds*=off"
+        if self._failed.exists():
+            return ""
+        return f'-XX:+IgnoreUnrecognizedVMOptions "{_AT_EXIT}={self._fresh}" -Xlog:cds*=off'
 
     @classmethod
     def due(cls, context: SparkContext) -> Self | None:
         """Return the archive that the JVM of *context* should write now; None when there is one or it cannot be."""
-        if _RECORD not in context.getConf().get("spark.driver.extraJavaOptions", ""):
+        if _AT_EXIT not in context.getConf().get("spark.driver.extraJavaOptions", ""):
             return None
         try:
             if count_jobs(context) < _JOBS:
@@ -97,25 +102,26 @@ class ClassArchive:
         except Py4JError:
             return None
         archive = cls.find()
-        return None if archive is None or archive.file.exists() else archive
+        if archive is None or archive.file.exists() or shutil.disk_usage(archive.directory).free < _SPACE:
+            return None
+        return archive
 
-    def write(self) -> None:
+    def write(self, end_jvm: Callable[[], int | None]) -> None:
         """Have the JVM write the archive, which takes some seconds. No failure is raised; one of Java is not repeated.
 
-        The session must be closed already: a JVM that cannot write the file may end.
+        *end_jvm* lets it end in good order, and returns its exit status.
         """
-        fresh = self.directory / f"{os.getpid()}.new"
         try:
-            if shutil.disk_usage(self.directory).free < _SPACE:
-                return
             log.info("saving Spark's classes in %s: the next start will be faster", self.directory)
-            dump_classes(fresh)
-            if not fresh.exists():
+            if end_jvm() != 0:
+                log.debug("Spark's classes are not saved: the JVM was killed")
+                return
+            if not self._fresh.exists():
                 self._failed.touch()
                 return
-            with fresh.open("rb") as written:
+            with self._fresh.open("rb") as written:
                 os.fsync(written.fileno())
-            fresh.replace(self.file)
+            self._fresh.replace(self.file)
             self._remove_unused()
         except KeyboardInterrupt:
             log.info("interrupted: Spark's classes are not saved")
@@ -123,7 +129,12 @@ class ClassArchive:
             log.debug("Spark's classes are not saved: %s", error)
         finally:
             with suppress(OSError):
-                fresh.unlink(missing_ok=True)
+                self._fresh.unlink(missing_ok=True)
+
+    @property
+    def _fresh(self) -> Path:
+        """What a JVM of this process writes."""
+        return self.directory / f"{os.getpid()}.new"
 
     @property
     def _failed(self) -> Path:
@@ -131,11 +142,16 @@ class ClassArchive:
         return self.directory / "failed"
 
     def _remove_unused(self) -> None:
-        """Remove archives of removed versions: those unused for a month. A running JVM keeps its own."""
+        """Remove archives of removed versions: those unused for a month. A running JVM keeps its own.
+
+        And what JVMs wrote whose process was killed.
+        """
         before = time.time() - _UNUSED_S
         for other in self.directory.parent.iterdir():
             if other.stat().st_mtime < before:
                 shutil.rmtree(other, ignore_errors=True)
+        for left in self.directory.glob("*.new"):
+            left.unlink(missing_ok=True)
 
 
 @functools.cache

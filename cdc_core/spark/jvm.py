@@ -119,10 +119,12 @@ def _end(jvm: subprocess.Popen[bytes], *, grace_s: float) -> None:
     if jvm.stdin is not None:
         with suppress(OSError):
             jvm.stdin.close()
-    with suppress(subprocess.TimeoutExpired):
-        jvm.wait(grace_s)
-    jvm.kill()
-    jvm.wait()
+    try:
+        with suppress(subprocess.TimeoutExpired):
+            jvm.wait(grace_s)
+    finally:
+        jvm.kill()
+        jvm.wait()
 
 
 _FOR_WORKERS = "spark.executorEnv."

@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any
 
 from py4j.java_gateway import JavaObject
@@ -37,7 +37,6 @@ __all__ = [
     "connect",
     "count_jobs",
     "disconnect",
-    "dump_classes",
     "executor_ids",
     "expression_of",
     "forget_secret",
@@ -100,9 +99,11 @@ def disconnect() -> None:
     SparkContext._active_spark_context = None
     SparkContext._gateway = SparkContext._jvm = None
     SparkSession._instantiatedSession = SparkSession._activeSession = None
+    if context is not None:
+        context._jsc = None  # as `stop` does
     server = getattr(context, "_accumulatorServer", None)
-    if server is not None:
-        server.shutdown()
+    if server is not None:  # it looks twice a second whether it shall end
+        Thread(target=server.shutdown, name="end of accumulators", daemon=True).start()
     if gateway is not None:
         with suppress(Py4JError, OSError):
             gateway.shutdown()
@@ -158,33 +159,6 @@ def run_daemon() -> None:
     from pyspark.daemon import manager  # looks at the command line when it is imported
 
     manager()
-
-
-def dump_classes(path: Path) -> None:
-    """Have the JVM write the classes that it has loaded to *path*, as `jcmd PID VM.cds dynamic_dump` does.
-
-    A Java without development tools has no jcmd, and an option of Java that writes them at the end would do so for
-    each JVM. The JVM may end by it. Raises: Py4JError, OSError.
-    """
-    gateway = SparkContext._gateway
-    assert gateway is not None
-    jvm: Any = gateway.jvm
-    text, thing, class_ = jvm.java.lang.String, jvm.java.lang.Object, jvm.java.lang.Class
-
-    def array(kind: Any, *values: Any) -> Any:
-        made = gateway.new_array(kind, len(values))
-        for number, value in enumerate(values):
-            made[number] = value
-        return made
-
-    names = ("javax.management.ObjectName", text._fqn, f"[L{thing._fqn};", f"[L{text._fqn};")
-    invoke = class_.forName("javax.management.MBeanServer").getMethod(
-        "invoke", array(class_, *(class_.forName(name) for name in names))
-    )
-    commands = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
-    arguments = array(thing, array(text, "dynamic_dump", str(path)))
-    server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
-    invoke.invoke(server, array(thing, commands, "vmCds", arguments, array(text, names[3])))
 
 
 def analyzed(rows: DataFrame) -> JavaObject:

@@ -49,6 +49,18 @@ _QUERY_JAVA_OPTIONS = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000"
     f" -XX:Tier4BackEdgeThreshold=400000 {_MEMORY_OPTIONS}"
 )
+_ARCHIVE_S = 120.0
+_HAVE_AN_END = (
+    "spark.eventLog.enabled=true",
+    "spark.extraListeners=",
+    "spark.metrics.",
+    "spark.plugins=",
+    "spark.sql.queryExecutionListeners=",
+    "spark.sql.streaming.streamingQueryListeners=",
+)
+"""How settings begin, with their values, of what is complete only when Spark has stopped."""
+_FROM_ELSEWHERE = ("SPARK_CONF_DIR", "SPARK_HOME", "SPARK_LOCAL_DIRS")
+"""Variables that name other settings of such things, or other directories for temporary files."""
 _SETTINGS = {
     # Row batches are packed into single rows; the JVM must pass each on as it is, and hold few of them.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
@@ -89,9 +101,12 @@ _SETTINGS = {
 _LOOPBACK = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
 
 
+_TEMPORARY = '"-Djava.io.tmpdir={}"'
+
+
 def _driver_settings(scratch: Path, archive: ClassArchive | None, *, options: str = _JAVA_OPTIONS) -> dict[str, str]:
     """Return the settings of a driver whose temporary files are in *scratch*, with the *options* of its JVM."""
-    java_options = [options, f'"-Djava.io.tmpdir={scratch}"', "" if archive is None else archive.java_options()]
+    java_options = [options, _TEMPORARY.format(scratch), "" if archive is None else archive.java_options()]
     return {
         "spark.local.dir": str(scratch),
         "spark.driver.extraJavaOptions": " ".join(java_options).rstrip(),
@@ -279,23 +294,52 @@ def is_alive(session: SparkSession) -> bool:
 def close_session(session: SparkSession) -> None:
     """Stop *session* so that `open_session` can start another one; in a new JVM when this one does not answer.
 
-    After the first run of an installation this takes some seconds longer, for the archive of Spark's classes.
+    The first run of an installation ends its JVM some seconds later, which writes the archive of Spark's classes.
     """
     if is_closed(session):
         return
     if is_alive(session):
         with suppress(Py4JError, OSError):
-            archive, jvm = ClassArchive.due(session.sparkContext), jvm_process()
+            archive = ClassArchive.due(session.sparkContext)
             session.stop()
             if archive is None:
                 return
-            archive.write()
-            if jvm is not None and jvm.poll() is None:
-                return
+            archive.write(_end_in_order)
     forget_jvm(grace_s=0.0)
 
 
+def _end_in_order() -> int | None:
+    jvm = jvm_process()
+    forget_jvm(grace_s=_ARCHIVE_S)
+    return None if jvm is None else jvm.returncode
+
+
 def end_jvm(session: SparkSession) -> None:
-    """Stop *session* and release the memory that Spark holds. `open_session` can start another one."""
-    close_session(session)
-    forget_jvm(grace_s=_JVM_END_S)
+    """Stop *session* and release the memory that Spark holds. `open_session` can start another one.
+
+    A JVM of this host that has nothing to finish is killed: to stop takes Spark a second.
+    """
+    scratch = _disposable(session)
+    if scratch is None:
+        close_session(session)
+        forget_jvm(grace_s=_JVM_END_S)
+    else:
+        forget_jvm(grace_s=0.0)
+        _emptied(scratch)
+
+
+def _disposable(session: SparkSession) -> Path | None:
+    """Return where the JVM of *session* has its files, if it can be killed and they can go."""
+    if is_closed(session) or not is_alive(session) or not is_local({"master": str(session.sparkContext.master)}):
+        return None
+    try:
+        if ClassArchive.due(session.sparkContext) is not None:
+            return None
+        settings = session.sparkContext.getConf()
+        local, options = settings.get("spark.local.dir", ""), settings.get("spark.driver.extraJavaOptions", "")
+        found = any(line.startswith(_HAVE_AN_END) for line in settings.toDebugString().splitlines())
+    except (Py4JError, OSError):
+        return None
+    if found or not local or _TEMPORARY.format(local) not in options or any(map(os.environ.get, _FROM_ELSEWHERE)):
+        return None
+    return Path(local)

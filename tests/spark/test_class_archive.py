@@ -7,13 +7,13 @@ import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pyspark
 import pytest
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.strangers import NOBODY
 
-from cdc_core.spark import class_archive
 from cdc_core.spark.class_archive import VARIABLE, ClassArchive
 from cdc_core.spark.private_api import jvm_process
 from cdc_core.spark.session import end_jvm
@@ -37,12 +37,17 @@ def found() -> ClassArchive:
     return archive
 
 
-def test_until_there_is_an_archive_the_jvm_records_what_goes_into_it(cache: Path) -> None:
+def fresh(archive: ClassArchive) -> Path:
+    """Return where a JVM of this process writes it."""
+    return archive.directory / f"{os.getpid()}.new"
+
+
+def test_until_there_is_an_archive_the_jvm_writes_one_when_it_ends(cache: Path) -> None:
     archive = found()
-    assert "+RecordDynamicDumpInfo" in archive.java_options()
+    assert f'"-XX:ArchiveClassesAtExit={fresh(archive)}"' in archive.java_options()
     archive.file.touch()
     assert f'"-XX:SharedArchiveFile={archive.file}"' in archive.java_options()
-    assert "+RecordDynamicDumpInfo" not in archive.java_options()
+    assert "ArchiveClassesAtExit" not in archive.java_options()
 
 
 def test_the_home_beside_it_has_sparks_programs_and_jars_and_no_pyspark(cache: Path) -> None:
@@ -132,35 +137,37 @@ def test_another_java_has_another_archive(cache: Path, monkeypatch: pytest.Monke
     assert found() != first
 
 
-def test_a_java_that_cannot_write_one_is_asked_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_that_cannot_write_one_is_asked_once(cache: Path) -> None:
     archive = found()
-    monkeypatch.setattr(class_archive, "dump_classes", lambda _: None)
-    archive.write()
+    archive.write(lambda: 0)
     assert archive.java_options() == ""
 
 
-def test_a_jvm_that_dies_while_it_writes_leaves_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def dies(path: Path) -> None:
-        path.write_text("half of it")
-        raise ConnectionResetError("the JVM is gone")
-
+@pytest.mark.parametrize("end", [Mock(return_value=-9), Mock(side_effect=KeyboardInterrupt)])
+def test_a_jvm_that_is_killed_while_it_writes_leaves_nothing(cache: Path, end: Mock) -> None:
     archive = found()
-    monkeypatch.setattr(class_archive, "dump_classes", dies)
-    archive.write()
+    fresh(archive).write_text("half of it")
+    archive.write(end)
     assert {path.name for path in archive.directory.iterdir()} == {"home"}
-    assert "+RecordDynamicDumpInfo" in archive.java_options()
+    assert "ArchiveClassesAtExit" in archive.java_options()
 
 
-def test_an_archive_that_nobody_used_for_a_month_goes_when_one_is_written(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_jvm_of_a_process_wrote_that_was_killed_goes_when_one_is_written(cache: Path) -> None:
+    archive = found()
+    (archive.directory / "1.new").touch()
+    fresh(archive).touch()
+    archive.write(lambda: 0)
+    assert {path.name for path in archive.directory.iterdir()} == {"home", "classes.jsa"}
+
+
+def test_an_archive_that_nobody_used_for_a_month_goes_when_one_is_written(cache: Path) -> None:
     archive = found()
     old, used = archive.directory.with_name("old"), archive.directory.with_name("used")
     for other in (old, used):
         other.mkdir()
     os.utime(old, (0, 0))
-    monkeypatch.setattr(class_archive, "dump_classes", lambda path: path.touch())
-    archive.write()
+    fresh(archive).touch()
+    archive.write(lambda: 0)
     assert archive.file.exists()
     assert set(cache.joinpath("spark").iterdir()) == {archive.directory, used}
 

@@ -39,7 +39,7 @@ def test_no_other_module_uses_what_is_private() -> None:
     ("owner", "words", "known"),
     [
         pytest.param(pyspark.find_spark_home, "spark_home", [], id="spark_home"),
-        pytest.param(SparkContext, "jvm|gateway", [], id="connect, jvm_process, disconnect, dump_classes"),
+        pytest.param(SparkContext, "jvm|gateway", [], id="connect, jvm_process, disconnect"),
         pytest.param(SparkContext, "active|get_?or|current", ["getOrCreate"], id="active_context"),
         pytest.param(SparkContext, "accumulator", ["accumulator"], id="silence_accumulators"),
         pytest.param(SparkContext, "stop", ["stop"], id="is_closed, is_stopped"),

@@ -26,8 +26,9 @@ from cdc_core.spark.class_archive import VARIABLE, ClassArchive
 from cdc_core.spark.evaluation import SparkEvaluation
 from cdc_core.spark.host import SparkHost
 from cdc_core.spark.jvm import forget_jvm, forked_python
+from cdc_core.spark.private_api import jvm_process
 from cdc_core.spark.runner import Runner
-from cdc_core.spark.session import DEFAULT_MASTER, close_session, is_alive, open_session, require_java
+from cdc_core.spark.session import DEFAULT_MASTER, close_session, end_jvm, is_alive, open_session, require_java
 from cdc_core.spark.standalone import application_settings
 
 
@@ -159,6 +160,33 @@ def test_another_user_of_the_host_gets_nothing_from_spark(tmp_path: Path) -> Non
             assert b"java.io.ObjectInputStream" not in answer
     finally:
         close_session(session)
+
+
+def test_a_jvm_that_has_nothing_to_finish_is_killed_and_leaves_no_files_and_no_processes(kept_spark: KeptSpark) -> None:
+    session = kept_spark.session()
+    assert session.sparkContext.parallelize([1]).map(process_name).collect() == ["cdc-worker"]
+    jvm = jvm_process()
+    assert jvm is not None
+    workers = [each for each in psutil.Process().children(recursive=True) if each.name() == "cdc-worker"]
+    assert workers != []
+    scratch = Path(session.conf.get("spark.local.dir") or "")
+    assert list(scratch.iterdir()) != []
+    end_jvm(session)
+    assert jvm.returncode == -signal.SIGKILL
+    assert not is_alive(session)
+    assert list(scratch.iterdir()) == []
+    eventually(lambda: not any(each.is_running() for each in workers), what="the end of the workers")
+
+
+@pytest.mark.usefixtures("no_session")
+def test_a_log_of_events_is_complete_when_the_jvm_has_ended(tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    events.mkdir()
+    log = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{events}"}
+    end_jvm(open_session("t", log, log_path=tmp_path / "log"))
+    files = [path.name for path in events.rglob("*") if path.is_file()]
+    assert files != []
+    assert not [name for name in files if name.endswith(".inprogress")]
 
 
 @pytest.mark.usefixtures("no_session")
