@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_core.delivery.dead_letters import BadRow
-from cdc_core.engine.packing import BESIDE, PIECES, REFUSED, ROWS, Arriving, unpack
+from cdc_core.engine.packing import BESIDE, PIECE_BYTES, PIECES, REFUSED, ROWS, Arriving, unpack
 from cdc_core.errors import ContractError
 from cdc_core.queries.arrow_evaluation import given_rows
 from cdc_core.queries.bound_query import BoundQuery, QueryPlan
@@ -46,19 +46,37 @@ def opened(
 
 
 def _divided(batches: Iterable[pa.RecordBatch]) -> Iterator[Arriving]:
-    """Yield notes in the packed layout, and the changes of one plan as `changes`; between two batches is a note."""
+    """Yield notes in the packed layout, and the changes of one plan as `changes`; between two batches is a note.
+
+    Changes of one batch are joined again: an encoder takes much longer for them in parts.
+    """
+    held: list[pa.RecordBatch] = []
+    held_bytes = 0
+
+    def joined() -> Iterator[Arriving]:
+        nonlocal held_bytes
+        if held:
+            changes, held_bytes = pa.concat_batches(held), 0
+            held.clear()
+            yield _CHANGES, changes
+
     for batch in batches:
         numbers = batch.column("plan").to_numpy()
         bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
         for start, end in pairwise(bounds):
             part = batch.slice(start, end - start)
             if start < end and numbers[start] == NO_PLAN:
+                yield from joined()
                 notes = part.select(["kind", "version", "payload"])
                 if pc.index(notes.column("kind"), PIECES).as_py() >= 0:
                     yield BESIDE, None  # let go of a large one while the pieces of the next are joined
                 yield notes.filter(pc.not_equal(notes.column("kind"), FILLER))
             elif start < end:
-                yield _CHANGES, part
+                held.append(part)
+                held_bytes += part.nbytes
+                if held_bytes > PIECE_BYTES:
+                    yield from joined()
+    yield from joined()
 
 
 def _passed(changes: pa.RecordBatch, beside: RowBatch) -> RowBatch:
