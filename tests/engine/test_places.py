@@ -91,7 +91,10 @@ def test_a_place_that_is_gone_ends_one_run(store: ProgressStore, feed: ResolvedC
     compare_places(feed, store, TABLES)
 
 
-def test_a_place_that_is_missing_for_a_moment_is_awaited(store: ProgressStore, feed: ResolvedChangefeed) -> None:
+def test_a_place_that_is_missing_for_a_moment_is_awaited(
+    store: ProgressStore, feed: ResolvedChangefeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "_SURE_AFTER_S", 60.0)
     answering({"room 'a'": "1"})
     compare_places(feed, store, TABLES)
     answering({"room 'a'": None}, {}, {"room 'a'": "1"})
