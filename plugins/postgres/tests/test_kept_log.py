@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import random
+import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +23,7 @@ from cdc_rangefeed_postgres.lsn import parse_lsn
 from cdc_rangefeed_postgres.reader import PostgresReader
 from cdc_rangefeed_postgres.slot_copy import SlotCopy
 from cdc_testing.clock import Clock
+from cdc_testing.copied_postgres import CopiedPostgres
 from cdc_testing.feeding import Feed, caught_up
 from cdc_testing.postgres import Sql, no_free_slot
 from cdc_testing.runs import eventually
@@ -112,7 +114,10 @@ def behind(database: str, sql: Sql, **options: Any) -> Iterator[Kept]:
     sql.execute("CREATE TABLE t (id int PRIMARY KEY, n int, v text)")
     sql.execute("CREATE TABLE u (id int PRIMARY KEY, v text)")
     options = {"fetch_size": 64 * KB} | options
-    with caught_up(database, "t", "u", options=options, bytes_=256 * MB) as feed, psycopg.connect(database) as writer:
+    with (
+        caught_up(database, "t", "u", options=options, bytes_=256 * MB) as feed,
+        closing(psycopg.connect(database)) as writer,
+    ):
         hold(writer, sql)
         kept = Kept(feed, writer, sql)
         kept.keep()
@@ -345,6 +350,25 @@ def test_a_failover_slot_has_no_session_so_that_rows_still_wait_for_the_standbys
             sql.execute("INSERT INTO t (id) VALUES (%s)", [number])
             feed.catch_up()
         assert feed.planner._kept._session is None
+
+
+def test_a_server_shuts_down_while_a_session_is_kept_and_nothing_is_lost() -> None:
+    with (
+        CopiedPostgres(settings={"fsync": "off"}) as server,
+        closing(psycopg.connect(server.uri(), autocommit=True)) as sql,
+        behind(server.uri(), sql) as kept,
+    ):
+        kept.insert(1)
+        process = server._process
+        assert process is not None
+        process.send_signal(signal.SIGINT)
+        process.wait(30.0)
+        with pytest.raises(RetryableRangefeedError):
+            kept.feed.step()
+        server.start()
+        kept.feed.restart()
+        kept.feed.catch_up()
+        assert {(number,) for number in range(1, 11)} <= set(kept.feed.rows("public.t"))
 
 
 def test_another_attempt_ends_the_session_of_the_one_before(database: str, sql: Sql) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from cdc_rangefeed_postgres import kept_log, log_slice
 from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_testing.copied_postgres import CopiedPostgres
-from cdc_testing.feeding import caught_up, feed_of
+from cdc_testing.feeding import Feed, caught_up, feed_of
 from cdc_testing.postgres import Sql, table_of
 from cdc_testing.runs import eventually
 from cdc_testing.standby import standby_of
@@ -59,25 +59,30 @@ def logging_transactions(primary: EmbeddedPostgres) -> Iterator[None]:
         thread.join()
 
 
+def keep_session(feed: Feed, writer: Sql, sql: Sql, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open a transaction of *writer*, and return when a session has given a slice of the log behind it."""
+    monkeypatch.setattr(kept_log, "MIN_AGAIN_BYTES", 256 << 10)
+    monkeypatch.setattr(kept_log, "_POLL_INTERVAL_S", 0.0)
+    numbers = iter(range(1000, 2000))
+    writer.execute("INSERT INTO t VALUES (500, 500)")
+    sql.execute("SELECT pg_logical_emit_message(false, 'filler', repeat('x', 1000000))")
+
+    def served() -> bool:
+        sql.execute("INSERT INTO t VALUES (%s, 1)", [next(numbers)])
+        (slice_,) = feed.slices()
+        feed.catch_up()
+        return bool(slice_.payload.session)
+
+    eventually("a slice that a session has", served)
+
+
 def test_behind_an_open_transaction_of_the_primary_a_session_is_kept_on_the_standby(
     pair: tuple[EmbeddedPostgres, EmbeddedPostgres], sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_log, "MIN_AGAIN_BYTES", 256 << 10)
-    monkeypatch.setattr(kept_log, "_POLL_INTERVAL_S", 0.0)
     primary, standby = pair
-    numbers = iter(range(1000, 2000))
     with logging_transactions(primary), caught_up(standby.uri(), "t", checked=True, options=PUBLICATION) as feed:
         with psycopg.connect(primary.uri()) as writer:
-            writer.execute("INSERT INTO t VALUES (500, 500)")
-            sql.execute("SELECT pg_logical_emit_message(false, 'filler', repeat('x', 1000000))")
-
-            def served() -> bool:
-                sql.execute("INSERT INTO t VALUES (%s, 1)", [next(numbers)])
-                (slice_,) = feed.slices()
-                feed.catch_up()
-                return bool(slice_.payload.session)
-
-            eventually("a slice that a session has", served)
+            keep_session(feed, writer, sql, monkeypatch)
         feed.catch_up()
         assert feed.rows("public.t") == table_of(sql, "SELECT * FROM t")
 
@@ -202,7 +207,8 @@ def started_primary(binaries: Path | None = None) -> Iterator[EmbeddedPostgres]:
         yield primary
 
 
-def test_a_changefeed_continues_when_its_standby_is_promoted() -> None:
+@pytest.mark.parametrize("kept", [False, True], ids=["by SQL", "with a session"])
+def test_a_changefeed_continues_when_its_standby_is_promoted(*, kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         started_primary() as primary,
         standby_of(primary) as standby,
@@ -211,9 +217,14 @@ def test_a_changefeed_continues_when_its_standby_is_promoted() -> None:
         with logging_transactions(primary):
             feed.start()
             feed.catch_up()
-        with psycopg.connect(primary.uri(), autocommit=True) as sql:
+        with (
+            closing(psycopg.connect(primary.uri(), autocommit=True)) as sql,
+            closing(psycopg.connect(primary.uri())) as writer,
+        ):
+            if kept:
+                keep_session(feed, writer, sql, monkeypatch)
             sql.execute("INSERT INTO t VALUES (200, 200)")
-        primary.kill()
+            primary.kill()
         with psycopg.connect(standby.uri(), autocommit=True) as sql:
             sql.execute("SELECT pg_promote()")
             sql.execute("UPDATE t SET v = 0 WHERE id <= 5")

@@ -28,7 +28,7 @@ _BEHIND_LIMIT_S = 120.0
 """A session that takes longer than this to come to the end of the log cannot keep up."""
 _PAUSE_S = 30.0
 """A session decodes from the restart point once, so another one does not follow at once."""
-_LONG_PAUSE_S = 600.0
+_LONG_PAUSE_S = 300.0
 _MAX_UNASKED = 3
 _AGAIN = """
 SELECT pg_wal_lsn_diff(s.confirmed_flush_lsn, s.restart_lsn)::bigint, s.restart_lsn::text,
@@ -84,7 +84,7 @@ class KeptLog:
             elif self._socket is not None and self._named - self._socket.requests >= _MAX_UNASKED:
                 self._end("no task has read from it: they run on other hosts", pause_s=_LONG_PAUSE_S)
             elif now - self._served_at > _BEHIND_LIMIT_S:
-                self._end("it does not keep up")
+                self._end("it does not keep up", pause_s=_LONG_PAUSE_S)
         elif much and held and near_end and not failover and POSSIBLE and now >= self._open_at:
             self._begin()
         self._is_here = self._session is not None and seen
