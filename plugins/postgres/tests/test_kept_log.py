@@ -41,6 +41,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_log, "MIN_AGAIN_BYTES", 256 * KB)
     monkeypatch.setattr(kept_log, "_POLL_INTERVAL_S", 0.0)
     monkeypatch.setattr(kept_log, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(kept_log, "_CALM_BYTES", 256 * MB)
 
 
 @pytest.fixture
@@ -92,8 +93,7 @@ class Kept:
 
         def stands() -> bool:
             self.probe()
-            kept = self.feed.planner._kept
-            return kept.serves(_lsn(self.feed), _lsn(self.feed) + 1)
+            return self.feed.planner._kept.serves(_lsn(self.feed), _lsn(self.feed) + 1)
 
         eventually("the session to come to the end of the log", stands)
 

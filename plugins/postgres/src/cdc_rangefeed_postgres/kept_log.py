@@ -24,8 +24,10 @@ MIN_AGAIN_BYTES = 64 << 20
 _MAX_SLICE_BYTES = 32 << 20
 """Of more log, a copy costs the server less, and the next part is decoded while one is read."""
 _POLL_INTERVAL_S = 1.0
-_BEHIND_LIMIT_S = 120.0
-"""A session that takes longer than this to come to the end of the log cannot keep up."""
+_CALM_BYTES = 4 << 20
+"""Much more log than this comes sooner by SQL: a walsender takes almost three times as long for each change."""
+_START_LIMIT_S = 600.0
+_BEHIND_LIMIT_S = 30.0
 _PAUSE_S = 30.0
 """A session decodes from the restart point once, so another one does not follow at once."""
 _LONG_PAUSE_S = 300.0
@@ -64,8 +66,11 @@ class KeptLog:
         self._served_at = 0.0
         self._told = False
 
-    def poll(self, connection: Connection, *, near_end: bool) -> None:
-        """Open or end the session: once a step. Asks the server once a second at most."""
+    def poll(self, connection: Connection, start: int, end: int | None) -> None:
+        """Open or end the session: before each step. Asks the server once a second at most.
+
+        The step begins at *start* and ends at *end*, None when more of the log follows.
+        """
         now = self._clock()
         if now < self._poll_at:
             return
@@ -74,7 +79,8 @@ class KeptLog:
         row: Any = connection.execute(_AGAIN, [session.copy if session else "", self._slot.name]).fetchone()
         again, restart, failover, seen = row or (0, "", False, False)
         self.again_bytes = again or 0
-        held, self._restart = restart == self._restart, restart
+        calm = end is not None and end - start < _CALM_BYTES
+        held, self._restart = calm and restart == self._restart, restart if calm else ""
         much = self.again_bytes >= MIN_AGAIN_BYTES
         if session is not None:
             if not much:
@@ -83,9 +89,9 @@ class KeptLog:
                 self._end(session.ended or "it is on another server")
             elif self._socket is not None and self._named - self._socket.requests >= _MAX_UNASKED:
                 self._end("no task has read from it: they run on other hosts", pause_s=_LONG_PAUSE_S)
-            elif now - self._served_at > _BEHIND_LIMIT_S:
-                self._end("it does not keep up", pause_s=_LONG_PAUSE_S)
-        elif much and held and near_end and not failover and POSSIBLE and now >= self._open_at:
+            elif now - self._served_at > (_BEHIND_LIMIT_S if self._named else _START_LIMIT_S):
+                self._end("it does not keep up", pause_s=_PAUSE_S if self._named else _LONG_PAUSE_S)
+        elif much and held and not failover and POSSIBLE and now >= self._open_at:
             self._begin()
         self._is_here = self._session is not None and seen
 
@@ -97,7 +103,7 @@ class KeptLog:
             and self._is_here
             and session.binary == self._binary
             and end - start < _MAX_SLICE_BYTES
-            and session.stands_at(start)
+            and session.has(start, nearly_to=end - _CALM_BYTES)
         )
 
     def named(self, slice_: Slice) -> Slice:

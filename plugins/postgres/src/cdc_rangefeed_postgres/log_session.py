@@ -94,10 +94,10 @@ class LogSession:
         self._known: dict[int, bytes] = {}
         """The Relation messages before the first piece: the server sends each of them once."""
         self._open = Piece()
-        self._final = 0
+        self._reached = self._seen = self._final = 0
         self._connection = server.connect("session", replication=True)
         try:
-            self._base = self._reached = self._seen = self._start(slot)
+            self._base = self._start(slot)
         except BaseException:
             self._connection.close()
             raise
@@ -105,10 +105,10 @@ class LogSession:
         self._thread = threading.Thread(target=self._run, name="cdc-log-session", daemon=True)
         self._thread.start()
 
-    def stands_at(self, lsn: int) -> bool:
-        """Return whether the session has all transactions from *lsn* on, and has come so far."""
+    def has(self, start: int, *, nearly_to: int) -> bool:
+        """Return whether the session has the transactions from *start* on, up to *nearly_to* at least, and lives."""
         with self._changed:
-            return self.ended is None and self._base <= lsn <= self._reached
+            return self.ended is None and self._base <= start and nearly_to <= self._reached
 
     def forget(self, before: int) -> None:
         """Forget the transactions before this LSN: no slice that begins before it is asked for again."""

@@ -53,6 +53,7 @@ class LongTransactions:
         self._holder: _Holder | None = None
         self._since = 0.0
         self._level = 0
+        self._kept = False
         self._text: str | None = None
 
     def poll(self, connection: Connection, *, restart: str, again_bytes: float, kept: bool = False) -> str | None:
@@ -61,7 +62,7 @@ class LongTransactions:
         *kept*: while a decoding session is kept, only each start does.
 
         Asks the server every 10 s at most, and only when it is much. The text changes when another transaction holds
-        the restart point, and each time that the log doubles.
+        the restart point, each time that the log doubles, and with *kept*.
         """
         now = self._clock()
         if again_bytes < _MIN_BYTES:
@@ -73,6 +74,8 @@ class LongTransactions:
         holder = _holder(connection, restart)
         if holder is None or self._holder is None or holder.key != self._holder.key:
             self._holder, self._since, self._text, self._level = holder, now, None, 0
+        if kept != self._kept:
+            self._kept, self._level = kept, 0
         level = int(again_bytes) // _MIN_BYTES
         if holder is not None and now - self._since >= _HOLDS_S and level >= 2 * self._level:
             self._level = 1 << level.bit_length() - 1

@@ -111,7 +111,7 @@ class PostgresPlanner(StepPlanner):
             self._plan = replace(plan, end=end)
             self._planned_at = time.monotonic()
             if end.lsn > token.lsn:
-                self._kept.poll(connection, near_end=end.clock is not None)
+                self._kept.poll(connection, token.lsn, None if end.clock is None else end.lsn)
                 self._pacing.planned(token.lsn, end.lsn)
         return end.to_json()
 
