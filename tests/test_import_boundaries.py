@@ -83,16 +83,18 @@ OTHER_COMMANDS = ("cdc_core.cli.create", "cdc_core.cli.node", "cdc_core.cli.sql"
 def test_a_command_loads_none_of_the_others_and_the_core_with_every_plugin_nothing_heavy() -> None:
     """`cdc run` would start Spark's JVM a quarter of a second later. The help lists all commands and loads none."""
     modules = "cdc_core, cdc_core.config.resolved, cdc_core.plugins.host, cdc_core.store.progress"
-    helped, run, everything = loaded_by(
+    helped, run, everything, runner = loaded_by(
         "import click\nfrom cdc_core.cli.main import cdc\nassert 'worker-res' in cdc.get_help(click.Context(cdc))",
         "from cdc_core.cli.main import cdc\nassert cdc.commands['run'].name == 'run'",
         f"import {modules}\ncdc_core.plugins.host.PluginHost.load()",
+        "import cdc_core.spark.runner",
     )
     assert (
         helped & {*OTHER_COMMANDS, *PARSERS, *STORE, "cdc_core.cli.run", "cdc_core.config", "pyarrow", "numpy"} == set()
     )
     assert run & {*OTHER_COMMANDS, *PARSERS} == set()
     assert everything & set(HEAVY) == set()
+    assert runner & set(PARSERS) == set()
 
 
 def test_the_core_and_the_processes_of_spark_load_only_what_they_use() -> None:

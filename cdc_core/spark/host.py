@@ -24,7 +24,6 @@ from cdc_core.spark.log_file import keep_newest, last_words
 from cdc_core.spark.preload import preload
 from cdc_core.spark.private_api import Py4JError, make_active
 from cdc_core.spark.query import RunningQuery, StartSessions, start_query, warm_up
-from cdc_core.spark.query_planning import evaluated, explain_query, plan_query, query_session
 from cdc_core.spark.session import (
     end_jvm,
     is_alive,
@@ -174,16 +173,22 @@ class SparkHost:
             warm_up(self._opened(), config, stopped=stopped)
 
     def plan(self, query: BoundQuery) -> QueryPlan:
+        from cdc_core.spark.query_planning import plan_query, query_session  # loads the parser
+
         with _spark_errors():
             return plan_query(query_session(self._opened().main), query)
 
     def explain(self, query: BoundQuery) -> str:
         """Return the optimized plan of a query that `plan` has accepted, as text. Runs nothing."""
+        from cdc_core.spark.query_planning import explain_query, query_session
+
         with _spark_errors():
             return explain_query(query_session(self._opened().main), query)
 
     def evaluate(self, rows: pa.Table, plans: Sequence[QueryPlan]) -> Sequence[pa.RecordBatch]:
         """Return what the queries give for *rows*, in order, both in the columns layout. Takes a Spark job."""
+        from cdc_core.spark.query_planning import evaluated, query_session
+
         with _spark_errors():
             session = query_session(self._opened().main)
             frame = session.createDataFrame(rows, spark_schema([plan.query for plan in plans]))

@@ -20,7 +20,6 @@ from cdc_core.spark.columns import spark_schema
 from cdc_core.spark.data_sources import OPTION, SINK, SOURCE, ChangefeedSink, RangefeedSource
 from cdc_core.spark.private_api import make_active
 from cdc_core.spark.query_layout import WRITER
-from cdc_core.spark.query_planning import evaluated, query_session
 from cdc_core.spark.session import is_local
 
 _FETCH_FAILURE = re.compile(r"FetchFailedException: *(\S[^\n]*)")
@@ -35,6 +34,8 @@ def start_query(sessions: StartSessions, config: AttemptConfig) -> StreamingQuer
         session.sparkContext.setLocalProperty("spark.scheduler.pool", config.feed.name)  # of this thread
         rows = _open_rows(session, config)
         if config.plans and not config.warm_up:
+            from cdc_core.spark.query_planning import evaluated  # loads the parser
+
             rows = evaluated(rows, config.plans)
         writer = rows.writeStream.format(SINK).option(OPTION, config.to_option()).outputMode("append")
         trigger = {"availableNow": True} if config.warm_up else {"processingTime": "0 seconds"}
@@ -138,7 +139,7 @@ class StartSessions:
             free = self._free[evaluates]
             own = free.pop() if free else None
         if own is None:
-            own = query_session(self.main) if evaluates else self.main.newSession()
+            own = self._evaluating_session() if evaluates else self._passing_session()
         try:
             make_active(own)
             own.dataSource.register(RangefeedSource)
@@ -147,3 +148,15 @@ class StartSessions:
         finally:
             with self._lock:
                 free.append(own)
+
+    def _evaluating_session(self) -> SparkSession:
+        from cdc_core.spark.query_planning import query_session  # loads the parser
+
+        return query_session(self.main)
+
+    def _passing_session(self) -> SparkSession:
+        """Return a new session for queries that pass rows on as they are: Spark compiles no code for them."""
+        own = self.main.newSession()
+        own.conf.set("spark.sql.codegen.wholeStage", "false")
+        own.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        return own
