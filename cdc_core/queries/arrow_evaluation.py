@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_core.queries.bound_query import BoundQuery
+from cdc_core.queries.query import EVENT_OP
 from cdc_core.restriction import Comparison
 from cdc_core.rows import Op, RowBatch
 from cdc_core.schema import TableSchema
@@ -24,6 +25,8 @@ _OPERATORS = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
+_EVENTS = pa.array([None, *("insert" if op is Op.SCAN else op.name.lower() for op in sorted(Op))])
+"""The values of `event_op()` by `Op`."""
 
 
 def images(rows: RowBatch) -> dict[str, pa.Array]:
@@ -45,6 +48,8 @@ def candidates(rows: RowBatch, query: BoundQuery) -> RowBatch:
     if not query.comparisons or not len(rows):
         return rows
     columns = images(rows)
+    if any(comparison.column == EVENT_OP for comparison in query.comparisons):
+        columns[EVENT_OP] = _EVENTS.take(rows.column("op"))
     held = None
     for comparison in query.comparisons:
         found = _held(columns[comparison.column], comparison)

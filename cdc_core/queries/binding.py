@@ -98,7 +98,7 @@ class _Binder:
 
         found, whole = comparisons_of(self._query, self._schema)
         kinds = {column.name: column.type.kind for column in self._schema.columns}
-        return tuple(each for each in found if kinds[each.column] is not Kind.DECIMAL), whole
+        return tuple(each for each in found if kinds.get(each.column) is not Kind.DECIMAL), whole
 
     def _topic(self) -> Output | None:
         items = [item for item in self._query.items if item.is_topic]

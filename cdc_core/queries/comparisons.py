@@ -13,9 +13,9 @@ from datetime import UTC, date, datetime
 from sqlglot import exp
 
 from cdc_core.queries.dialect import parsed
-from cdc_core.queries.query import MVCC_COLUMN, Query
+from cdc_core.queries.query import EVENT_OP, MVCC_COLUMN, Query
 from cdc_core.restriction import Comparison
-from cdc_core.schema import Column, Kind, TableSchema
+from cdc_core.schema import Column, ColumnType, Kind, TableSchema
 from cdc_core.sql_names import fold
 
 _OPERATORS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
@@ -28,12 +28,15 @@ _MAX_DIGITS = 18
 """Numbers with so many digits can be compared in Spark's decimals without a loss."""
 _MIN_BIGINT, _MAX_BIGINT = -(2**63), 2**63 - 1
 
+_EVENT_OP = Column(name=EVENT_OP, type=ColumnType(kind=Kind.STRING, source="text"))
+
 _Value = bool | int | str | date | datetime
 
 
 def comparisons_of(query: Query, schema: TableSchema) -> tuple[tuple[Comparison, ...], bool]:
     """Return the comparisons of *query*, which `bind` accepts, and whether no row for which one is null can fail.
 
+    The value of `event_op()`, of which sources know nothing, is compared as a column `EVENT_OP`.
     Where one is false, Spark evaluates no later part of the condition. Where one is null, it does.
     """
     if query.condition is None:
@@ -44,7 +47,7 @@ def comparisons_of(query: Query, schema: TableSchema) -> tuple[tuple[Comparison,
         if comparison is None:
             return tuple(found), False
         found.append(comparison)
-        if schema.column(comparison.column).type.kind is Kind.DECIMAL:
+        if comparison.column != EVENT_OP and schema.column(comparison.column).type.kind is Kind.DECIMAL:
             return tuple(found), False  # it fails for NaN
     return tuple(found), True
 
@@ -111,6 +114,8 @@ def _made(column: Column | None, operator: str, values: list[_Value | None]) -> 
 
 def _column(node: exp.Expr, query: Query, schema: TableSchema) -> Column | None:
     node = node.unnest()
+    if isinstance(node, exp.Anonymous) and str(node.this).lower() == "event_op":
+        return _EVENT_OP
     if not isinstance(node, exp.Column) or not all(isinstance(part, exp.Identifier) for part in node.parts):
         return None
     *qualifier, name = (part.name if part.args.get("quoted") else fold(part.name) for part in node.parts)

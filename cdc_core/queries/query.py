@@ -138,6 +138,8 @@ TOPIC_COLUMN = "cdc_topic"
 MVCC_COLUMN = "crdb_internal_mvcc_timestamp"
 """A column that every table has in a query: the commit timestamp of the row version, as a decimal."""
 
+EVENT_OP = ""
+"""In comparisons, what stands for `event_op()`: no column has this name."""
 _COMMIT_TIME = "timestamp_micros(`wall` div 1000)"
 EVENT_FUNCTIONS: Mapping[str, str] = {
     "event_op": f"(CASE `op` WHEN {Op.UPDATE:d} THEN 'update' WHEN {Op.DELETE:d} THEN 'delete' ELSE 'insert' END)",

@@ -59,7 +59,15 @@ VALUES = {
     "doc": ("jsonb", ["'null'", "'{}'"], []),
 }
 """Of each column its type, values in SQL, and constants to compare it with."""
-FOR_SPARK = ["id + 1 > 250", "upper(txt) = 'A'", "100 / small > 50", "yes OR small = 1", "cast(var AS int) = 1"]
+EVENTS = ["event_op() <> 'insert'", "'update' = event_op()"]
+FOR_SPARK = [
+    *EVENTS,
+    "id + 1 > 250",
+    "upper(txt) = 'A'",
+    "100 / small > 50",
+    "yes OR small = 1",
+    "cast(var AS int) = 1",
+]
 
 
 @dataclass
@@ -129,7 +137,7 @@ def test_postgresql_and_arrow_leave_out_only_rows_that_spark_would(probe: LogPro
         at = RowBatch.timestamps(pa.array([1] * count, pa.int64()), pa.array([0] * count, pa.int32()))
         rows = RowBatch.of(
             schema,
-            op=pa.array([int(Op.SCAN)] * count, pa.uint8()),
+            op=pa.array(rng.choices([Op.INSERT, Op.UPDATE, Op.SCAN], k=count), pa.uint8()),
             updated=at,
             key=RowBatch.struct(schema.key_type, [after.field("id")]),
             after=after,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from cdc_testing.queried_orders import SCHEMA, rows
 
-from cdc_core import RowBatch, unavailable_column
+from cdc_core import Op, RowBatch, unavailable_column
 from cdc_core.queries.arrow_evaluation import candidates, given_rows
 from cdc_core.queries.binding import bind
 from cdc_core.queries.bound_query import BoundQuery, delivered_rows, output_schema
@@ -33,6 +33,8 @@ def left(condition: str, given: RowBatch) -> list[int]:
     [
         ("SELECT * FROM orders", False, ()),
         ("SELECT doc AS d, id FROM orders WHERE id > 5 AND name IN ('a', 'b')", False, ()),
+        ("SELECT id FROM orders WHERE event_op() <> 'delete' AND Event_Op() IN ('insert', 'update')", False, ()),
+        ("SELECT id FROM orders WHERE event_op() || 's' = 'inserts' AND id > 5", True, ("id",)),
         ("SELECT id FROM orders WHERE id > 5 AND upper(name) = 'A'", True, ("id", "Name")),
         ("SELECT upper(name) AS n FROM orders WHERE id > 5", True, ("Name",)),
         ("SELECT id FROM orders WHERE price > 5", True, ("price",)),
@@ -67,6 +69,14 @@ def test_a_deleted_row_has_its_key_and_nulls_and_meets_the_condition_of_a_sectio
 
     assert of_section("name = 'a'") == [0, 1]
     assert of_section("id > 1") == [2]
+
+
+def test_the_event_is_compared_as_spark_does() -> None:
+    given = rows([{}, {}, None, {}], ops=[Op.INSERT, Op.UPDATE, Op.DELETE, Op.SCAN])
+    assert left("event_op() = 'insert'", given) == [0, 3]
+    assert left("event_op() <> 'delete' AND id > 0", given) == [1, 3]
+    assert left("event_op() IN ('update', 'delete', 'scan')", given) == [1, 2]
+    assert left("event_op() IS NULL", given) == []
 
 
 def test_a_row_that_lacks_a_value_which_the_condition_uses_stays() -> None:

@@ -127,6 +127,13 @@ def test_the_columns_are_those_that_the_query_uses_and_the_key(text: str, column
     assert restriction_of(parse_query(text), SCHEMA).columns == columns
 
 
+def test_a_source_is_told_nothing_from_the_event_on() -> None:
+    for condition in ("event_op() = 'insert' AND id = 5", "id = 5 AND event_op() = 'insert'"):
+        found = restriction_of(parse_query(f"SELECT * FROM orders WHERE {condition}"), SCHEMA)
+        assert [each.column for each in found.comparisons] == (["id"] if condition.startswith("id") else [])
+        assert found.keep_unknown
+
+
 def test_the_parts_of_a_condition_can_be_shown() -> None:
     query = parse_query("SELECT * FROM orders WHERE (id BETWEEN 1 AND 5 AND paid /* so */) AND 100 / id > 5 OR paid")
     assert parts_of_condition(query) == ("(id BETWEEN 1 AND 5 AND paid) AND 100 / id > 5 OR paid",)
