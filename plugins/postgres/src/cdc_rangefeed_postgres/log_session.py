@@ -91,6 +91,8 @@ class LogSession:
         self._unread = 0
         """The number of the first piece that was not given yet."""
         self._ahead_bytes = self._kept_bytes = 0
+        self._floor = 0
+        """No slice begins before this."""
         self._known: dict[int, bytes] = {}
         """The Relation messages before the first piece: the server sends each of them once."""
         self._open = Piece()
@@ -111,10 +113,10 @@ class LogSession:
             return self.ended is None and self._base <= start and nearly_to <= self._reached
 
     def forget(self, before: int) -> None:
-        """Forget the transactions before this LSN: no slice that begins before it is asked for again."""
+        """Forget the transactions before this LSN, also those to come: no earlier slice is asked for again."""
         with self._changed:
-            while self._pieces and self._pieces[0].last < before:
-                self._drop()
+            self._floor = max(self._floor, before)
+            self._drop_passed()
             self._changed.notify_all()
 
     def slice(self, start: int, end: int) -> Iterator[Piece]:
@@ -239,6 +241,7 @@ class LogSession:
                 self._pieces.append(self._open)
                 self._ahead_bytes += self._open.size
                 self._open = Piece()
+                self._drop_passed()
             self._reached = max(self._reached, self._seen)
             self._changed.notify_all()
             if not self._changed.wait_for(
@@ -269,6 +272,10 @@ class LogSession:
             if index >= 0 and self._reached >= end:
                 return None
             raise RetryableRangefeedError(self.ended or "the session does not have the whole slice")
+
+    def _drop_passed(self) -> None:
+        while self._pieces and self._pieces[0].last < self._floor:
+            self._drop()
 
     def _drop(self) -> None:
         """Forget the first piece."""
