@@ -352,6 +352,31 @@ def test_a_failover_slot_has_no_session_so_that_rows_still_wait_for_the_standbys
         assert feed.planner._kept._session is None
 
 
+def test_the_session_ends_when_all_tasks_run_on_other_hosts(
+    database: str, sql: Sql, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with behind(database, sql) as kept, caplog.at_level(logging.INFO):
+
+        def refuse(*_: Any) -> Iterator[pa.RecordBatch]:
+            raise ConnectionRefusedError
+
+        monkeypatch.setattr(log_slice, "slice_from", refuse)
+        for _ in range(5):
+            kept.probe()
+        assert kept.feed.planner._kept._session is None
+        assert "closed the kept connection: no task has read from it: they run on other hosts" in caplog.text
+        assert len(kept.feed.rows("public.t")) == len(sql.execute("SELECT FROM t WHERE id <> 0").fetchall())
+
+
+def test_a_session_that_has_nothing_to_give_for_long_ends(
+    database: str, sql: Sql, caplog: pytest.LogCaptureFixture
+) -> None:
+    with behind(database, sql) as kept, caplog.at_level(logging.INFO):
+        kept.feed.planner._kept._served_at -= 1000.0
+        kept.probe()
+        assert "closed the kept connection: it does not keep up" in caplog.text
+
+
 def test_a_server_shuts_down_while_a_session_is_kept_and_nothing_is_lost() -> None:
     with (
         CopiedPostgres(settings={"fsync": "off"}) as server,

@@ -27,11 +27,14 @@ _POLL_INTERVAL_S = 1.0
 _CALM_BYTES = 4 << 20
 """Much more log than this comes sooner by SQL: a walsender takes almost three times as long for each change."""
 _START_LIMIT_S = 600.0
+"""How long a session may decode what is behind the open transaction."""
 _BEHIND_LIMIT_S = 30.0
+"""A session that was at the end of the log and has nothing to give for so long does not keep up."""
 _PAUSE_S = 30.0
 """A session decodes from the restart point once, so another one does not follow at once."""
 _LONG_PAUSE_S = 300.0
 _MAX_UNASKED = 3
+"""After so many slices that no reader has asked for, they run where they cannot."""
 _AGAIN = """
 SELECT pg_wal_lsn_diff(s.confirmed_flush_lsn, s.restart_lsn)::bigint, s.restart_lsn::text,
        coalesce(to_jsonb(s) ->> 'failover' = 'true', false),
@@ -130,7 +133,9 @@ class KeptLog:
             return
         try:
             self._session = LogSession(self._server, self._slot, binary=self._binary)
-        except ClientError as error:
+            self._socket = SliceSocket(self._session)
+        except (*ClientError, OSError) as error:
+            self.close()
             self._open_at = self._clock() + _PAUSE_S
             if not self._told:
                 self._told = True
@@ -141,8 +146,7 @@ class KeptLog:
                     self._server.mask(text_of(error)),
                 )
             return
-        self._socket, self._named = SliceSocket(self._session), 0
-        self._served_at = self._clock()
+        self._named, self._served_at = 0, self._clock()
         log.info("replication slot %s: reading the log through a kept connection", self._slot.name)
 
     def _end(self, reason: str, *, pause_s: float | None = None) -> None:

@@ -73,9 +73,9 @@ class LogSession:
     """A replication connection on a temporary copy of *slot*, and a thread that reads it.
 
     The constructor raises client errors, not translated. Afterwards `ended` says why the session gives nothing more;
-    the caller then closes it. It never confirms anything to the server: as no standby does that counts as synchronous,
-    also where synchronous_standby_names is '*'. So the copy holds back the server's log as much as the slot does at the
-    start: end the session when the open transaction has ended.
+    the caller then closes it. It never confirms anything to the server, so it does not count as a synchronous standby
+    where synchronous_standby_names is '*'. The copy keeps holding the log that the slot held at the start: end the
+    session when the open transaction has ended.
     """
 
     def __init__(self, server: Server, slot: Slot, *, binary: bool) -> None:
@@ -96,14 +96,21 @@ class LogSession:
         self._known: dict[int, bytes] = {}
         """The Relation messages before the first piece: the server sends each of them once."""
         self._open = Piece()
-        self._reached = self._seen = self._final = 0
+        """What has come and is not among the pieces yet."""
+        self._reached = 0
+        """All transactions before this LSN are among the pieces, or were."""
+        self._seen = 0
+        """The like for what has come."""
+        self._final = 0
+        """The final LSN of the last transaction that has begun."""
         self._connection = server.connect("session", replication=True)
         try:
             self._base = self._start(slot)
+            self._wake = os.eventfd(0)
+            """Ends the wait for the server."""
         except BaseException:
             self._connection.close()
             raise
-        self._wake = os.eventfd(0)
         self._thread = threading.Thread(target=self._run, name="cdc-log-session", daemon=True)
         self._thread.start()
 
