@@ -26,7 +26,6 @@ from cdc_core.rows import RowBatch
 BEGIN, ROWS, END, FAILED, IDLE, REFUSED, TRACED = "begin", "rows", "end", "failed", "idle", "refused", "traced"
 BESIDE = "beside"
 PIECES, _PIECE = "pieces", "piece"
-SPARK_SCHEMA = "kind STRING, table STRING, version INT, payload BINARY"
 TARGET_BYTES = 2 * 1024 * 1024
 """Row batches of more than twice this are divided, so that few have to be cut into pieces."""
 PIECE_BYTES = 4 * 1024 * 1024
@@ -35,9 +34,7 @@ PIECE_BYTES = 4 * 1024 * 1024
 Arriving: TypeAlias = pa.RecordBatch | tuple[str, Any]
 """What reaches the writer of a slice."""
 
-_ARROW_SCHEMA = pa.schema(
-    [("kind", pa.string()), ("table", pa.string()), ("version", pa.int32()), ("payload", pa.binary())]
-)
+SCHEMA = pa.schema([("kind", pa.string()), ("table", pa.string()), ("version", pa.int32()), ("payload", pa.binary())])
 
 
 def note(kind: str, value: object) -> pa.RecordBatch:
@@ -179,5 +176,5 @@ def _row(kind: str, table: str | None, version: int | None, payload: bytes | pa.
             pa.array([version], pa.int32()),
             pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(payload)]),
         ],
-        schema=_ARROW_SCHEMA,
+        schema=SCHEMA,
     )

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Self
 
 import pyspark
@@ -36,6 +37,9 @@ it has loaded. `jcmd PID VM.cds dynamic_dump` would leave a fifth of them out, w
 _JOBS = 1
 """Spark jobs of a run that has read and written something: until then Java has loaded only a part of the classes."""
 _SPACE = 1024**3
+_LEFT_OUT = "spark-mllib_"
+"""How the name of the jar begins that our Spark homes do not have. Each session would register its functions, for which
+Scala's reflection is loaded: half a second."""
 _UNUSED_S = 30 * 24 * 3600.0
 
 
@@ -62,6 +66,7 @@ class ClassArchive:
         try:
             jars = sorted((_installed() / "jars").glob("*.jar"))
             stamps = [f"{path} {path.stat().st_mtime_ns}" for path in (Path(java).resolve(), *jars)]
+            stamps.append(_LEFT_OUT)
             archive = cls(cache / "spark" / hashlib.sha256("\n".join(stamps).encode()).hexdigest()[:16])
             for directory in (cache, archive.directory.parent, archive.directory):
                 directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -166,19 +171,32 @@ def find_java() -> str | None:
 
 
 def link_spark(home: Path) -> None:
-    """Make *home* a Spark home without Spark's own copy of pyspark. Raises: OSError.
+    """Make *home* a Spark home without Spark's own copy of pyspark, and without `_LEFT_OUT`. Raises: OSError.
 
     Workers would import pyspark from that copy, a zip file without compiled modules: half a second of processor time
     for each of a dozen processes. Without it they use the installed package.
     """
+    if (home / "jars").is_dir():
+        return
     home.mkdir(parents=True, exist_ok=True)
-    for name in ("bin", "jars"):
-        link, target = home / name, _installed() / name
-        if not link.is_symlink() or link.readlink() != target:
-            fresh = home / f"{name}.{os.getpid()}"  # another process may do the same
-            fresh.unlink(missing_ok=True)
-            fresh.symlink_to(target)
-            fresh.replace(link)
+    with suppress(FileExistsError):
+        (home / "bin").symlink_to(_installed() / "bin")
+    fresh = Path(mkdtemp(prefix="jars-", dir=home))  # another process may do the same
+    for jar in (_installed() / "jars").glob("*.jar"):
+        if not jar.name.startswith(_LEFT_OUT):
+            (fresh / jar.name).symlink_to(jar)
+    try:
+        fresh.rename(home / "jars")
+    except OSError:
+        shutil.rmtree(fresh)
+        if not (home / "jars").is_dir():
+            raise
+
+
+def is_installed(home: Path) -> bool:
+    """Return whether the Spark in *home* is that of our pyspark."""
+    installed = _installed().resolve() / "jars"
+    return any(jar.resolve().parent == installed for jar in (home / "jars").glob("spark-core_*.jar"))
 
 
 def _installed() -> Path:

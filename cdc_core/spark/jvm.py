@@ -15,12 +15,11 @@ from pathlib import Path
 from shlex import quote
 from tempfile import mkdtemp
 
-import pyspark
-
 from cdc_core.engine.process_session import kill_session
 from cdc_core.engine.run_control import Stopped
 from cdc_core.errors import TerminalError
 from cdc_core.spark import python_launcher
+from cdc_core.spark.class_archive import is_installed
 from cdc_core.spark.log_file import open_log
 from cdc_core.spark.private_api import connect, disconnect, jvm_process, spark_home
 
@@ -69,7 +68,7 @@ def start_jvm(
             own["PYTHONPATH"] = os.pathsep.join(python_path)
         if scratch is not None:
             own["PYSPARK_DRIVER_PYTHON"] = _NO_PYTHON
-            if Path(place, "jars").resolve() == Path(pyspark.__file__).resolve().parent / "jars":
+            if is_installed(Path(place)):
                 with suppress(OSError):
                     _forked.append(ForkedPython(settings if local else {}, scratch=scratch, log_path=log_path))
                     own["PATH"] = _forked[0].path

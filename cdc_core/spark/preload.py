@@ -16,10 +16,11 @@ from pyspark.sql.datasource import (
     InputPartition,
     WriterCommitMessage,
 )
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from cdc_core.engine.packing import IDLE, SPARK_SCHEMA, note
+from cdc_core.engine.packing import IDLE, SCHEMA, note
 from cdc_core.spark.private_api import forget_secret, is_connected
 from cdc_core.spark.session import close_session, open_session
 
@@ -69,8 +70,8 @@ class PreloadSource(DataSource):
     def name(cls) -> str:
         return "cdc_preload"
 
-    def schema(self) -> str:
-        return SPARK_SCHEMA
+    def schema(self) -> StructType:
+        return from_arrow_schema(SCHEMA)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
         return _Reader(int(self.options["tasks"]))

@@ -9,11 +9,12 @@ from threading import Lock
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import IntegerType
 
 from cdc_core.engine.attempt_config import AttemptConfig
-from cdc_core.engine.packing import SPARK_SCHEMA
+from cdc_core.engine.packing import SCHEMA
 from cdc_core.engine.query_host import QueryHostError
 from cdc_core.errors import from_wire
 from cdc_core.spark.columns import spark_schema
@@ -53,10 +54,10 @@ def _open_rows(session: SparkSession, config: AttemptConfig) -> DataFrame:
     """
     queries = [plan.query for plan in config.plans]
     reader = session.readStream.format(SOURCE).option(OPTION, config.to_option())
+    schema = spark_schema(queries) if queries else from_arrow_schema(SCHEMA)
     if not config.exchanges:
-        return reader.schema(spark_schema(queries) if queries else SPARK_SCHEMA).load()
-    with_writer = spark_schema(queries).add(WRITER, IntegerType()) if queries else f"{SPARK_SCHEMA}, {WRITER} INT"
-    rows = reader.schema(with_writer).load()
+        return reader.schema(schema).load()
+    rows = reader.schema(schema.add(WRITER, IntegerType())).load()
     rows = rows.repartitionById(config.writers, WRITER).drop(WRITER)
     return rows.coalesce(config.feed.parallelism) if is_local(config.feed.spark) else rows
 

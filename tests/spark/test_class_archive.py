@@ -14,7 +14,7 @@ import pytest
 from cdc_testing.kept_spark import KeptSpark
 from cdc_testing.strangers import NOBODY
 
-from cdc_core.spark.class_archive import VARIABLE, ClassArchive
+from cdc_core.spark.class_archive import VARIABLE, ClassArchive, is_installed, link_spark
 from cdc_core.spark.private_api import jvm_process
 from cdc_core.spark.session import end_jvm
 
@@ -53,10 +53,31 @@ def test_until_there_is_an_archive_the_jvm_writes_one_when_it_ends(cache: Path) 
 def test_the_home_beside_it_has_sparks_programs_and_jars_and_no_pyspark(cache: Path) -> None:
     home = found().home
     installed = Path(pyspark.__file__).parent
-    assert {path.name: path.readlink() for path in home.iterdir()} == {
-        "bin": installed / "bin",
-        "jars": installed / "jars",
-    }
+    assert {path.name for path in home.iterdir()} == {"bin", "jars"}
+    assert (home / "bin").readlink() == installed / "bin"
+    missing = {*(installed / "jars").glob("*.jar")} - {path.readlink() for path in (home / "jars").iterdir()}
+    assert [jar.name.partition("_")[0] for jar in missing] == ["spark-mllib"]
+    assert found().home == home
+
+
+def test_the_home_is_that_of_the_installed_spark(cache: Path, tmp_path: Path) -> None:
+    assert is_installed(found().home)
+    assert is_installed(Path(pyspark.__file__).parent)
+    assert not is_installed(tmp_path)
+
+
+def test_a_home_that_another_process_makes_meanwhile_is_used(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = cache / "home"
+    other = Path.rename
+
+    def second(path: Path, target: Path) -> Path:
+        monkeypatch.setattr(Path, "rename", other)
+        link_spark(home)
+        return other(path, target)
+
+    monkeypatch.setattr(Path, "rename", second)
+    link_spark(home)
+    assert {path.name for path in home.iterdir()} == {"bin", "jars"}
 
 
 def test_a_cache_that_cannot_be_written_is_not_used(cache: Path) -> None:
