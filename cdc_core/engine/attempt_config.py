@@ -96,6 +96,11 @@ class AttemptConfig:
             self.open_dead_letter_sink().close()
 
     @property
+    def evaluates(self) -> bool:
+        """Whether rows travel in the columns layout, for the host to evaluate something."""
+        return any(plan.query.by_spark for plan in self.plans)
+
+    @property
     def runs_on_other_hosts(self) -> bool:
         """Whether tasks may run elsewhere than in the driver's JVM."""
         return self.requirements != HostRequirements()

@@ -91,13 +91,14 @@ def packed_columns(
     rows: RowBatch,
     *,
     queries: Sequence[BoundQuery],
-    schema: pa.Schema,
+    schema: pa.Schema | None,
     selects: Callable[[TableName], bool] = lambda _: True,
     mask_key: bytes = b"",
     deletes_as_rows: bool,
 ) -> Iterator[pa.RecordBatch]:
     """Yield *rows* in the columns of *schema*; a row that lacks a value which the query uses becomes a `refused` note.
 
+    If Spark need evaluate nothing for any of *queries*, there is no *schema*, and all are notes in the packed layout.
     Rows of a table of which nothing is selected are packed whole; *selects* tells the tables apart. Those of which
     Spark need evaluate nothing are packed as they are delivered, see `given_rows` for *deletes_as_rows*.
 
@@ -112,6 +113,7 @@ def packed_columns(
         passed = delivered_rows(part, query.passing, key=mask_key)
         changes = None
         if query.by_spark:
+            assert schema is not None
             yield from _spread(pack_whole(BESIDE, passed), schema)
             changes = _changes(part, query, schema)
         bad = _incomplete(part, query)
@@ -124,9 +126,11 @@ def packed_columns(
                 yield from _spread(pack(given), schema)
             if index < len(part):
                 shown = passed if query.section else part
-                yield noted(note(REFUSED, refusal_for(shown.slice(index, 1), bad[index], stage=QUERY)), schema)
+                refusal = refusal_for(shown.slice(index, 1), bad[index], stage=QUERY)
+                yield from _spread([note(REFUSED, refusal)], schema)
             start = index + 1
         if changes is not None:
+            assert schema is not None
             yield from _fillers(changes.nbytes // ROW_BYTES - len(part), schema)
 
 
@@ -149,8 +153,11 @@ def query_for(rows: RowBatch, queries: Sequence[BoundQuery]) -> BoundQuery:
     return query
 
 
-def _spread(packed: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield what has the packed layout, each row of Spark followed by as many fillers as it is too large."""
+def _spread(packed: Iterable[pa.RecordBatch], schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+    """Yield what has the packed layout in *schema*, each row followed by as many fillers as it is too large."""
+    if schema is None:
+        yield from packed
+        return
     for each in packed:
         yield noted(each, schema)
         yield from _fillers(each.nbytes // ROW_BYTES - 1, schema)

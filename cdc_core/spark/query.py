@@ -31,10 +31,10 @@ def start_query(sessions: StartSessions, config: AttemptConfig) -> StreamingQuer
 
     Its tasks are in a pool of the changefeed's: pools share the slots of a cluster fairly.
     """
-    with sessions.lent(evaluates=bool(config.plans)) as session:
+    with sessions.lent(evaluates=config.evaluates) as session:
         session.sparkContext.setLocalProperty("spark.scheduler.pool", config.feed.name)  # of this thread
         rows = _open_rows(session, config)
-        if config.plans and not config.warm_up:
+        if config.evaluates and not config.warm_up:
             from cdc_core.spark.query_planning import evaluated  # loads the parser
 
             rows = evaluated(rows, config.plans)
@@ -52,7 +52,7 @@ def _open_rows(session: SparkSession, config: AttemptConfig) -> DataFrame:
     and what it has for a partition is read as one block. On one host, a task reads several partitions one after the
     other, so that the changefeed never has more slots than others leave to it.
     """
-    queries = [plan.query for plan in config.plans]
+    queries = [plan.query for plan in config.plans] if config.evaluates else []
     reader = session.readStream.format(SOURCE).option(OPTION, config.to_option())
     schema = spark_schema(queries) if queries else from_arrow_schema(SCHEMA)
     if not config.exchanges:

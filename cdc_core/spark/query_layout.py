@@ -35,7 +35,7 @@ def _read(attempt: Attempt, number: int, task: Task) -> Iterator[tuple[int, pa.R
         yield from attempt.read(number, task)
         return
     queries = [plan.query for plan in config.plans]
-    schema = columns_schema(queries)
+    schema = columns_schema(queries) if config.evaluates else None
     selects, key = config.feed.queries().selects, config.feed.mask_key
 
     def shown(rows: RowBatch) -> RowBatch:
@@ -51,13 +51,13 @@ def _read(attempt: Attempt, number: int, task: Task) -> Iterator[tuple[int, pa.R
         deletes_as_rows=_deletes_as_rows(config),
     )
     for writer, batch in attempt.read(number, task, pack=packed, shown=shown):
-        yield writer, noted(batch, schema)
+        yield writer, batch if schema is None else noted(batch, schema)
 
 
 def arriving(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Arriving]:
     """Yield what arrives for `Attempt.write`, which guards it, opened if it has the columns layout."""
     config = attempt.config
-    if config.plans:
+    if config.evaluates:
         yield from opened(batches, config.plans, deletes_as_rows=_deletes_as_rows(config))
     else:
         yield from batches

@@ -50,6 +50,23 @@ def test_a_query_selects_rows_and_columns_of_scan_and_log(database: str, tmp_pat
     ]
 
 
+def test_what_spark_need_not_evaluate_is_delivered_as_selected(
+    database: str, tmp_path: Path, kept_spark: KeptSpark
+) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, status text)")
+        connection.execute("INSERT INTO orders SELECT n, 'new' FROM generate_series(1, 3) n")
+        query = "SELECT status AS was, id FROM orders WHERE event_op() <> 'delete' AND id > 1"
+        with Feed(tmp_path, database, query=query) as feed:
+            feed.once(kept_spark)
+            connection.execute("UPDATE orders SET status = 'paid'")
+            connection.execute("DELETE FROM orders WHERE id = 2")
+            feed.once(kept_spark)
+            rows = delivered(feed.files, "orders")
+    wanted = [{"id": id_, "was": was} for was in ("new", "paid") for id_ in (2, 3)]
+    assert [{name: row[name] for name in row if name != "__crdb__"} for row in rows] == wanted
+
+
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
     shown = {name: value for name, value in row.items() if name not in ("at", "__crdb__")}
     assert row["at"] is not None, json.dumps(row)
