@@ -19,7 +19,7 @@ from cdc_rangefeed_postgres.demo.server import EmbeddedPostgres
 from cdc_rangefeed_postgres.log_session import LogSession
 from cdc_rangefeed_postgres.log_socket import slice_from
 from cdc_rangefeed_postgres.long_transactions import LongTransactions
-from cdc_rangefeed_postgres.lsn import parse_lsn
+from cdc_rangefeed_postgres.lsn import flushed_and_clock, parse_lsn
 from cdc_rangefeed_postgres.reader import PostgresReader
 from cdc_rangefeed_postgres.slot_copy import SlotCopy
 from cdc_testing.clock import Clock
@@ -307,6 +307,16 @@ def test_a_large_transaction_passes_through_in_bounded_memory(
         reader.close()
         assert rows >= 9000
         assert 0 < most < 3 * MB
+
+
+def test_a_session_lets_pass_what_was_read_by_sql(database: str, sql: Sql, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_session, "_AHEAD_BYTES", MB)
+    with behind(database, sql) as kept:
+        later = flushed_and_clock(sql)[0] + (1 << 30)
+        kept.session.forget(later)
+        kept.insert(1, 9000, "y" * 1000)
+        end = flushed_and_clock(sql)[0]
+        eventually("the session to come to the end of the log", lambda: kept.session.has(later, nearly_to=end))
 
 
 def test_a_session_that_nobody_reads_ends_so_that_the_server_can_shut_down(

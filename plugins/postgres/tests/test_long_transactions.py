@@ -73,6 +73,17 @@ def test_each_step_after_an_open_transaction_decodes_its_log_again_and_the_notic
         eventually("steps that decode little again", decodes_little)  # those of other databases count
 
 
+def test_while_a_session_is_kept_the_notice_says_that_only_a_start_decodes_again(
+    sql: Sql, writer: Sql, watch: LongTransactions, clock: Clock
+) -> None:
+    writer.execute("INSERT INTO t VALUES (1, 'x')")
+    texts = [after_20_s(watch, clock, sql, 100)]
+    texts += [watch.poll(sql, restart="0/1", again_bytes=100 * MB, kept=True)]
+    clock.now += 10.0
+    texts += [watch.poll(sql, restart="0/1", again_bytes=100 * MB)]
+    assert [str(text)[:12] for text in texts] == ["each step de", "each start d", "each step de"]
+
+
 def test_the_notice_says_what_the_session_does_and_how_to_end_it_without_values(
     sql: Sql, writer: Sql, watch: LongTransactions, clock: Clock
 ) -> None:
