@@ -20,7 +20,7 @@ SMALL_ROUNDS = {"scan_round": 0.1, "scan_chunk_size": 100_000}
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("major", "worth_bytes"),
-    [*((major, 1) for major in MAJORS), *((major, log_slice._WORTH_BYTES) for major in (MAJORS[0], MAJORS[-1]))],
+    [*((major, 1) for major in MAJORS), *((major, log_slice.WORTH_BYTES) for major in (MAJORS[0], MAJORS[-1]))],
 )
 def test_scan_log_and_restart_replay_to_the_table(
     major: int,
@@ -29,7 +29,7 @@ def test_scan_log_and_restart_replay_to_the_table(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(log_slice, "_WORTH_BYTES", worth_bytes)
+    monkeypatch.setattr(log_slice, "WORTH_BYTES", worth_bytes)
     uri = postgres_version(major).uri()
 
     def write(connection: Sql, n: int) -> None:

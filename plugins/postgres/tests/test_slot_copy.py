@@ -46,7 +46,7 @@ COPIES = "SELECT slot_name::text FROM pg_replication_slots WHERE slot_name LIKE 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every slice is read from a copy, in many intervals, and little of it waits."""
-    monkeypatch.setattr(log_slice, "_WORTH_BYTES", 1)
+    monkeypatch.setattr(log_slice, "WORTH_BYTES", 1)
     monkeypatch.setattr(log_slice, "_AHEAD_BYTES", 64 * KB)
     monkeypatch.setattr(slot_copy, "_FIRST_BYTES", 32 * KB)
     monkeypatch.setattr(slot_copy, "_LARGEST_BYTES", 256 * KB)
@@ -139,7 +139,7 @@ def copies(sql: Sql) -> list[str]:
 
 def from_the_slot(feed: Feed, slice_: Slice) -> list[RowBatch | SpanMark]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_slice, "_WORTH_BYTES", 1 << 62)
+        patch.setattr(log_slice, "WORTH_BYTES", 1 << 62)
         return items_of(feed, slice_)
 
 
@@ -227,7 +227,7 @@ from cdc_rangefeed_postgres.rangefeed import PostgresRangefeed
 from cdc_rangefeed_postgres.reader import PostgresReader
 from cdc_rangefeed_postgres.slot_copy import SlotCopy
 context, slice_ = pickle.load(sys.stdin.buffer)
-log_slice._WORTH_BYTES, log_slice._AHEAD_BYTES = 1, 1
+log_slice.WORTH_BYTES, log_slice._AHEAD_BYTES = 1, 1
 items = PostgresReader(context).read(slice_)
 next(items)
 print("reading", flush=True)
@@ -247,7 +247,7 @@ def test_the_copy_of_a_killed_reader_is_dropped_and_does_not_disturb_the_next_on
             assert copies(sql)
             os.kill(reader.pid, signal.SIGKILL)
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(log_slice, "_WORTH_BYTES", 1)
+                patch.setattr(log_slice, "WORTH_BYTES", 1)
                 assert rows_of(items_of(feed, slice_)) == rows_of(from_the_slot(feed, slice_))
         eventually("the copy to be dropped", lambda: not copies(sql))
 

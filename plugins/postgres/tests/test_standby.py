@@ -87,7 +87,7 @@ def test_behind_an_open_transaction_of_the_primary_a_session_is_kept_on_the_stan
         assert feed.rows("public.t") == table_of(sql, "SELECT * FROM t")
 
 
-@pytest.mark.parametrize("worth_bytes", [log_slice._WORTH_BYTES, 1], ids=["from the slot", "from copies"])
+@pytest.mark.parametrize("worth_bytes", [log_slice.WORTH_BYTES, 1], ids=["from the slot", "from copies"])
 def test_scan_and_changes_are_read_from_the_standby(
     pair: tuple[EmbeddedPostgres, EmbeddedPostgres],
     sql: Sql,
@@ -95,7 +95,7 @@ def test_scan_and_changes_are_read_from_the_standby(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(log_slice, "_WORTH_BYTES", worth_bytes)
+    monkeypatch.setattr(log_slice, "WORTH_BYTES", worth_bytes)
     primary, standby = pair
     with logging_transactions(primary), caught_up(standby.uri(), "t", checked=True, options=PUBLICATION) as feed:
         assert sum(change.op is Op.SCAN for change in feed.changes) == 100

@@ -27,7 +27,7 @@ from cdc_rangefeed_postgres.transaction_framing import TransactionClock, whole_t
 from cdc_rangefeed_postgres.types import TableVersion
 from cdc_rangefeed_postgres.unchanged_toast import Lookup
 
-__all__ = ["LogSlice", "read_log"]
+__all__ = ["WORTH_BYTES", "LogSlice", "read_log"]
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _IN_USE = "55006"
 _IN_USE_LIMIT_S = 10.0
 _NO_COPY = ("53400", "42501", "42883", "0A000", "55000")
 """No free slot, no right, no such function, not supported, and a slot that is just being moved."""
-_WORTH_BYTES = 32 << 20
+WORTH_BYTES = 32 << 20
 """A slice of less log is not read faster from a copy, which takes some milliseconds."""
 _AHEAD_BYTES = 32 << 20
 _told: set[str] = set()
@@ -116,7 +116,7 @@ def _batches(server: Server, connection: Any, slice_: LogSlice, options: Postgre
     """Yield the messages of the log from at or before the slice's start to at or after its end."""
     if slice_.session and (yield from _from_session(slice_)):
         return
-    worth = slice_.slot.temporary or slice_.end - slice_.start >= _WORTH_BYTES
+    worth = slice_.slot.temporary or slice_.end - slice_.start >= WORTH_BYTES
     copy = _copy(server, connection, slice_) if worth else None
     if copy is None:
         query = f"SELECT data FROM {slice_.slot.peek(slice_.end, binary=slice_.binary)}"
@@ -125,6 +125,7 @@ def _batches(server: Server, connection: Any, slice_: LogSlice, options: Postgre
         with explained(server, slice_.slot, needed=slice_.start):
             fetches = copy.fetches(slice_.end, binary=slice_.binary, batch_bytes=options.fetch_size)
             yield from read_ahead(fetches, max_bytes=_AHEAD_BYTES, interrupt=copy.cancel)
+            copy.drop()
 
 
 def _from_session(slice_: LogSlice) -> Generator[pa.RecordBatch, None, bool]:

@@ -12,11 +12,11 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from cdc_core import RetryableRangefeedError
-from cdc_rangefeed_postgres.log_session import LogSession
 
 __all__ = ["POSSIBLE", "SliceSocket", "slice_from"]
 
@@ -32,10 +32,21 @@ _LIMIT_S = 30.0
 """The session itself waits for less than this."""
 
 
+class Session(Protocol):
+    """What has slices of the log."""
+
+    def slice(self, start: int, end: int) -> Iterator[Any]:
+        """Yield arrays of messages, each with the `offsets` and the `data` of an Arrow array. The first has no row.
+
+        Raises: RetryableRangefeedError.
+        """
+        ...
+
+
 class SliceSocket:
     """Gives the slices of *session* to processes of the same user, in a thread for each."""
 
-    def __init__(self, session: LogSession) -> None:
+    def __init__(self, session: Session) -> None:
         self.name = f"cdc-{secrets.token_hex(16)}"
         self.requests = 0
         """How many slices were asked for."""
@@ -75,7 +86,7 @@ class SliceSocket:
 
 
 def slice_from(name: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    """Yield what `LogSession.slice` gives at the socket *name*, as batches with one column.
+    """Yield what `Session.slice` gives at the socket *name*, as batches with one column.
 
     Raises: OSError when the process is not on this host, is gone, or cannot give all of it.
     """

@@ -31,6 +31,7 @@ from cdc_rangefeed_postgres.boundaries import (
 from cdc_rangefeed_postgres.connection import Connection, KeptConnection, Server
 from cdc_rangefeed_postgres.filter_watch import FilterWatch
 from cdc_rangefeed_postgres.kept_log import KeptLog
+from cdc_rangefeed_postgres.log_ahead import LogAhead
 from cdc_rangefeed_postgres.lsn import flushed_and_clock
 from cdc_rangefeed_postgres.members import followed_before, load_members
 from cdc_rangefeed_postgres.new_tables import NewTables
@@ -63,7 +64,8 @@ _TELL_AGAIN_S = 60.0
 class PostgresPlanner(StepPlanner):
     """See `cdc_core.StepPlanner`. Opens one connection, and two more for each snapshot of the initial scan.
 
-    While an open transaction makes each step decode much log again, it keeps one more, see `KeptLog`.
+    While an open transaction makes each step decode much log again, it keeps one more, see `KeptLog`; and one while
+    steps are large, see `LogAhead`.
     """
 
     def __init__(self, context: RangefeedContext) -> None:
@@ -78,6 +80,7 @@ class PostgresPlanner(StepPlanner):
         self._filters = FilterWatch(self._slot.publication)
         self._truncated = TruncateSearch(self._slot)
         self._kept = KeptLog(self._server, self._slot)
+        self._ahead = LogAhead(self._server, self._slot, self._options)
         self._pacing = Pacing(self._kept)
         self._use = SlotUse(self._slot)
         self._plan: LogPlan | ScanPlan | None = None
@@ -121,7 +124,10 @@ class PostgresPlanner(StepPlanner):
             raise ContractError("engine: slices() must directly follow the advance() that planned the step")
         if isinstance(plan, LogPlan):
             found = plan.slices(after=_latest(PostgresToken.from_json(start), after))
-            return [self._kept.named(slice_) for slice_ in found]
+            found = [self._kept.named(slice_) for slice_ in found]
+            return [
+                each if each.payload.session else self._ahead.named(each, following=plan.following) for each in found
+            ]
         return plan.slices()
 
     def repeat(self, start: Token, end: Token, *, after: Timestamp) -> Sequence[Slice] | None:
@@ -161,6 +167,7 @@ class PostgresPlanner(StepPlanner):
     def close(self) -> None:
         self._scan_steps.close()
         self._kept.close()
+        self._ahead.close()
         self._connection.close()
 
     def _at(self, start: Token) -> PostgresToken:
@@ -225,7 +232,9 @@ class PostgresPlanner(StepPlanner):
             lsn = min(lsn, start.lsn + _FIRST_STEP_BYTES)
         lsn = max(start.lsn, lsn)
         reached = clock if lsn >= flushed and self._sure else None
-        return self._along_log(connection, replace(start, clock=reached), lsn, until=reached, mark=reached)
+        plan = self._along_log(connection, replace(start, clock=reached), lsn, until=reached, mark=reached)
+        following = log_end(plan.end, limit)
+        return replace(plan, following=following if following <= flushed else None)
 
     def _tell(self, waits_for: str | None) -> None:
         """Say from time to time what resolved marks wait for, when they wait for long."""

@@ -58,14 +58,14 @@ class SlotCopy:
             copy.begin = start
         return copy
 
-    def fetches(self, end: int, *, binary: bool, batch_bytes: int) -> Generator[pa.RecordBatch]:
-        """Yield what `Slot.peek` has up to *end*, in intervals of the log, and drop the copy.
+    def fetches(self, end: int, *, binary: bool, batch_bytes: int, whole: bool = False) -> Generator[pa.RecordBatch]:
+        """Yield what `Slot.peek` has up to *end*, in intervals of the log; with *whole* in one.
 
         The server decodes an interval whole before it sends the first byte of it, so the first one is small. It decodes
         from the copy's restart point each time, so each one is at least twice as long as what is decoded again.
         A caller that does not iterate to the end closes the connection.
         """
-        size, before = _FIRST_BYTES, -1
+        size, before = end if whole else _FIRST_BYTES, -1
         while True:
             position, restart = self._positions()
             if position >= end:
@@ -83,6 +83,9 @@ class SlotCopy:
             with self._connection.cursor() as cursor:
                 yield from stream(cursor, query, batch_bytes=batch_bytes)
             size = min(2 * size, _LARGEST_BYTES)
+
+    def drop(self) -> None:
+        """Drop the copy before its connection ends."""
         self._row(f"SELECT pg_drop_replication_slot('{self._name}')::text")
 
     def cancel(self) -> None:

@@ -33,6 +33,8 @@ class LogPlan:
     until: Timestamp | None
     mark: Timestamp | None
     resolved: bool
+    following: int | None = None
+    """Where the step after this one ends, if the log has a whole one."""
 
     def slices(self, *, after: Timestamp) -> list[Slice]:
         versions = {self.catalog.tables[name].oid: found for name, found in self.versions.lists.items() if found}
