@@ -42,7 +42,7 @@ def run(bench: Bench) -> Iterator[Figure]:
         unit="s",
         peer=None if before is None else statistics.median(counted["before"]),
         peer_name="before",
-        target=Target(below=8.0),
+        target=Target(below=4.5),
         details=dict(taken),
     )
 
